@@ -1,0 +1,79 @@
+"""One error type: what happened, why, and what to do, with a stable id and an exit code."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """What the process says when it ends (ARCHITECTURE.md, "Exit codes")."""
+
+    DONE = 0
+    MEASUREMENT_FAILED = 1
+    BAD_INPUT = 2
+    THRESHOLD = 3
+    INCONCLUSIVE = 4
+    NOT_COMPARABLE = 5
+    INTERRUPTED = 130
+
+
+class TorchgaugeError(Exception):
+    """The base of every error torchgauge raises on purpose.
+
+    `id` is stable and machine-readable, `cause` says why, `remedy` what to do about it.
+    """
+
+    exit_code = ExitCode.BAD_INPUT
+
+    def __init__(self, message: str, *, id: str, cause: str = "", remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.id = id
+        self.cause = cause
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.cause:
+            parts.append(f"Cause: {self.cause}")
+        if self.remedy:
+            parts.append(f"Remedy: {self.remedy}")
+        return "\n".join(parts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        rebuild = (type(self), self.message, self.id, self.cause, self.remedy)
+        return _rebuild, rebuild
+
+
+def _rebuild(
+    kind: type[TorchgaugeError], message: str, id: str, cause: str, remedy: str
+) -> TorchgaugeError:
+    return kind(message, id=id, cause=cause, remedy=remedy)
+
+
+class InputError(TorchgaugeError):
+    """What the user gave cannot be used: a target, an input, an option, a file."""
+
+
+class RecordError(TorchgaugeError):
+    """A saved record cannot be read, or would hold a value no record may hold."""
+
+
+class MissingExtraError(TorchgaugeError):
+    """An optional library is needed and not installed; the message names the extra."""
+
+
+class MeasurementError(TorchgaugeError):
+    """A probe ran and failed: the model raised, memory ran out, a child process died."""
+
+    exit_code = ExitCode.MEASUREMENT_FAILED
+
+
+def missing_extra(library: str, extra: str, purpose: str) -> MissingExtraError:
+    """Return the error for an absent optional library."""
+    return MissingExtraError(
+        f"{purpose} needs {library}, which is not installed.",
+        id="missing-extra",
+        cause=f"'{library}' could not be imported.",
+        remedy=f"pip install 'torchgauge[{extra}]'",
+    )

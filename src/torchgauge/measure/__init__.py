@@ -1,0 +1,1 @@
+"""One probe per file, and the plan that orders them."""

@@ -1,0 +1,103 @@
+"""Records to JSON and back, by schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from torchgauge.errors import InputError, RecordError
+from torchgauge.files import write_atomically
+from torchgauge.model.profile import SCHEMA, Profile
+
+KINDS: dict[str, type[Profile]] = {SCHEMA: Profile}
+
+
+class _Peek(msgspec.Struct):
+    schema: str = ""
+
+
+def encode(record: Profile) -> bytes:
+    """Return the record as JSON text."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+
+
+def decode(data: bytes, origin: str = "the data") -> Profile:
+    """Return the record that `data` holds.
+
+    Raises RecordError: `record-unreadable` (no JSON, truncated), `record-foreign` (no record of
+    torchgauge), `record-newer` (a later schema than this version knows), `record-invalid` (a field
+    of the wrong type or a number that is none).
+    """
+    try:
+        schema = msgspec.json.decode(data, type=_Peek).schema
+    except msgspec.ValidationError as error:
+        raise _foreign(origin) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RecordError(
+            f"{origin} is not readable JSON.",
+            id="record-unreadable",
+            cause=str(error),
+            remedy="The file is damaged or was cut off: copy it again, or repeat the run.",
+        ) from error
+    _check_schema(schema, origin)
+    try:
+        return msgspec.json.decode(data, type=KINDS[schema])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RecordError(
+            f"{origin} has a field that does not fit its schema {schema}.",
+            id="record-invalid",
+            cause=str(error),
+            remedy="It was edited by hand or damaged: repair that field, or repeat the run.",
+        ) from error
+
+
+def _check_schema(schema: str, origin: str) -> None:
+    if schema in KINDS:
+        return
+    kind, _, version = schema.partition("/")
+    known = {name.partition("/")[0]: name.partition("/")[2] for name in KINDS}
+    if kind not in known or not version.isdecimal():
+        raise _foreign(origin)
+    raise RecordError(
+        f"{origin} has schema {schema}; this torchgauge reads {kind}/{known[kind]}.",
+        id="record-newer",
+        cause="It was written by a newer torchgauge.",
+        remedy="pip install --upgrade torchgauge",
+    )
+
+
+def _foreign(origin: str) -> RecordError:
+    return RecordError(
+        f"{origin} is no torchgauge record.",
+        id="record-foreign",
+        cause="It is JSON without a torchgauge 'schema' field.",
+        remedy="Give a file that torchgauge wrote (--output-dir, profile.save).",
+    )
+
+
+def save(record: Profile, path: Path) -> Path:
+    """Write the record to `path`, whole or not at all, and return the path."""
+    return write_atomically(path, encode(record))
+
+
+def load(path: Path) -> Profile:
+    """Return the record saved at `path`.
+
+    Raises InputError `file-missing` and what `decode` raises.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"'{path}' cannot be read.",
+            id="file-missing",
+            cause=error.strerror or str(error),
+            remedy="Check the path.",
+        ) from error
+    return decode(data, f"'{path}'")
+
+
+def json_schema() -> dict[str, object]:
+    """Return the JSON Schema of the newest record."""
+    return msgspec.json.schema(Profile)

@@ -1,0 +1,59 @@
+"""Where a record was made: what must be equal before two records may be compared."""
+
+from __future__ import annotations
+
+from torchgauge.model.record import Record
+
+
+class Gpu(Record):
+    """One GPU: memory in bytes."""
+
+    name: str
+    memory: int
+    capability: str = ""
+    multiprocessors: int | None = None
+
+
+class Machine(Record):
+    """The hardware: `memory` in bytes, `cpu_quota` in cores (None without a limit)."""
+
+    system: str
+    architecture: str
+    cpu: str
+    physical_cores: int | None
+    logical_cores: int
+    usable_cores: int
+    memory: int
+    cpu_quota: float | None = None
+    gpus: tuple[Gpu, ...] = ()
+
+
+class Software(Record):
+    """Versions that decide how fast the same model runs; empty where absent."""
+
+    torchgauge: str
+    python: str
+    torch: str = ""
+    cuda: str = ""
+    cudnn: str = ""
+    driver: str = ""
+    libraries: dict[str, str] = {}
+
+
+class Settings(Record):
+    """Process settings that decide how fast the same model runs."""
+
+    threads: int | None = None
+    interop_threads: int | None = None
+    fp32_matmul: str = ""
+    deterministic: bool = False
+    variables: dict[str, str] = {}
+
+
+class Environment(Record):
+    """Machine, software and settings of a run; `created` is ISO 8601 in UTC."""
+
+    created: str
+    machine: Machine
+    software: Software
+    settings: Settings

@@ -1,0 +1,116 @@
+"""How long a call takes."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Literal
+
+from torchgauge.model.record import How, Interval, MeasurementWarning, Record
+
+Stop = Literal["precision reached", "time budget spent", "iterations done", "interrupted"]
+
+
+class LatencyRun(Record):
+    """One process's raw measurement: every timed call after the first, in order.
+
+    `samples`, `first_call`, `median` and `device_samples` are seconds; the first `warmup` samples
+    are kept and left out of every figure. `steady` is False where no end of the warm-up was found.
+    `autocorrelation` is the integrated autocorrelation time τ of the steady samples, in samples.
+    """
+
+    samples: tuple[float, ...]
+    warmup: int
+    steady: bool
+    first_call: float
+    median: float
+    interval: Interval | None
+    autocorrelation: float
+    stop: Stop
+    device_samples: tuple[float, ...] = ()
+    stage_samples: dict[str, tuple[float, ...]] = {}
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def steady_samples(self) -> tuple[float, ...]:
+        """The samples after the warm-up, in seconds."""
+        return self.samples[self.warmup :]
+
+
+class Stage(Record):
+    """One stage of an end-to-end call (preprocess, model, postprocess): seconds per call."""
+
+    name: str
+    median: float
+    interval: Interval | None
+    how: How = "measured"
+
+
+class Latency(Record):
+    """Time per call in seconds, with the interval of the median and how it was got.
+
+    `interval` is the 95 % interval of the median: within one process by order statistics under
+    autocorrelation, over three processes and more by Student's t on their log medians
+    (`interval_method` says which). An entry of `percentile_intervals` is None where the effective
+    sample is too small for a finite 95 % interval. `device_time` is the GPU's time per call, or
+    None. Raw samples stay in `processes`.
+    """
+
+    median: float
+    mean: float
+    std: float
+    min: float
+    max: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    interval: Interval | None
+    interval_method: str
+    percentile_intervals: dict[str, Interval | None]
+    first_call: float
+    steady: bool
+    stop: Stop
+    device_time: float | None
+    processes: tuple[LatencyRun, ...]
+    stages: tuple[Stage, ...] = ()
+    cold_cache: bool = False
+    warnings: tuple[MeasurementWarning, ...] = ()
+    how: How = "measured"
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """The steady samples of all processes, in order, in seconds."""
+        return tuple(sample for run in self.processes for sample in run.steady_samples)
+
+    @property
+    def relative_error(self) -> float | None:
+        """Half the width of the median's interval over the median."""
+        return None if self.interval is None else self.interval.half_width / self.median
+
+    @property
+    def process_medians(self) -> tuple[float, ...]:
+        """The median of each process, in seconds."""
+        return tuple(run.median for run in self.processes)
+
+    @property
+    def process_spread(self) -> float | None:
+        """Standard deviation of the process medians over their mean; None for one process."""
+        medians = self.process_medians
+        if len(medians) < 2:
+            return None
+        return statistics.stdev(medians) / statistics.fmean(medians)
+
+
+class Throughput(Record):
+    """Work per second at the measured latency: batch ÷ median, and its interval.
+
+    `calls` per second always; `samples`, `tokens` and `images` per second where the input says
+    what it holds, else None.
+    """
+
+    calls: float
+    samples: float | None = None
+    tokens: float | None = None
+    images: float | None = None
+    interval: Interval | None = None
+    how: How = "measured"

@@ -1,0 +1,80 @@
+"""How much memory a call needs, and what for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torchgauge.model.record import How, MeasurementWarning, Record
+
+
+class Fragmentation(Record):
+    """Three views of what an allocator holds beyond what was asked of it, in bytes.
+
+    `internal`: allocated − requested. `external`: inactive split blocks. `reserved_unused`:
+    reserved − active. `largest_free` against `total_free` tells whether one large request fits.
+    """
+
+    internal: int | None
+    external: int | None
+    reserved_unused: int
+    largest_free: int | None
+    total_free: int | None
+
+
+class MemoryPoint(Record, array_like=True):
+    """Live tensor bytes from `time` on; `time` in integer nanoseconds from the step's start."""
+
+    time: int
+    live: int
+
+
+class Memory(Record):
+    """Bytes of tensors during one step, exact where the allocator's events could be read.
+
+    The parts are those alive at the peak and add up to it: `parameters`, `buffers`, `inputs`,
+    `outputs`, `activations` (made in this step and outliving the operator that made them),
+    `gradients`, `optimizer` (state) and `workspace` (all else that the allocator held).
+    `average` is weighted by time. `retained_for_backward` is what a training forward keeps
+    beyond its outputs, None for inference. `per_sample` is what grows with the batch (inputs,
+    outputs, activations and workspace) over the batch size. `rss_peak` is the process's resident
+    set at its highest during the same step without a recording, None where the system does not
+    tell; `allocator_peak` is what the device's own allocator reports (CUDA).
+    """
+
+    peak: int
+    average: float
+    parameters: int
+    buffers: int
+    inputs: int
+    outputs: int
+    activations: int
+    gradients: int
+    optimizer: int
+    workspace: int
+    step: Literal["inference", "training"]
+    device: str
+    method: str
+    retained_for_backward: int | None = None
+    per_sample: float | None = None
+    rss_before: int | None = None
+    rss_peak: int | None = None
+    allocator_peak: int | None = None
+    reserved: int | None = None
+    fragmentation: Fragmentation | None = None
+    timeline: tuple[MemoryPoint, ...] = ()
+    warnings: tuple[MeasurementWarning, ...] = ()
+    how: How = "measured"
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """The parts alive at the peak by name, in bytes; their sum is `peak`."""
+        names = ("parameters", "buffers", "inputs", "outputs", "activations")
+        names += ("gradients", "optimizer", "workspace")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def rss_gap(self) -> int | None:
+        """Resident bytes that no tensor explains: interpreter, libraries, their scratch space."""
+        if self.rss_peak is None:
+            return None
+        return self.rss_peak - self.peak if self.device == "cpu" else None

@@ -1,0 +1,80 @@
+"""The record of one profiled target: everything that reports, comparisons and gates read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from torchgauge.model import rendering
+from torchgauge.model.environment import Environment
+from torchgauge.model.latency import Latency, Throughput
+from torchgauge.model.memory import Memory
+from torchgauge.model.record import MeasurementWarning, Record
+from torchgauge.model.size import Size
+from torchgauge.model.system import System
+from torchgauge.model.target import TargetDescription
+
+SCHEMA = "torchgauge.profile/1"
+
+
+class Pass(Record):
+    """One probe's run: `duration` in seconds, and the process it ran in."""
+
+    probe: str
+    duration: float
+    process: Literal["this", "fresh"] = "this"
+
+
+class Profile(Record):
+    """All that was learned about one target; a part that was not or could not be measured is None.
+
+    Immutable. Probes that failed left a warning with `failed=True`, and `complete` is False.
+    """
+
+    schema: str = SCHEMA
+    target: TargetDescription
+    environment: Environment
+    size: Size | None = None
+    latency: Latency | None = None
+    throughput: Throughput | None = None
+    memory: Memory | None = None
+    system: System | None = None
+    passes: tuple[Pass, ...] = ()
+    interrupted: bool = False
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """True where no probe failed and nothing was interrupted."""
+        return not self.interrupted and not any(warning.failed for warning in self.warnings)
+
+    @property
+    def all_warnings(self) -> tuple[MeasurementWarning, ...]:
+        """The record's own warnings and those of its parts."""
+        parts = (self.latency, self.memory, self.system)
+        return self.warnings + tuple(w for part in parts if part is not None for w in part.warnings)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the record as JSON, whole or not at all, and return the path.
+
+        Raises InputError `output-unwritable`.
+        """
+        from torchgauge.model import codec
+
+        return codec.save(self, Path(path))
+
+    def summary(self) -> dict[str, float | int | str | None]:
+        """Return the flat view with units in its keys (`latency_p50_ms`), for CSV and loggers."""
+        from torchgauge.model.summary import summarize
+
+        return summarize(self)
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return the summary as CSV text, and write it to `path` if one is given."""
+        return rendering.text(self, "csv", path)
+
+    def __str__(self) -> str:
+        return rendering.text(self, "console")
+
+    def _repr_html_(self) -> str:
+        return rendering.text(self, "notebook")

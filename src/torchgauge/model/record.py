@@ -1,0 +1,68 @@
+"""What every part of a record is: a frozen struct that holds no number it cannot stand for."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from torchgauge.errors import RecordError
+
+How = Literal["measured", "counted", "estimated"]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """The base of all result types: SI units, `None` for unknown, finite numbers only.
+
+    Raises RecordError `not-finite` at construction: encoded as JSON a NaN would become null,
+    which reads as "unknown" and would be a lie.
+    """
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if not _finite(getattr(self, name)):
+                raise RecordError(
+                    f"{type(self).__name__}.{name} would hold a NaN or an infinity.",
+                    id="not-finite",
+                    cause="A measurement produced a number that is none.",
+                    remedy="Please report it: unknown values are None.",
+                )
+
+
+def _finite(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, tuple):
+        return all(_finite(item) for item in value)
+    if isinstance(value, dict):
+        return all(_finite(item) for item in value.values())
+    return True
+
+
+class Interval(Record):
+    """A confidence interval; `short` where it is wider than what was asked for."""
+
+    low: float
+    high: float
+    confidence: float = 0.95
+    short: bool = False
+
+    @property
+    def half_width(self) -> float:
+        """Half of high − low, in the unit of the figure."""
+        return (self.high - self.low) / 2
+
+
+class MeasurementWarning(Record):
+    """Something the reader of a figure must know; a value on the record, never a print.
+
+    `failed` says that the probe gave no result; `cause` and `remedy` are then the error's.
+    """
+
+    id: str
+    message: str
+    probe: str = ""
+    failed: bool = False
+    cause: str = ""
+    remedy: str = ""

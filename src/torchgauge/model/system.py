@@ -1,0 +1,65 @@
+"""What the machine did while the model ran."""
+
+from __future__ import annotations
+
+from torchgauge.model.record import How, MeasurementWarning, Record
+
+
+class Use(Record):
+    """Mean and maximum of a quantity over the run."""
+
+    mean: float
+    max: float
+
+
+class GpuUse(Record):
+    """One GPU during the run: fractions for `utilization`, bytes, watts, °C, hertz.
+
+    `throttled` names the reasons for reduced clocks that the driver gave in any sample.
+    """
+
+    index: int
+    name: str
+    utilization: Use | None
+    memory: Use | None
+    power: Use | None
+    temperature: Use | None
+    clock: Use | None
+    throttled: tuple[str, ...] = ()
+
+
+class SystemSample(Record, array_like=True):
+    """One reading: seconds from the start, cores in use by the process, its resident bytes."""
+
+    time: float
+    cores: float
+    rss: int
+
+
+class System(Record):
+    """Use of the machine during `duration` seconds of steady calls, sampled every `interval` s.
+
+    `cores` is the process's CPU time over wall time; `machine` the fraction of all cores that was
+    busy, whoever used them, and `other` that fraction without this process. `disk_read`,
+    `disk_write` (this process) and `network_sent`, `network_received` (the whole machine) are
+    bytes per second, None where the system does not tell. `cost` is the sampler's own CPU time
+    over wall time.
+    """
+
+    interval: float
+    duration: float
+    calls: int
+    cores: Use
+    core_count: int
+    machine: Use
+    other: float
+    rss: Use
+    cost: float
+    disk_read: float | None = None
+    disk_write: float | None = None
+    network_sent: float | None = None
+    network_received: float | None = None
+    gpus: tuple[GpuUse, ...] = ()
+    samples: tuple[SystemSample, ...] = ()
+    warnings: tuple[MeasurementWarning, ...] = ()
+    how: How = "measured"

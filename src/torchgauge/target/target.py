@@ -1,0 +1,49 @@
+"""What is measured: a model with its inputs, and how a fresh process gets the same again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torchgauge.target.inputs import Inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetRequest:
+    """A target as asked for on the command line; enough to load it again in another process.
+
+    `inputs` are the texts of --input; `batch` replaces the leading dimension; `device` is "cpu",
+    "cuda", "cuda:N" or "meta" (already resolved, never "auto"); `precision` None leaves the model
+    as it is; `training` asks for inputs with labels where the target knows them.
+    """
+
+    spec: str
+    inputs: tuple[str, ...] = ()
+    weights: Path | None = None
+    batch: int | None = None
+    device: str = "cpu"
+    precision: str | None = None
+    training: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A loaded model (or any callable) with example inputs.
+
+    `kind` names how it was got ("module", "callable", "python", "torchvision", "timm",
+    "huggingface"); `files` are the weight files that were read; `tokens` and `images` are what
+    one call processes, None where nothing says so.
+    """
+
+    model: Callable[..., Any]
+    inputs: Inputs
+    spec: str
+    kind: str
+    name: str
+    weights: str = "as given"
+    files: tuple[Path, ...] = ()
+    batch: int | None = None
+    tokens: int | None = None
+    images: int | None = None

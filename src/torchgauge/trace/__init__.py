@@ -1,0 +1,1 @@
+"""Recorded bytes in, columns of events out; nothing here needs torch."""

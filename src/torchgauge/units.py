@@ -1,0 +1,78 @@
+"""The one policy for showing quantities: SI in, short text with a unit out."""
+
+from __future__ import annotations
+
+import math
+
+UNKNOWN = "unknown"
+
+_TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Return `value` with `digits` significant digits and no exponent."""
+    if value == 0:
+        return "0"
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, decimals)
+    decimals = digits - 1 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(decimals, 0)}f}"
+
+
+def _scaled(value: float, steps: tuple[tuple[float, str], ...], digits: int) -> tuple[str, str]:
+    for index, (factor, prefix) in enumerate(steps):
+        if abs(value) >= factor * (1 - 0.5 * 10**-digits) or index == len(steps) - 1:
+            return significant(value / factor, digits), prefix
+    raise AssertionError("steps is never empty")
+
+
+def time(seconds: float | None, digits: int = 4) -> str:
+    """Format a duration in seconds: 0.01234 → '12.34 ms'."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds == 0:
+        return "0 s"
+    number, unit = _scaled(seconds, _TIME, digits)
+    return f"{number} {unit}"
+
+
+def times(low: float, high: float, digits: int = 4) -> str:
+    """Format an interval of durations in one unit: '12.21 … 12.47 ms'."""
+    factor, unit = next(((f, u) for f, u in _TIME if high >= f), _TIME[-1])
+    return f"{significant(low / factor, digits)} … {significant(high / factor, digits)} {unit}"
+
+
+def size(count: float | None, digits: int = 4) -> str:
+    """Format bytes in decimal units (1 MB = 10⁶ B): 44700000 → '44.70 MB'."""
+    if count is None:
+        return UNKNOWN
+    if abs(count) < 1000:
+        return f"{count:.0f} B"
+    number, prefix = _scaled(count, _DECIMAL, digits)
+    return f"{number} {prefix}B"
+
+
+def count(number: float | None, digits: int = 4) -> str:
+    """Format a count: 25557032 → '25.56 M'; below 10,000 it stays exact."""
+    if number is None:
+        return UNKNOWN
+    if abs(number) < 10_000:
+        return f"{number:,.0f}"
+    text, prefix = _scaled(number, _DECIMAL, digits)
+    return f"{text} {prefix}"
+
+
+def rate(per_second: float | None, of: str, digits: int = 4) -> str:
+    """Format a rate: (81.2, 'images') → '81.20 images/s'."""
+    if per_second is None:
+        return UNKNOWN
+    if per_second < 10_000:
+        return f"{significant(per_second, digits)} {of}/s"
+    text, prefix = _scaled(per_second, _DECIMAL, digits)
+    return f"{text} {prefix} {of}/s".replace("  ", " ")
+
+
+def percent(fraction: float | None, digits: int = 2) -> str:
+    """Format a fraction: 0.0123 → '1.2 %'."""
+    return UNKNOWN if fraction is None else f"{significant(100 * fraction, digits)} %"
