@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from torchgauge.model.record import Record
 
 
-class Gpu(Record):
+class Gpu(Record, frozen=True, kw_only=True):
     """One GPU: memory in bytes."""
 
     name: str
@@ -14,7 +16,7 @@ class Gpu(Record):
     multiprocessors: int | None = None
 
 
-class Machine(Record):
+class Machine(Record, frozen=True, kw_only=True):
     """The hardware: `memory` in bytes, `cpu_quota` in cores (None without a limit)."""
 
     system: str
@@ -28,7 +30,7 @@ class Machine(Record):
     gpus: tuple[Gpu, ...] = ()
 
 
-class Software(Record):
+class Software(Record, frozen=True, kw_only=True):
     """Versions that decide how fast the same model runs; empty where absent."""
 
     torchgauge: str
@@ -37,20 +39,20 @@ class Software(Record):
     cuda: str = ""
     cudnn: str = ""
     driver: str = ""
-    libraries: dict[str, str] = {}
+    libraries: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class Settings(Record):
+class Settings(Record, frozen=True, kw_only=True):
     """Process settings that decide how fast the same model runs."""
 
     threads: int | None = None
     interop_threads: int | None = None
     fp32_matmul: str = ""
     deterministic: bool = False
-    variables: dict[str, str] = {}
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class Environment(Record):
+class Environment(Record, frozen=True, kw_only=True):
     """Machine, software and settings of a run; `created` is ISO 8601 in UTC."""
 
     created: str

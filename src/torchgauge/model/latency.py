@@ -5,12 +5,14 @@ from __future__ import annotations
 import statistics
 from typing import Literal
 
+import msgspec
+
 from torchgauge.model.record import How, Interval, MeasurementWarning, Record
 
 Stop = Literal["precision reached", "time budget spent", "iterations done", "interrupted"]
 
 
-class LatencyRun(Record):
+class LatencyRun(Record, frozen=True, kw_only=True):
     """One process's raw measurement: every timed call after the first, in order.
 
     `samples`, `first_call`, `median` and `device_samples` are seconds; the first `warmup` samples
@@ -27,7 +29,7 @@ class LatencyRun(Record):
     autocorrelation: float
     stop: Stop
     device_samples: tuple[float, ...] = ()
-    stage_samples: dict[str, tuple[float, ...]] = {}
+    stage_samples: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property
@@ -36,7 +38,7 @@ class LatencyRun(Record):
         return self.samples[self.warmup :]
 
 
-class Stage(Record):
+class Stage(Record, frozen=True, kw_only=True):
     """One stage of an end-to-end call (preprocess, model, postprocess): seconds per call."""
 
     name: str
@@ -45,7 +47,7 @@ class Stage(Record):
     how: How = "measured"
 
 
-class Latency(Record):
+class Latency(Record, frozen=True, kw_only=True):
     """Time per call in seconds, with the interval of the median and how it was got.
 
     `interval` is the 95 % interval of the median: within one process by order statistics under
@@ -101,7 +103,7 @@ class Latency(Record):
         return statistics.stdev(medians) / statistics.fmean(medians)
 
 
-class Throughput(Record):
+class Throughput(Record, frozen=True, kw_only=True):
     """Work per second at the measured latency: batch ÷ median, and its interval.
 
     `calls` per second always; `samples`, `tokens` and `images` per second where the input says

@@ -6,8 +6,19 @@ from typing import Literal
 
 from torchgauge.model.record import How, MeasurementWarning, Record
 
+PARTS = (
+    "parameters",
+    "buffers",
+    "inputs",
+    "outputs",
+    "activations",
+    "gradients",
+    "optimizer",
+    "workspace",
+)
 
-class Fragmentation(Record):
+
+class Fragmentation(Record, frozen=True, kw_only=True):
     """Three views of what an allocator holds beyond what was asked of it, in bytes.
 
     `internal`: allocated − requested. `external`: inactive split blocks. `reserved_unused`:
@@ -21,14 +32,14 @@ class Fragmentation(Record):
     total_free: int | None
 
 
-class MemoryPoint(Record, array_like=True):
+class MemoryPoint(Record, frozen=True, kw_only=True, array_like=True):
     """Live tensor bytes from `time` on; `time` in integer nanoseconds from the step's start."""
 
     time: int
     live: int
 
 
-class Memory(Record):
+class Memory(Record, frozen=True, kw_only=True):
     """Bytes of tensors during one step, exact where the allocator's events could be read.
 
     The parts are those alive at the peak and add up to it: `parameters`, `buffers`, `inputs`,
@@ -68,9 +79,7 @@ class Memory(Record):
     @property
     def parts(self) -> dict[str, int]:
         """The parts alive at the peak by name, in bytes; their sum is `peak`."""
-        names = ("parameters", "buffers", "inputs", "outputs", "activations")
-        names += ("gradients", "optimizer", "workspace")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in PARTS}
 
     @property
     def rss_gap(self) -> int | None:

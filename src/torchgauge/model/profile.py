@@ -17,7 +17,7 @@ from torchgauge.model.target import TargetDescription
 SCHEMA = "torchgauge.profile/1"
 
 
-class Pass(Record):
+class Pass(Record, frozen=True, kw_only=True):
     """One probe's run: `duration` in seconds, and the process it ran in."""
 
     probe: str
@@ -25,7 +25,7 @@ class Pass(Record):
     process: Literal["this", "fresh"] = "this"
 
 
-class Profile(Record):
+class Profile(Record, frozen=True, kw_only=True):
     """All that was learned about one target; a part that was not or could not be measured is None.
 
     Immutable. Probes that failed left a warning with `failed=True`, and `complete` is False.

@@ -40,7 +40,7 @@ def _finite(value: object) -> bool:
     return True
 
 
-class Interval(Record):
+class Interval(Record, frozen=True, kw_only=True):
     """A confidence interval; `short` where it is wider than what was asked for."""
 
     low: float
@@ -54,7 +54,7 @@ class Interval(Record):
         return (self.high - self.low) / 2
 
 
-class MeasurementWarning(Record):
+class MeasurementWarning(Record, frozen=True, kw_only=True):
     """Something the reader of a figure must know; a value on the record, never a print.
 
     `failed` says that the probe gave no result; `cause` and `remedy` are then the error's.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from torchgauge.model.record import How, Record
 
 
-class DtypeSize(Record):
+class DtypeSize(Record, frozen=True, kw_only=True):
     """Elements and bytes of the parameters and buffers of one dtype."""
 
     elements: int
     bytes: int
 
 
-class Size(Record):
+class Size(Record, frozen=True, kw_only=True):
     """Parameters and bytes of a model, each tensor counted once however often it is used.
 
     `parameters`, `trainable` and `buffers` count elements; `bytes` is parameters and buffers in

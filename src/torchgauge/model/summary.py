@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from torchgauge.model.memory import PARTS
 from torchgauge.model.profile import Profile
 
 Value = float | int | str | None
+
+LATENCIES = ("median", "mean", "std", "min", "max", "p50", "p90", "p95", "p99")
+MEMORIES = ("peak", "average", *PARTS, "retained_for_backward", "per_sample", "rss_peak")
 
 
 def summarize(profile: Profile) -> dict[str, Value]:
@@ -36,10 +40,8 @@ def _size(profile: Profile) -> dict[str, Value]:
 
 def _latency(profile: Profile) -> dict[str, Value]:
     latency = profile.latency
-    names = ("median", "mean", "std", "min", "max", "p50", "p90", "p95", "p99", "first_call")
-    names += ("device_time",)
     row: dict[str, Value] = {}
-    for name in names:
+    for name in (*LATENCIES, "first_call", "device_time"):
         seconds = None if latency is None else getattr(latency, name)
         row[f"latency_{name}_ms"] = None if seconds is None else seconds * 1e3
     interval = None if latency is None else latency.interval
@@ -60,11 +62,9 @@ def _throughput(profile: Profile) -> dict[str, Value]:
 
 def _memory(profile: Profile) -> dict[str, Value]:
     memory = profile.memory
-    names = ("peak", "average", "parameters", "buffers", "inputs", "outputs", "activations")
-    names += ("gradients", "optimizer", "workspace", "retained_for_backward", "per_sample")
-    names += ("rss_peak",)
     return {
-        f"memory_{name}_bytes": None if memory is None else getattr(memory, name) for name in names
+        f"memory_{name}_bytes": None if memory is None else getattr(memory, name)
+        for name in MEMORIES
     }
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from torchgauge.model.record import How, MeasurementWarning, Record
 
 
-class Use(Record):
+class Use(Record, frozen=True, kw_only=True):
     """Mean and maximum of a quantity over the run."""
 
     mean: float
     max: float
 
 
-class GpuUse(Record):
+class GpuUse(Record, frozen=True, kw_only=True):
     """One GPU during the run: fractions for `utilization`, bytes, watts, °C, hertz.
 
     `throttled` names the reasons for reduced clocks that the driver gave in any sample.
@@ -28,7 +28,7 @@ class GpuUse(Record):
     throttled: tuple[str, ...] = ()
 
 
-class SystemSample(Record, array_like=True):
+class SystemSample(Record, frozen=True, kw_only=True, array_like=True):
     """One reading: seconds from the start, cores in use by the process, its resident bytes."""
 
     time: float
@@ -36,7 +36,7 @@ class SystemSample(Record, array_like=True):
     rss: int
 
 
-class System(Record):
+class System(Record, frozen=True, kw_only=True):
     """Use of the machine during `duration` seconds of steady calls, sampled every `interval` s.
 
     `cores` is the process's CPU time over wall time; `machine` the fraction of all cores that was

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchgauge.model.record import Record
 
 
-class InputDescription(Record):
+class InputDescription(Record, frozen=True, kw_only=True):
     """One tensor (or other value) of the example inputs."""
 
     name: str
@@ -13,7 +13,7 @@ class InputDescription(Record):
     dtype: str = ""
 
 
-class TargetDescription(Record):
+class TargetDescription(Record, frozen=True, kw_only=True):
     """The model as it was run: where it came from, on what, with which inputs.
 
     `precision` is the dtype of the arithmetic that was asked for ("fp32", "bf16", …) or "native"

@@ -1,0 +1,62 @@
+"""From the name a user gives to a device that is there."""
+
+from __future__ import annotations
+
+from torchgauge.device.base import Device
+from torchgauge.device.cpu import Cpu
+from torchgauge.errors import InputError
+
+
+def resolve(name: str | None) -> str:
+    """Return "cpu", "cuda:N" or "meta" for what was asked; "auto" takes the GPU where one is.
+
+    Raises InputError `device-unknown`, `device-absent`: a GPU that was asked for and is not there
+    is never replaced by the CPU.
+    """
+    if name in (None, "cpu", "meta"):
+        return name or "cpu"
+    import torch
+
+    kind, _, index = str(name).partition(":")
+    if kind not in ("auto", "cuda") or (index and not index.isdecimal()):
+        raise InputError(
+            f"Unknown device '{name}'.",
+            id="device-unknown",
+            cause="Devices are cpu, cuda, cuda:N, auto and meta.",
+            remedy="Use --device cpu, or --device cuda for a GPU.",
+        )
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "auto" and count == 0:
+        return "cpu"
+    number = int(index) if index else (torch.cuda.current_device() if count else 0)
+    if number >= count:
+        raise _absent(str(name), count)
+    return f"cuda:{number}"
+
+
+def _absent(name: str, count: int) -> InputError:
+    import torch
+
+    if torch.version.cuda is None and torch.version.hip is None:
+        cause = f"torch {torch.__version__} is built without GPU support."
+        remedy = "Install a CUDA build of torch, or use --device cpu."
+    elif count == 0:
+        cause = "torch sees no GPU (driver missing, or CUDA_VISIBLE_DEVICES hides it)."
+        remedy = "Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu."
+    else:
+        cause = (
+            f"This machine has {count} GPU{'s' if count > 1 else ''}: cuda:0 … cuda:{count - 1}."
+        )
+        remedy = "Choose one of them."
+    return InputError(
+        f"Device '{name}' is not there.", id="device-absent", cause=cause, remedy=remedy
+    )
+
+
+def open_device(name: str) -> Device:
+    """Return the device for a resolved name."""
+    if name.startswith("cuda"):
+        from torchgauge.device.cuda import Cuda
+
+        return Cuda(int(name.partition(":")[2] or 0))
+    return Cpu()

@@ -1,0 +1,155 @@
+"""Use of the machine while the model runs, sampled beside it in a phase of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import psutil
+
+from torchgauge.clock import Clock, SystemClock
+from torchgauge.device.gpu_metrics import GpuMetrics, GpuReading, NoGpu
+from torchgauge.model.system import GpuUse, System, SystemSample, Use
+
+INTERVAL = 0.05
+DURATION = 1.0
+
+
+class Sampler(threading.Thread):
+    """Reads the counters of this process, the machine and the GPU every `interval` seconds."""
+
+    def __init__(self, interval: float, gpus: GpuMetrics) -> None:
+        super().__init__(name="torchgauge-system", daemon=True)
+        self.interval = interval
+        self.samples: list[SystemSample] = []
+        self.machine: list[float] = []
+        self.readings: dict[int, list[GpuReading]] = {index: [] for index in gpus.names}
+        self.cpu_seconds = 0.0
+        self._gpus = gpus
+        self._process = psutil.Process()
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """Sample until told to stop, and once more at the end."""
+        start = last = time.perf_counter()
+        spent = _spent(self._process)
+        busy, total = _machine_times()
+        finished = False
+        while not finished:
+            finished = self._done.wait(self.interval)
+            now = time.perf_counter()
+            used, (busy_now, total_now) = _spent(self._process), _machine_times()
+            cores = (used - spent) / (now - last)
+            rss = self._process.memory_info().rss
+            self.samples.append(SystemSample(time=now - start, cores=cores, rss=rss))
+            if total_now > total:
+                self.machine.append((busy_now - busy) / (total_now - total))
+            for index, readings in self.readings.items():
+                readings.append(self._gpus.read(index))
+            last, spent, busy, total = now, used, busy_now, total_now
+        self.cpu_seconds = time.thread_time()
+
+    def stop(self) -> None:
+        """Take the last sample and end."""
+        self._done.set()
+        self.join()
+
+
+def _spent(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _machine_times() -> tuple[float, float]:
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    # guest time is part of user time already
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return total - idle, total
+
+
+def measure(
+    call: Callable[[], object],
+    *,
+    gpus: GpuMetrics | None = None,
+    duration: float = DURATION,
+    interval: float = INTERVAL,
+    clock: Clock | None = None,
+) -> System:
+    """Call the model for `duration` seconds (once at least) and return the use of the machine."""
+    gpus, clock = gpus or NoGpu(), clock or SystemClock()
+    process = psutil.Process()
+    disk, network = _disk(process), psutil.net_io_counters()
+    spent, (busy, total) = _spent(process), _machine_times()
+    sampler = Sampler(interval, gpus)
+    start = clock.now()
+    sampler.start()
+    calls = 0
+    try:
+        while calls == 0 or (clock.now() - start) * 1e-9 < duration:
+            call()
+            calls += 1
+    finally:
+        sampler.stop()
+    seconds = (clock.now() - start) * 1e-9
+    disk_after, network_after = _disk(process), psutil.net_io_counters()
+    spent_after, (busy_after, total_after) = _spent(process), _machine_times()
+    ours, all_busy = spent_after - spent, busy_after - busy
+    machine = max(total_after - total, 1e-9)
+    return System(
+        interval=interval,
+        duration=seconds,
+        calls=calls,
+        cores=Use(mean=ours / seconds, max=max(s.cores for s in sampler.samples)),
+        core_count=psutil.cpu_count() or 1,
+        machine=_use(sampler.machine) or Use(mean=all_busy / machine, max=all_busy / machine),
+        other=min(max(all_busy - ours, 0.0) / machine, 1.0),
+        rss=Use(
+            mean=sum(s.rss for s in sampler.samples) / len(sampler.samples),
+            max=max(s.rss for s in sampler.samples),
+        ),
+        cost=sampler.cpu_seconds / seconds,
+        disk_read=_rate(disk, disk_after, 0, seconds),
+        disk_write=_rate(disk, disk_after, 1, seconds),
+        network_sent=_rate(network, network_after, 0, seconds),
+        network_received=_rate(network, network_after, 1, seconds),
+        gpus=tuple(_gpu(i, gpus.names[i], found) for i, found in sampler.readings.items()),
+        samples=tuple(sampler.samples),
+    )
+
+
+def _disk(process: psutil.Process) -> tuple[int, int] | None:
+    try:
+        counters = process.io_counters()
+    except (AttributeError, psutil.Error):
+        return None
+    return counters.read_bytes, counters.write_bytes
+
+
+def _rate(
+    before: tuple[int, ...] | None, after: tuple[int, ...] | None, index: int, seconds: float
+) -> float | None:
+    if before is None or after is None:
+        return None
+    return max(after[index] - before[index], 0) / seconds
+
+
+def _use(values: list[float]) -> Use | None:
+    return Use(mean=sum(values) / len(values), max=max(values)) if values else None
+
+
+def _gpu(index: int, name: str, readings: list[GpuReading]) -> GpuUse:
+    def use(field: str) -> Use | None:
+        return _use([value for r in readings if (value := getattr(r, field)) is not None])
+
+    return GpuUse(
+        index=index,
+        name=name,
+        utilization=use("utilization"),
+        memory=use("memory"),
+        power=use("power"),
+        temperature=use("temperature"),
+        clock=use("clock"),
+        throttled=tuple(dict.fromkeys(reason for r in readings for reason in r.throttled)),
+    )
