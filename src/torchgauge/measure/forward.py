@@ -1,0 +1,81 @@
+"""The edge to the user's code: what it raises becomes a MeasurementError that names it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import psutil
+import torch
+
+from torchgauge import units
+from torchgauge.errors import MeasurementError, TorchgaugeError
+
+_CPU_MEMORY = re.compile(r"can't allocate memory|not enough memory", re.IGNORECASE)
+_ASKED = re.compile(r"tried to allocate ([\d.]+) ?([KMGT]?i?B|bytes)", re.IGNORECASE)
+_PRECISION = re.compile(r"not implemented for '(Half|BFloat16|Float8\w*)'")
+_SCALE = {"b": 1, "bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+@contextlib.contextmanager
+def running(device: str = "cpu", what: str = "The model's forward") -> Iterator[None]:
+    """Turn what the code inside raises into a MeasurementError, the original as its cause.
+
+    Ids: `out-of-memory` (with bytes asked for and free), `precision-unsupported`, else
+    `forward-raised`. Errors of torchgauge itself and interruptions pass through.
+    """
+    try:
+        yield
+    except TorchgaugeError:
+        raise
+    except Exception as error:
+        raise _translated(error, device, what) from error
+
+
+def _translated(error: Exception, device: str, what: str) -> MeasurementError:
+    text = " ".join(str(error).split())
+    cause = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if _is_out_of_memory(error, text):
+        return MeasurementError(
+            f"Memory ran out on {device}.",
+            id="out-of-memory",
+            cause=f"{_asked(text)}, {units.size(free_bytes(device))} are free. {cause}",
+            remedy="Use a smaller batch or input, a lower precision, or a larger device.",
+        )
+    if match := _PRECISION.search(text):
+        return MeasurementError(
+            f"An operator of the model does not exist in {match[1].lower()} on {device}.",
+            id="precision-unsupported",
+            cause=cause,
+            remedy="Use another precision (float32 always works), or another device.",
+        )
+    return MeasurementError(
+        f"{what} raised {type(error).__name__}.",
+        id="forward-raised",
+        cause=cause,
+        remedy="Call the model with the same inputs outside torchgauge; they may not fit it.",
+    )
+
+
+def _is_out_of_memory(error: Exception, text: str) -> bool:
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and bool(_CPU_MEMORY.search(text))
+
+
+def _asked(text: str) -> str:
+    match = _ASKED.search(text)
+    if match is None:
+        return "How much was asked for is not said"
+    return f"{units.size(float(match[1]) * _SCALE[match[2].lower()])} were asked for"
+
+
+def free_bytes(device: str) -> int | None:
+    """Return the bytes an allocation on `device` could still get, None where nothing tells."""
+    kind = torch.device(device).type
+    if kind == "cpu":
+        return int(psutil.virtual_memory().available)
+    if kind == "cuda" and torch.cuda.is_available():
+        return int(torch.cuda.mem_get_info(device)[0])
+    return None

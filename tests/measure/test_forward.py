@@ -1,0 +1,64 @@
+"""What the user's model raises becomes an error with an id, a cause and a remedy."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torchgauge.errors import InputError, MeasurementError
+from torchgauge.measure import forward
+
+
+def translated(error, device="cpu"):
+    with pytest.raises(MeasurementError) as raised, forward.running(device):
+        raise error
+    assert raised.value.__cause__ is error
+    return raised.value
+
+
+def test_any_exception_is_named_and_chained():
+    error = translated(ValueError("mat1 and mat2\n  do not fit"))
+    assert error.id == "forward-raised"
+    assert error.cause == "ValueError: mat1 and mat2 do not fit"
+    assert "ValueError" in error.message
+
+
+def test_a_real_failure_of_the_cpu_allocator_says_asked_and_free(monkeypatch):
+    monkeypatch.setattr(forward, "free_bytes", lambda device: 5_000_000_000)
+    with pytest.raises(MeasurementError) as raised, forward.running():
+        torch.empty(2**60, dtype=torch.uint8)
+    assert raised.value.id == "out-of-memory"
+    assert raised.value.cause.startswith("1,153 PB were asked for, 5.000 GB are free.")
+
+
+def test_cuda_and_python_out_of_memory(monkeypatch):
+    monkeypatch.setattr(forward, "free_bytes", lambda device: 10**9)
+    error = translated(
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …"),
+        "cuda",
+    )
+    assert error.id == "out-of-memory"
+    assert error.cause.startswith("2.147 GB were asked for, 1.000 GB are free.")
+    assert "cuda" in error.message
+    assert "not said" in translated(MemoryError()).cause
+
+
+@pytest.mark.parametrize("dtype", ["Half", "BFloat16", "Float8_e4m3fn"])
+def test_a_missing_kernel_for_a_precision(dtype):
+    error = translated(RuntimeError(f"\"addmm_impl_cpu_\" not implemented for '{dtype}'"))
+    assert error.id == "precision-unsupported"
+    assert dtype.lower() in error.message
+    other = translated(RuntimeError("\"addmm_impl_cpu_\" not implemented for 'Bool'"))
+    assert other.id == "forward-raised"
+
+
+def test_own_errors_and_interruptions_pass_through():
+    for error in (InputError("x", id="y"), KeyboardInterrupt()):
+        with pytest.raises(type(error)) as raised, forward.running():
+            raise error
+        assert raised.value is error
+
+
+def test_free_bytes_of_the_host_are_known_and_of_an_absent_device_are_not():
+    assert forward.free_bytes("cpu") > 0
+    assert forward.free_bytes("meta") is None
