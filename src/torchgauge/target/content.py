@@ -1,0 +1,63 @@
+"""What one call processes: how many examples, tokens and images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchgauge.target.inputs import Inputs
+
+if TYPE_CHECKING:
+    import torch
+
+TOKEN_INPUTS = ("input_ids", "decoder_input_ids")
+IMAGE_CHANNELS = (1, 3, 4)
+SMALLEST_SIDE = 8
+IMAGE_RANK = 4
+
+
+def batch_of(inputs: Inputs) -> int | None:
+    """Return the leading dimension that all tensors with dimensions share, else None.
+
+    A list of images, as detection models take, counts its members.
+    """
+    if len(inputs.args) == 1 and isinstance(inputs.args[0], list):
+        return len(inputs.args[0])
+    sizes = {tensor.shape[0] for _, tensor in inputs.tensors() if tensor.dim()}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def tokens_of(inputs: Inputs) -> int | None:
+    """Return batch × sequence of the token inputs, those of encoder and decoder added up.
+
+    Both are processed by the model in one call, each by its own stack. Positional inputs have no
+    name that says so and count as nothing known.
+    """
+    counts = [
+        inputs.kwargs[name].numel()
+        for name in TOKEN_INPUTS
+        if hasattr(inputs.kwargs.get(name), "numel")
+    ]
+    return sum(counts) if counts else None
+
+
+def images_of(inputs: Inputs) -> int | None:
+    """Return how many images there are: `pixel_values`, or the first input that looks like some.
+
+    An image input is a floating tensor (N, C, H, W) with 1, 3 or 4 channels and sides of at least
+    8, or a list of (C, H, W).
+    """
+    if len(inputs.args) == 1 and isinstance(inputs.args[0], list):
+        return len(inputs.args[0]) or None
+    for _, tensor in inputs.tensors():
+        if _looks_like_images(tensor):
+            return int(tensor.shape[0])
+    return None
+
+
+def _looks_like_images(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.dim() == IMAGE_RANK
+        and tensor.is_floating_point()
+        and tensor.shape[1] in IMAGE_CHANNELS
+        and min(tensor.shape[2:]) >= SMALLEST_SIDE
+    )

@@ -1,0 +1,168 @@
+"""The inputs a transformers model needs, from its forward signature and its configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from torchgauge.errors import InputError
+from torchgauge.target import huggingface_sizes as sizes
+from torchgauge.target.huggingface_labels import labels_for
+from torchgauge.target.input_spec import InputSpec, parse_all
+from torchgauge.target.inputs import Inputs
+from torchgauge.target.random_tensors import RandomTensors
+from torchgauge.target.target import TargetRequest
+
+CHOICES = 4
+TOKENS = ("input_ids", "decoder_input_ids")
+# What stands in the place of which: both together are refused by the models.
+INSTEAD = {
+    "inputs_embeds": "input_ids",
+    "decoder_inputs_embeds": "decoder_input_ids",
+    "encoder_outputs": "input_ids",
+}
+
+
+def example_inputs(model: Any, request: TargetRequest) -> Inputs:
+    """Return keyword inputs: those given by --input, and random ones for what else is needed.
+
+    Positional --input values are taken for the first parameters of `forward`. With
+    `request.training`, labels are added where `forward` takes them.
+
+    Raises:
+        InputError: `input-missing` where an input is needed that nothing describes;
+            `input-spec`.
+    """
+    needs = Needs(model, RandomTensors(request.device), request.batch or 1)
+    specs = _named(request, needs)
+    if specs and request.batch is None:
+        needs = dataclasses.replace(needs, batch=_batch(specs))
+    inputs: dict[str, Any] = {
+        name: _given(spec.with_batch(request.batch), needs) for name, spec in specs.items()
+    }
+    for name in needs.names(specs):
+        make = needs.makers().get(name)
+        if make is None:
+            raise _missing(request, model, name)
+        inputs[name] = make()
+    if request.training:
+        inputs |= labels_for(model, inputs, needs.draw)
+    return Inputs(kwargs=inputs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Needs:
+    """What one model needs to be called with, for one batch size."""
+
+    model: Any
+    draw: RandomTensors
+    batch: int
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of `forward`, without *args and **kwargs."""
+        found = inspect.signature(self.model.forward).parameters
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return {name: p for name, p in found.items() if p.kind not in variable}
+
+    def names(self, given: Mapping[str, Any]) -> list[str]:
+        """Return the inputs to fill in: the main one, those without default, the second stack's."""
+        main = self.model.main_input_name
+        wanted = [main] if isinstance(main, str) else list(main)
+        wanted += [name for name, p in self.parameters.items() if p.default is p.empty]
+        wanted += [name for name in ("decoder_input_ids",) if name in self.parameters]
+        if self._pairs_text_and_image():
+            wanted += ["input_ids", "pixel_values"]
+        absent = {INSTEAD[name] for name in given if name in INSTEAD} | set(given)
+        return [name for name in dict.fromkeys(wanted) if name not in absent]
+
+    def _pairs_text_and_image(self) -> bool:
+        """Whether one call takes both, as in CLIP; models that generate can do with text."""
+        modalities = self.model.input_modalities
+        both = not isinstance(modalities, str) and {"image", "text"} <= set(modalities)
+        taken = {"input_ids", "pixel_values"} <= set(self.parameters)
+        return both and taken and not self.model.can_generate()
+
+    def makers(self) -> dict[str, Callable[[], torch.Tensor]]:
+        """Return how each input is made that is known by its name."""
+        model, draw, batch = self.model, self.draw, self.batch
+        config = model.config
+        return {
+            "input_ids": lambda: self.tokens(sizes.sequence(model)),
+            "decoder_input_ids": lambda: self.tokens(sizes.sequence(model, sizes.TARGET_POSITIONS)),
+            "pixel_values": self.pixels,
+            "pixel_values_videos": lambda: self.clip(),
+            "input_features": lambda: draw.normal(batch, *sizes.spectrogram(config)),
+            "input_values": lambda: draw.normal(batch, *sizes.waveform(config)),
+        }
+
+    def tokens(self, length: int) -> torch.Tensor:
+        """Return token ids (batch, length) without special ones, and the end token at the end."""
+        vocabulary = sizes.vocabulary(self.model)
+        choices = (CHOICES,) if type(self.model).__name__.endswith("MultipleChoice") else ()
+        ids = self.draw.integers(vocabulary, self.batch, *choices, length)
+        if ids.is_meta:
+            return ids
+        special = sizes.special_tokens(self.model.config)
+        plain = next((one for one in range(vocabulary) if one not in special), 0)
+        for one in special:
+            ids[ids == one] = plain
+        end = getattr(self.model.config, "eos_token_id", None)
+        if isinstance(end, int) and 0 <= end < vocabulary:
+            ids[..., -1] = end
+        return ids
+
+    def pixels(self) -> torch.Tensor:
+        """Return images (batch, channels, height, width), or clips with frames before channels."""
+        if self.model.input_modalities in ("video", ("video",)):
+            return self.clip()
+        return self.draw.normal(self.batch, *sizes.image(self.model.config))
+
+    def clip(self) -> torch.Tensor:
+        """Return clips (batch, frames, channels, height, width)."""
+        config = self.model.config
+        return self.draw.normal(self.batch, sizes.frames(config), *sizes.image(config))
+
+
+def _named(request: TargetRequest, needs: Needs) -> dict[str, InputSpec]:
+    order = iter(needs.parameters)
+    specs = parse_all(request.inputs)
+    taken = {spec.name for spec in specs}
+    named = {}
+    for spec in specs:
+        name = spec.name or next((free for free in order if free not in taken), None)
+        if name is None:
+            raise InputError(
+                f"{type(needs.model).__name__} takes fewer positional inputs than are given.",
+                id="input-spec",
+                remedy=f"Name the inputs: {', '.join(needs.parameters)}.",
+            )
+        named[name] = spec
+    return named
+
+
+def _batch(specs: Mapping[str, InputSpec]) -> int:
+    return next((spec.shape[0] for spec in specs.values() if spec.shape), 1)
+
+
+def _given(spec: InputSpec, needs: Needs) -> torch.Tensor:
+    """Return the tensor of a spec; without a dtype, what ends in _ids or _mask holds integers."""
+    name = spec.name or "input_ids"
+    if name in TOKENS:
+        return spec.tensor(needs.draw, dtype="int64", high=sizes.vocabulary(needs.model))
+    if name.endswith(("_ids", "_mask")):
+        return spec.tensor(needs.draw, dtype="int64")
+    return spec.tensor(needs.draw)
+
+
+def _missing(request: TargetRequest, model: Any, name: str) -> InputError:
+    return InputError(
+        f"{request.spec} needs the input {name!r}, and nothing says its shape.",
+        id="input-missing",
+        cause=f"{type(model).__name__} is called as forward{inspect.signature(model.forward)}.",
+        remedy=f"Give it by name, for example --input {name}=1x128:int64<100.",
+    )

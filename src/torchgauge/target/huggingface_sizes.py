@@ -1,0 +1,134 @@
+"""What a transformers configuration says of the inputs: vocabulary, positions, image, sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+SEQUENCE = 128
+IMAGE_SIDE = 224
+FRAMES = 8
+SAMPLES = 16_000  # one second at the 16 kHz that speech models are trained on
+
+TEXT_PARTS = ("text_config", "text_encoder", "language_config", "llm_config", "decoder", "encoder")
+VISION_PARTS = ("vision_config", "vision", "image_encoder", "backbone_config", "encoder")
+AUDIO_PARTS = ("audio_config", "audio_encoder", "speech_encoder", "encoder_config", "encoder")
+# In this order: what the positions are limited to, under the names configurations use.
+POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_source_positions")
+TARGET_POSITIONS = ("max_target_positions", *POSITIONS)
+
+
+def nested(config: Any, parts: tuple[str, ...] = ()) -> Iterator[Any]:
+    """Yield the configuration, then those inside it: the named parts first, then all, by depth."""
+    seen: set[int] = set()
+    layer = [config]
+    while layer:
+        following: list[Any] = []
+        for each in layer:
+            if id(each) in seen:
+                continue
+            seen.add(id(each))
+            yield each
+            inner = [getattr(each, name, None) for name in parts]
+            inner += [getattr(each, name, None) for name in getattr(each, "sub_configs", {})]
+            inner += list(vars(each).values())
+            following += [part for part in inner if hasattr(part, "model_type")]
+        layer = following
+
+
+def find(config: Any, names: tuple[str, ...], parts: tuple[str, ...] = ()) -> Any:
+    """Return the first value that is set under one of `names`, the outermost first."""
+    for each in nested(config, parts):
+        for name in names:
+            value = getattr(each, name, None)
+            if value is not None:
+                return value
+    return None
+
+
+def vocabulary(model: Any) -> int:
+    """Return how many token ids there are to draw from."""
+    config = model.config
+    found = find(config, ("vocab_size",), TEXT_PARTS)
+    if isinstance(found, int) and found > 0:
+        return found
+    table = model.get_input_embeddings()
+    return int(table.num_embeddings) if isinstance(table, torch.nn.Embedding) else 2
+
+
+def special_tokens(config: Any) -> set[int]:
+    """Return the ids that mean something to the model, such as padding or "here is an image"."""
+    ids: set[int] = set()
+    for each in nested(config):
+        for name, value in vars(each).items():
+            if name.endswith(("_token_id", "_token_index")):
+                values = value if isinstance(value, (list, tuple)) else (value,)
+                ids |= {one for one in values if isinstance(one, int)}
+    return ids
+
+
+def sequence(model: Any, names: tuple[str, ...] = POSITIONS) -> int:
+    """Return the sequence length: 128, or what the model's positions allow."""
+    limit = find(model.config, names, TEXT_PARTS)
+    if not isinstance(limit, int) or limit <= 0:
+        return SEQUENCE
+    # RoBERTa and its kin count positions from behind the padding index.
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None):
+            limit -= module.padding_idx + 1
+            break
+    return max(min(SEQUENCE, int(limit)), 1)
+
+
+def image(config: Any) -> tuple[int, int, int]:
+    """Return channels, height and width; 224 × 224 where the configuration names no size."""
+    size = find(config, ("image_size", "img_size", "input_size"), VISION_PARTS)
+    channels = find(config, ("num_channels", "in_channels", "in_chans"), VISION_PARTS)
+    height, width = _sides(size)
+    return channels if isinstance(channels, int) else 3, height, width
+
+
+def _sides(size: Any) -> tuple[int, int]:
+    if isinstance(size, int) and size > 0:
+        return size, size
+    if isinstance(size, dict) and "height" in size:
+        return int(size["height"]), int(size["width"])
+    if isinstance(size, (list, tuple)) and size:
+        return int(size[-2] if len(size) > 1 else size[0]), int(size[-1])
+    return IMAGE_SIDE, IMAGE_SIDE
+
+
+def frames(config: Any) -> int:
+    """Return the frames of a clip."""
+    found = find(config, ("num_frames", "frames_per_clip"), VISION_PARTS)
+    return found if isinstance(found, int) else FRAMES
+
+
+def spectrogram(config: Any) -> tuple[int, ...]:
+    """Return the shape of `input_features` behind the batch.
+
+    Whisper and its kin: mel bins × frames, two frames per position. Others: frames × bins.
+    """
+    mels = find(config, ("num_mel_bins", "n_mels"), AUDIO_PARTS)
+    positions = find(config, ("max_source_positions",), AUDIO_PARTS)
+    if config.model_type == "speech_to_text":
+        return (4 * SEQUENCE, int(config.input_feat_per_channel))
+    if mels and positions:
+        return (int(mels), 2 * int(positions))
+    bins = find(
+        config,
+        ("feature_projection_input_dim", "input_feat_size", "input_dim", "feature_size"),
+        AUDIO_PARTS,
+    )
+    return (4 * SEQUENCE, int(bins or mels or 80))
+
+
+def waveform(config: Any) -> tuple[int, ...]:
+    """Return the shape of `input_values` behind the batch: samples, or channels × samples."""
+    if config.model_type == "audio-spectrogram-transformer":
+        return (config.max_length, config.num_mel_bins)
+    channels = getattr(config, "audio_channels", None)
+    codec = hasattr(config, "codebook_size") or hasattr(config, "n_codebooks")
+    return (int(channels or 1), SAMPLES) if channels or codec else (SAMPLES,)

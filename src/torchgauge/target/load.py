@@ -1,0 +1,129 @@
+"""From a target as written on the command line to a model with example inputs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from torchgauge.errors import InputError
+from torchgauge.target import python_factory
+from torchgauge.target.content import batch_of, images_of, tokens_of
+from torchgauge.target.random_tensors import SEED
+from torchgauge.target.target import Target, TargetRequest
+from torchgauge.target.weights import load_weights
+
+FORMS = (
+    "file.py:factory or package.module:factory (returns a model, or (model, inputs)); "
+    "a Hugging Face folder (with config.json); hf:ARCHITECTURE; torchvision:NAME; timm:NAME"
+)
+NOT_YET = {
+    ".pt2": "an exported program",
+    ".onnx": "an ONNX model",
+    ".pt": "a TorchScript program or a checkpoint",
+    ".pth": "a checkpoint",
+    ".ts": "a TorchScript program",
+    ".bin": "a checkpoint",
+    ".safetensors": "a checkpoint",
+}
+CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
+
+
+def load(request: TargetRequest) -> Target:
+    """Return the model a request names, on the request's device, with example inputs.
+
+    Random weights and inputs are the same in every process; the caller's random number generators
+    are left as they were. The model's training flags are what its library or factory gave.
+
+    Raises:
+        InputError: the target, its inputs or its weights cannot be used; the `id` says which.
+        MissingExtraError: the library the target comes from is not installed.
+    """
+    with _seeded(request.device):
+        target = _load(request)
+    if request.weights is not None:
+        load_weights(target.model, request.weights)
+        target = dataclasses.replace(target, weights=request.weights.name, files=(request.weights,))
+    return dataclasses.replace(
+        target,
+        batch=batch_of(target.inputs),
+        tokens=tokens_of(target.inputs),
+        images=images_of(target.inputs),
+    )
+
+
+def _load(request: TargetRequest) -> Target:
+    scheme, _, name = request.spec.partition(":")
+    # Imported where needed: each of them pulls a library that takes seconds to import.
+    if scheme == "torchvision":
+        from torchgauge.target import torchvision_models
+
+        return torchvision_models.load(request, name)
+    if scheme == "timm":
+        from torchgauge.target import timm_models
+
+        return timm_models.load(request, name)
+    if scheme == "hf":
+        from torchgauge.target import huggingface
+
+        return huggingface.load_architecture(request, name)
+    path = Path(request.spec).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise _unknown(request.spec, f"the folder {path} has no config.json")
+        from torchgauge.target import huggingface
+
+        return huggingface.load_directory(request, path)
+    if path.suffix in NOT_YET:
+        raise _not_yet(path)
+    if python_factory.matches(request.spec):
+        return python_factory.load(request)
+    raise _unknown(request.spec, "it has none of the known forms")
+
+
+@contextlib.contextmanager
+def _seeded(device: str) -> Iterator[None]:
+    """Seed torch, NumPy and `random` alike, and put their states back afterwards."""
+    on_cuda = torch.device(device).type == "cuda"
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng([torch.device(device)] if on_cuda else []):
+        # Not torch.manual_seed: that would also reseed every other CUDA device.
+        torch.default_generator.manual_seed(SEED)
+        if on_cuda:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(SEED)
+        random.seed(SEED)
+        np.random.seed(SEED)
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)
+
+
+def _unknown(spec: str, cause: str) -> InputError:
+    return InputError(
+        f"{spec!r} is not a target.",
+        id="target-unknown",
+        cause=f"{cause}.",
+        remedy=f"Give one of: {FORMS}.",
+    )
+
+
+def _not_yet(path: Path) -> InputError:
+    if not path.exists():
+        return InputError(f"There is no file {path}.", id="file-missing")
+    instead = "Write a file.py:factory that returns the model, and give that"
+    if path.suffix in CHECKPOINTS:
+        instead += f"; where the file is a state dict, add --weights {path}"
+    return InputError(
+        f"{path} cannot be loaded as a target.",
+        id="target-not-supported",
+        cause=f"torchgauge does not load {path.suffix} files yet ({NOT_YET[path.suffix]}).",
+        remedy=f"{instead}.",
+    )

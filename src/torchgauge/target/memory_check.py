@@ -1,0 +1,46 @@
+"""Refuses a model that cannot fit into memory before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import torch
+
+from torchgauge.errors import InputError
+from torchgauge.target.target import TargetRequest
+from torchgauge.units import size
+
+
+def check_fits(construct: Callable[[], Any], request: TargetRequest) -> None:
+    """Construct the model without memory first, and compare its size with the free memory.
+
+    Only for the CPU: a GPU says so itself, at once. A model that cannot be constructed on the
+    meta device is not checked.
+
+    Raises:
+        InputError: `model-too-large`.
+    """
+    if torch.device(request.device).type != "cpu":
+        return
+    try:
+        with torch.device("meta"):
+            model = construct()
+    except (RuntimeError, NotImplementedError):
+        return
+    need = bytes_of(model)
+    free = psutil.virtual_memory().available
+    if need > free:
+        raise InputError(
+            f"{request.spec} needs {size(need)} for its weights; {size(free)} are free.",
+            id="model-too-large",
+            remedy="Make it smaller (hf:…?num_hidden_layers=2), use --precision bf16, or count it "
+            "without memory: --device meta.",
+        )
+
+
+def bytes_of(model: torch.nn.Module) -> int:
+    """Return the bytes of all parameters and buffers, each tensor once."""
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

@@ -1,0 +1,178 @@
+"""`file.py:factory` and `package.module:factory`: a model made by the user's own code."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchgauge.errors import InputError
+from torchgauge.target.batching import with_batch
+from torchgauge.target.building import build
+from torchgauge.target.input_spec import make_inputs
+from torchgauge.target.inputs import Inputs
+from torchgauge.target.python_source import candidates, import_file, import_module
+from torchgauge.target.random_tensors import RandomTensors
+from torchgauge.target.target import Target, TargetRequest
+
+PAIR = 2
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
+_REQUIRED_KINDS = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+)
+
+
+def matches(spec: str) -> bool:
+    """Return whether `spec` is written as a Python file or module, with or without a factory."""
+    place, colon, _ = spec.partition(".py:") if ".py:" in spec else spec.rpartition(":")
+    if spec.endswith(".py") or ".py:" in spec:
+        return True
+    return bool(colon) and _MODULE.match(place) is not None
+
+
+def load(request: TargetRequest) -> Target:
+    """Return what the named factory makes: a model, or (model, inputs).
+
+    The factory may also be a class whose constructor needs no argument, or a model itself.
+
+    Raises:
+        InputError: `file-missing`, `module-missing`, `factory-missing`, `factory-arguments`,
+            `factory-raised` (the factory's own exception is its `__cause__`), `factory-result`,
+            `input-missing`, `input-batch`, `input-spec`.
+    """
+    place, name = _split(request.spec)
+    made = build(lambda: _make(place, name), request.device)
+    model, given = _model_and_inputs(made, request.spec)
+    return Target(
+        model=model,
+        inputs=_inputs(request, model, given),
+        spec=request.spec,
+        kind="python",
+        name=type(model).__name__ if isinstance(model, torch.nn.Module) else name,
+        weights="as the factory made them",
+    )
+
+
+def _split(spec: str) -> tuple[str, str]:
+    """Return the file or module, and the factory."""
+    place, colon, name = spec.rpartition(":")
+    if colon and name and not name.endswith(".py"):
+        return place, name
+    path = spec.rstrip(":")
+    found = candidates(Path(path))
+    example = f"{path}:{found[0] if found else 'factory'}"
+    raise InputError(
+        f"{spec} does not say what makes the model.",
+        id="factory-missing",
+        cause=f"It has {', '.join(found)}." if found else "",
+        remedy=f"Name the function, class or model after a colon, for example {example}.",
+    )
+
+
+def _make(place: str, name: str) -> Any:
+    module = import_file(Path(place)) if place.endswith(".py") else import_module(place)
+    factory: Any = module
+    for part in name.split("."):
+        factory = _attribute(factory, part, place)
+    if isinstance(factory, torch.nn.Module):
+        return factory
+    if not callable(factory):
+        raise _wrong_result(f"{place}:{name}", factory)
+    needed = _required_arguments(factory)
+    if needed:
+        raise InputError(
+            f"{place}:{name} needs arguments: {', '.join(needed)}.",
+            id="factory-arguments",
+            cause="A factory is called without any.",
+            remedy=f"Write a function without required arguments that calls {name} with them.",
+        )
+    try:
+        return factory()
+    except Exception as error:
+        raise InputError(
+            f"{place}:{name} raised {type(error).__name__}: {error}",
+            id="factory-raised",
+            cause="The factory failed; its own traceback says where.",
+            remedy=f"Call {name}() on its own first; it must work without arguments.",
+        ) from error
+
+
+def _attribute(holder: Any, name: str, place: str) -> Any:
+    try:
+        return getattr(holder, name)
+    except AttributeError:
+        names = [known for known in dir(holder) if not known.startswith("_")]
+        near = difflib.get_close_matches(name, names, n=3)
+        raise InputError(
+            f"{place} has no {name!r}.",
+            id="factory-missing",
+            remedy=f"Did you mean {', '.join(near)}?"
+            if near
+            else f"It has {', '.join(names) or 'no public name'}.",
+        ) from None
+
+
+def _required_arguments(factory: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return []  # some built-in callables have no signature; calling them will tell
+    return [
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind in _REQUIRED_KINDS and parameter.default is parameter.empty
+    ]
+
+
+def _model_and_inputs(made: Any, spec: str) -> tuple[Callable[..., Any], Inputs | None]:
+    if isinstance(made, tuple):
+        if len(made) != PAIR:
+            raise _wrong_result(spec, made)
+        model, inputs = made
+        if not callable(model) or inspect.isclass(model):
+            raise _wrong_result(spec, model)
+        return model, Inputs.of(inputs)
+    if not callable(made) or inspect.isclass(made):
+        raise _wrong_result(spec, made)
+    return made, None
+
+
+def _wrong_result(spec: str, value: Any) -> InputError:
+    what = f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
+    return InputError(
+        f"{spec} gives {what}, not a model.",
+        id="factory-result",
+        remedy="Return a torch.nn.Module (or any callable), or a pair (model, inputs).",
+    )
+
+
+def _inputs(request: TargetRequest, model: Callable[..., Any], given: Inputs | None) -> Inputs:
+    if request.inputs:
+        return make_inputs(request.inputs, request.batch, RandomTensors(request.device))
+    if given is not None:
+        return given if request.batch is None else with_batch(given, request.batch)
+    forward = model.forward if isinstance(model, torch.nn.Module) else model
+    needed = _required_arguments(forward)
+    if not needed:
+        return Inputs()
+    example = " ".join(f"--input {name}=1x3x224x224" for name in needed)
+    raise InputError(
+        f"{request.spec} brings no inputs, and none is given.",
+        id="input-missing",
+        cause=f"The model is called as forward{_signature(forward)}.",
+        remedy=f"Give a shape for each, for example {example}, or return (model, inputs).",
+    )
+
+
+def _signature(forward: Callable[..., Any]) -> str:
+    try:
+        return str(inspect.signature(forward))
+    except (TypeError, ValueError):
+        return "(…)"

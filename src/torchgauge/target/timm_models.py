@@ -1,0 +1,63 @@
+"""`timm:NAME`: every model timm lists, with random weights."""
+
+from __future__ import annotations
+
+import difflib
+from types import ModuleType
+
+from torchgauge.errors import InputError, missing_extra
+from torchgauge.target.building import build
+from torchgauge.target.input_spec import make_inputs
+from torchgauge.target.inputs import Inputs
+from torchgauge.target.random_tensors import RandomTensors
+from torchgauge.target.target import Target, TargetRequest
+from torchgauge.target.torchvision_models import import_torchvision
+
+IMAGE = (3, 224, 224)
+
+
+def load(request: TargetRequest, name: str) -> Target:
+    """Return a timm model by its name, which may carry a tag of pretrained weights.
+
+    Only the tag's input size is used: the weights are random, and nothing is downloaded.
+
+    Raises:
+        InputError: `timm-unknown`, `torchvision-broken`, or an --input that cannot be read.
+        MissingExtraError: timm or torchvision is not installed.
+    """
+    timm = _import_timm()
+    # A name such as hf-hub:… would reach for the network; those timm lists do not.
+    if not timm.is_model(name):
+        near = difflib.get_close_matches(name, timm.list_models(), n=5)
+        raise InputError(
+            f"timm has no model {name!r}.",
+            id="timm-unknown",
+            remedy=f"Did you mean {', '.join(near)}?" if near else "See timm.list_models().",
+        )
+    model = build(lambda: timm.create_model(name, pretrained=False), request.device)
+    draw = RandomTensors(request.device)
+    if request.inputs:
+        inputs = make_inputs(request.inputs, request.batch, draw)
+    else:
+        shape = (getattr(model, "pretrained_cfg", None) or {}).get("input_size") or IMAGE
+        inputs = Inputs(args=(draw.normal(request.batch or 1, *shape),))
+    return Target(
+        model=model,
+        inputs=inputs,
+        spec=request.spec,
+        kind="timm",
+        name=name,
+        weights="random",
+    )
+
+
+def _import_timm() -> ModuleType:
+    try:
+        import_torchvision()
+        import timm
+    except ModuleNotFoundError as error:
+        if error.name != "timm":
+            raise
+        raise missing_extra("timm", "timm", "A timm: target") from error
+    module: ModuleType = timm
+    return module

@@ -1,0 +1,144 @@
+"""Loads a state dict from a file into a model, refusing files that would run code."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchgauge.errors import InputError
+
+# What training scripts name the state dict in their checkpoints.
+WRAPPERS = ("state_dict", "model_state_dict", "model")
+# What DistributedDataParallel and torch.compile put before every name.
+PREFIXES = ("module.", "_orig_mod.")
+SHOWN = 3
+
+
+def load_weights(model: Callable[..., Any], path: Path) -> None:
+    """Copy the state dict in `path` (.safetensors, else what torch.save wrote) into `model`.
+
+    Every name and shape must match. On the meta device only that is checked.
+
+    Raises:
+        InputError: `file-missing`, `weights-untrusted`, `weights-unreadable`,
+            `weights-mismatch`, or `weights-no-module` where the model has no state dict.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise InputError(
+            f"--weights needs a torch.nn.Module, and the target is {type(model).__name__}.",
+            id="weights-no-module",
+            remedy="Load the weights where the target is made.",
+        )
+    if not path.is_file():
+        raise InputError(
+            f"There is no weights file {path}.",
+            id="file-missing",
+            remedy="Check the path after --weights.",
+        )
+    state = read_state_dict(path)
+    own = model.state_dict()
+    _check(own, state, path, type(model).__name__)
+    if not all(tensor.is_meta for tensor in own.values() if isinstance(tensor, torch.Tensor)):
+        model.load_state_dict(state)
+
+
+def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
+    """Return the state dict in a file, unwrapped from the checkpoint around it.
+
+    Raises:
+        InputError: `weights-untrusted` or `weights-unreadable`.
+    """
+    content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickle(path)
+    for key in WRAPPERS:
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping) or not all(isinstance(key, str) for key in content):
+        raise _unreadable(path, f"It holds {type(content).__name__}, not a state dict.")
+    state = dict(content)
+    for prefix in PREFIXES:
+        if state and all(name.startswith(prefix) for name in state):
+            state = {name.removeprefix(prefix): value for name, value in state.items()}
+    return state
+
+
+def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise _unreadable(path, str(error)) from error
+
+
+def _read_pickle(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        wanted = re.search(r"GLOBAL ([\w.]+)", str(error))
+        if wanted or "weights_only" in str(error):
+            raise _untrusted(path, wanted[1] if wanted else "", error) from error
+        raise _unreadable(path, str(error).splitlines()[0]) from error
+    except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        raise _unreadable(path, first) from error
+
+
+def _untrusted(path: Path, wanted: str, error: Exception) -> InputError:
+    asks = f"Its pickle asks for {wanted}" if wanted else str(error).splitlines()[0]
+    return InputError(
+        f"{path} was not loaded: unpickling it would run code.",
+        id="weights-untrusted",
+        cause=f"{asks}, which is more than tensors and plain containers.",
+        remedy="Save the state dict alone, best as .safetensors: "
+        "safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')",
+    )
+
+
+def _unreadable(path: Path, cause: str) -> InputError:
+    return InputError(
+        f"{path} cannot be read as weights.",
+        id="weights-unreadable",
+        cause=cause,
+        remedy="Give a .safetensors file or what torch.save(model.state_dict(), …) wrote.",
+    )
+
+
+def _check(own: Mapping[str, Any], given: Mapping[str, Any], path: Path, model: str) -> None:
+    missing = [name for name in own if name not in given]
+    unexpected = [name for name in given if name not in own]
+    misshapen = [
+        f"{name} ({_shape(given[name])}, the model has {_shape(own[name])})"
+        for name in own
+        if name in given and _shape(own[name]) != _shape(given[name])
+    ]
+    kinds = (
+        ("missing from the file", missing),
+        ("not in the model", unexpected),
+        ("of another shape", misshapen),
+    )
+    problems = [f"{len(names)} {kind}: {_first(names)}" for kind, names in kinds if names]
+    if problems:
+        raise InputError(
+            f"The weights in {path} do not fit {model}.",
+            id="weights-mismatch",
+            cause="; ".join(problems) + ".",
+            remedy="Give the weights of this very architecture, or the target they belong to.",
+        )
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return "x".join(map(str, value.shape)) or "scalar"
+    return type(value).__name__
+
+
+def _first(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f", … ({len(names) - SHOWN} more)" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
