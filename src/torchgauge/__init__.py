@@ -1,1 +1,91 @@
-"""How big a PyTorch model is, how long it takes, how much memory it needs, and where that goes."""
+"""How big a PyTorch model is, how long it takes, how much memory it needs, and where that goes.
+
+Names are imported when they are first used: `import torchgauge` costs nothing, and reading saved
+records needs no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchgauge.api import (
+        load,
+        measure_latency,
+        measure_memory,
+        measure_size,
+        profile,
+    )
+    from torchgauge.errors import (
+        InputError,
+        MeasurementError,
+        MissingExtraError,
+        RecordError,
+        TorchgaugeError,
+    )
+    from torchgauge.model.latency import Latency, Throughput
+    from torchgauge.model.memory import Memory
+    from torchgauge.model.profile import Profile
+    from torchgauge.model.size import Size
+    from torchgauge.model.system import System
+    from torchgauge.target.inputs import Inputs
+    from torchgauge.target.training import Training
+
+_HOMES = {
+    "torchgauge.api": ("load", "measure_latency", "measure_memory", "measure_size", "profile"),
+    "torchgauge.errors": (
+        "InputError",
+        "MeasurementError",
+        "MissingExtraError",
+        "RecordError",
+        "TorchgaugeError",
+    ),
+    "torchgauge.model.latency": ("Latency", "Throughput"),
+    "torchgauge.model.memory": ("Memory",),
+    "torchgauge.model.profile": ("Profile",),
+    "torchgauge.model.size": ("Size",),
+    "torchgauge.model.system": ("System",),
+    "torchgauge.target.inputs": ("Inputs",),
+    "torchgauge.target.training": ("Training",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "InputError",
+    "Inputs",
+    "Latency",
+    "MeasurementError",
+    "Memory",
+    "MissingExtraError",
+    "Profile",
+    "RecordError",
+    "Size",
+    "System",
+    "Throughput",
+    "TorchgaugeError",
+    "Training",
+    "load",
+    "measure_latency",
+    "measure_memory",
+    "measure_size",
+    "profile",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("torchgauge")
+    if name not in _HOME_OF:
+        message = f"module 'torchgauge' has no attribute '{name}'"
+        raise AttributeError(message)
+    import importlib
+
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -77,3 +77,19 @@ def missing_extra(library: str, extra: str, purpose: str) -> MissingExtraError:
         cause=f"'{library}' could not be imported.",
         remedy=f"pip install 'torchgauge[{extra}]'",
     )
+
+
+def user_traceback(error: TorchgaugeError) -> str:
+    """Return the traceback of what the user's own code raised, without torchgauge's frames."""
+    import traceback
+    from pathlib import Path
+
+    original = error.__cause__
+    if original is None:
+        return ""
+    own = str(Path(__file__).parent)
+    report = traceback.TracebackException.from_exception(original)
+    report.stack = traceback.StackSummary.from_list(
+        [frame for frame in report.stack if not frame.filename.startswith(own)]
+    )
+    return "".join(report.format(chain=False))

@@ -10,7 +10,7 @@ from torch import nn
 
 from torchgauge.errors import InputError
 from torchgauge.target.inputs import Inputs
-from torchgauge.target.training import Training, TrainingStep, argument_of
+from torchgauge.target.training import Training, TrainingStep
 
 
 def sgd(params):
@@ -130,8 +130,8 @@ def test_what_cannot_be_trained_is_refused():
 
 def test_the_loss_gets_the_inputs_as_a_user_writes_them():
     x, y = torch.ones(1), torch.zeros(1)
-    assert argument_of(Inputs.of(x)) is x
-    assert argument_of(Inputs.of((x, y))) == (x, y)
-    assert argument_of(Inputs.of({"a": x, "b": y})) == {"a": x, "b": y}
+    assert Inputs.of(x).as_given() is x
+    assert Inputs.of((x, y)).as_given() == (x, y)
+    assert Inputs.of({"a": x, "b": y}).as_given() == {"a": x, "b": y}
     mixed = Inputs((x,), {"b": y})
-    assert argument_of(mixed) is mixed
+    assert mixed.as_given() is mixed

@@ -37,7 +37,8 @@ def measure(model: object, files: tuple[Path, ...] = ()) -> Size:
     parameters = _once(model.parameters(), seen)
     buffers = _once(model.buffers(), seen)
     stored = list(_stored(model)) if not lazy else []
-    packed = _once(iter(stored), seen)
+    # Scales and zero points, which quantised layers store as scalars, are no weights.
+    packed = [tensor for tensor in _once(iter(stored), seen) if tensor.dim()]
     by_dtype: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for tensor in (*parameters, *packed, *buffers):
         entry = by_dtype[str(tensor.dtype).removeprefix(DTYPE_PREFIX)]

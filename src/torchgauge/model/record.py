@@ -57,7 +57,8 @@ class Interval(Record, frozen=True, kw_only=True):
 class MeasurementWarning(Record, frozen=True, kw_only=True):
     """Something the reader of a figure must know; a value on the record, never a print.
 
-    `failed` says that the probe gave no result; `cause` and `remedy` are then the error's.
+    `failed` says that the probe gave no result; `cause` and `remedy` are then the error's, and
+    `traceback` is that of the user's own code.
     """
 
     id: str
@@ -66,3 +67,4 @@ class MeasurementWarning(Record, frozen=True, kw_only=True):
     failed: bool = False
     cause: str = ""
     remedy: str = ""
+    traceback: str = ""

@@ -33,10 +33,18 @@ class Inputs:
             return Inputs(kwargs=dict(inputs))
         return Inputs(args=(inputs,))
 
+    def as_given(self) -> Any:
+        """Return the inputs in the form a user writes them: tensor, tuple, mapping, or Inputs."""
+        if self.args and self.kwargs:
+            return self
+        if self.kwargs:
+            return dict(self.kwargs)
+        return self.args[0] if len(self.args) == 1 else self.args
+
     def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Inputs:
         """Return the inputs with `change` applied to every tensor in them, however nested."""
-        from torch.utils._pytree import tree_map_only
         from torch import Tensor
+        from torch.utils._pytree import tree_map_only
 
         args, kwargs = tree_map_only(Tensor, change, (self.args, dict(self.kwargs)))
         return Inputs(args=args, kwargs=kwargs)

@@ -79,7 +79,7 @@ class TrainingStep:
         self.parameters = _trainable(model)
         self.optimizer = training.optimizer(self.parameters)
         self.scaler = copy.deepcopy(training.scaler)
-        self._argument = argument_of(inputs)
+        self._argument = inputs.as_given()
 
     def __call__(self, mark: Callable[[Phase], None] = lambda _: None) -> Any:
         """Run the step and return the outputs of its forward pass."""
@@ -100,15 +100,6 @@ class TrainingStep:
             self.scaler.update()
         mark("end")
         return outputs
-
-
-def argument_of(inputs: Inputs) -> Any:
-    """Return `inputs` in the form a user writes them: tensor, tuple, mapping, or Inputs."""
-    if inputs.args and inputs.kwargs:
-        return inputs
-    if inputs.kwargs:
-        return dict(inputs.kwargs)
-    return inputs.args[0] if len(inputs.args) == 1 else inputs.args
 
 
 def _trainable(model: Callable[..., Any]) -> list[torch.nn.Parameter]:

@@ -1,0 +1,52 @@
+# `make demo` and `make test` set up everything they need in .venv; both run again quickly.
+
+PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
+	$(shell $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --constraint constraints.txt
+RESULTS := torchgauge-results
+SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torchvision*)
+
+.PHONY: demo test test-all lint types contract bench clean
+
+demo: $(VENV)/demo
+	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
+
+test: $(VENV)/dev
+	$(BIN)/pytest -n 2 -m "not slow and not gpu"
+
+test-all: $(VENV)/dev
+	$(BIN)/pytest -n 2 -m "not gpu"
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev
+	$(BIN)/mypy
+
+contract: $(VENV)/dev
+	$(BIN)/lint-imports
+
+bench: $(VENV)/dev
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) $(RESULTS)
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; none was found."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo: $(VENV)/bin/python $(SETUP)
+	$(PIP) --editable '.[torch]'
+	touch $@
+
+# torchvision pins a torch of its own, and timm asks for torchvision: both come without their
+# dependencies, and torchvision's operators are declared for a torch it was not compiled for.
+$(VENV)/dev: $(VENV)/demo
+	$(PIP) --editable '.[torch,nvidia,huggingface,dev]'
+	$(PIP) --no-deps torchvision timm
+	$(BIN)/python tests/support/install_torchvision_schemas.py
+	touch $@

@@ -1,0 +1,222 @@
+"""The one place that joins target, measurement and record; the command line calls only this."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchgauge.errors import missing_extra
+from torchgauge.model import codec
+from torchgauge.model.latency import Latency
+from torchgauge.model.memory import Memory
+from torchgauge.model.profile import Profile
+from torchgauge.model.size import Size
+from torchgauge.progress import Progress
+from torchgauge.progress import progress as progress_for
+
+if TYPE_CHECKING:
+    from torchgauge.target.source import Source
+    from torchgauge.target.training import Training
+
+
+def profile(
+    model: Callable[..., Any],
+    inputs: Any = None,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    train: Training | bool | None = None,
+    warmup: int | None = None,
+    iterations: int | None = None,
+    processes: int = 1,
+    budget: float | None = None,
+    progress: bool | None = None,
+) -> Profile:
+    """Measure size, latency, throughput, memory and system use of a model, and return the record.
+
+    `inputs` is a tensor (one positional argument), a tuple (positional), a mapping (keyword) or
+    `tg.Inputs(args, kwargs)`. `device` ("cpu", "cuda", "cuda:N", "auto") and `precision` ("fp32",
+    "tf32", "bf16", "fp16") None leave the model as it is; a change is made on a copy. `train`
+    measures a training step in place of inference. `budget` is the time in seconds that sampling
+    the latency may take. Ctrl-C ends the run early and returns what was measured, with
+    `interrupted` set. A probe that fails leaves a warning with `failed` on the record.
+
+    Raises InputError for what cannot be measured at all: an unknown device or precision, a device
+    that is not there.
+    """
+    source, options = _prepare(
+        model,
+        inputs,
+        device=device,
+        precision=precision,
+        train=train,
+        warmup=warmup,
+        iterations=iterations,
+        processes=processes,
+        budget=budget,
+    )
+    return _profile(source, options, progress)
+
+
+def profile_request(
+    target: str,
+    *,
+    inputs: tuple[str, ...] = (),
+    weights: Path | None = None,
+    batch: int | None = None,
+    device: str = "auto",
+    precision: str | None = None,
+    warmup: int | None = None,
+    iterations: int | None = None,
+    processes: int = 1,
+    budget: float | None = None,
+    progress: bool | None = None,
+) -> Profile:
+    """Do the same for a target as the command line names it; `inputs` are texts of --input."""
+    _require_torch()
+    from torchgauge.device.select import resolve
+    from torchgauge.measure.latency import LatencyOptions
+    from torchgauge.target.source import Source
+    from torchgauge.target.target import TargetRequest
+
+    request = TargetRequest(
+        spec=target,
+        inputs=inputs,
+        weights=weights,
+        batch=batch,
+        device=resolve(device),
+        precision=precision,
+    )
+    options = LatencyOptions(
+        warmup=warmup, iterations=iterations, processes=processes, **_given(budget=budget)
+    )
+    return _profile(Source.of_request(request), options, progress)
+
+
+def measure_size(model: object) -> Size:
+    """Count parameters, buffers and bytes, each tensor once; nothing is run."""
+    _require_torch()
+    from torchgauge.measure.size import measure
+
+    return measure(model)
+
+
+def measure_latency(
+    model_or_callable: Callable[..., Any],
+    inputs: Any = None,
+    *,
+    train: Training | bool | None = None,
+    warmup: int | None = None,
+    iterations: int | None = None,
+    processes: int = 1,
+    target_rel_error: float = 0.01,
+    budget: float | None = None,
+    preprocess: Callable[[Any], Any] | None = None,
+    postprocess: Callable[[Any], Any] | None = None,
+    cold_cache: bool = False,
+    progress: bool | None = None,
+) -> Latency:
+    """Time calls until the median is known to ±`target_rel_error` (95 %), or `budget` s are over.
+
+    `preprocess` takes `inputs` as given and returns what the model takes; `postprocess` takes the
+    outputs. Both are timed as stages, and the latency is then end to end. `cold_cache` pushes the
+    last-level cache out before each call. `iterations` times exactly so many calls after the
+    warm-up. Ctrl-C returns what was measured, with `stop` "interrupted".
+
+    Raises InputError for options that make no sense, MeasurementError where the call raises.
+    """
+    source, options = _prepare(
+        model_or_callable,
+        inputs,
+        train=train,
+        warmup=warmup,
+        iterations=iterations,
+        processes=processes,
+        target_rel_error=target_rel_error,
+        budget=budget,
+        preprocess=preprocess,
+        postprocess=postprocess,
+        cold_cache=cold_cache,
+    )
+    from torchgauge.measure.plan import measure_latency as measure
+
+    with _shown(progress) as shown:
+        shown.start("latency")
+        return measure(source, options, shown)
+
+
+def measure_memory(
+    model: Callable[..., Any], inputs: Any = None, *, train: Training | bool | None = None
+) -> Memory:
+    """Measure the bytes of tensors alive during one step, and what the peak consists of.
+
+    Raises MeasurementError where the step raises, memory runs out or another profiler is active.
+    """
+    source, options = _prepare(model, inputs, train=train)
+    from torchgauge.measure.memory import measure
+
+    return measure(source.open(), train=options.train)
+
+
+def load(path: str | Path) -> Profile:
+    """Return the record saved at `path`; torch is not needed.
+
+    Raises InputError `file-missing`; RecordError `record-unreadable`, `record-foreign`,
+    `record-newer`, `record-invalid`.
+    """
+    return codec.load(Path(path))
+
+
+def _prepare(
+    model: Callable[..., Any],
+    inputs: Any,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    train: Training | bool | None = None,
+    **options: Any,
+) -> tuple[Source, Any]:
+    _require_torch()
+    from torchgauge.device.select import resolve
+    from torchgauge.measure.latency import LatencyOptions
+    from torchgauge.target.source import Source
+    from torchgauge.target.training import Training
+
+    training = Training.resolve(train)
+    source = Source.of_object(
+        model,
+        inputs,
+        device=None if device is None else resolve(device),
+        precision=precision,
+        training=training is not None,
+    )
+    return source, LatencyOptions(train=training, **_given(**options))
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Leave out what is None, so that the defaults stand in one place."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _profile(source: Source, options: Any, progress: bool | None) -> Profile:
+    from torchgauge.measure import plan
+
+    with _shown(progress) as shown:
+        return plan.profile(source, options, shown)
+
+
+@contextlib.contextmanager
+def _shown(choice: bool | None) -> Iterator[Progress]:
+    shown = progress_for(choice)
+    try:
+        yield shown
+    finally:
+        shown.close()
+
+
+def _require_torch() -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise missing_extra("torch", "torch", "Measuring a model")

@@ -1,0 +1,149 @@
+"""`torchgauge profile`: the main job."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchgauge.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from torchgauge.model.profile import Profile
+
+NAME = "profile"
+SUMMARY = "measure size, latency, memory and system use of a model"
+DESCRIPTION = """\
+Measure a model: size, latency, throughput, memory by part, and use of the machine.
+
+TARGET is one of
+  file.py:factory, package.module:factory   a function that returns a model or (model, inputs)
+  torchvision:NAME, timm:NAME               a library's model with random weights
+  hf:ARCHITECTURE?key=value&…               a transformers architecture from its configuration
+  a folder                                  what Hugging Face's save_pretrained wrote
+"""
+FORMATS = ("json", "csv")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    parser.add_argument("target", metavar="TARGET", help="what to measure")
+    what = parser.add_argument_group("what is run")
+    what.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        dest="inputs",
+        help="shape of an input, such as 1x3x224x224 or input_ids=2x128:int64<50257; repeatable",
+    )
+    what.add_argument("--batch", type=int, metavar="N", help="leading dimension of every input")
+    what.add_argument("--weights", type=Path, metavar="FILE", help="state dict to load")
+    what.add_argument(
+        "--device",
+        default="auto",
+        metavar="DEVICE",
+        help="cpu, cuda, cuda:N, meta (size only) or auto: the GPU where there is one (default)",
+    )
+    what.add_argument(
+        "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
+    )
+    how = parser.add_argument_group("how latency is measured")
+    how.add_argument(
+        "--warmup", type=int, metavar="N", help="calls to leave out (default: found in the data)"
+    )
+    how.add_argument(
+        "--iterations",
+        type=int,
+        metavar="N",
+        help="calls to time (default: until the median is known to ±1 %%)",
+    )
+    how.add_argument(
+        "--processes", type=int, default=1, metavar="N", help="repeat in N fresh processes"
+    )
+    how.add_argument(
+        "--budget", type=float, metavar="SECONDS", help="time for sampling at most (default: 30)"
+    )
+    out = parser.add_argument_group("what comes out")
+    out.add_argument(
+        "--output-dir", type=Path, metavar="DIR", help="write profile.json and others there"
+    )
+    out.add_argument(
+        "--format",
+        type=_formats,
+        metavar="F,F",
+        dest="formats",
+        help="files to write to --output-dir: json, csv (default: json)",
+    )
+    out.add_argument(
+        "--json", action="store_true", help="print the record as JSON instead of the summary"
+    )
+
+
+def _formats(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if unknown := [name for name in names if name not in FORMATS]:
+        message = f"unknown format '{unknown[0]}' (choose from {', '.join(FORMATS)})"
+        raise argparse.ArgumentTypeError(message)
+    return names
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, show, write; return the exit code."""
+    if options.formats and options.output_dir is None:
+        raise InputError(
+            "--format writes files and needs --output-dir.",
+            id="option-conflict",
+            remedy="Add --output-dir DIR; for JSON on standard output use --json.",
+        )
+    from torchgauge import api
+
+    profile = api.profile_request(
+        options.target,
+        inputs=tuple(options.inputs),
+        weights=options.weights,
+        batch=options.batch,
+        device=options.device,
+        precision=options.precision,
+        warmup=options.warmup,
+        iterations=options.iterations,
+        processes=options.processes,
+        budget=options.budget,
+    )
+    show(profile, as_json=options.json)
+    if options.output_dir is not None:
+        for path in write(profile, options.output_dir, options.formats or ["json"]):
+            sys.stderr.write(f"Wrote {path}\n")
+    if profile.interrupted:
+        return ExitCode.INTERRUPTED
+    return ExitCode.DONE if profile.complete else ExitCode.MEASUREMENT_FAILED
+
+
+def show(profile: Profile, *, as_json: bool) -> None:
+    """Print the record as JSON, or the summary; colours on a terminal only."""
+    for warning in profile.all_warnings:
+        if warning.traceback:
+            sys.stderr.write(warning.traceback)
+    if as_json:
+        from torchgauge.report.json import render
+
+        sys.stdout.write(render(profile))
+        return
+    from rich.console import Console
+
+    from torchgauge.report.console import WIDTH, view
+
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(view(profile))
+
+
+def write(profile: Profile, folder: Path, formats: list[str]) -> list[Path]:
+    """Write the record in each format, whole or not at all, and return the paths."""
+    from torchgauge.model import rendering
+
+    paths = []
+    for form in formats:
+        path = folder / f"profile.{form}"
+        rendering.text(profile, form, path)
+        paths.append(path)
+    return paths

@@ -1,0 +1,189 @@
+"""Latency: one process's calls, timed by the host clock and by the device's own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from torchgauge import units
+from torchgauge.clock import Clock, SystemClock, resolution
+from torchgauge.device.base import Device
+from torchgauge.device.select import open_device
+from torchgauge.errors import InputError, MeasurementError
+from torchgauge.measure.sampling import DEFAULT_BUDGET, SamplingPlan, Timing, sample
+from torchgauge.measure.step import Step, prepared
+from torchgauge.model.latency import LatencyRun
+from torchgauge.progress import Progress, Silent
+from torchgauge.target.inputs import Inputs
+from torchgauge.target.placement import Placement
+from torchgauge.target.training import Training
+
+# A GPU raises its clocks over the first tenths of a second of work.
+GPU_BUSY_WARMUP = 0.15
+
+
+@dataclasses.dataclass(frozen=True)
+class LatencyOptions:
+    """How latency is to be measured; `budget` in seconds, for all processes together.
+
+    Raises InputError `option-invalid`, `option-conflict`.
+    """
+
+    train: Training | None = None
+    warmup: int | None = None
+    iterations: int | None = None
+    processes: int = 1
+    target_rel_error: float = 0.01
+    budget: float | None = None
+    preprocess: Callable[[Any], Any] | None = None
+    postprocess: Callable[[Any], Any] | None = None
+    cold_cache: bool = False
+
+    def __post_init__(self) -> None:
+        if self.processes < 1:
+            raise InputError(
+                f"processes = {self.processes} is not possible.",
+                id="option-invalid",
+                cause="At least one process must measure.",
+                remedy="Give processes as 1 or more.",
+            )
+        if self.train is not None and (self.preprocess or self.postprocess):
+            raise InputError(
+                "A training step has no preprocess and postprocess stages.",
+                id="option-conflict",
+                cause="Stages are timed end to end for inference.",
+                remedy="Leave train, or preprocess and postprocess, out.",
+            )
+        _ = self.plan
+
+    @property
+    def plan(self) -> SamplingPlan:
+        """The part that the sampling loop needs."""
+        return SamplingPlan(self.warmup, self.iterations, self.target_rel_error, self.budget)
+
+    @property
+    def staged(self) -> bool:
+        """True where stages around the model are timed."""
+        return self.preprocess is not None or self.postprocess is not None
+
+    def shared(self) -> LatencyOptions:
+        """Return the options of one of the processes: its share of the time, and no children."""
+        whole = self.plan.time_limit
+        share = None if whole == float("inf") else whole / self.processes
+        return dataclasses.replace(self, processes=1, budget=share)
+
+
+def measure(
+    placement: Placement,
+    options: LatencyOptions,
+    *,
+    clock: Clock | None = None,
+    device: Device | None = None,
+    progress: Progress | None = None,
+) -> LatencyRun:
+    """Time the step in this process with nothing else attached, and return the run.
+
+    Raises MeasurementError `meta-model`, and where the step raises.
+    """
+    if placement.device == "meta":
+        raise MeasurementError(
+            "A model on the meta device cannot be timed.",
+            id="meta-model",
+            cause="Its tensors have shapes and no values.",
+            remedy="Load it on cpu or cuda; measure_size counts it as it is.",
+        )
+    clock, device = clock or SystemClock(), device or open_device(placement.device)
+    progress = progress or Silent()
+    limit = options.plan.time_limit
+
+    def on_progress(samples: int, relative_error: float | None, elapsed: float) -> None:
+        known = "" if relative_error is None else f", median ±{units.percent(relative_error)}"
+        progress.update(f"{samples:,} calls{known}", elapsed / min(limit, DEFAULT_BUDGET))
+
+    with prepared(placement, options.train) as step:
+        call = (
+            _staged(placement, options, clock, device)
+            if options.staged
+            else _whole(step, clock, device)
+        )
+        if options.cold_cache:
+            call = _cold(call, device)
+        return sample(
+            call,
+            clock,
+            options.plan,
+            on_progress=on_progress,
+            busy_warmup=GPU_BUSY_WARMUP if placement.device.startswith("cuda") else 0.0,
+            clock_resolution=resolution(clock),
+        )
+
+
+def _whole(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
+    now, timer, synchronize = clock.now, device.timer(), device.synchronize
+    if timer is None:
+
+        def on_host() -> Timing:
+            start = now()
+            outputs = step()
+            end = now()
+            del outputs  # freed outside the timed region: a caller would still hold them
+            return Timing(end - start)
+
+        return on_host
+
+    def on_device() -> Timing:
+        synchronize()
+        start = now()
+        timer.start()
+        outputs = step()
+        timer.stop()
+        synchronize()
+        end = now()
+        del outputs
+        return Timing(end - start, timer.elapsed())
+
+    return on_device
+
+
+def _staged(
+    placement: Placement, options: LatencyOptions, clock: Clock, device: Device
+) -> Callable[[], Timing]:
+    now, timer, synchronize = clock.now, device.timer(), device.synchronize
+    model, given = placement.model, placement.inputs
+    before, after = options.preprocess, options.postprocess
+    raw = given.as_given()
+
+    def call() -> Timing:
+        synchronize()
+        start = now()
+        inputs = given if before is None else Inputs.of(before(raw))
+        synchronize()
+        prepared_at = now()
+        if timer is not None:
+            timer.start()
+        outputs = model(*inputs.args, **inputs.kwargs)
+        if timer is not None:
+            timer.stop()
+        synchronize()
+        done_at = now()
+        results = outputs if after is None else after(outputs)
+        synchronize()
+        end = now()
+        del outputs, results
+        stages = {"preprocess": prepared_at - start} if before is not None else {}
+        stages["model"] = done_at - prepared_at
+        if after is not None:
+            stages["postprocess"] = end - done_at
+        return Timing(end - start, None if timer is None else timer.elapsed(), stages)
+
+    return call
+
+
+def _cold(call: Callable[[], Timing], device: Device) -> Callable[[], Timing]:
+    def cold_call() -> Timing:
+        device.flush_cache()
+        device.synchronize()
+        return call()
+
+    return cold_call

@@ -1,0 +1,197 @@
+"""Which probe runs when, and in which process, so that none disturbs another.
+
+Size runs nothing. Latency comes first of those that run the model, with nothing attached. The
+system's use is sampled in a phase of its own, because the sampler is a load itself. Memory comes
+last: it needs torch's profiler, whose libraries stay loaded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torchgauge.analyze.latency import combine
+from torchgauge.analyze.throughput import throughput
+from torchgauge.device.environment import environment
+from torchgauge.device.gpu_metrics import gpu_metrics
+from torchgauge.device.select import open_device
+from torchgauge.errors import TorchgaugeError, user_traceback
+from torchgauge.measure import latency as latency_probe
+from torchgauge.measure import memory as memory_probe
+from torchgauge.measure import size as size_probe
+from torchgauge.measure import system as system_probe
+from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.processes import repeated
+from torchgauge.measure.step import prepared
+from torchgauge.model.latency import Latency
+from torchgauge.model.memory import Memory
+from torchgauge.model.profile import Pass, Profile
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.system import System
+from torchgauge.model.target import InputDescription, TargetDescription
+from torchgauge.progress import Progress
+from torchgauge.target.placement import Placement
+from torchgauge.target.source import Source
+from torchgauge.target.target import Target
+
+T = TypeVar("T")
+
+# Where the forward itself fails, the other probes that run it would only say so again.
+FORWARD_FAILURES = ("forward-raised", "precision-unsupported", "training-missing")
+
+
+class Runner:
+    """Runs the probes one after the other; a failing one leaves the others' results."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.passes: list[Pass] = []
+        self.warnings: list[MeasurementWarning] = []
+        self.interrupted = False
+        self.blocked = ""
+
+    def attempt(self, probe: str, measure: Callable[[], T], *, fresh: bool = False) -> T | None:
+        """Return what the probe found; None where it failed or may not run any more."""
+        if self.interrupted:
+            return None
+        if self.blocked:
+            self._skip(probe)
+            return None
+        self.progress.start(probe)
+        start = time.perf_counter()
+        try:
+            return measure()
+        except TorchgaugeError as error:
+            self.warnings.append(_failure(probe, error))
+            if error.id in FORWARD_FAILURES:
+                self.blocked = error.message
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            duration = time.perf_counter() - start
+            self.passes.append(
+                Pass(probe=probe, duration=duration, process="fresh" if fresh else "this")
+            )
+        return None
+
+    def _skip(self, probe: str) -> None:
+        self.warnings.append(
+            MeasurementWarning(
+                id="skipped", probe=probe, failed=True, message=f"Not measured: {self.blocked}"
+            )
+        )
+
+
+def _failure(probe: str, error: TorchgaugeError) -> MeasurementWarning:
+    return MeasurementWarning(
+        id=error.id,
+        message=error.message,
+        probe=probe,
+        failed=True,
+        cause=error.cause,
+        remedy=error.remedy,
+        traceback=user_traceback(error),
+    )
+
+
+def profile(source: Source, options: LatencyOptions, progress: Progress) -> Profile:
+    """Load the target, run every probe that applies, and return the record.
+
+    Raises what loading raises; what a probe raises is a failed warning on the record.
+    """
+    progress.start("loading")
+    start = time.perf_counter()
+    placement = source.open()
+    runner = Runner(progress)
+    runner.passes.append(Pass(probe="loading", duration=time.perf_counter() - start))
+    target = placement.target
+    size = runner.attempt("size", lambda: size_probe.measure(placement.model, target.files))
+    latency: Latency | None = None
+    memory: Memory | None = None
+    system: System | None = None
+    if placement.device == "meta":
+        runner.warnings.append(_meta())
+    else:
+        latency = runner.attempt(
+            "latency",
+            lambda: measure_latency(source, options, progress, placement=placement),
+            fresh=options.processes > 1,
+        )
+        runner.interrupted |= latency is not None and latency.stop == "interrupted"
+        system = runner.attempt("system", lambda: measure_system(placement, options))
+        memory = runner.attempt(
+            "memory",
+            lambda: memory_probe.measure(placement, train=options.train),
+        )
+    description = describe(placement, training=options.train is not None)
+    return Profile(
+        target=description,
+        environment=environment(),
+        size=size,
+        latency=latency,
+        throughput=None if latency is None else throughput(latency, description),
+        memory=memory,
+        system=system,
+        passes=tuple(runner.passes),
+        interrupted=runner.interrupted,
+        warnings=tuple(runner.warnings),
+    )
+
+
+def measure_latency(
+    source: Source,
+    options: LatencyOptions,
+    progress: Progress,
+    placement: Placement | None = None,
+) -> Latency:
+    """Measure in this process, or in as many fresh ones as asked for, and combine the runs."""
+    if options.processes == 1:
+        placement = placement or source.open()
+        runs = [latency_probe.measure(placement, options, progress=progress)]
+    else:
+        runs = repeated(source, options, progress)
+    return combine(runs, target_rel_error=options.target_rel_error, cold_cache=options.cold_cache)
+
+
+def measure_system(placement: Placement, options: LatencyOptions) -> System:
+    """Sample the machine's use while the step repeats; each call ends with a synchronize."""
+    device = open_device(placement.device)
+    with prepared(placement, options.train) as step, gpu_metrics(placement.device) as gpus:
+
+        def call() -> None:
+            step()
+            device.synchronize()
+
+        return system_probe.measure(call, gpus=gpus)
+
+
+def describe(placement: Placement, *, training: bool) -> TargetDescription:
+    """Return what was measured, for the record."""
+    target: Target = placement.target
+    return TargetDescription(
+        spec=target.spec,
+        kind=target.kind,
+        name=target.name,
+        device=placement.device,
+        precision=placement.precision,
+        precision_method=placement.method,
+        inputs=tuple(_input(name, tensor) for name, tensor in placement.inputs.tensors()),
+        batch=target.batch,
+        tokens=target.tokens,
+        images=target.images,
+        training=training,
+        weights=target.weights,
+    )
+
+
+def _input(name: str, tensor: Any) -> InputDescription:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return InputDescription(name=name, shape=tuple(tensor.shape), dtype=dtype)
+
+
+def _meta() -> MeasurementWarning:
+    return MeasurementWarning(
+        id="meta-device",
+        message="The model is on the meta device: its size is counted, nothing can be run.",
+    )

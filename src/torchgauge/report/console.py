@@ -1,0 +1,78 @@
+"""The summary for a terminal; 80 columns are enough, and a pipe gets no colours."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from torchgauge.model.profile import Profile
+from torchgauge.report.sections import Section, sections, warning_text
+
+WIDTH = 80
+BAR = 20
+LABEL = 14
+VALUE = 16
+
+
+def render(profile: Profile) -> str:
+    """Return the summary as plain text, 80 columns wide."""
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=WIDTH, force_terminal=False, color_system=None)
+    console.print(view(profile))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
+def view(profile: Profile) -> RenderableType:
+    """Return the summary as something rich prints in any width."""
+    head, *others = sections(profile)
+    blocks: list[RenderableType] = [_head(head)]
+    blocks += [block for section in others for block in (Text(""), _section(section))]
+    if profile.all_warnings:
+        blocks += [Text(""), _warnings(profile)]
+    return Group(*blocks)
+
+
+def _head(section: Section) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", width=LABEL, no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in section.rows:
+        note = f"  ({row.note})" if row.note else ""
+        table.add_row(f"  {row.label}", Text.assemble(row.value, (note, "dim")))
+    return Group(Text(section.title, style="bold cyan"), table)
+
+
+def _section(section: Section) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", width=LABEL, no_wrap=True)
+    table.add_column(justify="right", min_width=VALUE, no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in section.rows:
+        note = Text(row.note, style="dim") if row.share is None else _bar(row.share)
+        table.add_row(f"  {row.label}", row.value, note)
+    title = Text.assemble((section.title, "bold"), (f"  {section.how}", "dim italic"))
+    return Group(title, table)
+
+
+def _bar(share: float) -> Text:
+    eighths = round(share * BAR * 8)
+    full, rest = divmod(eighths, 8)
+    bar = "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+    return Text.assemble((bar.ljust(BAR), "cyan"), f" {share:5.1%}".replace("%", " %"))
+
+
+def _warnings(profile: Profile) -> RenderableType:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=3, justify="right")
+    table.add_column(overflow="fold")
+    for warning in profile.all_warnings:
+        sign = ("✗", "bold red") if warning.failed else ("!", "bold yellow")
+        probe = f"{warning.probe}: " if warning.probe else ""
+        text = Text.assemble(probe, warning_text(warning), (f"  [{warning.id}]", "dim"))
+        table.add_row(Text(*sign), text)
+    title = "Failed and warnings" if not profile.complete else "Warnings"
+    return Group(Text(title, style="bold"), Padding(table, 0))

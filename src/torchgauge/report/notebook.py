@@ -1,0 +1,33 @@
+"""The summary as an HTML table for notebooks; every text is escaped, no style leaks out."""
+
+from __future__ import annotations
+
+from html import escape
+
+from torchgauge.model.profile import Profile
+from torchgauge.report.sections import Section, sections, warning_text
+
+
+def render(profile: Profile) -> str:
+    """Return an HTML fragment."""
+    parts = [_table(section) for section in sections(profile)]
+    if profile.all_warnings:
+        items = "".join(f"<li>{escape(warning_text(w))}</li>" for w in profile.all_warnings)
+        parts.append(f"<p><b>Warnings</b></p><ul>{items}</ul>")
+    return f'<div class="torchgauge">{"".join(parts)}</div>'
+
+
+def _table(section: Section) -> str:
+    rows = "".join(
+        f'<tr><th scope="row" style="text-align:left">{escape(row.label)}</th>'
+        f'<td style="text-align:left">{escape(row.value)}</td>'
+        f'<td style="text-align:left">{escape(_note(row.note, row.share))}</td></tr>'
+        for row in section.rows
+    )
+    how = f" <i>{escape(section.how)}</i>" if section.how else ""
+    caption = f'<caption style="text-align:left"><b>{escape(section.title)}</b>{how}</caption>'
+    return f"<table>{caption}<tbody>{rows}</tbody></table>"
+
+
+def _note(note: str, share: float | None) -> str:
+    return note if share is None else f"{share:.1%}".replace("%", " %")

@@ -1,0 +1,230 @@
+"""What a summary of a profile says, section by section, before any format decides how it looks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from torchgauge import units
+from torchgauge.model.latency import Latency, Throughput
+from torchgauge.model.memory import Memory
+from torchgauge.model.profile import Profile
+from torchgauge.model.record import Interval, MeasurementWarning
+from torchgauge.model.size import Size
+from torchgauge.model.system import GpuUse, System, Use
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line: what it is, the figure, what to know about it; `share` (0…1) draws a bar."""
+
+    label: str
+    value: str
+    note: str = ""
+    share: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A titled group of rows; `how` is measured, counted, estimated or empty."""
+
+    title: str
+    how: str
+    rows: tuple[Row, ...]
+
+
+def sections(profile: Profile) -> list[Section]:
+    """Return the sections of what was measured, in the order a reader wants them."""
+    found = [target(profile)]
+    if profile.size is not None:
+        found.append(size(profile.size))
+    if profile.latency is not None:
+        found.append(latency(profile.latency))
+    if profile.throughput is not None:
+        found.append(throughput(profile.throughput))
+    if profile.memory is not None:
+        found.append(memory(profile.memory))
+    if profile.system is not None:
+        found.append(system(profile.system))
+    return found
+
+
+def target(profile: Profile) -> Section:
+    """Say what was measured and on what."""
+    what, machine = profile.target, profile.environment.machine
+    inputs = [f"{i.name}: {i.dtype} {'×'.join(map(str, i.shape)) or 'scalar'}" for i in what.inputs]
+    cores = machine.cpu_quota or machine.usable_cores
+    hardware = f"{machine.cpu}, {cores:g} cores, {units.size(machine.memory, 3)}"
+    if what.device.startswith("cuda"):
+        index = int(what.device.partition(":")[2] or 0)
+        if index < len(machine.gpus):
+            gpu = machine.gpus[index]
+            hardware = f"{gpu.name}, {units.size(gpu.memory, 3)}; {machine.cpu}"
+    software = profile.environment.software
+    threads = profile.environment.settings.threads
+    versions = [f"torch {software.torch}" if software.torch else "", f"Python {software.python}"]
+    versions += [f"CUDA {software.cuda}" if software.cuda else ""]
+    versions += [f"{threads} threads" if threads else ""]
+    precision = what.precision
+    if what.precision_method != "native":
+        precision += f" ({what.precision_method})"
+    mode = "training step" if what.training else "inference"
+    return Section(
+        what.name,
+        "",
+        (
+            Row("target", what.spec, f"weights: {what.weights}"),
+            Row("input", "; ".join(inputs) or "none"),
+            Row("run as", f"{mode}, {precision}, on {what.device}"),
+            Row("machine", hardware),
+            Row("software", ", ".join(filter(None, versions))),
+        ),
+    )
+
+
+def size(found: Size) -> Section:
+    """Say how big the model is."""
+    least = "at least " if found.uninitialized else ""
+    exact = f"{found.parameters:,}" if found.parameters >= 10_000 else ""
+    frozen = f"{units.count(found.frozen)} frozen" if found.frozen else "all trainable"
+    dtypes = ", ".join(f"{name} {units.size(d.bytes)}" for name, d in found.by_dtype.items())
+    rows = [
+        Row("parameters", least + units.count(found.parameters), _join(exact, frozen)),
+        Row("buffers", least + units.count(found.buffers)),
+        Row("in memory", least + units.size(found.bytes), dtypes),
+        Row("on disk", units.size(found.disk_bytes), found.disk_source),
+    ]
+    if found.uninitialized:
+        rows.append(Row("no shape yet", str(len(found.uninitialized)), found.uninitialized[0]))
+    return Section("Size", found.how, tuple(rows))
+
+
+def latency(found: Latency) -> Section:
+    """Say how long one call takes, and how sure that is."""
+    samples = sum(len(run.steady_samples) for run in found.processes)
+    warmup = sum(run.warmup for run in found.processes)
+    processes = len(found.processes)
+    in_processes = f" in {processes} processes" if processes > 1 else ""
+    rows = [
+        Row("median", units.time(found.median), _interval(found.interval, found.median)),
+        *(
+            Row(name, units.time(getattr(found, name)), _percentile(found, name))
+            for name in ("p90", "p95", "p99")
+        ),
+        Row("mean", units.time(found.mean), f"standard deviation {units.time(found.std)}"),
+    ]
+    if found.device_time is not None:
+        rows.append(Row("GPU time", units.time(found.device_time), "per call, by its own events"))
+    rows += [
+        Row(stage.name, units.time(stage.median), _interval(stage.interval, stage.median))
+        for stage in found.stages
+    ]
+    rows += [
+        Row("first call", units.time(found.first_call)),
+        Row(
+            "samples",
+            f"{samples:,}{in_processes}",
+            f"after {warmup} of warm-up; stopped: {found.stop}",
+        ),
+    ]
+    if processes > 1:
+        medians = sorted(found.process_medians)
+        rows.append(Row("between", units.times(medians[0], medians[-1]), "process medians"))
+    return Section("Latency", found.how, tuple(rows))
+
+
+def _interval(interval: Interval | None, of: float) -> str:
+    if interval is None:
+        return "no interval: too few samples"
+    share = f" (±{units.percent(interval.half_width / of)})" if of else ""
+    short = ", wider than asked" if interval.short else ""
+    between = units.times(interval.low, interval.high)
+    return f"{interval.confidence:.0%} in {between}{share}{short}".replace("%", " %", 1)
+
+
+def _percentile(found: Latency, name: str) -> str:
+    interval = found.percentile_intervals.get(name)
+    if interval is None:
+        return "n too small for an interval"
+    return f"{units.times(interval.low, interval.high)}"
+
+
+def throughput(found: Throughput) -> Section:
+    """Say how much work is done per second."""
+    shown = [(found.images, "images"), (found.tokens, "tokens"), (found.samples, "samples")]
+    if found.images == found.samples:
+        shown.pop()
+    rows = [Row(name, units.rate(value, name)) for value, name in shown if value is not None]
+    if not rows:
+        rows = [Row("calls", units.rate(found.calls, "calls"), "the batch size is not known")]
+    return Section("Throughput", found.how, tuple(rows))
+
+
+def memory(found: Memory) -> Section:
+    """Say how much memory a step needs, and what for."""
+    rows = [
+        Row("peak", units.size(found.peak), f"average {units.size(found.average)}"),
+        *(
+            Row(name, units.size(part), "", part / found.peak if found.peak else 0.0)
+            for name, part in sorted(found.parts.items(), key=lambda item: -item[1])
+            if part
+        ),
+    ]
+    if found.per_sample is not None:
+        rows.append(Row("per sample", units.size(found.per_sample), "what grows with the batch"))
+    if found.retained_for_backward is not None:
+        kept = units.size(found.retained_for_backward)
+        rows.append(Row("for backward", kept, "kept by the forward beyond its outputs"))
+    if found.allocator_peak is not None:
+        reserved = f"reserved {units.size(found.reserved)}"
+        rows.append(Row("allocator", units.size(found.allocator_peak), reserved))
+    if found.rss_peak is not None:
+        gap = "" if found.rss_gap is None else f"{units.size(found.rss_gap)} beyond the tensors"
+        rows.append(Row("process RSS", units.size(found.rss_peak), gap))
+    return Section(f"Memory of a step ({found.step})", found.how, tuple(rows))
+
+
+def system(found: System) -> Section:
+    """Say what the machine did meanwhile."""
+    others = f"{units.percent(found.other)} by other processes"
+    rows = [
+        Row(
+            "CPU",
+            f"{found.cores.mean:.2f} of {found.core_count} cores",
+            f"machine {units.percent(found.machine.mean)} busy, {others}",
+        )
+    ]
+    rows += [_gpu(gpu) for gpu in found.gpus]
+    if found.disk_read or found.disk_write:
+        read, write = units.size(found.disk_read, 3), units.size(found.disk_write, 3)
+        rows.append(Row("disk", f"{read}/s read", f"{write}/s written"))
+    if found.network_sent or found.network_received:
+        received, sent = units.size(found.network_received, 3), units.size(found.network_sent, 3)
+        rows.append(Row("network", f"{received}/s in", f"{sent}/s out (whole machine)"))
+    every = f"every {units.time(found.interval, 2)} for {units.time(found.duration, 3)}"
+    rows.append(Row("sampled", every, f"at a cost of {units.percent(found.cost)} of a core"))
+    return Section("System", found.how, tuple(rows))
+
+
+def _gpu(gpu: GpuUse) -> Row:
+    def part(use: Use | None, text: str) -> str:
+        return text if use is not None else ""
+
+    busy = units.percent(gpu.utilization.mean) if gpu.utilization else units.UNKNOWN
+    note = _join(
+        part(gpu.memory, units.size(gpu.memory.max if gpu.memory else None, 3)),
+        part(gpu.power, f"{gpu.power.mean:.0f} W" if gpu.power else ""),
+        part(gpu.temperature, f"{gpu.temperature.max:.0f} °C" if gpu.temperature else ""),
+        part(gpu.clock, f"{gpu.clock.mean / 1e6:.0f} MHz" if gpu.clock else ""),
+        f"throttled: {', '.join(gpu.throttled)}" if gpu.throttled else "",
+    )
+    return Row(f"GPU {gpu.index}", f"{busy} busy", note)
+
+
+def warning_text(warning: MeasurementWarning) -> str:
+    """Return a warning as one paragraph: what, why and what to do."""
+    parts = [warning.message, warning.cause, warning.remedy]
+    return " ".join(part for part in parts if part)
+
+
+def _join(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,71 @@
+"""How a target is had again, here or in a fresh process: by loading it, or by carrying it along."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from torchgauge.target.content import batch_of, images_of, tokens_of
+from torchgauge.target.inputs import Inputs
+from torchgauge.target.placement import Placement, place
+from torchgauge.target.target import Target, TargetRequest
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A target as a request (command line) or as an object (Python), and how it is to run.
+
+    A request is loaded anew in every process; an object travels to a fresh process by value.
+    """
+
+    what: TargetRequest | Target
+    device: str | None = None
+    precision: str | None = None
+    training: bool = False
+
+    @staticmethod
+    def of_object(
+        model: Callable[..., Any],
+        inputs: Any,
+        *,
+        device: str | None = None,
+        precision: str | None = None,
+        training: bool = False,
+    ) -> Source:
+        """Return the source for a model (or any callable) that the caller holds."""
+        kind = "module" if hasattr(model, "named_parameters") else "callable"
+        name = getattr(model, "__qualname__", type(model).__qualname__)
+        found = Inputs.of(inputs)
+        target = Target(
+            model=model,
+            inputs=found,
+            spec=name,
+            kind=kind,
+            name=name,
+            batch=batch_of(found),
+            tokens=tokens_of(found),
+            images=images_of(found),
+        )
+        return Source(target, device, precision, training)
+
+    @staticmethod
+    def of_request(request: TargetRequest) -> Source:
+        """Return the source for a target named on the command line."""
+        return Source(request, request.device, request.precision, request.training)
+
+    def open(self) -> Placement:
+        """Load the target where it must be loaded, and place it on its device."""
+        if isinstance(self.what, Target):
+            target, owned = self.what, False
+        else:
+            from torchgauge.target.load import load
+
+            target, owned = load(self.what), True
+        return place(
+            target,
+            device=self.device,
+            precision=self.precision,
+            training=self.training,
+            owned=owned,
+        )

@@ -1,0 +1,57 @@
+import pytest
+
+from torchgauge import units
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.01234, "12.34 ms"),
+        (1.0, "1.000 s"),
+        (0.99999, "1.000 s"),
+        (0.9994, "999.4 ms"),
+        (3.2e-8, "32.00 ns"),
+        (4.5e-10, "0.4500 ns"),
+        (125.0, "125.0 s"),
+        (12345.6, "12,350 s"),
+        (0.0, "0 s"),
+        (None, "unknown"),
+    ],
+)
+def test_time(seconds, shown):
+    assert units.time(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.000 kB"),
+        (44_700_000, "44.70 MB"),
+        (999_999_999, "1.000 GB"),
+        (None, "unknown"),
+        (-2048, "-2.048 kB"),
+    ],
+)
+def test_size_is_decimal(count, shown):
+    assert units.size(count) == shown
+
+
+def test_counts_stay_exact_until_they_are_long():
+    assert units.count(9_999) == "9,999"
+    assert units.count(25_557_032) == "25.56 M"
+    assert units.count(70_553_706_496) == "70.55 G"
+    assert units.count(None) == "unknown"
+
+
+def test_an_interval_is_shown_in_one_unit():
+    assert units.times(0.9e-3, 1.1e-3) == "0.9000 … 1.100 ms"
+
+
+def test_rate_and_percent():
+    assert units.rate(81.2, "images") == "81.20 images/s"
+    assert units.rate(2_345_678, "tokens") == "2.346 M tokens/s"
+    assert units.percent(0.0123) == "1.2 %"
+    assert units.percent(1) == "100 %"
+    assert units.percent(None) == "unknown"
