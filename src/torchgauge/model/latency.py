@@ -9,7 +9,13 @@ import msgspec
 
 from torchgauge.model.record import How, Interval, MeasurementWarning, Record
 
-Stop = Literal["precision reached", "time budget spent", "iterations done", "interrupted"]
+Stop = Literal[
+    "precision reached",
+    "iterations done",
+    "sample limit reached",
+    "time budget spent",
+    "interrupted",
+]
 
 
 class LatencyRun(Record, frozen=True, kw_only=True):
@@ -52,14 +58,15 @@ class Latency(Record, frozen=True, kw_only=True):
 
     `interval` is the 95 % interval of the median: within one process by order statistics under
     autocorrelation, over three processes and more by Student's t on their log medians
-    (`interval_method` says which). An entry of `percentile_intervals` is None where the effective
-    sample is too small for a finite 95 % interval. `device_time` is the GPU's time per call, or
-    None. Raw samples stay in `processes`.
+    (`interval_method` says which); None with two processes, which do not show their spread. An
+    entry of `percentile_intervals` is None where the effective sample is too small for a finite
+    95 % interval, and with several processes. `std` is None for a single sample. `device_time` is
+    the GPU's time per call, or None. Raw samples stay in `processes`.
     """
 
     median: float
     mean: float
-    std: float
+    std: float | None
     min: float
     max: float
     p50: float
@@ -87,7 +94,9 @@ class Latency(Record, frozen=True, kw_only=True):
     @property
     def relative_error(self) -> float | None:
         """Half the width of the median's interval over the median."""
-        return None if self.interval is None else self.interval.half_width / self.median
+        if self.interval is None or self.median == 0:
+            return None
+        return self.interval.half_width / self.median
 
     @property
     def process_medians(self) -> tuple[float, ...]:
@@ -98,7 +107,7 @@ class Latency(Record, frozen=True, kw_only=True):
     def process_spread(self) -> float | None:
         """Standard deviation of the process medians over their mean; None for one process."""
         medians = self.process_medians
-        if len(medians) < 2:
+        if len(medians) < 2 or not any(medians):
             return None
         return statistics.stdev(medians) / statistics.fmean(medians)
 

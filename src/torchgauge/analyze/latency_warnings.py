@@ -1,0 +1,175 @@
+"""What the reader of a latency must know, as values: one function per thing to say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from torchgauge import units
+from torchgauge.analyze.drift import find_drift
+from torchgauge.analyze.median import median_interval
+from torchgauge.analyze.modes import find_modes
+from torchgauge.analyze.percentiles import PERCENTILES, samples_needed
+from torchgauge.analyze.warmup import FEWEST
+from torchgauge.model.record import MeasurementWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from torchgauge.analyze.warmup import WarmUp
+    from torchgauge.model.latency import LatencyRun, Stop
+    from torchgauge.model.record import Interval
+
+    _Floats = npt.NDArray[np.float64]
+
+COARSE = 0.01
+
+
+def warning(id: str, message: str, remedy: str = "") -> MeasurementWarning:
+    """Return a warning of the latency probe."""
+    return MeasurementWarning(id=id, message=message, probe="latency", remedy=remedy)
+
+
+def run_warnings(
+    steady: _Floats, warmup: WarmUp, clock_resolution: float | None
+) -> Iterator[MeasurementWarning]:
+    """Yield what is to be said of one process's steady samples (seconds, in order)."""
+    middle = float(np.median(steady))
+    yield from _steadiness(steady, warmup)
+    yield from _drift(steady)
+    yield from _modes(steady)
+    yield from _clock(middle, clock_resolution)
+
+
+def _steadiness(steady: _Floats, warmup: WarmUp) -> Iterator[MeasurementWarning]:
+    if warmup.found:
+        return
+    if steady.size < FEWEST:
+        yield warning(
+            "too-few-samples",
+            f"With fewer than {FEWEST} steady samples the end of the warm-up cannot be told.",
+            f"Take {FEWEST} samples or more.",
+        )
+        return
+    yield warning(
+        "not-steady",
+        "No end of the warm-up was found: the latency was still changing half-way through.",
+        "Measure for longer, or give the warm-up.",
+    )
+
+
+def early_warnings(
+    early: _Floats, steady: _Floats, tau: float, *, warmup_given: bool
+) -> Iterator[MeasurementWarning]:
+    """Yield what the samples just before the steady ones say.
+
+    `early` are those that the data call warm-up. Faster ones are no warm-up: the machine
+    got slower. Slower ones are amiss only where the user has set the warm-up and left them in.
+    """
+    before, after = median_interval(early, tau), median_interval(steady, tau)
+    if before is None or after is None:
+        return
+    change = float(np.median(steady)) / max(float(np.median(early)), 1e-12) - 1
+    if before.high < after.low:
+        yield warning(
+            "drift",
+            f"The first {early.size} calls were faster: the latency rose by "
+            f"{units.percent(change)} and stayed there.",
+            "Look for thermal throttling and for other load on the machine.",
+        )
+    elif warmup_given and before.low > after.high:
+        yield warning(
+            "warm-up-short",
+            f"The first {early.size} samples after the given warm-up were "
+            f"{units.percent(-change)} slower and are part of the result.",
+            "Give a longer warm-up, or leave it to the data.",
+        )
+
+
+def _drift(steady: _Floats) -> Iterator[MeasurementWarning]:
+    drift = find_drift(steady)
+    if drift is not None and drift.significant:
+        yield warning(
+            "drift",
+            f"The latency {'rose' if drift.change > 0 else 'fell'} by "
+            f"{units.percent(abs(drift.change))} while it was measured.",
+            "Look for thermal throttling and for other load on the machine.",
+        )
+
+
+def _modes(steady: _Floats) -> Iterator[MeasurementWarning]:
+    modes = find_modes(steady)
+    if modes is not None:
+        yield warning(
+            "several-modes",
+            f"The latency has several modes: {units.percent(1 - modes.slower_share)} of the calls "
+            f"near {units.time(modes.faster)}, {units.percent(modes.slower_share)} near "
+            f"{units.time(modes.slower)}. The median is one of them or lies between.",
+            "Look at the samples; changing clocks, cores or inputs are usual causes.",
+        )
+
+
+def _clock(middle: float, resolution: float | None) -> Iterator[MeasurementWarning]:
+    if middle <= 0 or (resolution is not None and resolution > COARSE * middle):
+        step = units.time(resolution)
+        yield warning(
+            "timer-coarse",
+            f"The clock's step ({step}) is more than 1 % of the median ({units.time(middle)}).",
+            "Time a larger input, or several calls as one.",
+        )
+
+
+def precision_warnings(
+    interval: Interval | None, median: float, stop: Stop, processes: int
+) -> Iterator[MeasurementWarning]:
+    """Yield that the median's interval is absent, or wider than was asked for."""
+    if interval is None and processes == 2:
+        yield warning(
+            "no-interval",
+            "Two processes do not show how processes spread: the median has no interval.",
+            "Measure in three processes or more.",
+        )
+    elif interval is None:
+        yield warning(
+            "no-interval",
+            "The samples are too few, or too much alike in a row, for an interval of the median.",
+            "Take more samples.",
+        )
+    elif interval.short:
+        error = units.percent(interval.half_width / median) if median > 0 else units.UNKNOWN
+        more = "iterations" if processes == 1 else "processes"
+        yield warning(
+            "interval-short",
+            f"The median is known to ±{error} only ({stop}).",
+            f"Give a longer time budget or more {more}.",
+        )
+
+
+def percentile_warnings(samples: int, independent: float) -> Iterator[MeasurementWarning]:
+    """Yield which percentiles rest on too few independent samples for an interval."""
+    for name, share in PERCENTILES.items():
+        if independent < (needed := samples_needed(share)):
+            yield warning(
+                f"{name}-n-too-small",
+                f"{name} needs {needed} independent samples for an interval; the {samples} "
+                f"samples are worth {independent:.0f}.",
+                f"Take about {needed * samples / independent:.0f} samples.",
+            )
+
+
+def gathered(runs: Sequence[LatencyRun]) -> Iterator[MeasurementWarning]:
+    """Yield the warnings of the processes, each once, and say how many processes have it."""
+    by_id: dict[str, list[MeasurementWarning]] = {}
+    for run in runs:
+        for one in run.warnings:
+            by_id.setdefault(one.id, []).append(one)
+    for same in by_id.values():
+        if len(runs) == 1:
+            yield same[0]
+        else:
+            where = f"In {len(same)} of {len(runs)} processes: "
+            yield msgspec.structs.replace(same[0], message=where + same[0].message)

@@ -1,0 +1,52 @@
+"""Percentiles, and what can be said of them from the samples there are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from torchgauge.model.record import Interval
+
+PERCENTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99}
+"""The percentiles beside the median (p50), which has its own estimator."""
+
+_TAIL = 0.025
+
+
+def samples_needed(fraction: float) -> int:
+    """Return how many independent samples a finite two-sided 95 % interval needs: 368 for p99.
+
+    All samples lie on one side of the percentile with probability fraction^n, which must not
+    exceed 2.5 % on either side.
+    """
+    return math.ceil(math.log(_TAIL) / math.log(max(fraction, 1 - fraction)))
+
+
+def percentile_interval(samples: npt.ArrayLike, fraction: float, tau: float) -> Interval | None:
+    """Return the 95 % interval of a percentile in the samples' unit; None where n/τ is too small.
+
+    Ranks come from the binomial distribution of the number of samples below the percentile, with
+    n/τ independent samples; each stands for τ of the real ones.
+
+    Source: David & Nagaraja, "Order Statistics", section 7.1.
+    """
+    x = np.sort(np.asarray(samples, dtype=np.float64))
+    effective = int(x.size / tau)
+    if effective < samples_needed(fraction):
+        return None
+    low, high = _ranks(effective, fraction)
+    each = x.size / effective
+    first = math.floor((low - 1) * each)
+    last = x.size - 1 - math.floor((effective - high) * each)
+    return Interval(low=float(x[first]), high=float(x[last]))
+
+
+def _ranks(n: int, fraction: float) -> tuple[int, int]:
+    from scipy.special import bdtr
+
+    below = bdtr(np.arange(n + 1), n, fraction)
+    low = int(np.searchsorted(below, _TAIL))
+    high = int(np.searchsorted(below, 1 - _TAIL)) + 1
+    return low, high

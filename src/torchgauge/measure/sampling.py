@@ -1,0 +1,261 @@
+"""The loop that times one call again and again, and knows when to stop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import accumulate
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from torchgauge.analyze.latency_run import run_figures
+from torchgauge.analyze.stopping import look, looks
+from torchgauge.analyze.warmup import find_warmup
+from torchgauge.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torchgauge.clock import Clock
+    from torchgauge.model.latency import LatencyRun, Stop
+
+DEFAULT_BUDGET = 30.0
+FIRST_LOOK_TIME = 0.5
+MOST_SAMPLES = 250_000
+"""Raw samples are kept in the record: a call of a microsecond must not fill it in 30 s."""
+PROGRESS_PERIOD = 300_000_000
+
+
+class Timing(NamedTuple):
+    """One timed call: integer nanoseconds in all and per stage, and the device's own seconds.
+
+    `device` is given in every call or in none; `stages` names the same stages in every call.
+    """
+
+    total: int
+    device: float | None = None
+    stages: Mapping[str, int] = MappingProxyType({})
+
+
+class OnProgress(Protocol):
+    """Told between two calls, every 0.3 s at most, how far the measurement is."""
+
+    def __call__(self, samples: int, relative_error: float | None, elapsed: float) -> None:
+        """Take the samples so far, the last look's relative error, and the seconds since start."""
+        ...
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """How long to sample: until the median is known to ±`target_rel_error`, or as said.
+
+    `warmup` samples are left out (None: the data decide). `iterations` steady samples are taken,
+    exactly (None: until the precision is reached). `budget` is in seconds and holds for all calls,
+    the first included; None stands for 30 s, and with `iterations` given for no limit.
+
+    Raises InputError `option-invalid`.
+    """
+
+    warmup: int | None = None
+    iterations: int | None = None
+    target_rel_error: float = 0.01
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.warmup is not None and self.warmup < 0:
+            raise _invalid("warmup", self.warmup, "0 samples or more")
+        if self.iterations is not None and self.iterations < 1:
+            raise _invalid("iterations", self.iterations, "1 sample or more")
+        if not 0 < self.target_rel_error < 1:
+            raise _invalid("target_rel_error", self.target_rel_error, "between 0 and 1, as in 0.01")
+        if self.budget is not None and not self.budget > 0:
+            raise _invalid("budget", self.budget, "more than 0 seconds")
+
+    @property
+    def time_limit(self) -> float:
+        """The seconds after which no further call begins."""
+        if self.budget is not None:
+            return self.budget
+        return DEFAULT_BUDGET if self.iterations is None else math.inf
+
+
+def _invalid(name: str, value: object, wanted: str) -> InputError:
+    return InputError(
+        f"{name} = {value!r} is not possible.",
+        id="option-invalid",
+        cause=f"{name} must be {wanted}.",
+        remedy=f"Give {name} as {wanted}.",
+    )
+
+
+def sample(
+    call: Callable[[], Timing],
+    clock: Clock,
+    plan: SamplingPlan,
+    *,
+    on_progress: OnProgress | None = None,
+    busy_warmup: float = 0.0,
+    clock_resolution: float | None = None,
+) -> LatencyRun:
+    """Call `call` until the plan is fulfilled, and return the record of this process.
+
+    The first call stands apart. At least one more is made, whatever the budget says. Where
+    the data decide on the warm-up, it also holds the calls of the first `busy_warmup` seconds.
+    `clock_resolution`, in seconds, is needed for the warning of a coarse clock. Between two calls
+    nothing is computed except at the looks.
+
+    On KeyboardInterrupt the samples there are make the record, and its `stop` is "interrupted";
+    before the first sample it passes through. So does whatever else `call` raises.
+    """
+    started = clock.now()
+    taken = _Taken(call(), busy_warmup)
+    goal = _Precision(plan) if plan.iterations is None else _Iterations(plan, plan.iterations)
+    pace = _Pace(clock, started, plan.time_limit, on_progress)
+    try:
+        stop = _collect(call, clock, taken, goal, pace)
+    except KeyboardInterrupt:
+        if taken.whole() == 0:
+            raise
+        stop = "interrupted"
+    kept = taken.whole()
+    return run_figures(
+        [total / 1e9 for total in taken.totals[:kept]],
+        first_call=taken.first.total / 1e9,
+        stop=stop,
+        warmup=plan.warmup,
+        least_warmup=taken.busy_samples(),
+        keep=plan.iterations if stop == "iterations done" else None,
+        device_samples=taken.devices[:kept],
+        stage_samples={name: [p / 1e9 for p in s[:kept]] for name, s in taken.stages.items()},
+        target_rel_error=plan.target_rel_error,
+        clock_resolution=clock_resolution,
+    )
+
+
+def _collect(
+    call: Callable[[], Timing],
+    clock: Clock,
+    taken: _Taken,
+    goal: _Precision | _Iterations,
+    pace: _Pace,
+) -> Stop:
+    began = clock.now()
+    totals = taken.totals
+    while True:
+        taken.add(call())
+        now = clock.now()
+        if len(totals) >= goal.next_look:
+            if goal.reached(taken, (now - began) / 1e9):
+                return goal.stop
+            now = clock.now()
+        if now >= pace.deadline:
+            return "time budget spent"
+        if len(totals) >= goal.most:
+            return "sample limit reached"
+        if now >= pace.next_report:
+            pace.report(len(totals), goal.relative_error, now)
+
+
+class _Taken:
+    """The samples so far, in plain lists: little may cost time between two calls."""
+
+    def __init__(self, first: Timing, busy_warmup: float) -> None:
+        self.first = first
+        self.totals: list[int] = []
+        self.devices: list[float] = []
+        self.stages: dict[str, list[int]] = {name: [] for name in first.stages}
+        # A first call is busy for as long as the device was; its host time may be compilation.
+        self._busy_left = round((busy_warmup - (first.device or 0.0)) * 1e9)
+
+    def add(self, timing: Timing) -> None:
+        self.totals.append(timing.total)
+        if timing.device is not None:
+            self.devices.append(timing.device)
+        if timing.stages:
+            for name, part in timing.stages.items():
+                self.stages[name].append(part)
+
+    def whole(self) -> int:
+        """The samples with all their parts: an interrupt may come between two appends."""
+        parts = [self.totals, *self.stages.values()]
+        if self.first.device is not None:
+            return min(len(self.devices), *(len(part) for part in parts))
+        return min(len(part) for part in parts)
+
+    def busy_samples(self) -> int:
+        """The samples that began within the warm-up's busy time."""
+        if self._busy_left <= 0:
+            return 0
+        ends = accumulate(self.totals)
+        before = next((i for i, end in enumerate(ends) if end >= self._busy_left), None)
+        return len(self.totals) if before is None else before + 1
+
+
+class _Precision:
+    """Stop when the median's interval is within the target: looks at n = 100·1.5^k."""
+
+    stop: Stop = "precision reached"
+
+    def __init__(self, plan: SamplingPlan) -> None:
+        self._plan = plan
+        self._given = plan.warmup or 0
+        self._looks = looks()
+        self.next_look = next(self._looks) + self._given
+        self.most = MOST_SAMPLES + self._given
+        self.relative_error: float | None = None
+
+    def reached(self, taken: _Taken, elapsed: float, /) -> bool:
+        self.next_look = next(self._looks) + self._given
+        # A warm-up that outlasts the samples so far cannot be seen: some time must have passed.
+        if elapsed < FIRST_LOOK_TIME:
+            return False
+        seen = look(
+            taken.totals,
+            self._plan.target_rel_error,
+            warmup=self._plan.warmup,
+            least_warmup=taken.busy_samples(),
+        )
+        self.relative_error = seen.relative_error
+        return seen.enough
+
+
+class _Iterations:
+    """Stop at exactly as many steady samples as were asked for.
+
+    Without a given warm-up its samples are made up for: d ≤ n/2 warm-up samples end the run
+    at n = iterations + d, at twice the iterations at the latest.
+    """
+
+    stop: Stop = "iterations done"
+    most = math.inf
+    relative_error = None
+
+    def __init__(self, plan: SamplingPlan, iterations: int) -> None:
+        self._given = plan.warmup
+        self._iterations = iterations
+        self.next_look = iterations + (plan.warmup or 0)
+
+    def reached(self, taken: _Taken, _elapsed: float, /) -> bool:
+        if self._given is not None:
+            return True
+        busy = taken.busy_samples()
+        skip = busy + find_warmup(taken.totals[busy:]).samples
+        self.next_look = self._iterations + skip
+        return len(taken.totals) >= self.next_look
+
+
+class _Pace:
+    """When the budget ends, and when to tell of progress again."""
+
+    def __init__(
+        self, clock: Clock, started: int, limit: float, on_progress: OnProgress | None
+    ) -> None:
+        self._on_progress = on_progress
+        self._started = started
+        self.deadline = started + limit * 1e9
+        self.next_report = math.inf if on_progress is None else clock.now() + PROGRESS_PERIOD
+
+    def report(self, samples: int, relative_error: float | None, now: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(samples, relative_error, (now - self._started) / 1e9)
+        self.next_report = now + PROGRESS_PERIOD
