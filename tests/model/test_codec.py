@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.model import records
+
 from torchgauge.errors import InputError, RecordError
 from torchgauge.model import codec
 from torchgauge.model.latency import LatencyRun

@@ -3,8 +3,8 @@ import io
 import json
 
 import pytest
-
 from tests.model import records
+
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.target import TargetDescription
 from torchgauge.report import console, notebook
@@ -19,7 +19,7 @@ def test_the_console_summary_says_everything_in_80_columns():
         "float32 2×3×8×8",
         "A CPU",
         "10.00 ms",
-        "95 % in 9.900 … 10.10 ms (±1 %)",
+        "95 % in 9.900 … 10.10 ms (±1.0 %)",
         "n too small for an interval",
         "after 1 of warm-up; stopped: precision reached",
         "200.0 images/s",
@@ -41,7 +41,7 @@ def test_a_pipe_gets_no_escape_codes():
 
 
 def test_what_was_not_measured_is_not_shown_as_zero():
-    text = console.render(records.profile(latency=None, throughput=None, memory=None))
+    text = console.render(records.profile(latency=None, throughput=None, memory=None, system=None))
     assert "Latency" not in text
     assert " 0 B" not in text
     assert "Memory" not in text

@@ -18,7 +18,7 @@ def resolve(name: str | None) -> str:
     import torch
 
     kind, _, index = str(name).partition(":")
-    if kind not in ("auto", "cuda") or (index and not index.isdecimal()):
+    if name != "auto" and (kind != "cuda" or (index and not index.isdecimal())):
         raise InputError(
             f"Unknown device '{name}'.",
             id="device-unknown",

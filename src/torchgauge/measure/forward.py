@@ -30,10 +30,11 @@ def running(device: str = "cpu", what: str = "The model's forward") -> Iterator[
     except TorchgaugeError:
         raise
     except Exception as error:
-        raise _translated(error, device, what) from error
+        raise translated(error, device, what) from error
 
 
-def _translated(error: Exception, device: str, what: str) -> MeasurementError:
+def translated(error: Exception, device: str, what: str) -> MeasurementError:
+    """Return the error of torchgauge's that says what `error`, raised by `what`, means."""
     text = " ".join(str(error).split())
     cause = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if _is_out_of_memory(error, text):

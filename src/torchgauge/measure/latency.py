@@ -12,7 +12,7 @@ from torchgauge.device.base import Device
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure.sampling import DEFAULT_BUDGET, SamplingPlan, Timing, sample
-from torchgauge.measure.step import Step, prepared
+from torchgauge.measure.step import Step, guarded, prepared
 from torchgauge.model.latency import LatencyRun
 from torchgauge.progress import Progress, Silent
 from torchgauge.target.inputs import Inputs
@@ -150,8 +150,10 @@ def _staged(
     placement: Placement, options: LatencyOptions, clock: Clock, device: Device
 ) -> Callable[[], Timing]:
     now, timer, synchronize = clock.now, device.timer(), device.synchronize
-    model, given = placement.model, placement.inputs
-    before, after = options.preprocess, options.postprocess
+    given, where = placement.inputs, placement.device
+    model = guarded(lambda inputs: placement.model(*inputs.args, **inputs.kwargs), where)
+    before = options.preprocess and guarded(options.preprocess, where, "The preprocess stage")
+    after = options.postprocess and guarded(options.postprocess, where, "The postprocess stage")
     raw = given.as_given()
 
     def call() -> Timing:
@@ -162,7 +164,7 @@ def _staged(
         prepared_at = now()
         if timer is not None:
             timer.start()
-        outputs = model(*inputs.args, **inputs.kwargs)
+        outputs = model(inputs)
         if timer is not None:
             timer.stop()
         synchronize()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchgauge.measure.forward import running
+from torchgauge.errors import TorchgaugeError
+from torchgauge.measure.forward import translated
 from torchgauge.target import hygiene
 from torchgauge.target.placement import Placement
 from torchgauge.target.training import Training, TrainingStep
@@ -19,12 +21,29 @@ def prepared(placement: Placement, train: Training | None = None) -> Iterator[St
     """Yield the step as a call without arguments, in the right modes; put all back afterwards.
 
     Inference runs in evaluation mode under torch.inference_mode; training on parameters that are
-    restored. What the user's code raises inside the block becomes a MeasurementError.
+    restored. What the step raises is a MeasurementError that names it (see `forward`).
     """
     modes = hygiene.evaluation if train is None else hygiene.training
-    with modes(placement.model), placement.arithmetic(), running(placement.device):
-        if train is not None:
-            yield TrainingStep(placement.model, placement.inputs, train)
-            return
-        model, args, kwargs = placement.model, placement.inputs.args, dict(placement.inputs.kwargs)
-        yield lambda: model(*args, **kwargs)
+    with modes(placement.model), placement.arithmetic():
+        if train is None:
+            model, inputs = placement.model, placement.inputs
+            yield guarded(functools.partial(model, *inputs.args, **inputs.kwargs), placement.device)
+        else:
+            step = TrainingStep(placement.model, placement.inputs, train)
+            yield guarded(step, placement.device, "The training step")
+
+
+def guarded(
+    call: Callable[..., Any], device: str, what: str = "The model's forward"
+) -> Callable[..., Any]:
+    """Return `call` with what it raises translated; a try costs a call that succeeds nothing."""
+
+    def step(*arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except TorchgaugeError:
+            raise
+        except Exception as error:
+            raise translated(error, device, what) from error
+
+    return step

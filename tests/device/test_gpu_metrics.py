@@ -1,0 +1,78 @@
+"""NVML through a fake of its module: the calls, units and absences that the real one has."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from torchgauge.device.gpu_metrics import NoGpu, Nvml, gpu_metrics
+from torchgauge.measure import system
+
+
+class FakeNvml:
+    NVML_CLOCK_SM = 1
+    NVML_TEMPERATURE_GPU = 0
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, readings):
+        self.readings = readings
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        return uuid
+
+    def nvmlDeviceGetName(self, handle):
+        return b"NVIDIA Fake"
+
+    def __getattr__(self, name):
+        if not name.startswith("nvml"):
+            raise AttributeError(name)
+
+        def ask(handle, *arguments):
+            if name not in self.readings:
+                raise self.NVMLError("Not Supported")
+            return self.readings[name]
+
+        return ask
+
+
+READINGS = {
+    "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=87),
+    "nvmlDeviceGetMemoryInfo": SimpleNamespace(used=5_000_000_000),
+    "nvmlDeviceGetPowerUsage": 312_500,
+    "nvmlDeviceGetTemperature": 61,
+    "nvmlDeviceGetClockInfo": 1_980,
+    "nvmlDeviceGetCurrentClocksThrottleReasons": 0x4 | 0x1 | 0x40,
+}
+
+
+def test_readings_are_in_si_units():
+    gpus = Nvml(FakeNvml(READINGS), {0: "GPU-x"})
+    assert gpus.names == {0: "NVIDIA Fake"}
+    reading = gpus.read(0)
+    assert reading.utilization == 0.87
+    assert reading.memory == 5_000_000_000
+    assert reading.power == 312.5
+    assert reading.clock == 1.98e9
+    assert reading.throttled == ("power cap", "thermal (hardware)")
+
+
+def test_what_a_gpu_does_not_support_is_unknown():
+    reading = Nvml(FakeNvml({}), {0: "GPU-x"}).read(0)
+    assert (reading.utilization, reading.memory, reading.power, reading.clock) == (None,) * 4
+    assert reading.throttled == ()
+
+
+def test_the_cpu_has_no_gpu_readings():
+    with gpu_metrics("cpu") as gpus:
+        assert gpus.names == {}
+    assert NoGpu().read(0).utilization is None
+
+
+def test_the_system_probe_records_the_gpu():
+    gpus = Nvml(FakeNvml(READINGS), {0: "GPU-x"})
+    found = system.measure(lambda: None, gpus=gpus, duration=0.05, interval=0.01)
+    (gpu,) = found.gpus
+    assert gpu.name == "NVIDIA Fake"
+    assert gpu.utilization.mean == pytest.approx(0.87)
+    assert gpu.throttled == ("power cap", "thermal (hardware)")

@@ -1,0 +1,124 @@
+import pytest
+import torch
+from torch import nn
+
+from torchgauge.errors import InputError, MeasurementError, user_traceback
+from torchgauge.measure.step import prepared
+from torchgauge.target.source import Source
+from torchgauge.target.training import Training
+
+
+def placed(model, inputs, **options):
+    return Source.of_object(model, inputs, **options).open()
+
+
+def test_inference_runs_in_evaluation_and_inference_mode():
+    seen = []
+
+    class Model(nn.Module):
+        def forward(self, x):
+            seen.append((self.training, torch.is_inference_mode_enabled()))
+            return x
+
+    model = Model()
+    with prepared(placed(model, torch.ones(1))) as step:
+        step()
+    assert seen == [(False, True)]
+    assert model.training
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_training_steps_change_the_model_only_inside():
+    model = nn.Linear(4, 2)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    train = Training(lambda out, _: out.square().mean(), lambda p: torch.optim.SGD(p, lr=1.0))
+    with prepared(placed(model, torch.ones(3, 4)), train) as step:
+        step()
+        assert not torch.equal(model.weight, before["weight"])
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert model.weight.grad is None
+
+
+def test_what_the_model_raises_is_named_with_the_users_own_traceback():
+    class Broken(nn.Module):
+        def forward(self, x):
+            raise ValueError("no good")
+
+    with pytest.raises(MeasurementError) as caught, prepared(placed(Broken(), None)) as step:
+        step(torch.ones(1))
+    assert caught.value.id == "forward-raised"
+    assert caught.value.cause == "ValueError: no good"
+    trace = user_traceback(caught.value)
+    assert "in forward" in trace
+    assert "torchgauge/measure" not in trace
+
+
+def test_what_the_measuring_code_raises_is_not_blamed_on_the_model():
+    with pytest.raises(TypeError), prepared(placed(nn.Identity(), torch.ones(1))):
+        raise TypeError("a bug of ours")
+
+
+def test_an_error_of_torchgauge_passes_through_unchanged():
+    train = Training.resolve(train=True)
+    with (
+        pytest.raises(InputError) as caught,
+        prepared(placed(nn.Linear(1, 1), torch.ones(1, 1)), train) as step,
+    ):
+        step()
+    assert caught.value.id == "training-missing"
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [("bf16", torch.bfloat16), ("fp16", torch.float16), ("fp32", torch.float32)],
+)
+def test_a_cast_happens_on_a_copy(precision, dtype):
+    model, x = nn.Linear(4, 2), torch.ones(1, 4)
+    placement = placed(model, x, precision=precision)
+    with prepared(placement) as step:
+        assert step().dtype is dtype
+    assert model.weight.dtype is x.dtype is torch.float32
+    assert placement.method == "cast"
+    assert (placement.model is model) == (precision == "fp32")
+
+
+def test_training_in_low_precision_is_autocast():
+    seen = []
+
+    def loss(out, _):
+        seen.append(out.dtype)
+        return out.float().mean()
+
+    train = Training(loss, lambda p: torch.optim.SGD(p))
+    placement = placed(nn.Linear(4, 2), torch.ones(1, 4), precision="bf16", training=True)
+    with prepared(placement, train) as step:
+        step()
+    assert seen == [torch.bfloat16]
+    assert placement.method == "autocast"
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_native_precision_is_that_of_most_bytes():
+    assert placed(nn.Linear(4, 2).double(), torch.ones(1, 4).double()).precision == "float64"
+    assert placed(nn.Linear(4, 2).bfloat16(), None).precision == "bf16"
+    assert placed(torch.relu, torch.ones(1)).precision == "fp32"
+    assert placed(torch.relu, torch.ones(1, dtype=torch.int64)).precision == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("options", "id"),
+    [
+        ({"precision": "fp8"}, "precision-unknown"),
+        ({"precision": "tf32"}, "precision-unsupported"),
+    ],
+)
+def test_precisions_that_cannot_be_are_refused(options, id):
+    with pytest.raises(InputError) as caught:
+        placed(nn.Linear(1, 1), None, **options)
+    assert caught.value.id == id
+
+
+def test_a_callable_cannot_be_cast():
+    with pytest.raises(InputError, match="plain callable"):
+        placed(torch.relu, torch.ones(1), precision="bf16")

@@ -1,0 +1,54 @@
+import threading
+import time
+
+import pytest
+
+from torchgauge.measure import system
+
+
+def busy(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def test_a_busy_call_uses_more_cpu_than_a_sleeping_one():
+    working = system.measure(lambda: busy(0.02), duration=0.3, interval=0.02)
+    sleeping = system.measure(lambda: time.sleep(0.02), duration=0.3, interval=0.02)
+    assert working.cores.mean > 2 * sleeping.cores.mean
+    assert working.cores.mean < working.core_count + 0.5
+    assert 0 <= working.machine.mean <= 1
+    assert 0 <= working.other <= 1
+
+
+def test_a_slow_model_is_called_once():
+    found = system.measure(lambda: time.sleep(0.2), duration=0.01, interval=0.05)
+    assert found.calls == 1
+    assert found.duration >= 0.2
+    assert len(found.samples) >= 2
+    assert [s.time for s in found.samples] == sorted(s.time for s in found.samples)
+
+
+def test_written_bytes_are_seen(tmp_path):
+    def write():
+        with (tmp_path / "out").open("wb") as file:
+            file.write(b"x" * 2**20)
+            file.flush()
+
+    found = system.measure(write, duration=0.05)
+    assert found.disk_write is None or found.disk_write > 0
+
+
+def test_the_sampler_states_its_cost_and_ends():
+    found = system.measure(lambda: time.sleep(0.01), duration=0.2, interval=0.02)
+    assert 0 < found.cost < 0.5
+    assert not any(t.name == "torchgauge-system" for t in threading.enumerate())
+
+
+def test_the_sampler_ends_when_the_call_raises():
+    def broken():
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        system.measure(broken)
+    assert not any(t.name == "torchgauge-system" for t in threading.enumerate())
