@@ -1,0 +1,224 @@
+"""The memory probe: one step's allocations, recorded and told apart to the byte."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torchgauge.analyze.memory import Known, Part, Step, StepMemory, pair, step_memory
+from torchgauge.errors import InputError
+from torchgauge.measure import allocator, resident
+from torchgauge.measure.forward import running
+from torchgauge.measure.recording import MARK, Marks, record
+from torchgauge.measure.storages import storages, tensors_in
+from torchgauge.model.memory import Memory
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.target import hygiene
+from torchgauge.target.placement import Placement
+from torchgauge.target.training import Phase, Training, TrainingStep
+from torchgauge.trace import allocations
+
+_METHOD = (
+    "allocations and frees recorded by torch.profiler in the second of two steps, on top of the "
+    "storages known before them; libraries' scratch space and other threads' allocations show in "
+    "the resident set alone"
+)
+_DEVICE_TYPES = {"cpu": 0, "cuda": 1}  # torch's own numbers (c10::DeviceType)
+
+
+def measure(placement: Placement, *, train: Training | bool | None = None) -> Memory:
+    """Return the memory that one step of the target needs on its device, in bytes.
+
+    Runs four steps: one to warm up (recorded, for the threads in use), one undisturbed (resident
+    set, the device's allocator), two recorded. Raises InputError `meta-model`,
+    `device-unsupported` and those of TrainingStep; MeasurementError as `forward.running` and
+    `recording.record` do.
+    """
+    device = _device(placement)
+    how = Training.resolve(train)
+    mode = hygiene.evaluation if how is None else hygiene.training
+    with mode(placement.model) as kept:
+        run = _Run(placement, how, device)
+        used = allocations.read(record(run.once, all_threads=True), marks=MARK).threads
+        gc.collect()
+        with resident.watched() as process, allocator.watched(device) as reported:
+            run.once()
+        seen = run.recorded()
+    parts: dict[str, Any] = {str(part): size for part, size in seen.figures.parts.items()}
+    # What was copied in order to be put back is held all the time, and is not the model's.
+    return Memory(
+        peak=seen.figures.peak,
+        average=seen.figures.average,
+        **parts,
+        step="inference" if how is None else "training",
+        device=placement.device,
+        method=_METHOD,
+        retained_for_backward=None if how is None else seen.figures.retained,
+        per_sample=_per_sample(seen.figures, placement.target.batch),
+        rss_before=_less(process.before, kept.host),
+        rss_peak=_less(process.peak, kept.host),
+        allocator_peak=_less(reported.peak, kept.device),
+        reserved=reported.reserved,
+        fragmentation=reported.fragmentation,
+        timeline=seen.figures.timeline,
+        warnings=_warnings(len(set(used) - set(seen.threads)), seen.lost),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Seen:
+    """The figures of the recorded step, the threads in it, frees that were not recorded."""
+
+    figures: StepMemory
+    threads: tuple[tuple[int | str, int | str], ...]
+    lost: int
+
+
+class _Run:
+    """The steps of one measurement, and what can be known by name between them."""
+
+    def __init__(self, placement: Placement, how: Training | None, device: torch.device) -> None:
+        self.placement = placement
+        self.device = device
+        self.training = None
+        self.what = "The model's forward"
+        if how is not None:
+            self.what = "The training step"
+            with running(placement.device, "Making the optimizer"):
+                self.training = TrainingStep(placement.model, placement.inputs, how)
+
+    def once(self, mark: Callable[[Phase], None] = lambda _: None) -> Any:
+        """Run one step. Autocast is entered anew: it keeps cast weights until it is left."""
+        with running(self.placement.device, self.what), self.placement.arithmetic():
+            if self.training is not None:
+                return self.training(mark)
+            mark("forward")
+            inputs = self.placement.inputs
+            outputs = self.placement.model(*inputs.args, **inputs.kwargs)
+            mark("end")
+            return outputs
+
+    def recorded(self) -> _Seen:
+        """Record two steps and read the second: what the first leaves behind is then known."""
+        marks = Marks()
+        held: list[tuple[str, list[tuple[Part, int, int]]]] = []
+        phases: dict[Phase, str] = {}
+
+        def mark(phase: Phase) -> None:
+            phases[phase] = marks.set()
+
+        def two_steps() -> None:
+            for _ in range(2):
+                held.clear()
+                gc.collect()  # cycles of the step before would end at a time of their own
+                before = self._held()
+                held.append((marks.set(), before))
+                outputs = self.once(mark)
+                after = self._held(outputs)
+                held.append((marks.set(), after))
+                del outputs
+
+        if self.training is not None:  # or their frees would be frees of blocks never seen
+            self.training.optimizer.zero_grad(set_to_none=True)
+        trace = allocations.read(record(two_steps, memory=True), marks=MARK)
+        times = dict(zip(trace.marks.name, trace.marks.start.tolist(), strict=True))
+        known = [
+            Known(part=part, address=address, size=size, time=times[name])
+            for name, items in held
+            for part, address, size in items
+        ]
+        step = Step(
+            start=times[held[0][0]],
+            forward=times[phases["forward"]],
+            forward_end=times[phases["loss" if self.training else "end"]],
+            optimizer=times[phases["optimizer"]] if self.training else None,
+            end=times[phases["end"]],
+        )
+        blocks = pair(trace.allocations.of(_DEVICE_TYPES[self.device.type], _index(self.device)))
+        figures = step_memory(blocks, trace.operators, known, step)
+        return _Seen(figures, trace.threads, blocks.lost)
+
+    def _held(self, outputs: Any = None) -> list[tuple[Part, int, int]]:
+        """Return (part, address, bytes) of every storage that can be named at this moment."""
+        module = hygiene.module_of(self.placement.model)
+        parameters = [] if module is None else list(module.parameters())
+        state = {} if self.training is None else self.training.optimizer.state
+        groups: tuple[tuple[Part, Any], ...] = (
+            ("parameters", parameters),
+            ("buffers", [] if module is None else module.buffers()),
+            ("inputs", [tensor for _, tensor in self.placement.inputs.tensors()]),
+            ("gradients", [p.grad for p in parameters if p.grad is not None]),
+            ("optimizer", tensors_in(list(state.values()))),
+            ("outputs", tensors_in(outputs)),
+        )
+        return [
+            (part, address, size)
+            for part, tensors in groups
+            for address, size in storages(tensors, self.device).items()
+        ]
+
+
+def _device(placement: Placement) -> torch.device:
+    """Return the device to measure; CUDA without an index is the current one."""
+    device = torch.device(placement.device)
+    module = hygiene.module_of(placement.model)
+    tensors = [] if module is None else [*module.parameters(), *module.buffers()]
+    if device.type == "meta" or any(tensor.is_meta for tensor in tensors):
+        raise InputError(
+            "Memory cannot be measured on the meta device.",
+            id="meta-model",
+            cause="Tensors on meta have shapes and no storage: nothing is allocated.",
+            remedy="Give the model real weights, for example model.to_empty(device='cpu').",
+        )
+    if device.type not in _DEVICE_TYPES:
+        raise InputError(
+            f"Memory cannot be measured on {device.type}.",
+            id="device-unsupported",
+            cause="Allocations are recorded on cpu and cuda.",
+            remedy="Measure on one of these; the other figures are available here too.",
+        )
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _index(device: torch.device) -> int:
+    return -1 if device.type == "cpu" else device.index
+
+
+def _less(size: int | None, copied: int) -> int | None:
+    return None if size is None else size - copied
+
+
+def _per_sample(figures: StepMemory, batch: int | None) -> float | None:
+    if not batch:
+        return None
+    growing: tuple[Part, ...] = ("inputs", "outputs", "activations", "workspace")
+    return sum(figures.parts[part] for part in growing) / batch
+
+
+def _warnings(threads: int, lost: int) -> tuple[MeasurementWarning, ...]:
+    found = []
+    if threads:
+        found.append(
+            MeasurementWarning(
+                id="threads-unrecorded",
+                message=f"The step ran operators on {threads} more thread(s), whose allocations "
+                "cannot be recorded: peak and average are lower bounds.",
+                probe="memory",
+            )
+        )
+    if lost:
+        found.append(
+            MeasurementWarning(
+                id="frees-unrecorded",
+                message=f"{lost} block(s) were freed unseen (by another thread); each counts "
+                "until its address was used again.",
+                probe="memory",
+            )
+        )
+    return tuple(found)

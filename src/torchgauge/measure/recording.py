@@ -1,0 +1,106 @@
+"""One recording: work under torch.profiler, exported, read back, its file deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._C._autograd import _profiler_enabled
+from torch._C._profiler import _ExperimentalConfig, _RecordFunctionFast
+from torch.autograd import profiler
+from torch.profiler import ProfilerActivity, profile
+
+from torchgauge.errors import MeasurementError
+
+MARK = "tg#"  # then a number and nothing else: a quote in a name breaks the whole exported file
+
+
+_OLDER_BLOCK = b"Memory block of unknown size was allocated before the profiling started"
+
+
+class Marks:
+    """Points in a recording that the recorded program sets itself."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+
+    def set(self) -> str:
+        """Put an empty range into the recording and return its name."""
+        name = f"{MARK}{next(self._numbers)}"
+        with _RecordFunctionFast(name):
+            pass
+        return name
+
+
+def record(work: Callable[[], Any], *, memory: bool = False, all_threads: bool = False) -> bytes:
+    """Run `work` under torch.profiler and return the exported Kineto trace.
+
+    `memory` records allocations of the calling thread and of autograd's; with `all_threads` the
+    profiler sees operators of every thread and no allocation at all. Raises MeasurementError
+    `profiler-active` where a profiler runs already: starting a second one would end it silently.
+    """
+    if _profiler_enabled() or profiler._is_profiler_enabled:  # noqa: SLF001 (there is no public way)
+        raise MeasurementError(
+            "A recording cannot start inside another one.",
+            id="profiler-active",
+            cause="A torch profiler is running in this process.",
+            remedy="Measure outside of `with torch.profiler.profile(...)`.",
+        )
+    recorder = profile(
+        activities=[ProfilerActivity.CPU],
+        profile_memory=memory,
+        experimental_config=_ExperimentalConfig(profile_all_threads=all_threads, trace_only=True),
+    )
+    # Every thousandth free of a block that is older than the recording prints a warning, starting
+    # with the first in the process: that one is freed here.
+    older = torch.empty(1) if memory else None
+    with _quiet():
+        recorder.start()
+        del older
+    try:
+        work()
+    finally:
+        with _quiet():
+            recorder.stop()
+    with tempfile.TemporaryDirectory(prefix="torchgauge-") as directory:
+        path = Path(directory) / "recording.json"
+        recorder.export_chrome_trace(str(path))
+        return path.read_bytes()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the profiler's own lines off the user's terminal; pass on whatever else is said.
+
+    Against Kineto's `USDT:` lines KINETO_LOG_LEVEL works only when set before torch is imported,
+    which is the user's business, and it silences warnings too. They are written while the profiler
+    starts and stops, so standard error is held back for those milliseconds alone, never while the
+    model runs.
+    """
+    sys.stderr.flush()
+    try:
+        terminal = os.dup(2)
+    except OSError:  # closed: nobody reads it
+        yield
+        return
+    try:
+        with tempfile.TemporaryFile() as held:
+            os.dup2(held.fileno(), 2)
+            try:
+                yield
+            finally:
+                sys.stderr.flush()
+                os.dup2(terminal, 2)
+                held.seek(0)
+                for line in held:
+                    if not line.startswith(b"USDT:") and _OLDER_BLOCK not in line:
+                        os.write(2, line)
+    finally:
+        os.close(terminal)
