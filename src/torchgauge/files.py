@@ -34,6 +34,12 @@ def write_atomically(path: Path, data: bytes) -> Path:
     return path
 
 
+def check_writable(folder: Path) -> None:
+    """Make `folder` and raise InputError `output-unwritable` where no file can be put there."""
+    probe = write_atomically(folder / ".torchgauge-writable", b"")
+    probe.unlink(missing_ok=True)
+
+
 def _umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.cli.output import prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
+from torchgauge.files import check_writable
 
 if TYPE_CHECKING:
     from torchgauge.model.profile import Profile
@@ -97,20 +99,23 @@ def run(options: argparse.Namespace) -> int:
             id="option-conflict",
             remedy="Add --output-dir DIR; for JSON on standard output use --json.",
         )
+    if options.output_dir is not None:
+        check_writable(options.output_dir)  # before minutes of measuring, not after
     from torchgauge import api
 
-    profile = api.profile_request(
-        options.target,
-        inputs=tuple(options.inputs),
-        weights=options.weights,
-        batch=options.batch,
-        device=options.device,
-        precision=options.precision,
-        warmup=options.warmup,
-        iterations=options.iterations,
-        processes=options.processes,
-        budget=options.budget,
-    )
+    with prints_to_stderr():
+        profile = api.profile_request(
+            options.target,
+            inputs=tuple(options.inputs),
+            weights=options.weights,
+            batch=options.batch,
+            device=options.device,
+            precision=options.precision,
+            warmup=options.warmup,
+            iterations=options.iterations,
+            processes=options.processes,
+            budget=options.budget,
+        )
     show(profile, as_json=options.json)
     if options.output_dir is not None:
         for path in write(profile, options.output_dir, options.formats or ["json"]):
@@ -122,19 +127,21 @@ def run(options: argparse.Namespace) -> int:
 
 def show(profile: Profile, *, as_json: bool) -> None:
     """Print the record as JSON, or the summary; colours on a terminal only."""
+    from torchgauge.model import rendering
+
     for warning in profile.all_warnings:
         if warning.traceback:
             sys.stderr.write(warning.traceback)
     if as_json:
-        from torchgauge.report.json import render
+        sys.stdout.write(rendering.text(profile, "json"))
+    elif sys.stdout.isatty():
+        from rich.console import Console
 
-        sys.stdout.write(render(profile))
-        return
-    from rich.console import Console
+        from torchgauge.report.console import view
 
-    from torchgauge.report.console import WIDTH, view
-
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(view(profile))
+        Console().print(view(profile))
+    else:
+        sys.stdout.write(rendering.text(profile, "console") + "\n")
 
 
 def write(profile: Profile, folder: Path, formats: list[str]) -> list[Path]:

@@ -37,8 +37,16 @@ from torchgauge.target.target import Target
 
 T = TypeVar("T")
 
-# Where the forward itself fails, the other probes that run it would only say so again.
-FORWARD_FAILURES = ("forward-raised", "precision-unsupported", "training-missing")
+# Where the step itself fails, the other probes that run it would only say so again; where it
+# killed a process of its own, it would kill this one and the record with it.
+STEP_FAILURES = (
+    "forward-raised",
+    "precision-unsupported",
+    "training-missing",
+    "child-killed",
+    "child-timeout",
+    "child-failed",
+)
 
 
 class Runner:
@@ -64,7 +72,7 @@ class Runner:
             return measure()
         except TorchgaugeError as error:
             self.warnings.append(_failure(probe, error))
-            if error.id in FORWARD_FAILURES:
+            if error.id in STEP_FAILURES:
                 self.blocked = error.message
         except KeyboardInterrupt:
             self.interrupted = True

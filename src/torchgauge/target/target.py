@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torchgauge.errors import InputError
 from torchgauge.target.inputs import Inputs
 
 
@@ -17,6 +18,8 @@ class TargetRequest:
     `inputs` are the texts of --input; `batch` replaces the leading dimension; `device` is "cpu",
     "cuda", "cuda:N" or "meta" (already resolved, never "auto"); `precision` None leaves the model
     as it is; `training` asks for inputs with labels where the target knows them.
+
+    Raises InputError `option-invalid`.
     """
 
     spec: str
@@ -26,6 +29,15 @@ class TargetRequest:
     device: str = "cpu"
     precision: str | None = None
     training: bool = False
+
+    def __post_init__(self) -> None:
+        if self.batch is not None and self.batch < 1:
+            raise InputError(
+                f"batch = {self.batch} is not possible.",
+                id="option-invalid",
+                cause="A batch holds at least one sample.",
+                remedy="Give the batch as 1 or more.",
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,27 @@
+"""Standard output belongs to the result: what a user's model prints goes to standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def prints_to_stderr() -> Iterator[None]:
+    """Send what is printed in the block, by Python or by libraries below it, to standard error."""
+    sys.stdout.flush()
+    try:
+        out = os.dup(1)
+    except OSError:  # standard output is closed: nothing can be printed to it
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(out, 1)
+        os.close(out)

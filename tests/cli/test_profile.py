@@ -1,0 +1,239 @@
+"""The command line as a user runs it: real child processes for what is about processes."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import torchgauge as tg
+from torchgauge.cli.main import main
+
+MODEL = """
+import time
+import torch
+from torch import nn
+
+class Net(nn.Sequential):
+    pass
+
+def make():
+    return Net(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), torch.ones(2, 8)
+
+def broken():
+    raise ValueError("the factory's own words")
+
+class Wrong(nn.Linear):
+    pass
+
+def wrong_shape():
+    return Wrong(4, 4), torch.ones(1, 5)
+
+class Slow(nn.Module):
+    def forward(self, x):
+        time.sleep(0.05)
+        return x
+
+def slow():
+    return Slow(), torch.ones(1)
+
+class Killed(nn.Module):
+    def forward(self, x):
+        import os, signal
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def killed():
+    return Killed(), torch.ones(1)
+
+class Talking(nn.Module):
+    def forward(self, x):
+        print("chatter")
+        return x
+
+def talking():
+    return Talking(), torch.ones(1)
+"""
+QUICK = ("--iterations", "5", "--warmup", "1")
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "mymodel.py"
+    path.write_text(MODEL)
+    return path
+
+
+def torchgauge(*arguments, **options):
+    command = [sys.executable, "-m", "torchgauge", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+
+
+def test_the_main_job(model, tmp_path, capsys):
+    out = tmp_path / "results"
+    code = main(
+        ["profile", f"{model}:make", *QUICK, "--output-dir", str(out), "--format", "json,csv"]
+    )
+    said = capsys.readouterr()
+    assert code == 0
+    assert "Net" in said.out
+    assert "float32 2×8" in said.out
+    assert f"Wrote {out / 'profile.json'}" in said.err
+    profile = tg.load(out / "profile.json")
+    assert profile.size.parameters == 8 * 16 + 16 + 16 * 4 + 4
+    assert len(profile.latency.samples) == 5
+    assert profile.memory.peak == sum(profile.memory.parts.values())
+    assert (out / "profile.csv").read_text().count("\n") == 2
+    assert {p.probe for p in profile.passes} == {"loading", "size", "latency", "system", "memory"}
+
+
+def test_json_on_standard_output_is_nothing_but_the_record(model):
+    done = torchgauge("profile", f"{model}:talking", *QUICK, "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["target"]["name"] == "Talking"
+    assert "chatter" in done.stderr
+
+
+def test_a_pipe_gets_80_columns_without_codes_and_progress(model):
+    done = torchgauge("profile", f"{model}:make", *QUICK)
+    assert "\x1b" not in done.stdout + done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert done.stderr == ""
+
+
+def test_a_terminal_sees_progress_and_colours(model):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "torchgauge", "profile", f"{model}:slow", "--iterations", "30"]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"}
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment) as child:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(ours, 4096)
+            except OSError:
+                break
+            if not piece:
+                break
+            seen += piece
+        child.wait(timeout=60)
+    assert b"latency" in seen
+    assert b"calls" in seen
+    assert b"\x1b[1" in seen
+
+
+def test_a_factory_that_raises_shows_the_users_traceback_only(model):
+    done = torchgauge("profile", f"{model}:broken")
+    assert done.returncode == 2
+    assert "the factory's own words" in done.stderr
+    assert "mymodel.py" in done.stderr
+    assert "src/torchgauge" not in done.stderr
+    assert "[factory-raised]" in done.stderr
+
+
+def test_a_forward_that_raises_leaves_the_rest_of_the_record(model, tmp_path):
+    done = torchgauge("profile", f"{model}:wrong_shape", "--output-dir", tmp_path)
+    assert done.returncode == 1
+    assert "mat1 and mat2 shapes cannot be multiplied" in done.stderr
+    assert "src/torchgauge" not in done.stderr
+    profile = tg.load(tmp_path / "profile.json")
+    assert profile.size.parameters == 20
+    assert profile.latency is None
+    assert [w.id for w in profile.warnings] == ["forward-raised", "skipped", "skipped"]
+    assert not profile.complete
+
+
+@pytest.mark.parametrize(
+    ("arguments", "id"),
+    [
+        (["nosuch"], "target-unknown"),
+        (["nosuch.py:make"], "file-missing"),
+        (["MODEL:makes"], "factory-missing"),
+        (["MODEL:make", "--precision", "fp8"], "precision-unknown"),
+        (["MODEL:make", "--precision", "tf32"], "precision-unsupported"),
+        (["MODEL:make", "--device", "tpu"], "device-unknown"),
+        (["MODEL:make", "--device", "cuda:63"], "device-absent"),
+        (["MODEL:make", "--input", "2xx3"], "input-spec"),
+        (["MODEL:make", "--weights", "none.pt"], "file-missing"),
+        (["MODEL:make", "--iterations", "0"], "option-invalid"),
+        (["MODEL:make", "--processes", "0"], "option-invalid"),
+        (["MODEL:make", "--budget", "-1"], "option-invalid"),
+        (["MODEL:make", "--warmup", "-1"], "option-invalid"),
+        (["MODEL:make", "--batch", "0"], "option-invalid"),
+        (["MODEL:make", "--format", "csv"], "option-conflict"),
+    ],
+)
+def test_bad_input_ends_with_2_and_a_stable_id(model, capsys, arguments, id):
+    arguments = [argument.replace("MODEL", str(model)) for argument in arguments]
+    assert main(["profile", *arguments, "--json"]) == 2
+    said = capsys.readouterr()
+    error = json.loads(said.out)["error"]
+    assert error["id"] == id
+    assert error["message"]
+    assert error["remedy"]
+    assert f"[{id}]" in said.err
+
+
+def test_an_output_folder_that_cannot_be_written_is_found_before_measuring(model, capsys):
+    assert main(["profile", f"{model}:broken", "--output-dir", f"{model}/results"]) == 2
+    assert "[output-unwritable]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["profile"], ["profil", "x"], ["profile", "x", "--out", "y"],
+                  ["profile", "x", "--format", "xml", "--output-dir", "y"]]
+)  # fmt: skip
+def test_usage_errors_end_with_2(arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+
+
+def test_meta_counts_and_runs_nothing(model, capsys):
+    assert main(["profile", f"{model}:make", "--device", "meta", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["size"]["parameters"] == 212
+    assert record["latency"] is None
+    assert [w["id"] for w in record["warnings"]] == ["meta-device"]
+
+
+def test_several_processes_are_kept_apart(model, capsys):
+    code = main(["profile", f"{model}:make", "--processes", "3", *QUICK, "--json"])
+    record = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert [len(p["samples"]) for p in record["latency"]["processes"]] == [6, 6, 6]
+    assert record["passes"][2]["process"] == "fresh"
+    assert record["latency"]["interval"] is not None
+
+
+def test_a_killed_child_is_named_and_the_rest_is_measured(model, tmp_path):
+    # In a child the kill ends the child; this process goes on, and must not run the model itself.
+    done = torchgauge("profile", f"{model}:killed", "--processes", "2", "--output-dir", tmp_path)
+    assert done.returncode != 0
+    assert "SIGKILL" in (tmp_path / "profile.json").read_text()
+
+
+def test_ctrl_c_keeps_what_was_measured(model, tmp_path):
+    command = [sys.executable, "-m", "torchgauge", "profile", f"{model}:slow", "--iterations",
+               "10000", "--output-dir", str(tmp_path)]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        time.sleep(8)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err.decode()
+    profile = tg.load(tmp_path / "profile.json")
+    assert profile.interrupted
+    assert profile.latency.stop == "interrupted"
+    assert len(profile.latency.samples) > 1
+    assert profile.memory is None
+    assert b"interrupted" in out
+
+
+def test_the_example_of_the_readme_is_a_resnet18():
+    example = Path(__file__).parents[2] / "examples" / "resnet18.py"
+    done = torchgauge("profile", f"{example}:resnet18", "--device", "meta", "--json")
+    assert json.loads(done.stdout)["size"]["parameters"] == 11_689_512
