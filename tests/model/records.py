@@ -92,7 +92,7 @@ def system() -> System:
         core_count=4,
         machine=Use(mean=0.5, max=0.6),
         other=0.025,
-        rss=Use(mean=2_500, max=3_000),
+        rss=Use(mean=2_500.0, max=3_000.0),
         cost=0.001,
         disk_read=0.0,
         disk_write=2_000.0,

@@ -1,0 +1,70 @@
+"""Starting must cost nothing: heavy libraries are imported by the verbs that need them."""
+
+import subprocess
+import sys
+
+import pytest
+from benchmarks import startup
+
+HEAVY = {"torch", "numpy", "scipy", "msgspec", "rich", "psutil", "pandas"}
+LISTED = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import torchgauge",
+        "import torchgauge; dir(torchgauge); torchgauge.__version__",
+        "from torchgauge.cli.main import build; build().format_help()",
+    ],
+)
+def test_nothing_heavy_is_imported(code):
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{LISTED}"], capture_output=True, text=True, check=True
+    )
+    assert HEAVY.isdisjoint(done.stdout.split())
+
+
+def test_reading_and_showing_a_record_needs_no_torch(tmp_path):
+    from tests.model import records
+
+    path = records.profile().save(tmp_path / "run.json")
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        f"import torchgauge as tg; profile = tg.load({str(path)!r})\n"
+        "print(profile); profile.to_csv(); profile._repr_html_(); profile.save(sys.argv[1])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "again.json")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
+
+
+def test_measuring_without_torch_names_the_extra():
+    code = (
+        "import importlib.util as u, torchgauge as tg\n"
+        "find = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'torch' else find(name, *a)\n"
+        "try: tg.measure_size(None)\n"
+        "except tg.MissingExtraError as e: print(e.id, e.remedy)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "missing-extra pip install 'torchgauge[torch]'"
+
+
+def test_starting_takes_at_most_four_times_an_empty_python():
+    medians = startup.measure(rounds=11)
+    base = medians.pop("python -c pass")
+    assert {name: f"{t / base:.1f}×" for name, t in medians.items() if t > 4 * base} == {}
+
+
+def test_public_names_are_the_documented_ones():
+    import torchgauge as tg
+
+    assert set(tg.__all__) <= set(dir(tg))
+    for name in tg.__all__:
+        assert getattr(tg, name).__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = tg.nonsense
