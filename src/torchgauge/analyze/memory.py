@@ -158,6 +158,8 @@ def _named(blocks: Blocks, known: Iterable[Known]) -> dict[int, Part]:
         by_address.setdefault(address, []).append(row)
     found: dict[int, Part] = {}
     for item in known:
+        if item.part == "workspace":  # what has no other name
+            continue
         position = blocks.position(item.time)
         for row in by_address.get(item.address, ()):
             if blocks.born[row] <= position < blocks.died[row]:
@@ -198,17 +200,21 @@ def _labels(
 
 
 def _operator_end(blocks: Blocks, operators: Ranges) -> Column:
-    """Return when the outermost operator around each allocation ends; its own time if none."""
-    end = blocks.born_at.copy()
+    """Return until when each block belongs to the operator that made it, in ns.
+
+    That is where the outermost operator around its allocation ends. One made outside of any, such
+    as the tensor for a Python number, is made for the operator that follows: it belongs to that one
+    until the next starts.
+    """
+    end = np.full(len(blocks.born), _NEVER - 1)
     for thread in np.unique(blocks.thread):
         mine = np.flatnonzero(blocks.thread == thread)
         here = operators.thread == thread
-        starts, ends = operators.start[here], operators.end[here]
-        if len(starts) == 0:
-            continue
-        at = np.searchsorted(starts, blocks.born_at[mine], side="right") - 1
-        inside = (at >= 0) & (ends[np.maximum(at, 0)] >= blocks.born_at[mine])
-        end[mine[inside]] = ends[at[inside]]
+        starts = np.append(operators.start[here], [_NEVER - 1] * 2)
+        ends = np.concatenate(([-1], operators.end[here]))
+        born = blocks.born_at[mine]
+        at = np.searchsorted(operators.start[here], born, side="right")
+        end[mine] = np.where(ends[at] >= born, ends[at], starts[at + 1])
     return end
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -33,8 +33,8 @@ _DEVICE_TYPES = {"cpu": 0, "cuda": 1}  # torch's own numbers (c10::DeviceType)
 def measure(placement: Placement, *, train: Training | bool | None = None) -> Memory:
     """Return the memory that one step of the target needs on its device, in bytes.
 
-    Runs four steps: one to warm up (recorded, for the threads in use), one undisturbed (resident
-    set, the device's allocator), two recorded. Raises InputError `meta-model`,
+    Runs five steps: one to warm up, one undisturbed (resident set, the device's allocator), one to
+    see the threads in use, two recorded for their allocations. Raises InputError `meta-model`,
     `device-unsupported` and those of TrainingStep; MeasurementError as `forward.running` and
     `recording.record` do.
     """
@@ -43,10 +43,10 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
     mode = hygiene.evaluation if how is None else hygiene.training
     with mode(placement.model) as kept:
         run = _Run(placement, how, device)
-        used = allocations.read(record(run.once, all_threads=True), marks=MARK).threads
-        gc.collect()
+        run.once()
         with resident.watched() as process, allocator.watched(device) as reported:
             run.once()
+        used = allocations.read(record(run.once, all_threads=True)).threads
         seen = run.recorded()
     parts: dict[str, Any] = {str(part): size for part, size in seen.figures.parts.items()}
     # What was copied in order to be put back is held all the time, and is not the model's.
@@ -112,9 +112,10 @@ class _Run:
             phases[phase] = marks.set()
 
         def two_steps() -> None:
-            for _ in range(2):
+            for number in range(2):
                 held.clear()
-                gc.collect()  # cycles of the step before would end at a time of their own
+                if number:  # cycles of the first step would end at a time of their own
+                    gc.collect()
                 before = self._held()
                 held.append((marks.set(), before))
                 outputs = self.once(mark)
@@ -154,6 +155,7 @@ class _Run:
             ("gradients", [p.grad for p in parameters if p.grad is not None]),
             ("optimizer", tensors_in(list(state.values()))),
             ("outputs", tensors_in(outputs)),
+            ("workspace", [] if module is None else _caches(module)),
         )
         return [
             (part, address, size)
@@ -184,6 +186,14 @@ def _device(placement: Placement) -> torch.device:
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device
+
+
+def _caches(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Yield the tensors that modules hold as plain attributes, in containers or not."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if name not in ("_parameters", "_buffers"):
+                yield from tensors_in(value, objects=False)
 
 
 def _index(device: torch.device) -> int:

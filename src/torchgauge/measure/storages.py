@@ -17,9 +17,14 @@ _SPARSE = {
     torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
 }
 
+_CLOSED = (type, torch.nn.Module)
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors in a value: itself, or in containers and attributes of objects in it."""
+
+def tensors_in(value: Any, *, objects: bool = True) -> Iterator[torch.Tensor]:
+    """Yield the tensors in a value: itself, or in containers and attributes of `objects` in it.
+
+    Modules and classes are not entered.
+    """
     seen: set[int] = set()
     left = [value]
     while left:
@@ -33,7 +38,7 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
             left.extend(item.values())
         elif isinstance(item, (list, tuple, set, frozenset)):
             left.extend(item)
-        elif hasattr(item, "__dict__") and not isinstance(item, (type, torch.nn.Module)):
+        elif objects and hasattr(item, "__dict__") and not isinstance(item, _CLOSED):
             left.extend(vars(item).values())
 
 
