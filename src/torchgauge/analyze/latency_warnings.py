@@ -12,6 +12,7 @@ from torchgauge.analyze.drift import find_drift
 from torchgauge.analyze.median import median_interval
 from torchgauge.analyze.modes import find_modes
 from torchgauge.analyze.percentiles import PERCENTILES, samples_needed
+from torchgauge.analyze.step import find_step
 from torchgauge.analyze.warmup import FEWEST
 from torchgauge.model.record import MeasurementWarning
 
@@ -91,14 +92,21 @@ def early_warnings(
 
 
 def _drift(steady: _Floats) -> Iterator[MeasurementWarning]:
-    drift = find_drift(steady)
-    if drift is not None and drift.significant:
+    remedy = "Look for thermal throttling and for other load on the machine."
+    step, drift = find_step(steady), find_drift(steady)
+    if step is not None:
+        change = units.percent(abs(step.change))
+        comparative = "higher" if step.change > 0 else "lower"
         yield warning(
             "drift",
-            f"The latency {'rose' if drift.change > 0 else 'fell'} by "
-            f"{units.percent(abs(drift.change))} while it was measured.",
-            "Look for thermal throttling and for other load on the machine.",
+            f"The latency moved while it was measured: its median is {change} {comparative} from "
+            f"steady sample {step.at} on.",
+            remedy,
         )
+    elif drift is not None and drift.significant:
+        change = units.percent(abs(drift.change))
+        verb = "rose" if drift.change > 0 else "fell"
+        yield warning("drift", f"The latency {verb} by {change} while it was measured.", remedy)
 
 
 def _modes(steady: _Floats) -> Iterator[MeasurementWarning]:

@@ -1,0 +1,71 @@
+"""The end of the warm-up: hand-made runs, the formula done by loops, and invariants."""
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchgauge.analyze.warmup import WarmUp, find_warmup
+
+
+def by_loops(samples):
+    """Return MSER as the formula reads, batch of 5, without any vector arithmetic."""
+    logs = [math.log(sample) for sample in samples]
+    low, high = np.quantile(logs, (0.05, 0.95))
+    logs = [min(max(log, low), high) for log in logs]
+    z = [statistics.fmean(logs[5 * i : 5 * i + 5]) for i in range(len(logs) // 5)]
+    scores = []
+    for d in range(len(z) // 2 + 1):
+        mean = statistics.fmean(z[d:])
+        scores.append(sum((value - mean) ** 2 for value in z[d:]) / (len(z) - d) ** 2)
+    best = min(range(len(scores)), key=scores.__getitem__)
+    return WarmUp(5 * best, best < len(z) // 2)
+
+
+def test_equal_samples_have_no_warmup():
+    assert find_warmup([0.01] * 100) == WarmUp(0, found=True)
+
+
+def test_slow_start_is_left_out_to_the_sample():
+    assert find_warmup([0.013] * 20 + [0.01] * 80) == WarmUp(20, found=True)
+
+
+def test_warmup_that_reaches_half_the_run_has_no_end():
+    assert find_warmup([0.013] * 55 + [0.01] * 45) == WarmUp(50, found=False)
+
+
+def test_one_spike_is_no_warmup():
+    samples = [0.01] * 45 + [0.5] + [0.01] * 54
+    assert find_warmup(samples) == WarmUp(0, found=True)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_nothing_is_known_of_a_handful(count):
+    assert find_warmup([0.02] + [0.01] * (count - 1)) == WarmUp(0, found=False)
+
+
+def test_ten_samples_are_batched_singly():
+    assert find_warmup([0.013] * 2 + [0.01] * 8) == WarmUp(2, found=True)
+
+
+def test_zeros_of_a_coarse_clock_do_not_crash():
+    assert find_warmup([0.0] * 50) == WarmUp(0, found=True)
+    assert find_warmup([0.0, 1e-6] * 50).found
+
+
+@given(st.integers(0, 10_000), st.integers(50, 200), st.integers(0, 100))
+def test_agrees_with_the_formula(seed, count, slow):
+    samples = np.exp(np.random.default_rng(seed).normal(size=count) * 0.05) * 0.01
+    samples[:slow] *= 1.2
+    assert find_warmup(samples) == by_loops(samples)
+
+
+@given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=120), st.sampled_from([0.5, 4.0, 1024]))
+def test_unit_does_not_matter_and_half_is_the_bound(samples, factor):
+    found = find_warmup(samples)
+    assert 0 <= found.samples <= len(samples) / 2
+    if len(set(samples)) == len(samples):
+        assert find_warmup(np.array(samples) * factor) == found
