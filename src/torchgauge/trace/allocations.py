@@ -107,7 +107,28 @@ def read(source: Path | bytes, *, marks: str | None = None) -> MemoryTrace:
     Ranges whose name starts with `marks` are returned as marks and are no operators.
     Raises InputError `trace-unreadable` where it is no trace, or is cut off.
     """
-    events = _events(source)
+    try:
+        return _trace(_events(source), marks)
+    except (msgspec.MsgspecError, OSError, EOFError, zlib.error) as error:
+        name = str(source) if isinstance(source, Path) else "The recording"
+        raise InputError(
+            f"{name} cannot be read as a Kineto trace.",
+            id="trace-unreadable",
+            cause=str(error),
+            remedy="Export it again with torch.profiler's export_chrome_trace.",
+        ) from error
+
+
+def _events(source: Path | bytes) -> list[_Event]:
+    data = source.read_bytes() if isinstance(source, Path) else source
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    if data.lstrip()[:1] == b"[":
+        return _decode_events(data)
+    return _decode_file(data).events
+
+
+def _trace(events: list[_Event], marks: str | None) -> MemoryTrace:
     timed = [e for e in events if e.ph in ("X", "i", "I")]
     origin = min((e.ts for e in timed), default=0.0)
     threads: dict[tuple[int | str, int | str], int] = {}
@@ -129,24 +150,6 @@ def read(source: Path | bytes, *, marks: str | None = None) -> MemoryTrace:
         marks=_ranges(marked, origin, threads),
         threads=tuple(threads),
     )
-
-
-def _events(source: Path | bytes) -> list[_Event]:
-    name = str(source) if isinstance(source, Path) else "The trace"
-    try:
-        data = source.read_bytes() if isinstance(source, Path) else source
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        if data.lstrip()[:1] == b"[":
-            return _decode_events(data)
-        return _decode_file(data).events
-    except (msgspec.MsgspecError, OSError, EOFError, zlib.error) as error:
-        raise InputError(
-            f"{name} cannot be read as a Kineto trace.",
-            id="trace-unreadable",
-            cause=str(error),
-            remedy="Export it again with torch.profiler's export_chrome_trace.",
-        ) from error
 
 
 def _nanoseconds(microseconds: Iterable[float], origin: float) -> Column:
