@@ -40,8 +40,7 @@ SCHEMAS = (
     f"_ps_roi_align_backward({GRAD_ROI.format('Tensor channel_mapping, ')}, int sampling_ratio,"
     f" {SIZES}) -> Tensor",
     f"_ps_roi_pool_backward({GRAD_ROI.format('Tensor channel_mapping, ')}, {SIZES}) -> Tensor",
-    f"_deform_conv2d_backward(Tensor grad, {DEFORM})"
-    " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    f"_deform_conv2d_backward(Tensor grad, {DEFORM}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 
 _definitions: list[object] = []  # a torch Library takes its operators with it when it dies

@@ -172,7 +172,9 @@ def _failed(what: str, error: Exception) -> InputError:
         f"transformers could not load {what}: {type(error).__name__}.",
         id="weights-untrusted" if untrusted else "hf-load-failed",
         cause=next(iter(str(error).splitlines()), ""),
-        remedy="Save the weights as .safetensors." if untrusted else "",
+        remedy="Save the weights as .safetensors."
+        if untrusted
+        else "Where a default configuration lacks something, set it: hf:NAME?key=value.",
     )
 
 

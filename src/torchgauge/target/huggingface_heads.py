@@ -46,7 +46,8 @@ def architecture_of(transformers: Any, config: Any) -> Any:
         return named[0]
     for name in _ordered_names(config.model_type):
         found = class_named(transformers, name)
-        if found is not None:
+        # A composite type may list the head of its text part, which takes that part's config.
+        if found is not None and isinstance(config, found.config_class):
             return found
     raise InputError(
         f"transformers has no model for {type(config).__name__}.",

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.target import huggingface_other_inputs as other
 from torchgauge.target import huggingface_sizes as sizes
 from torchgauge.target.huggingface_labels import labels_for
 from torchgauge.target.input_spec import InputSpec, parse_all
@@ -19,6 +20,18 @@ from torchgauge.target.target import TargetRequest
 
 CHOICES = 4
 TOKENS = ("input_ids", "decoder_input_ids")
+INPUTS_OF_MODALITY = {
+    "audio": ("input_features", "input_values"),
+    "image": ("pixel_values",),
+    "video": ("pixel_values", "pixel_values_videos"),
+}
+# Types whose pixel_values are clips although they call themselves image models.
+CLIP_TYPES = ("timesformer", "vivit", "vjepa2", "xclip", "xclip_vision_model")
+# Types that take several images as one example: pairs to match, or pages beside a text.
+IMAGES_TOGETHER = {
+    **dict.fromkeys(("efficientloftr", "lightglue", "superglue"), (2,)),
+    **dict.fromkeys(("idefics", "modernvbert", "colmodernvbert", "ultravbert"), (1,)),
+}
 # What stands in the place of which: both together are refused by the models.
 INSTEAD = {
     "inputs_embeds": "input_ids",
@@ -72,20 +85,39 @@ class Needs:
     def names(self, given: Mapping[str, Any]) -> list[str]:
         """Return the inputs to fill in: the main one, those without default, the second stack's."""
         main = self.model.main_input_name
-        wanted = [main] if isinstance(main, str) else list(main)
+        wanted: list[str] = [
+            name for name in ([main] if isinstance(main, str) else main) if self._takes(name)
+        ]
         wanted += [name for name, p in self.parameters.items() if p.default is p.empty]
-        wanted += [name for name in ("decoder_input_ids",) if name in self.parameters]
-        if self._pairs_text_and_image():
-            wanted += ["input_ids", "pixel_values"]
+        if not wanted:  # the main input is one of a part or of a whole that this model is not
+            wanted = [name for name in self.makers() if self._takes(name)][:1]
+        wanted += self._partners(wanted)
+        wanted += other.BEYOND_SIGNATURE.get(self.model.config.model_type, ())
         absent = {INSTEAD[name] for name in given if name in INSTEAD} | set(given)
         return [name for name in dict.fromkeys(wanted) if name not in absent]
 
-    def _pairs_text_and_image(self) -> bool:
-        """Whether one call takes both, as in CLIP; models that generate can do with text."""
-        modalities = self.model.input_modalities
-        both = not isinstance(modalities, str) and {"image", "text"} <= set(modalities)
-        taken = {"input_ids", "pixel_values"} <= set(self.parameters)
-        return both and taken and not self.model.can_generate()
+    def _takes(self, name: str) -> bool:
+        return name in self.parameters
+
+    def _partners(self, wanted: list[str]) -> list[str]:
+        """Return what one call takes beside `wanted`: the decoder's tokens, the other modality.
+
+        A model that matches text with images or sound, as CLIP does, takes both. One that
+        generates text and may see an image as well can do with text alone.
+        """
+        partners = ["decoder_input_ids"]
+        if "input_ids" in wanted and not self.model.can_generate():
+            heard = self._modalities() & {"image", "video", "audio"}
+            partners += [
+                name for modality in sorted(heard) for name in INPUTS_OF_MODALITY[modality]
+            ]
+        if "pixel_values" in wanted:
+            partners.append("input_ids")
+        return [name for name in partners if self._takes(name)]
+
+    def _modalities(self) -> set[str]:
+        named = self.model.input_modalities
+        return {named} if isinstance(named, str) else set(named)
 
     def makers(self) -> dict[str, Callable[[], torch.Tensor]]:
         """Return how each input is made that is known by its name."""
@@ -95,9 +127,10 @@ class Needs:
             "input_ids": lambda: self.tokens(sizes.sequence(model)),
             "decoder_input_ids": lambda: self.tokens(sizes.sequence(model, sizes.TARGET_POSITIONS)),
             "pixel_values": self.pixels,
-            "pixel_values_videos": lambda: self.clip(),
+            "pixel_values_videos": self.clip,
             "input_features": lambda: draw.normal(batch, *sizes.spectrogram(config)),
             "input_values": lambda: draw.normal(batch, *sizes.waveform(config)),
+            **other.makers(model, draw, batch),
         }
 
     def tokens(self, length: int) -> torch.Tensor:
@@ -117,10 +150,12 @@ class Needs:
         return ids
 
     def pixels(self) -> torch.Tensor:
-        """Return images (batch, channels, height, width), or clips with frames before channels."""
-        if self.model.input_modalities in ("video", ("video",)):
+        """Return images (batch, channels, height, width), with what the type puts in between."""
+        config = self.model.config
+        if config.model_type in CLIP_TYPES or self._modalities() & {"image", "video"} == {"video"}:
             return self.clip()
-        return self.draw.normal(self.batch, *sizes.image(self.model.config))
+        between = IMAGES_TOGETHER.get(config.model_type, ())
+        return self.draw.normal(self.batch, *between, *sizes.image(config))
 
     def clip(self) -> torch.Tensor:
         """Return clips (batch, frames, channels, height, width)."""

@@ -54,7 +54,10 @@ def vocabulary(model: Any) -> int:
     found = find(config, ("vocab_size",), TEXT_PARTS)
     if isinstance(found, int) and found > 0:
         return found
-    table = model.get_input_embeddings()
+    try:
+        table = model.get_input_embeddings()
+    except NotImplementedError:  # transformers says so for models without one
+        return 2
     return int(table.num_embeddings) if isinstance(table, torch.nn.Embedding) else 2
 
 

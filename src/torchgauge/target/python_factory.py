@@ -21,7 +21,7 @@ from torchgauge.target.random_tensors import RandomTensors
 from torchgauge.target.target import Target, TargetRequest
 
 PAIR = 2
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 _REQUIRED_KINDS = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -31,10 +31,10 @@ _REQUIRED_KINDS = (
 
 def matches(spec: str) -> bool:
     """Return whether `spec` is written as a Python file or module, with or without a factory."""
-    place, colon, _ = spec.partition(".py:") if ".py:" in spec else spec.rpartition(":")
-    if spec.endswith(".py") or ".py:" in spec:
+    place, _, name = spec.rpartition(":")
+    if spec.rstrip(":").endswith(".py") or place.endswith(".py"):
         return True
-    return bool(colon) and _MODULE.match(place) is not None
+    return _DOTTED.match(place) is not None and _DOTTED.match(name) is not None
 
 
 def load(request: TargetRequest) -> Target:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import pickletools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ WRAPPERS = ("state_dict", "model_state_dict", "model")
 # What DistributedDataParallel and torch.compile put before every name.
 PREFIXES = ("module.", "_orig_mod.")
 SHOWN = 3
+HARMLESS = ("torch._utils.", "collections.OrderedDict")
 
 
 def load_weights(model: Callable[..., Any], path: Path) -> None:
@@ -80,21 +82,42 @@ def _read_pickle(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        wanted = re.search(r"GLOBAL ([\w.]+)", str(error))
-        if wanted or "weights_only" in str(error):
-            raise _untrusted(path, wanted[1] if wanted else "", error) from error
-        raise _unreadable(path, str(error).splitlines()[0]) from error
+        named = re.search(r"GLOBAL ([\w.]+)", str(error))
+        wanted = named[1] if named else _code_in_pickle(path)
+        if wanted:
+            raise _untrusted(path, wanted) from error
+        raise _unreadable(path, "It is no file that torch.save wrote.") from error
     except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         first = (str(error) or type(error).__name__).splitlines()[0]
         raise _unreadable(path, first) from error
 
 
-def _untrusted(path: Path, wanted: str, error: Exception) -> InputError:
-    asks = f"Its pickle asks for {wanted}" if wanted else str(error).splitlines()[0]
+def _code_in_pickle(path: Path) -> str | None:
+    """Return the first name that a bare pickle would import, other than what tensors need.
+
+    The opcodes are read, not run: torch refuses newer pickle protocols before it comes to names.
+    """
+    strings: list[str] = []
+    try:
+        for opcode, argument, _ in pickletools.genops(path.read_bytes()):
+            if opcode.name in ("GLOBAL", "INST"):
+                strings = str(argument).split(" ")
+            elif isinstance(argument, str):
+                strings.append(argument)
+            if opcode.name in ("GLOBAL", "INST", "STACK_GLOBAL"):
+                name = ".".join(strings[-2:])
+                if not name.startswith(HARMLESS):
+                    return name
+    except (ValueError, IndexError, UnicodeDecodeError):
+        return None  # not a pickle, or not to its end
+    return None
+
+
+def _untrusted(path: Path, wanted: str) -> InputError:
     return InputError(
         f"{path} was not loaded: unpickling it would run code.",
         id="weights-untrusted",
-        cause=f"{asks}, which is more than tensors and plain containers.",
+        cause=f"Its pickle asks for {wanted}, which is more than tensors and plain containers.",
         remedy="Save the state dict alone, best as .safetensors: "
         "safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')",
     )
