@@ -59,7 +59,7 @@ def combine(
     independent = sum(len(run.steady_samples) / run.autocorrelation for run in runs)
     return Latency(
         median=middle,
-        mean=float(steady.mean()),
+        mean=statistics.fmean(steady),
         std=float(steady.std(ddof=1)) if steady.size > 1 else None,
         min=float(steady.min()),
         max=float(steady.max()),

@@ -58,7 +58,7 @@ def run_figures(
     left_out = fixed if warmup is not None else by_data
     steady = x[left_out:]
     tau = autocorrelation_time(steady)
-    early = early_warnings(x[fixed:settled], x[settled:], tau, warmup_given=warmup is not None)
+    early = early_warnings(x[fixed:settled], x[settled:], warmup_given=warmup is not None)
     by_id = {one.id: one for one in (*early, *run_warnings(steady, found, clock_resolution))}
     middle = float(np.median(steady))
     return LatencyRun(

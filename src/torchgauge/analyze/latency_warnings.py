@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from torchgauge import units
+from torchgauge.analyze.autocorrelation import autocorrelation_time
 from torchgauge.analyze.drift import find_drift
 from torchgauge.analyze.median import median_interval
 from torchgauge.analyze.modes import find_modes
@@ -64,29 +65,30 @@ def _steadiness(steady: _Floats, warmup: WarmUp) -> Iterator[MeasurementWarning]
 
 
 def early_warnings(
-    early: _Floats, steady: _Floats, tau: float, *, warmup_given: bool
+    early: _Floats, rest: _Floats, *, warmup_given: bool
 ) -> Iterator[MeasurementWarning]:
-    """Yield what the samples just before the steady ones say.
+    """Yield what the samples that the data call warm-up say, beside the `rest` after them.
 
-    `early` are those that the data call warm-up. Faster ones are no warm-up: the machine
-    got slower. Slower ones are amiss only where the user has set the warm-up and left them in.
+    Faster ones are no warm-up: the machine got slower. Slower ones are amiss only where the user
+    has set the warm-up and left them in.
     """
-    before, after = median_interval(early, tau), median_interval(steady, tau)
+    tau = autocorrelation_time(rest)
+    before, after = median_interval(early, tau), median_interval(rest, tau)
     if before is None or after is None:
         return
-    change = float(np.median(steady)) / max(float(np.median(early)), 1e-12) - 1
+    first, then = units.time(float(np.median(early))), units.time(float(np.median(rest)))
     if before.high < after.low:
         yield warning(
             "drift",
-            f"The first {early.size} calls were faster: the latency rose by "
-            f"{units.percent(change)} and stayed there.",
+            f"The first {early.size} calls were faster: the latency rose from {first} to {then} "
+            "and stayed there.",
             "Look for thermal throttling and for other load on the machine.",
         )
     elif warmup_given and before.low > after.high:
         yield warning(
             "warm-up-short",
-            f"The first {early.size} samples after the given warm-up were "
-            f"{units.percent(-change)} slower and are part of the result.",
+            f"The first {early.size} samples after the given warm-up were slower ({first}, then "
+            f"{then}) and are part of the result.",
             "Give a longer warm-up, or leave it to the data.",
         )
 
