@@ -41,10 +41,10 @@ def test_what_is_written_is_read_back(spec: InputSpec) -> None:
 @given(st.text(max_size=30) | st.text(alphabet="0123456789x=:<int64bolfa_- ", max_size=30))
 def test_any_text_is_a_spec_or_an_input_error(text: str) -> None:
     try:
-        sizes, id = parse(text).shape, "input-spec"
+        sizes, found = parse(text).shape, "input-spec"
     except InputError as error:
-        sizes, id = (), error.id
-    assert id == "input-spec"
+        sizes, found = (), error.id
+    assert found == "input-spec"
     assert all(1 <= size <= LARGEST_SIZE for size in sizes)
 
 

@@ -125,7 +125,7 @@ class Needs:
         config = model.config
         return {
             "input_ids": lambda: self.tokens(sizes.sequence(model)),
-            "decoder_input_ids": lambda: self.tokens(sizes.sequence(model, sizes.TARGET_POSITIONS)),
+            "decoder_input_ids": self.decoder_tokens,
             "pixel_values": self.pixels,
             "pixel_values_videos": self.clip,
             "input_features": lambda: draw.normal(batch, *sizes.spectrogram(config)),
@@ -149,11 +149,21 @@ class Needs:
             ids[..., -1] = end
         return ids
 
+    def decoder_tokens(self) -> torch.Tensor:
+        """Return the decoder's token ids; a decoder of sound has one row for each codebook."""
+        length = sizes.sequence(self.model, sizes.TARGET_POSITIONS)
+        codebooks = sizes.find(self.model.config, ("num_codebooks",), ("decoder",))
+        if codebooks and self.model.config.model_type.startswith("musicgen"):
+            return dataclasses.replace(self, batch=self.batch * codebooks).tokens(length)
+        return self.tokens(length)
+
     def pixels(self) -> torch.Tensor:
         """Return images (batch, channels, height, width), with what the type puts in between."""
         config = self.model.config
         if config.model_type in CLIP_TYPES or self._modalities() & {"image", "video"} == {"video"}:
             return self.clip()
+        if self._takes("grid_thw"):  # then the images come cut into patches
+            return self.makers()["flat_pixel_values"]()
         between = IMAGES_TOGETHER.get(config.model_type, ())
         return self.draw.normal(self.batch, *between, *sizes.image(config))
 

@@ -86,6 +86,7 @@ def _vision_tower(
     side = patch if isinstance(patch, int) else math.isqrt(math.prod(patch))
     pixels = sizes.image(config)[0] * side**2
     deep = getattr(config, "temporal_patch_size", 1) or 1
+    flat = sizes.find(config, ("patch_embed_hidden_size",), sizes.VISION_PARTS)
 
     def grid() -> torch.Tensor:
         each = draw.ones(batch, 3)
@@ -94,10 +95,11 @@ def _vision_tower(
 
     return {
         "hidden_states": lambda: draw.normal(batch * GRID**2, pixels * deep),
+        "flat_pixel_values": lambda: draw.normal(batch * GRID**2, pixels * deep),
         "grid_thw": grid,
         "image_grid_thw": grid,
         "flattened_patches": lambda: draw.normal(
-            batch, GRID * sizes.SEQUENCE, PATCH_COLUMNS + pixels
+            batch, GRID * sizes.SEQUENCE, PATCH_COLUMNS + (flat or pixels)
         ),
     }
 

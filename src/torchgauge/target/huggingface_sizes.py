@@ -12,6 +12,13 @@ IMAGE_SIDE = 224
 FRAMES = 8
 SAMPLES = 16_000  # one second at the 16 kHz that speech models are trained on
 
+CLAP_FRAMES, CLAP_MELS = 1001, 64  # ten seconds, as its feature extractor cuts them
+# Whisper-like front ends whose configuration does not name their source positions.
+MELS_FIRST = ("glmasr_encoder", "clvp", "clvp_encoder")
+MELS_POSITIONS = 1500
+# Types that take (channels, samples) and do not say how many channels: one.
+CHANNELLED = ("pe_audio", "pe_audio_encoder", "pe_audio_video_encoder", "vibevoice_acoustic")
+
 TEXT_PARTS = ("text_config", "text_encoder", "language_config", "llm_config", "decoder", "encoder")
 VISION_PARTS = ("vision_config", "vision", "image_encoder", "backbone_config", "encoder")
 AUDIO_PARTS = ("audio_config", "audio_encoder", "speech_encoder", "encoder_config", "encoder")
@@ -118,8 +125,10 @@ def spectrogram(config: Any) -> tuple[int, ...]:
     positions = find(config, ("max_source_positions",), AUDIO_PARTS)
     if config.model_type == "speech_to_text":
         return (4 * SEQUENCE, int(config.input_feat_per_channel))
-    if mels and positions:
-        return (int(mels), 2 * int(positions))
+    if config.model_type.startswith("clap"):
+        return (1, CLAP_FRAMES, int(mels or CLAP_MELS))
+    if mels and (positions or config.model_type in MELS_FIRST):
+        return (int(mels), 2 * int(positions or MELS_POSITIONS))
     bins = find(
         config,
         ("feature_projection_input_dim", "input_feat_size", "input_dim", "feature_size"),
@@ -134,4 +143,5 @@ def waveform(config: Any) -> tuple[int, ...]:
         return (config.max_length, config.num_mel_bins)
     channels = getattr(config, "audio_channels", None)
     codec = hasattr(config, "codebook_size") or hasattr(config, "n_codebooks")
+    codec = codec or config.model_type.startswith(CHANNELLED)
     return (int(channels or 1), SAMPLES) if channels or codec else (SAMPLES,)
