@@ -125,6 +125,13 @@ def test_retained_is_what_the_forward_left_without_new_outputs():
     assert figures(pair(events(*rows)), known=known, step=step).retained == 64
 
 
+def test_an_output_that_was_there_before_the_forward_is_not_taken_off():
+    known = [Known("outputs", address=1, size=100, time=200)]  # a view of something cached
+    step = Step(start=100, forward=115, forward_end=150, end=200, optimizer=160)
+    blocks = pair(events((10, 100, 1), (120, 64, 2)))
+    assert figures(blocks, known=known, step=step).retained == 64
+
+
 def test_the_average_is_weighted_by_time():
     # 0 for 100 ns, 100 bytes for 300 ns, 20 for 600 ns of the 1000; 7 bytes of baseline.
     blocks = pair(events((100, 100, 1), (400, -100, 1), (400, 20, 2)))

@@ -213,6 +213,8 @@ def test_evaluation_switches_off_training_and_gradients():
 def test_training_keeps_the_frozen_parts_of_a_training_model():
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     model[1].eval()
+    with torch.no_grad(), hygiene.training(model):
+        assert torch.is_grad_enabled()
     with torch.inference_mode(), hygiene.training(model):
         assert not model[1].training
         assert torch.is_grad_enabled()

@@ -8,6 +8,7 @@ import random
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def training(model: Callable[..., Any]) -> Iterator[Kept]:
         module = module_of(model)
         if module is not None and not module.training:
             module.train()
-        with torch.inference_mode(mode=False), torch.enable_grad():
+        with torch.inference_mode(mode=False):  # which turns gradients on as well
             yield kept
 
 
@@ -183,12 +184,11 @@ def _refill(holder: Any, content: Any) -> None:
 def _same(one: Any, other: Any) -> bool:
     if len(one) != len(other):
         return False
-    if isinstance(one, dict):
-        pairs = zip(one.items(), other.items(), strict=True)
-        return all(k1 is k2 and v1 is v2 for (k1, v1), (k2, v2) in pairs)
     if isinstance(one, set):
         return bool(one == other)
-    return all(a is b for a, b in zip(one, other, strict=True))
+    if isinstance(one, dict) and not all(map(is_, one.values(), other.values())):
+        return False
+    return all(map(is_, one, other))
 
 
 def _gradients(model: torch.nn.Module) -> Callable[[], None]:

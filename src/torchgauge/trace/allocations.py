@@ -153,7 +153,7 @@ def _trace(events: list[_Event], marks: str | None) -> MemoryTrace:
 
 
 def _nanoseconds(microseconds: Iterable[float], origin: float) -> Column:
-    # The origin goes first: of 13 digits before the point a product would lose the nanoseconds.
+    # The origin goes first: nanoseconds since 1970 are more digits than a float64 has.
     values = np.fromiter(microseconds, np.float64) - origin
     return np.rint(values * 1000).astype(np.int64)
 
