@@ -49,7 +49,9 @@ class Memory(Record, frozen=True, kw_only=True):
     beyond its outputs, None for inference. `per_sample` is what grows with the batch (inputs,
     outputs, activations and workspace) over the batch size. `rss_peak` is the process's resident
     set at its highest during the same step without a recording, None where the system does not
-    tell; `allocator_peak` is what the device's own allocator reports (CUDA).
+    tell; `allocator_peak`, `reserved` (both at their highest) and `fragmentation` (after the step)
+    are what the device's own allocator reports (CUDA). The timeline keeps every point up to 2,000;
+    beyond, the lowest and highest of equal stretches of events.
     """
 
     peak: int
