@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from torchgauge.analyze import memory
 from torchgauge.analyze.memory import Known, Step, pair, step_memory
+from torchgauge.trace import allocations
 from torchgauge.trace.allocations import Allocations, Ranges
 
+TRACES = Path(__file__).parents[3] / "shared" / "traces" / "kineto"
 WHOLE = Step(start=0, forward=0, forward_end=1000, end=1000)
 
 
@@ -144,6 +150,28 @@ def test_a_block_alive_over_the_whole_step_is_there_without_any_event():
     step = Step(start=100, forward=100, forward_end=200, end=200)
     result = figures(pair(events((10, 64, 1))), step=step)
     assert (result.peak, result.average, len(result.timeline)) == (64, 64.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [("h100_bert_small", 0), ("h100_qwen_0.5b", 0), ("v100_train_memory_events_rank1of2", 1)],
+)
+def test_a_cuda_recording_agrees_with_the_allocators_own_total(name, device):
+    path = TRACES / f"{name}.json.gz"
+    if not path.exists():
+        pytest.skip(f"{path} is not present")
+    trace = allocations.read(path)
+    blocks = pair(trace.allocations.of(1, device))
+    end = int(blocks.times[-1])
+    whole = Step(start=-1, forward=-1, forward_end=end, end=end)
+    result = step_memory(blocks, trace.operators, [], whole)
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    memory = [e for e in events if e["name"] == "[memory]" and e["args"]["Device Type"] == 1]
+    first = min(memory, key=lambda e: (e["ts"], e["args"]["Ev Idx"]))["args"]
+    before = first["Total Allocated"] - first["Bytes"]
+    assert result.peak == max(e["args"]["Total Allocated"] for e in memory) - before
+    assert sum(result.parts.values()) == result.peak
+    assert blocks.lost == 0
 
 
 def test_a_long_timeline_keeps_every_spike_in_its_place():

@@ -270,6 +270,17 @@ def test_functions_bound_methods_and_scripted_modules_are_targets_too():
     assert getattr(scripted, "0").training
 
 
+def test_wrappers_around_objects_in_cpp_keep_what_they_noted_and_get_their_flags_back():
+    model = nn.DataParallel(nn.Linear(2, 2))
+    with hygiene.evaluation(model):
+        assert not model.training
+        model.noted = model.module.noted = 1
+    assert hasattr(model, "noted")
+    assert not hasattr(model.module, "noted")
+    assert model.training
+    assert model.module.training
+
+
 def test_a_compiled_graph_is_kept():
     compiled = []
 

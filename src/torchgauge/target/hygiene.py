@@ -137,9 +137,6 @@ def _structure(model: torch.nn.Module) -> Callable[[], None]:
     """Save every submodule's attributes; containers among them one level deep."""
     before = []
     for module in model.modules():
-        # These mirror state of C++ objects, which cannot be put back with them.
-        if type(module).__module__.startswith(("torch.distributed.", "torch.nn.parallel.")):
-            continue
         attributes = dict(vars(module))
         contents = [(value, _copy(value)) for value in attributes.values() if _holds(value)]
         before.append((module, type(module), module.training, attributes, contents))
@@ -148,14 +145,19 @@ def _structure(model: torch.nn.Module) -> Callable[[], None]:
         for module, kind, flag, attributes, contents in before:
             # A lazy module changes its class when it gets its parameters, and takes away the
             # hooks that would make them: with those put back it would be broken.
-            if type(module) is kind:
+            if type(module) is kind and not _mirrors(module):
                 for holder, content in contents:
                     _refill(holder, content)
                 _refill(vars(module), attributes)
-            if module.training is not flag:  # a ScriptModule's flag is not among its attributes
+            if module.training is not flag:  # no attribute of a ScriptModule
                 module.training = flag
 
     return restore
+
+
+def _mirrors(module: torch.nn.Module) -> bool:
+    """Whether attributes mirror the state of C++ objects, which cannot be put back with them."""
+    return type(module).__module__.startswith(("torch.distributed.", "torch.nn.parallel."))
 
 
 def _holds(value: Any) -> bool:
