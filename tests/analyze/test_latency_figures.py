@@ -153,9 +153,10 @@ def test_worst_end_of_the_processes_is_the_end():
 def test_device_time_and_stages_leave_the_warmup_out():
     samples = [0.02] * 20 + [0.01] * 80
     stages = {"model": [0.019] * 20 + [0.009] * 80, "postprocess": [0.001] * 100}
-    run = run_of(samples, device_samples=[0.018] * 20 + [0.008] * 80, stage_samples=stages)
+    device = [float(number) for number in range(100)]
+    run = run_of(samples, device_samples=device, stage_samples=stages)
     latency = combine([run])
-    assert latency.device_time == 0.008
+    assert latency.device_time == 59.5
     assert [(stage.name, stage.median) for stage in latency.stages] == [
         ("model", 0.009),
         ("postprocess", 0.001),

@@ -85,6 +85,14 @@ def test_ticks_of_a_coarse_clock_are_no_modes():
     assert find_modes(samples) is None
 
 
+def test_modes_are_seen_through_a_coarse_clock():
+    rng = np.random.default_rng(0)
+    samples = np.round(rng.normal(np.where(rng.random(500) < 0.3, 30, 20), 1.2)) * 1e-6
+    found = find_modes(samples)
+    assert found.faster == pytest.approx(20e-6)
+    assert found.slower == pytest.approx(30e-6)
+
+
 @pytest.mark.parametrize("samples", [[], [1.0], [1.0] * 59, [1.0, 9.0] * 29, [0.0] * 100])
 def test_nothing_to_tell(samples):
     assert find_modes(samples) is None

@@ -49,5 +49,11 @@ def test_given_and_least_warmup_are_left_out():
     assert look(samples, 0.01, least_warmup=100).enough
 
 
+def test_given_warmup_keeps_what_the_data_would_leave_out():
+    samples = noise(400)
+    samples[:60] *= 1.3
+    assert look(samples, 0.01, warmup=0).relative_error > 2 * look(samples, 0.01).relative_error
+
+
 def test_zeros_of_a_coarse_clock_have_no_relative_error():
     assert look([0.0] * 100, 0.01) == (False, None)

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from torchgauge.analyze.stopping import Look
@@ -156,6 +156,7 @@ def test_iterations_make_up_for_the_warmup_found():
 
 
 @given(st.integers(1, 200), st.integers(0, 1000), st.floats(0, 1))
+@example(30, 3, 0.5)  # the warm-up found at 30 samples is none at 45
 @settings(deadline=None, max_examples=50)
 def test_iterations_are_exact_whatever_the_noise(iterations, seed, spread):
     run = Machine(steady(spread=spread, seed=seed)).sample(SamplingPlan(iterations=iterations))
@@ -171,6 +172,18 @@ def test_busy_time_belongs_to_the_warmup():
     assert run.warmup == 15
     run = Machine(steady()).sample(SamplingPlan(warmup=3), busy_warmup=0.15)
     assert run.warmup == 3
+
+
+def test_looks_leave_the_busy_time_out(monkeypatch):
+    given = []
+
+    def look(samples, target, **options):
+        given.append((target, options))
+        return Look(enough=True, relative_error=0.0)
+
+    monkeypatch.setattr(sampling, "look", look)
+    Machine(steady()).sample(SamplingPlan(target_rel_error=0.02), busy_warmup=0.15)
+    assert given == [(0.02, {"warmup": None, "least_warmup": 15})]
 
 
 def test_device_time_of_the_first_call_is_busy_time():

@@ -50,8 +50,7 @@ def run_figures(
             cause="There is no sample, or a negative or non-finite one.",
             remedy="Measure with a monotonic clock.",
         )
-    wanted = least_warmup if warmup is None else warmup
-    fixed = min(wanted, x.size - 1)
+    fixed = min(least_warmup if warmup is None else warmup, x.size - 1)
     found = find_warmup(x[fixed:])
     settled = fixed + found.samples
     by_data = settled if keep is None else x.size - keep
@@ -64,7 +63,7 @@ def run_figures(
     return LatencyRun(
         samples=tuple(x.tolist()),
         warmup=left_out,
-        steady=found.found and fixed == wanted,
+        steady=found.found,
         first_call=first_call,
         median=middle,
         interval=judged(median_interval(steady, tau), middle, target_rel_error),

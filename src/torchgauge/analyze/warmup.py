@@ -63,5 +63,4 @@ def _standard_errors(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     total = np.cumsum(z[::-1])[::-1]
     squares = np.cumsum((z * z)[::-1])[::-1]
     spread = squares - total * total / left
-    spread[spread < 1e-12 * squares[0]] = 0.0
     return np.asarray(spread / left**2, dtype=np.float64)
