@@ -85,6 +85,13 @@ def test_ticks_of_a_coarse_clock_are_no_modes():
     assert find_modes(samples) is None
 
 
+def test_modes_two_ticks_apart_are_the_clock():
+    near, apart = (np.repeat([20, 20 + gap], 200) * 1e-8 for gap in (2, 3))
+    near[0] = apart[0] = 21e-8
+    assert find_modes(near) is None
+    assert find_modes(apart) is not None
+
+
 def test_modes_are_seen_through_a_coarse_clock():
     rng = np.random.default_rng(0)
     samples = np.round(rng.normal(np.where(rng.random(500) < 0.3, 30, 20), 1.2)) * 1e-6
