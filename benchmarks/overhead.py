@@ -36,7 +36,7 @@ def share_outside_forward(model: nn.Module, inputs: torch.Tensor) -> tuple[float
 
 
 def main() -> None:
-    """Print a line per model; the first profile of a process pays for imports, and is shown apart."""
+    """Print a line per model; the first profile of a process pays for imports: shown apart."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--models", nargs="+", default=["resnet50", "resnet18"])
@@ -45,9 +45,10 @@ def main() -> None:
 
     first = True
     for name in options.models:
-        runs = []
-        for _ in range(options.repeats + first):
-            runs.append(share_outside_forward(models.get_model(name).eval(), torch.randn(SHAPE)))
+        runs = [
+            share_outside_forward(models.get_model(name).eval(), torch.randn(SHAPE))
+            for _ in range(options.repeats + first)
+        ]
         if first:
             print(f"{name:12} first profile {runs[0][0]:6.1f} s, outside forward {runs[0][1]:5.1%}")
             runs, first = runs[1:], False

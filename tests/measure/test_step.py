@@ -99,6 +99,21 @@ def test_training_in_low_precision_is_autocast():
     assert not torch.is_autocast_enabled("cpu")
 
 
+def test_autocast_casts_the_weights_anew_in_every_step():
+    outputs = []
+
+    def loss(out, _):
+        outputs.append(out.detach().clone())
+        return out.float().sum()
+
+    train = Training(loss, lambda p: torch.optim.SGD(p, lr=1.0))
+    placement = placed(nn.Linear(4, 2), torch.ones(1, 4), precision="bf16", training=True)
+    with prepared(placement, train) as step:
+        step()
+        step()
+    assert not torch.equal(*outputs)  # a weight cached from the first step would give the same
+
+
 def test_native_precision_is_that_of_most_bytes():
     assert placed(nn.Linear(4, 2).double(), torch.ones(1, 4).double()).precision == "float64"
     assert placed(nn.Linear(4, 2).bfloat16(), None).precision == "bf16"

@@ -24,13 +24,28 @@ def prepared(placement: Placement, train: Training | None = None) -> Iterator[St
     restored. What the step raises is a MeasurementError that names it (see `forward`).
     """
     modes = hygiene.evaluation if train is None else hygiene.training
-    with modes(placement.model), placement.arithmetic():
-        if train is None:
-            model, inputs = placement.model, placement.inputs
-            yield guarded(functools.partial(model, *inputs.args, **inputs.kwargs), placement.device)
+    inputs, where = placement.inputs, placement.device
+    call: Step = functools.partial(placement.model, *inputs.args, **inputs.kwargs)
+    what = "The model's forward"
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(modes(placement.model))
+        if train is not None:
+            call, what = TrainingStep(placement.model, inputs, train), "The training step"
+        if placement.method == "autocast":
+            call = _entering(placement, call)
         else:
-            step = TrainingStep(placement.model, placement.inputs, train)
-            yield guarded(step, placement.device, "The training step")
+            stack.enter_context(placement.arithmetic())
+        yield guarded(call, where, what)
+
+
+def _entering(placement: Placement, call: Step) -> Step:
+    """Enter autocast in every step, as a training loop does: it keeps cast weights until left."""
+
+    def step() -> Any:
+        with placement.arithmetic():
+            return call()
+
+    return step
 
 
 def guarded(

@@ -1,0 +1,73 @@
+"""Everything the README shows is run here."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+COMMANDS = [line for block in blocks("bash") for line in block.splitlines() if line]
+
+
+def test_the_readme_shows_something():
+    assert len(COMMANDS) >= 6
+    assert len(blocks("python")) >= 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands(command, tmp_path):
+    words = shlex.split(command)
+    assert words[0] == "torchgauge"
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    if "--iterations" not in words and "--budget" not in words:
+        words += ["--budget", "3"]
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "parameters" in done.stdout
+    if "--output-dir" in words:
+        assert {p.name for p in (tmp_path / "results").iterdir()} == {"profile.json", "profile.csv"}
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python(code, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_the_figures_in_the_comments_are_true():
+    import torch
+
+    import torchgauge as tg
+
+    model = torch.nn.Sequential(
+        torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)
+    )
+    assert f"# {tg.measure_size(model).parameters}," in README
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md")))
+def test_links_lead_somewhere(page):
+    for link in LINK.findall(page.read_text()):
+        assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^    make (\w+)", README, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
