@@ -28,6 +28,7 @@ def runs(spec: str, **options: object) -> Target:
     [
         ("torchvision:resnet50", 25_557_032, (1, 3, 224, 224)),
         ("torchvision:vit_b_16", 86_567_656, (1, 3, 224, 224)),
+        ("torchvision:vit_h_14", 632_045_800, (1, 3, 224, 224)),
         ("torchvision:inception_v3", 27_161_264, (1, 3, 299, 299)),
         # 35,322,218 with the auxiliary head (3·3·1024·256 + 512 + 257·21) that training adds
         ("torchvision:fcn_resnet50", 35_322_218 - 2_365_205, (1, 3, 520, 520)),

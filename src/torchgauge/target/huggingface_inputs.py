@@ -59,9 +59,12 @@ def example_inputs(model: Any, request: TargetRequest) -> Inputs:
     }
     for name in needs.names(specs):
         make = needs.makers().get(name)
-        if make is None:
+        try:
+            inputs[name] = make() if make else None
+        except (AttributeError, TypeError):  # the configuration lacks what the size follows from
+            inputs[name] = None
+        if inputs[name] is None:
             raise _missing(request, model, name)
-        inputs[name] = make()
     if request.training:
         inputs |= labels_for(model, inputs, needs.draw)
     return Inputs(kwargs=inputs)
@@ -133,9 +136,9 @@ class Needs:
             **other.makers(model, draw, batch),
         }
 
-    def tokens(self, length: int) -> torch.Tensor:
+    def tokens(self, length: int, *, decoder: bool = False) -> torch.Tensor:
         """Return token ids (batch, length) without special ones, and the end token at the end."""
-        vocabulary = sizes.vocabulary(self.model)
+        vocabulary = sizes.vocabulary(self.model, decoder=decoder)
         choices = (CHOICES,) if type(self.model).__name__.endswith("MultipleChoice") else ()
         ids = self.draw.integers(vocabulary, self.batch, *choices, length)
         if ids.is_meta:
@@ -154,8 +157,9 @@ class Needs:
         length = sizes.sequence(self.model, sizes.TARGET_POSITIONS)
         codebooks = sizes.find(self.model.config, ("num_codebooks",), ("decoder",))
         if codebooks and self.model.config.model_type.startswith("musicgen"):
-            return dataclasses.replace(self, batch=self.batch * codebooks).tokens(length)
-        return self.tokens(length)
+            rows = dataclasses.replace(self, batch=self.batch * codebooks)
+            return rows.tokens(length, decoder=True)
+        return self.tokens(length, decoder=True)
 
     def pixels(self) -> torch.Tensor:
         """Return images (batch, channels, height, width), with what the type puts in between."""
@@ -164,6 +168,9 @@ class Needs:
             return self.clip()
         if self._takes("grid_thw"):  # then the images come cut into patches
             return self.makers()["flat_pixel_values"]()
+        if self._takes("spatial_shapes"):
+            patches = self.makers()["flat_pixel_values"]()
+            return patches.reshape(self.batch, -1, patches.shape[-1])
         between = IMAGES_TOGETHER.get(config.model_type, ())
         return self.draw.normal(self.batch, *between, *sizes.image(config))
 

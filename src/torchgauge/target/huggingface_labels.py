@@ -38,7 +38,9 @@ def _batch(inputs: Mapping[str, Any]) -> int:
 def _tokens(model: Any, inputs: Mapping[str, Any], draw: RandomTensors) -> Any:
     """Return the decoder's targets, or for one stack the inputs themselves."""
     if "decoder_input_ids" in inputs:
-        return draw.integers(sizes.vocabulary(model), *inputs["decoder_input_ids"].shape)
+        return draw.integers(
+            sizes.vocabulary(model, decoder=True), *inputs["decoder_input_ids"].shape
+        )
     if "input_ids" in inputs:
         return inputs["input_ids"].clone()
     return _classes(model, inputs, draw)

@@ -24,6 +24,8 @@ BEYOND_SIGNATURE = {
     "clvp": ("input_features",),
     "decision_transformer": ("actions", "rewards", "returns_to_go", "timesteps", "attention_mask"),
     "idefics": ("pixel_values",),
+    "siglip2": ("pixel_attention_mask", "spatial_shapes"),
+    "udop": ("bbox",),
     "lxmert": ("visual_feats", "visual_pos"),
     "voxtral_realtime": ("input_features",),
 }
@@ -36,7 +38,7 @@ def makers(model: Any, draw: RandomTensors, batch: int) -> dict[str, Callable[[]
         **_time_series(config, draw, batch),
         **_trajectory(config, draw, batch),
         **_vision_tower(config, draw, batch),
-        "bbox": lambda: draw.zeros(batch, sizes.sequence(model), 4),
+        "bbox": lambda: draw.zeros(batch, sizes.sequence(model), 4).float(),
         "visual_feats": lambda: draw.normal(batch, REGIONS, config.visual_feat_dim),
         "visual_pos": lambda: draw.normal(batch, REGIONS, config.visual_pos_dim),
         "inputs": lambda: draw.normal(batch, sizes.SEQUENCE, config.d_model),
@@ -82,7 +84,7 @@ def _vision_tower(
     config: Any, draw: RandomTensors, batch: int
 ) -> dict[str, Callable[[], torch.Tensor]]:
     """Return images as the flat list of patches that the towers of vision-language models take."""
-    patch = getattr(config, "patch_size", 1)
+    patch = sizes.find(config, ("patch_size",), sizes.VISION_PARTS) or 1
     side = patch if isinstance(patch, int) else math.isqrt(math.prod(patch))
     pixels = sizes.image(config)[0] * side**2
     deep = getattr(config, "temporal_patch_size", 1) or 1
@@ -93,14 +95,19 @@ def _vision_tower(
         each[:, 1:] = GRID
         return each
 
+    def flattened() -> torch.Tensor:
+        patches = draw.normal(batch, GRID**2, PATCH_COLUMNS + (flat or pixels))
+        patches[..., :PATCH_COLUMNS] = 1.0  # row and column, which index embeddings
+        return patches
+
     return {
         "hidden_states": lambda: draw.normal(batch * GRID**2, pixels * deep),
         "flat_pixel_values": lambda: draw.normal(batch * GRID**2, pixels * deep),
         "grid_thw": grid,
         "image_grid_thw": grid,
-        "flattened_patches": lambda: draw.normal(
-            batch, GRID * sizes.SEQUENCE, PATCH_COLUMNS + (flat or pixels)
-        ),
+        "pixel_attention_mask": lambda: draw.ones(batch, GRID**2),
+        "spatial_shapes": lambda: draw.ones(batch, 2) * GRID,
+        "flattened_patches": flattened,
     }
 
 

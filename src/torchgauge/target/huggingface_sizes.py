@@ -14,7 +14,7 @@ SAMPLES = 16_000  # one second at the 16 kHz that speech models are trained on
 
 CLAP_FRAMES, CLAP_MELS = 1001, 64  # ten seconds, as its feature extractor cuts them
 # Whisper-like front ends whose configuration does not name their source positions.
-MELS_FIRST = ("glmasr_encoder", "clvp", "clvp_encoder")
+MELS_FIRST = ("glmasr_encoder", "clvp", "clvp_encoder", "voxtral_realtime_encoder")
 MELS_POSITIONS = 1500
 # Types that take (channels, samples) and do not say how many channels: one.
 CHANNELLED = ("pe_audio", "pe_audio_encoder", "pe_audio_video_encoder", "vibevoice_acoustic")
@@ -55,10 +55,11 @@ def find(config: Any, names: tuple[str, ...], parts: tuple[str, ...] = ()) -> An
     return None
 
 
-def vocabulary(model: Any) -> int:
-    """Return how many token ids there are to draw from."""
+def vocabulary(model: Any, *, decoder: bool = False) -> int:
+    """Return how many token ids there are to draw from; a decoder may have its own."""
     config = model.config
-    found = find(config, ("vocab_size",), TEXT_PARTS)
+    own = find(config, ("decoder_vocab_size", "vocab_size"), ("decoder",)) if decoder else None
+    found = own or find(config, ("vocab_size",), TEXT_PARTS)
     if isinstance(found, int) and found > 0:
         return found
     try:

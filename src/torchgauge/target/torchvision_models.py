@@ -70,7 +70,7 @@ def load(request: TargetRequest, name: str) -> Target:
     if request.inputs:
         inputs = make_inputs(request.inputs, request.batch, draw)
     else:
-        inputs = _example_inputs(models, name, request.batch or 1, draw)
+        inputs = _example_inputs(models, name, model, request.batch or 1, draw)
     return Target(
         model=model,
         inputs=inputs,
@@ -90,7 +90,7 @@ def _no_weights(models: Any, name: str) -> dict[str, Any]:
     return {"weights": None, **({"weights_backbone": None} if with_backbone else {}), **slow}
 
 
-def _example_inputs(models: Any, name: str, batch: int, draw: RandomTensors) -> Inputs:
+def _example_inputs(models: Any, name: str, model: Any, batch: int, draw: RandomTensors) -> Inputs:
     family = models.get_model_builder(name).__module__
     weights = next(iter(models.get_model_weights(name)))
     if ".detection." in family:
@@ -104,4 +104,6 @@ def _example_inputs(models: Any, name: str, batch: int, draw: RandomTensors) -> 
     if ".video." in family:
         frames = max(CLIP_FRAMES, weights.meta.get("min_temporal_size", 1))
         return Inputs(args=(draw.normal(batch, 3, frames, *size),))
-    return Inputs(args=(draw.normal(batch, 3, *size),))
+    # Vision transformers take one size alone, and their first weights may be for a larger one.
+    side = getattr(model, "image_size", None)
+    return Inputs(args=(draw.normal(batch, 3, *((side, side) if side else size)),))
