@@ -22,15 +22,22 @@ def by_loops(samples):
         mean = statistics.fmean(z[d:])
         scores.append(sum((value - mean) ** 2 for value in z[d:]) / (len(z) - d) ** 2)
     best = min(range(len(scores)), key=scores.__getitem__)
-    return WarmUp(5 * best, best < len(z) // 2)
+    if best == len(z) // 2:
+        return WarmUp(5 * best, found=False)
+    return WarmUp(5 * (best + 1), found=True)
 
 
-def test_equal_samples_have_no_warmup():
-    assert find_warmup([0.01] * 100) == WarmUp(0, found=True)
+def test_equal_samples_lose_one_batch():
+    assert find_warmup([0.01] * 100) == WarmUp(5, found=True)
 
 
-def test_slow_start_is_left_out_to_the_sample():
-    assert find_warmup([0.013] * 20 + [0.01] * 80) == WarmUp(20, found=True)
+def test_slow_start_is_left_out_with_one_batch_more():
+    assert find_warmup([0.013] * 20 + [0.01] * 80) == WarmUp(25, found=True)
+
+
+@pytest.mark.parametrize("slow", range(1, 45))
+def test_no_sample_of_a_slow_start_stays_wherever_it_ends(slow):
+    assert find_warmup([0.013] * slow + [0.01] * (100 - slow)).samples >= slow
 
 
 def test_warmup_that_reaches_half_the_run_has_no_end():
@@ -39,7 +46,7 @@ def test_warmup_that_reaches_half_the_run_has_no_end():
 
 def test_one_spike_is_no_warmup():
     samples = [0.01] * 45 + [0.5] + [0.01] * 54
-    assert find_warmup(samples) == WarmUp(0, found=True)
+    assert find_warmup(samples) == WarmUp(5, found=True)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 9])
@@ -48,13 +55,13 @@ def test_nothing_is_known_of_a_handful(count):
 
 
 def test_ten_samples_are_batched_singly():
-    assert find_warmup([0.013] * 2 + [0.01] * 8) == WarmUp(2, found=True)
+    assert find_warmup([0.013] * 2 + [0.01] * 8) == WarmUp(3, found=True)
 
 
 def test_zeros_of_a_coarse_clock_do_not_crash():
     with np.errstate(all="raise"):
-        assert find_warmup([0.0] * 50) == WarmUp(0, found=True)
-        assert find_warmup([4e-6] * 20 + [0.0, 1e-6] * 40) == WarmUp(20, found=True)
+        assert find_warmup([0.0] * 50) == WarmUp(5, found=True)
+        assert find_warmup([4e-6] * 20 + [0.0, 1e-6] * 40) == WarmUp(25, found=True)
 
 
 @given(st.integers(0, 10_000), st.integers(50, 200), st.integers(0, 100))

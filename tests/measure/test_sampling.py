@@ -107,7 +107,7 @@ def test_warmup_of_sixty_is_not_stopped_in():
     warm = itertools.chain([50 * MS], [13 * MS] * 60, itertools.repeat(10 * MS))
     run = Machine(warm).sample()
     assert run.stop == "precision reached"
-    assert run.warmup == 60
+    assert run.warmup == 65  # and one batch more
     assert set(run.steady_samples) == {0.01}
 
 
@@ -151,7 +151,7 @@ def test_given_counts_are_kept_to_the_call(warmup, iterations):
 def test_iterations_make_up_for_the_warmup_found():
     warm = itertools.chain([50 * MS], [13 * MS] * 20, itertools.repeat(10 * MS))
     run = Machine(warm).sample(SamplingPlan(iterations=100))
-    assert (run.warmup, len(run.samples)) == (20, 120)
+    assert (run.warmup, len(run.samples)) == (25, 125)
     assert set(run.steady_samples) == {0.01}
 
 
@@ -165,11 +165,11 @@ def test_iterations_are_exact_whatever_the_noise(iterations, seed, spread):
 
 
 def test_busy_time_belongs_to_the_warmup():
-    """150 ms at 10 ms a call: the first 15 samples, and the iterations come after them."""
+    """150 ms at 10 ms a call: 15 samples, then a batch (a tenth of 20; 5 of 100), then the rest."""
     run = Machine(steady()).sample(SamplingPlan(iterations=20), busy_warmup=0.15)
-    assert (run.warmup, len(run.samples)) == (15, 35)
+    assert (run.warmup, len(run.samples)) == (17, 37)
     run = Machine(steady()).sample(busy_warmup=0.15)
-    assert run.warmup == 15
+    assert run.warmup == 20
     run = Machine(steady()).sample(SamplingPlan(warmup=3), busy_warmup=0.15)
     assert run.warmup == 3
 
@@ -188,13 +188,13 @@ def test_looks_leave_the_busy_time_out(monkeypatch):
 
 def test_device_time_of_the_first_call_is_busy_time():
     run = Machine(steady(first=260 * MS), stages=True).sample(busy_warmup=0.15)
-    assert run.warmup == 2
+    assert run.warmup == 2 + 5
 
 
 def test_device_and_stages_are_kept_beside_the_samples():
     run = Machine(steady(), stages=True).sample(SamplingPlan(iterations=20))
-    assert run.device_samples == (0.005,) * 20
-    assert run.stage_samples == {"preprocess": (0.0025,) * 20, "model": (0.0075,) * 20}
+    assert run.device_samples == (0.005,) * 22
+    assert run.stage_samples == {"preprocess": (0.0025,) * 22, "model": (0.0075,) * 22}
 
 
 def test_interrupt_keeps_what_was_measured():

@@ -16,10 +16,10 @@ FEWEST = 6
 
 
 def median_interval(samples: npt.ArrayLike, tau: float | None = None) -> Interval | None:
-    """Return the 95 % interval between the samples at ranks n/2 ± z·sqrt(n·τ'/4), in their unit.
+    """Return the 95 % interval between ranks (n+1)/2 ± z·sqrt(n·τ'/4), in the samples' unit.
 
     `tau` is the autocorrelation time (found here where not given). None where n/τ < 6: no finite
-    two-sided interval exists. The ranks are cut at the smallest and the largest sample.
+    two-sided interval exists. The ranks end at the smallest and the largest sample.
 
     Source: Conover, "Practical Nonparametric Statistics", with n replaced by n/τ'.
     """
@@ -28,8 +28,8 @@ def median_interval(samples: npt.ArrayLike, tau: float | None = None) -> Interva
         tau = autocorrelation_time(x)
     if x.size / tau < FEWEST:
         return None
+    middle = (x.size + 1) / 2
     reach = Z * math.sqrt(x.size * cautious(tau, x.size) / 4)
-    low = max(math.floor(x.size / 2 - reach), 1)
-    high = x.size + 1 - low
-    ordered = np.partition(x, (low - 1, high - 1))
-    return Interval(low=float(ordered[low - 1]), high=float(ordered[high - 1]))
+    # Between two samples the line is taken: whole ranks, rounded outwards, covered up to 98 %.
+    low, high = np.interp((middle - reach, middle + reach), np.arange(1, x.size + 1), np.sort(x))
+    return Interval(low=float(low), high=float(high))

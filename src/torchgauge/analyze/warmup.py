@@ -20,12 +20,13 @@ class WarmUp(NamedTuple):
 
 
 def find_warmup(samples: npt.ArrayLike) -> WarmUp:
-    """Return the truncation that minimises Σ_{i≥d}(z_i − mean_d)² / (n − d)² over d ≤ n/2.
+    """Return the truncation d that minimises Σ_{i≥d}(z_i − mean_d)² / (n − d)² over d ≤ n/2.
 
     `samples` are latencies in seconds, in order. z are the means of batches of 5 (of fewer
     below 50 samples, so that ten batches remain) of the log latencies, winsorised at 5 % on either
     side: one late spike must not look like the end of a warm-up. Without the bound d ≤ n/2 the rule
-    is degenerate. At the bound no end was found; below 10 samples nothing can be said.
+    is degenerate. At the bound no end was found; below it one more batch is left out. Below 10
+    samples nothing can be said.
 
     Source: White, "An effective truncation heuristic for bias reduction in simulation output"
     (1997), in its batched form MSER-5.
@@ -37,7 +38,10 @@ def find_warmup(samples: npt.ArrayLike) -> WarmUp:
     z = _batch_means(_centred_logs(x), batch)
     bound = z.size // 2
     best = int(np.argmin(_standard_errors(z)[: bound + 1]))
-    return WarmUp(best * batch, found=best < bound)
+    if best == bound:
+        return WarmUp(best * batch, found=False)
+    # A warm-up ends within a batch, and one shorter than a batch is winsorised out of sight.
+    return WarmUp((best + 1) * batch, found=True)
 
 
 def _centred_logs(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
