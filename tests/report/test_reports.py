@@ -56,6 +56,13 @@ def test_a_failed_probe_is_said_with_cause_and_remedy():
     assert "memory: M. C. R.  [out-of-memory]" in console.render(profile)
 
 
+def test_a_percentile_without_interval_is_said_once_in_its_row():
+    few = MeasurementWarning(id="p99-n-too-small", message="Too few.", probe="latency")
+    text = console.render(records.profile(warnings=(few,)))
+    assert "Too few." not in text
+    assert "n too small for an interval" in text
+
+
 def test_markup_in_names_is_text():
     target = TargetDescription(
         spec="[red]x[/red]", kind="python", name="[bold]", device="cpu",

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from torchgauge.model.profile import Profile
-from torchgauge.report.sections import Section, sections, warning_text
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.report.sections import Section, sections, warning_text, warnings
 
 WIDTH = 80
 BAR = 20
@@ -31,8 +32,9 @@ def view(profile: Profile) -> RenderableType:
     head, *others = sections(profile)
     blocks: list[RenderableType] = [_head(head)]
     blocks += [block for section in others for block in (Text(""), _section(section))]
-    if profile.all_warnings:
-        blocks += [Text(""), _warnings(profile)]
+    if shown := warnings(profile):
+        title = "Warnings" if profile.complete else "Failed and warnings"
+        blocks += [Text(""), _warnings(title, shown)]
     return Group(*blocks)
 
 
@@ -65,14 +67,13 @@ def _bar(share: float) -> Text:
     return Text.assemble((bar.ljust(BAR), "cyan"), f" {share:5.1%}".replace("%", " %"))
 
 
-def _warnings(profile: Profile) -> RenderableType:
+def _warnings(title: str, shown: list[MeasurementWarning]) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     table.add_column(width=3, justify="right")
     table.add_column(overflow="fold")
-    for warning in profile.all_warnings:
+    for warning in shown:
         sign = ("✗", "bold red") if warning.failed else ("!", "bold yellow")
         probe = f"{warning.probe}: " if warning.probe else ""
         text = Text.assemble(probe, warning_text(warning), (f"  [{warning.id}]", "dim"))
         table.add_row(Text(*sign), text)
-    title = "Failed and warnings" if not profile.complete else "Warnings"
     return Group(Text(title, style="bold"), Padding(table, 0))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from html import escape
 
 from torchgauge.model.profile import Profile
-from torchgauge.report.sections import Section, sections, warning_text
+from torchgauge.report.sections import Section, sections, warning_text, warnings
 
 
 def render(profile: Profile) -> str:
     """Return an HTML fragment."""
     parts = [_table(section) for section in sections(profile)]
-    if profile.all_warnings:
-        items = "".join(f"<li>{escape(warning_text(w))}</li>" for w in profile.all_warnings)
+    if shown := warnings(profile):
+        items = "".join(f"<li>{escape(warning_text(w))}</li>" for w in shown)
         parts.append(f"<p><b>Warnings</b></p><ul>{items}</ul>")
     return f'<div class="torchgauge">{"".join(parts)}</div>'
 

@@ -220,6 +220,11 @@ def _gpu(gpu: GpuUse) -> Row:
     return Row(f"GPU {gpu.index}", f"{busy} busy", note)
 
 
+def warnings(profile: Profile) -> list[MeasurementWarning]:
+    """Return the warnings to list; of a percentile without interval its own row tells."""
+    return [w for w in profile.all_warnings if not w.id.endswith("-n-too-small")]
+
+
 def warning_text(warning: MeasurementWarning) -> str:
     """Return a warning as one paragraph: what, why and what to do."""
     parts = [warning.message, warning.cause, warning.remedy]
