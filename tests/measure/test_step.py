@@ -79,7 +79,7 @@ def test_a_cast_happens_on_a_copy(precision, dtype):
     with prepared(placement) as step:
         assert step().dtype is dtype
     assert model.weight.dtype is x.dtype is torch.float32
-    assert placement.method == "cast"
+    assert placement.method == ("native" if precision == "fp32" else "cast")
     assert (placement.model is model) == (precision == "fp32")
 
 
@@ -134,6 +134,21 @@ def test_precisions_that_cannot_be_are_refused(options, id):
     assert caught.value.id == id
 
 
-def test_a_callable_cannot_be_cast():
+@pytest.mark.parametrize("options", [{"precision": "bf16"}, {"device": "meta"}])
+def test_a_callable_cannot_be_cast_or_moved(options):
     with pytest.raises(InputError, match="plain callable"):
-        placed(torch.relu, torch.ones(1), precision="bf16")
+        placed(torch.relu, torch.ones(1), **options)
+
+
+def test_a_bound_method_is_measured_where_its_module_is():
+    model = nn.Linear(4, 2).bfloat16()
+    placement = placed(model.forward, None, precision="bf16")
+    assert (placement.precision, placement.method) == ("bf16", "native")
+
+
+def test_a_model_on_several_devices_is_not_taken_for_one():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="meta"))
+    with pytest.raises(InputError) as caught:
+        placed(model, torch.ones(1, 2))
+    assert caught.value.id == "several-devices"
+    assert placed(model, torch.ones(1, 2), device="meta").device == "meta"

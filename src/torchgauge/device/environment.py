@@ -91,8 +91,9 @@ def _cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def _gpus() -> tuple[Gpu, ...]:
+    # Asking for a GPU's properties would initialise CUDA: hundreds of MB that nobody asked for.
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
+    if torch is None or not torch.cuda.is_initialized():
         return ()
     gpus = []
     for index in range(torch.cuda.device_count()):
@@ -142,10 +143,14 @@ def _settings() -> Settings:
     torch = sys.modules.get("torch")
     if torch is None:
         return Settings(variables=variables)
+    from torchgauge.device.fp32 import switches
+
+    matmul, convolution = switches()
     return Settings(
         threads=torch.get_num_threads(),
         interop_threads=torch.get_num_interop_threads(),
-        fp32_matmul=torch.get_float32_matmul_precision(),
+        fp32_matmul=matmul,
+        fp32_convolution=convolution,
         deterministic=torch.are_deterministic_algorithms_enabled(),
         variables=variables,
     )

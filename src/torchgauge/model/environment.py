@@ -17,7 +17,10 @@ class Gpu(Record, frozen=True, kw_only=True):
 
 
 class Machine(Record, frozen=True, kw_only=True):
-    """The hardware: `memory` in bytes, `cpu_quota` in cores (None without a limit)."""
+    """The hardware: `memory` in bytes, `cpu_quota` in cores (None without a limit).
+
+    `gpus` is empty where the process used none.
+    """
 
     system: str
     architecture: str
@@ -43,11 +46,15 @@ class Software(Record, frozen=True, kw_only=True):
 
 
 class Settings(Record, frozen=True, kw_only=True):
-    """Process settings that decide how fast the same model runs."""
+    """Process settings that decide how fast the same model runs.
+
+    `fp32_matmul` and `fp32_convolution` are "ieee" or "tf32", and matter on a GPU alone.
+    """
 
     threads: int | None = None
     interop_threads: int | None = None
     fp32_matmul: str = ""
+    fp32_convolution: str = ""
     deterministic: bool = False
     variables: dict[str, str] = msgspec.field(default_factory=dict)
 

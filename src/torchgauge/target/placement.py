@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from torchgauge.device.fp32 import tf32
 from torchgauge.errors import InputError
+from torchgauge.target.hygiene import module_of
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.target import Target
 
@@ -30,7 +32,8 @@ class Placement:
     """A target on its device in its precision, ready to be called.
 
     `method` says how the precision came about: "native" (left as it is), "cast" (parameters and
-    floating inputs converted), "autocast", or "tf32" (fp32 with TF32 matrix products).
+    floating inputs converted) or "autocast". `tf32` says whether matrix products and convolutions
+    of fp32 may use TF32 on a GPU; None leaves torch's switches as they are.
     """
 
     target: Target
@@ -39,6 +42,7 @@ class Placement:
     device: str
     precision: str
     method: str
+    tf32: bool | None = None
 
     @contextlib.contextmanager
     def arithmetic(self) -> Iterator[None]:
@@ -47,22 +51,11 @@ class Placement:
             kind = self.device.partition(":")[0]
             with torch.autocast(kind, dtype=PRECISIONS[self.precision]):
                 yield
-        elif self.device.startswith("cuda") and self.method in ("tf32", "cast"):
-            with _tf32(allowed=self.method == "tf32"):
+        elif self.device.startswith("cuda") and self.tf32 is not None:
+            with tf32(allowed=self.tf32):
                 yield
         else:
             yield
-
-
-@contextlib.contextmanager
-def _tf32(*, allowed: bool) -> Iterator[None]:
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = (matmul.allow_tf32, cudnn.allow_tf32)
-    matmul.allow_tf32 = cudnn.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
 def place(
@@ -77,7 +70,7 @@ def place(
 
     `device` and `precision` None leave the model as it is. Low precision is a cast for inference
     and autocast for training. Raises InputError `precision-unknown`, `precision-unsupported`,
-    `not-a-module`.
+    `not-a-module`, `several-devices`.
     """
     if precision is not None and precision not in PRECISIONS:
         raise InputError(
@@ -86,76 +79,77 @@ def place(
             cause=f"Precisions are {', '.join(PRECISIONS)}.",
             remedy="Choose one of them, or none to leave the model as it is.",
         )
-    home = device_of(target)
-    where = device or home
-    low = precision in ("bf16", "fp16")
-    autocast = low and training
+    homes = devices_of(target)
+    where = device or _only(homes)
+    autocast = training and precision in ("bf16", "fp16")
     dtype = None if precision is None or autocast else PRECISIONS[precision]
     check_supported(precision, where)
-    model = _moved(target.model, home, where, dtype, precision, owned=owned)
+    module = module_of(target.model)
+    cast = dtype is not None and (module is None or not _floats(module) <= {dtype})
+    model = target.model
+    if cast or homes != [where]:
+        model = _changed(target, where, dtype, owned=owned)
     return Placement(
         target=target,
         model=model,
         inputs=target.inputs.map(lambda tensor: _convert(tensor, where, dtype)),
         device=where,
         precision=precision or _native_precision(target),
-        method=_method(precision, autocast=autocast),
+        method="autocast" if autocast else "cast" if cast else "native",
+        tf32=None if precision is None else precision == "tf32",
     )
-
-
-def _method(precision: str | None, *, autocast: bool) -> str:
-    if precision is None:
-        return "native"
-    if precision == "tf32":
-        return "tf32"
-    return "autocast" if autocast else "cast"
 
 
 def _convert(tensor: torch.Tensor, device: str, dtype: torch.dtype | None) -> torch.Tensor:
     return tensor.to(device, dtype if tensor.is_floating_point() else None)
 
 
-def _moved(
-    model: Callable[..., Any],
-    home: str,
-    where: str,
-    dtype: torch.dtype | None,
-    precision: str | None,
-    *,
-    owned: bool,
+def _floats(module: nn.Module) -> set[torch.dtype]:
+    tensors = (*module.parameters(), *module.buffers())
+    return {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+
+
+def _changed(
+    target: Target, where: str, dtype: torch.dtype | None, *, owned: bool
 ) -> Callable[..., Any]:
-    if not isinstance(model, nn.Module):
-        if precision is not None:
-            raise InputError(
-                f"The precision of a plain callable cannot be set to {precision}.",
-                id="not-a-module",
-                cause=f"{type(model).__name__} has no parameters that could be converted.",
-                remedy="Give a torch.nn.Module, or convert it yourself and leave --precision out.",
-            )
-        return model
-    floats = {t.dtype for t in model.parameters() if t.is_floating_point()}
-    floats |= {t.dtype for t in model.buffers() if t.is_floating_point()}
-    if home == where and (dtype is None or floats <= {dtype}):
-        return model
+    if not isinstance(target.model, nn.Module):
+        what = f"moved to {where}" if dtype is None else f"converted to {dtype}"
+        raise InputError(
+            f"A plain callable cannot be {what}.",
+            id="not-a-module",
+            cause=f"{target.name} has no parameters that torchgauge could move or convert.",
+            remedy="Give a torch.nn.Module, or convert it yourself and leave the option out.",
+        )
     # A module's .to() changes it in place, so a model that is not ours is copied first.
-    return (model if owned else copy.deepcopy(model)).to(device=where, dtype=dtype)
+    model = target.model if owned else copy.deepcopy(target.model)
+    return model.to(device=where, dtype=dtype)
 
 
-def device_of(target: Target) -> str:
-    """Return the device of the first parameter or buffer, else of the first input, else "cpu"."""
-    if isinstance(target.model, nn.Module):
-        for tensor in (*target.model.parameters(), *target.model.buffers()):
-            return str(tensor.device)
-    for _, tensor in target.inputs.tensors():
-        return str(tensor.device)
-    return "cpu"
+def devices_of(target: Target) -> list[str]:
+    """Return the devices of parameters and buffers, else that of the first input, else the CPU."""
+    module = module_of(target.model)
+    tensors = [] if module is None else [*module.parameters(), *module.buffers()]
+    if not tensors:
+        tensors = [tensor for _, tensor in target.inputs.tensors()][:1]
+    return sorted({str(tensor.device) for tensor in tensors}) or ["cpu"]
+
+
+def _only(devices: list[str]) -> str:
+    if len(devices) > 1:
+        raise InputError(
+            f"The model is spread over {', '.join(devices)}.",
+            id="several-devices",
+            cause="Time and memory are measured on one device.",
+            remedy="Move it to one (model.to), or give device=… to measure a copy there.",
+        )
+    return devices[0]
 
 
 def _native_precision(target: Target) -> str:
-    if isinstance(target.model, nn.Module):
-        tensors: list[torch.Tensor] = list(target.model.parameters())
-    else:
-        tensors = [tensor for _, tensor in target.inputs.tensors()]
+    module = module_of(target.model)
+    tensors = [tensor for _, tensor in target.inputs.tensors()]
+    if module is not None:
+        tensors = list(module.parameters())
     weight: Counter[torch.dtype] = Counter()
     for tensor in filter(torch.is_floating_point, tensors):
         weight[tensor.dtype] += tensor.numel() * tensor.element_size()
