@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from torchgauge.analyze import memory
-from torchgauge.analyze.memory import Known, Step, pair, step_memory
+from torchgauge.analyze.memory import Known, StepTimes, pair, step_memory
 from torchgauge.trace import allocations
 from torchgauge.trace.allocations import Allocations, Ranges
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces" / "kineto"
-WHOLE = Step(start=0, forward=0, forward_end=1000, end=1000)
+WHOLE = StepTimes(start=0, forward=0, forward_end=1000, end=1000)
 
 
 def events(*rows):
@@ -94,16 +94,16 @@ def test_known_storages_are_found_by_address_at_a_time():
         events((10, 64, 1), (20, -64, 1), (30, 32, 1), (40, -32, 1), (50, 16, 1), (55, 99, 2))
     )
     known = [Known("gradients", address=1, size=32, time=35)]
-    step = Step(start=25, forward=25, forward_end=60, end=60)
+    step = StepTimes(start=25, forward=25, forward_end=60, end=60)
     result = figures(blocks, known=known, step=step)
     assert nonzero(result.parts) == {"activations": 16 + 99}
-    before = Step(start=25, forward=25, forward_end=38, end=38)
+    before = StepTimes(start=25, forward=25, forward_end=38, end=38)
     assert nonzero(figures(blocks, known=known, step=before).parts) == {"gradients": 32}
 
 
 def test_the_baseline_counts_once_and_only_what_the_recording_did_not_allocate():
     blocks = pair(events((10, 64, 1), (150, 10, 3)))
-    step = Step(start=100, forward=100, forward_end=200, end=200)
+    step = StepTimes(start=100, forward=100, forward_end=200, end=200)
     known = [
         Known("buffers", address=1, size=60, time=100),  # allocated in the recording: 64 by event
         Known("parameters", address=7, size=400, time=100),
@@ -120,20 +120,20 @@ def test_the_baseline_counts_once_and_only_what_the_recording_did_not_allocate()
 
 def test_what_came_before_the_step_or_with_the_optimizer_is_no_activation():
     blocks = pair(events((10, 64, 1), (120, 8, 2), (170, 4, 3)))
-    step = Step(start=100, forward=100, forward_end=130, optimizer=160, end=200)
+    step = StepTimes(start=100, forward=100, forward_end=130, optimizer=160, end=200)
     assert nonzero(figures(blocks, step=step).parts) == {"workspace": 64 + 4, "activations": 8}
 
 
 def test_retained_is_what_the_forward_left_without_new_outputs():
     rows = [(10, 1000, 1), (110, -1000, 1), (120, 64, 2), (130, 32, 3), (140, 16, 4), (145, -16, 4)]
     known = [Known("outputs", address=3, size=32, time=200)]
-    step = Step(start=100, forward=115, forward_end=150, end=200, optimizer=160)
+    step = StepTimes(start=100, forward=115, forward_end=150, end=200, optimizer=160)
     assert figures(pair(events(*rows)), known=known, step=step).retained == 64
 
 
 def test_an_output_that_was_there_before_the_forward_is_not_taken_off():
     known = [Known("outputs", address=1, size=100, time=200)]  # a view of something cached
-    step = Step(start=100, forward=115, forward_end=150, end=200, optimizer=160)
+    step = StepTimes(start=100, forward=115, forward_end=150, end=200, optimizer=160)
     blocks = pair(events((10, 100, 1), (120, 64, 2)))
     assert figures(blocks, known=known, step=step).retained == 64
 
@@ -143,11 +143,11 @@ def test_the_average_is_weighted_by_time():
     blocks = pair(events((100, 100, 1), (400, -100, 1), (400, 20, 2)))
     result = figures(blocks, known=[Known("parameters", address=9, size=7, time=0)])
     assert result.average == pytest.approx((100 * 300 + 20 * 600) / 1000 + 7)
-    assert figures(pair(events((0, 5, 1))), step=Step(0, 0, 0, 0)).average == 5.0
+    assert figures(pair(events((0, 5, 1))), step=StepTimes(0, 0, 0, 0)).average == 5.0
 
 
 def test_a_block_alive_over_the_whole_step_is_there_without_any_event():
-    step = Step(start=100, forward=100, forward_end=200, end=200)
+    step = StepTimes(start=100, forward=100, forward_end=200, end=200)
     result = figures(pair(events((10, 64, 1))), step=step)
     assert (result.peak, result.average, len(result.timeline)) == (64, 64.0, 1)
 
@@ -163,7 +163,7 @@ def test_a_cuda_recording_agrees_with_the_allocators_own_total(name, device):
     trace = allocations.read(path)
     blocks = pair(trace.allocations.of(1, device))
     end = int(blocks.times[-1])
-    whole = Step(start=-1, forward=-1, forward_end=end, end=end)
+    whole = StepTimes(start=-1, forward=-1, forward_end=end, end=end)
     result = step_memory(blocks, trace.operators, [], whole)
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     memory = [e for e in events if e["name"] == "[memory]" and e["args"]["Device Type"] == 1]
@@ -179,7 +179,7 @@ def test_a_long_timeline_keeps_every_spike_in_its_place():
     for i in range(50_000):  # a saw-tooth with one spike and one hole
         size = {20_000: 5000, 30_000: 1}.get(i, 100 + i % 7)
         rows += [(2 * i + 1, size, 1), (2 * i + 2, -size, 1)]
-    step = Step(start=0, forward=0, forward_end=200_000, end=200_000)
+    step = StepTimes(start=0, forward=0, forward_end=200_000, end=200_000)
     result = figures(pair(events(*rows)), step=step)
     assert len(result.timeline) <= memory.MAX_POINTS
     assert (result.timeline[0].time, result.timeline[-1].time) == (0, 100_000)

@@ -411,6 +411,28 @@ def test_autocast_casts_the_weights_in_every_step():
     assert result.retained_for_backward == 8 * 4 * 2 + 2 * 8 * 2
 
 
+def test_cast_weights_are_gone_before_the_optimizer_steps():
+    model = nn.Sequential(*(nn.Linear(512, 512) for _ in range(4)))
+    placement = dataclasses.replace(
+        placed(model, torch.ones(1, 512)), precision="bf16", method="autocast"
+    )
+    result = memory.measure(placement, train=ADAM)
+    # Peak, in the optimizer at a weight (n float32): √v, its quotient by a Python number (8 + 4),
+    # and the quotient of the bias before (512). In bfloat16 only the output is left of the forward;
+    # the cast weights, 4·(n + 512)·2 bytes, went with the backward pass.
+    n = 512 * 512
+    assert_parts(
+        result,
+        parameters=4 * (n + 512) * 4,
+        inputs=512 * 4,
+        outputs=512 * 2,
+        gradients=4 * (n + 512) * 4,
+        optimizer=2 * 4 * (n + 512) * 4 + 8 * 4,
+        workspace=2 * n * 4 + 8 + 4 + 512 * 4,
+    )
+    assert result.peak == 18_912_300
+
+
 def saved_by_hooks(model, x):
     """Return the bytes autograd saved that are neither weights, inputs nor outputs."""
     held = [*model.parameters(), *model.buffers(), x]

@@ -44,8 +44,9 @@ def test_what_the_model_raises_is_named_with_the_users_own_traceback():
         def forward(self, x):
             raise ValueError("no good")
 
-    with pytest.raises(MeasurementError) as caught, prepared(placed(Broken(), None)) as step:
-        step(torch.ones(1))
+    placement = placed(Broken(), torch.ones(1))
+    with pytest.raises(MeasurementError) as caught, prepared(placement) as step:
+        step()
     assert caught.value.id == "forward-raised"
     assert caught.value.cause == "ValueError: no good"
     trace = user_traceback(caught.value)
@@ -56,6 +57,34 @@ def test_what_the_model_raises_is_named_with_the_users_own_traceback():
 def test_what_the_measuring_code_raises_is_not_blamed_on_the_model():
     with pytest.raises(TypeError), prepared(placed(nn.Identity(), torch.ones(1))):
         raise TypeError("a bug of ours")
+
+
+def test_an_optimizer_that_cannot_be_made_is_named():
+    train = Training(lambda out, _: out.sum(), lambda p: torch.optim.SGD(p, lr=-1.0))
+    placement = placed(nn.Linear(1, 1), torch.ones(1, 1))
+    with (
+        pytest.raises(MeasurementError, match="Making the optimizer raised ValueError") as caught,
+        prepared(placement, train),
+    ):
+        pass
+    assert caught.value.id == "forward-raised"
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_mark_hears_of_every_phase_of_either_step():
+    seen = []
+    placement = placed(nn.Linear(2, 2), torch.ones(1, 2))
+    with prepared(placement) as step:
+        assert torch.equal(step(seen.append), step())
+        assert step.optimizer is None
+    assert seen == ["forward", "end"]
+    seen.clear()
+    train = Training(lambda out, _: out.sum(), torch.optim.SGD)
+    with prepared(placement, train) as step:
+        step(seen.append)
+        assert type(step.optimizer) is torch.optim.SGD
+        assert step.kept.host == (2 * 2 + 2) * 4
+    assert seen == ["zero_grad", "forward", "loss", "backward", "optimizer", "end"]
 
 
 def test_an_error_of_torchgauge_passes_through_unchanged():
@@ -97,6 +126,37 @@ def test_training_in_low_precision_is_autocast():
     assert seen == [torch.bfloat16]
     assert placement.method == "autocast"
     assert not torch.is_autocast_enabled("cpu")
+
+
+def test_autocast_is_around_forward_and_loss_and_nothing_else():
+    seen = {}
+
+    def on(phase):
+        seen[phase] = torch.is_autocast_enabled("cpu")
+
+    def loss(out, _):
+        on("in the loss")
+        out.register_hook(lambda gradient: on("in backward"))
+        return out.sum()
+
+    class Optimizer(torch.optim.SGD):
+        def step(self, closure=None):
+            on("in the optimizer")
+
+    class Model(nn.Linear):
+        def forward(self, x):
+            on("in forward")
+            return super().forward(x)
+
+    placement = placed(Model(4, 2), torch.ones(1, 4), precision="bf16", training=True)
+    with prepared(placement, Training(loss, Optimizer)) as step:
+        step()
+    assert seen == {
+        "in forward": True,
+        "in the loss": True,
+        "in backward": False,
+        "in the optimizer": False,
+    }
 
 
 def test_autocast_casts_the_weights_anew_in_every_step():

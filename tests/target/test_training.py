@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import pytest
@@ -65,6 +66,30 @@ def test_the_scaler_scales_the_loss_and_the_callers_own_is_not_touched():
     assert model.weight.item() == 2.0 - 0.5 * 3.0
     assert step.scaler.get_scale() == 2048.0
     assert scaler.get_scale() == 1024.0
+
+
+def test_the_context_of_forward_and_loss_is_entered_anew_in_each_step():
+    seen = []
+
+    @contextlib.contextmanager
+    def context():
+        seen.append("enter")
+        yield
+        seen.append("leave")
+
+    how = Training(loss=lambda out, x: out.sum(), optimizer=sgd)
+    step = TrainingStep(nn.Linear(1, 1), Inputs.of(torch.ones(1, 1)), how, context)
+    step(seen.append), step(seen.append)
+    assert seen == 2 * [
+        "zero_grad",
+        "forward",
+        "enter",
+        "loss",
+        "leave",
+        "backward",
+        "optimizer",
+        "end",
+    ]
 
 
 @dataclasses.dataclass

@@ -43,7 +43,7 @@ class Known:
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class StepTimes:
     """The marks of one step in ns of the recording.
 
     Made after `optimizer` starts, a block is no activation. None: the step has no such phase.
@@ -124,7 +124,7 @@ def pair(events: Allocations) -> Blocks:
 
 
 def step_memory(
-    blocks: Blocks, operators: Ranges, known: Sequence[Known], step: Step
+    blocks: Blocks, operators: Ranges, known: Sequence[Known], step: StepTimes
 ) -> StepMemory:
     """Return what one step of a recording needs.
 
@@ -188,7 +188,7 @@ def _live(blocks: Blocks, first: int, last: int) -> Column:
 
 
 def _labels(
-    blocks: Blocks, operators: Ranges, named: dict[int, Part], step: Step
+    blocks: Blocks, operators: Ranges, named: dict[int, Part], step: StepTimes
 ) -> NDArray[np.object_]:
     labels = np.full(len(blocks.size), "workspace", dtype=object)
     until = _NEVER if step.optimizer is None else step.optimizer
@@ -218,7 +218,7 @@ def _operator_end(blocks: Blocks, operators: Ranges) -> Column:
     return end
 
 
-def _retained(blocks: Blocks, named: dict[int, Part], step: Step) -> int:
+def _retained(blocks: Blocks, named: dict[int, Part], step: StepTimes) -> int:
     """Return what the forward left alive, without its outputs."""
     before, after = blocks.position(step.forward), blocks.position(step.forward_end)
     was, now = blocks.alive(before), blocks.alive(after)

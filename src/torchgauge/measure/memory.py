@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from torchgauge.analyze.memory import Known, Part, Step, StepMemory, pair, step_memory
+from torchgauge.analyze.memory import Known, Part, StepMemory, StepTimes, pair, step_memory
 from torchgauge.errors import InputError
 from torchgauge.measure import allocator, resident
-from torchgauge.measure.forward import running
 from torchgauge.measure.recording import MARK, Marks, record
+from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.storages import storages, tensors_in
 from torchgauge.model.memory import Memory
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.target import hygiene
 from torchgauge.target.placement import Placement
-from torchgauge.target.training import Phase, Training, TrainingStep
+from torchgauge.target.training import Phase, Training
 from torchgauge.trace import allocations
 
 _METHOD = (
@@ -40,14 +40,13 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
     """
     device = _device(placement)
     how = Training.resolve(train)
-    mode = hygiene.evaluation if how is None else hygiene.training
-    with mode(placement.model) as kept:
-        run = _Run(placement, how, device)
-        run.once()
+    with prepared(placement, how) as step:
+        step()
         with resident.watched() as process, allocator.watched(device) as reported:
-            run.once()
-        used = allocations.read(record(run.once, all_threads=True)).threads
-        seen = run.recorded()
+            step()
+        used = allocations.read(record(step, all_threads=True)).threads
+        seen = _Recorded(placement, step, device).read()
+    kept = step.kept
     parts: dict[str, Any] = {str(part): size for part, size in seen.figures.parts.items()}
     # What was copied in order to be put back is held all the time, and is not the model's.
     return Memory(
@@ -78,90 +77,74 @@ class _Seen:
     lost: int
 
 
-class _Run:
-    """The steps of one measurement, and what can be known by name between them."""
+class _Recorded:
+    """Two recorded steps, of which the second is read: what the first leaves is then known."""
 
-    def __init__(self, placement: Placement, how: Training | None, device: torch.device) -> None:
+    def __init__(self, placement: Placement, step: Step, device: torch.device) -> None:
         self.placement = placement
+        self.step = step
         self.device = device
-        self.training = None
-        self.what = "The model's forward"
-        if how is not None:
-            self.what = "The training step"
-            with running(placement.device, "Making the optimizer"):
-                self.training = TrainingStep(placement.model, placement.inputs, how)
+        self.marks = Marks()
+        self.phases: dict[Phase, str] = {}
+        self.known: list[tuple[str, list[tuple[Part, int, int]]]] = []
 
-    def once(self, mark: Callable[[Phase], None] = lambda _: None) -> Any:
-        """Run one step. Autocast is entered anew: it keeps cast weights until it is left."""
-        with running(self.placement.device, self.what), self.placement.arithmetic():
-            if self.training is not None:
-                return self.training(mark)
-            mark("forward")
-            inputs = self.placement.inputs
-            outputs = self.placement.model(*inputs.args, **inputs.kwargs)
-            mark("end")
-            return outputs
-
-    def recorded(self) -> _Seen:
-        """Record two steps and read the second: what the first leaves behind is then known."""
-        marks = Marks()
-        held: list[tuple[str, list[tuple[Part, int, int]]]] = []
-        phases: dict[Phase, str] = {}
-
-        def mark(phase: Phase) -> None:
-            phases[phase] = marks.set()
-
-        def two_steps() -> None:
-            for number in range(2):
-                held.clear()
-                if number:  # cycles of the first step would end at a time of their own
-                    gc.collect()
-                before = self._held()
-                held.append((marks.set(), before))
-                outputs = self.once(mark)
-                after = self._held(outputs)
-                held.append((marks.set(), after))
-                del outputs
-
-        if self.training is not None:  # or their frees would be frees of blocks never seen
-            self.training.optimizer.zero_grad(set_to_none=True)
-        trace = allocations.read(record(two_steps, memory=True), marks=MARK)
+    def read(self) -> _Seen:
+        """Record, and return the figures of the second step."""
+        optimizer = self.step.optimizer
+        if optimizer is not None:  # or their frees would be frees of blocks never seen
+            optimizer.zero_grad(set_to_none=True)
+        trace = allocations.read(record(self._two_steps, memory=True), marks=MARK)
         times = dict(zip(trace.marks.name, trace.marks.start.tolist(), strict=True))
         known = [
             Known(part=part, address=address, size=size, time=times[name])
-            for name, items in held
+            for name, items in self.known
             for part, address, size in items
         ]
-        step = Step(
-            start=times[held[0][0]],
-            forward=times[phases["forward"]],
-            forward_end=times[phases["loss" if self.training else "end"]],
-            optimizer=times[phases["optimizer"]] if self.training else None,
-            end=times[phases["end"]],
+        phases = {phase: times[name] for phase, name in self.phases.items()}
+        span = StepTimes(
+            start=times[self.known[0][0]],
+            forward=phases["forward"],
+            forward_end=phases["end" if optimizer is None else "loss"],
+            optimizer=phases.get("optimizer"),
+            end=phases["end"],
         )
         blocks = pair(trace.allocations.of(_DEVICE_TYPES[self.device.type], _index(self.device)))
-        figures = step_memory(blocks, trace.operators, known, step)
+        figures = step_memory(blocks, trace.operators, known, span)
         return _Seen(figures, trace.threads, blocks.lost)
 
-    def _held(self, outputs: Any = None) -> list[tuple[Part, int, int]]:
-        """Return (part, address, bytes) of every storage that can be named at this moment."""
+    def _two_steps(self) -> None:
+        for number in range(2):
+            self.known.clear()
+            if number:  # cycles of the first step would end at a time of their own
+                gc.collect()
+            self._name()
+            outputs = self.step(self._mark)
+            self._name(outputs)
+            del outputs
+
+    def _mark(self, phase: Phase) -> None:
+        self.phases[phase] = self.marks.set()
+
+    def _name(self, outputs: Any = None) -> None:
+        """Note (part, address, bytes) of every storage that can be named at this moment."""
         module = hygiene.module_of(self.placement.model)
         parameters = [] if module is None else list(module.parameters())
-        state = {} if self.training is None else self.training.optimizer.state
+        optimizer = self.step.optimizer
         groups: tuple[tuple[Part, Any], ...] = (
             ("parameters", parameters),
             ("buffers", [] if module is None else module.buffers()),
             ("inputs", [tensor for _, tensor in self.placement.inputs.tensors()]),
             ("gradients", [p.grad for p in parameters if p.grad is not None]),
-            ("optimizer", tensors_in(list(state.values()))),
+            ("optimizer", [] if optimizer is None else tensors_in(list(optimizer.state.values()))),
             ("outputs", tensors_in(outputs)),
             ("workspace", [] if module is None else _caches(module)),
         )
-        return [
+        held = [
             (part, address, size)
             for part, tensors in groups
             for address, size in storages(tensors, self.device).items()
         ]
+        self.known.append((self.marks.set(), held))
 
 
 def _device(placement: Placement) -> torch.device:

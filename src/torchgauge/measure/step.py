@@ -7,45 +7,73 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchgauge.errors import TorchgaugeError
-from torchgauge.measure.forward import translated
-from torchgauge.target import hygiene
-from torchgauge.target.placement import Placement
-from torchgauge.target.training import Training, TrainingStep
+import torch
 
-Step = Callable[[], Any]
+from torchgauge.errors import TorchgaugeError
+from torchgauge.measure.forward import running, translated
+from torchgauge.target import hygiene
+from torchgauge.target.hygiene import Kept
+from torchgauge.target.placement import Placement
+from torchgauge.target.training import Phase, Training, TrainingStep
+
+
+class Step:
+    """`step()` runs the call once; `step(mark)` also says when each of its phases starts.
+
+    What the user's code raises becomes a MeasurementError that names `what` was running. `kept` is
+    what had to be copied in order to be put back; `optimizer` is a training step's own.
+    """
+
+    def __init__(self, placement: Placement, train: Training | None, kept: Kept) -> None:
+        self.what = "The model's forward"
+        self.device = placement.device
+        self.kept = kept
+        self.optimizer: torch.optim.Optimizer | None = None
+        inputs = placement.inputs
+        self._call: Callable[..., Any]
+        if train is None:
+            self._call = functools.partial(placement.model, *inputs.args, **inputs.kwargs)
+            return
+        self.what = "The training step"
+        autocast = placement.arithmetic if _autocasts(placement, train) else contextlib.nullcontext
+        with running(self.device, "Making the optimizer"):
+            training = TrainingStep(placement.model, inputs, train, autocast)
+        self._call, self.optimizer = training, training.optimizer
+
+    def __call__(self, mark: Callable[[Phase], None] | None = None) -> Any:
+        """Run the step and return the outputs of its forward pass."""
+        try:
+            return self._call() if mark is None else self._marked(mark)
+        except TorchgaugeError:
+            raise
+        except Exception as error:
+            raise translated(error, self.device, self.what) from error
+
+    def _marked(self, mark: Callable[[Phase], None]) -> Any:
+        if self.optimizer is not None:
+            return self._call(mark)
+        mark("forward")
+        outputs = self._call()
+        mark("end")
+        return outputs
 
 
 @contextlib.contextmanager
 def prepared(placement: Placement, train: Training | None = None) -> Iterator[Step]:
-    """Yield the step as a call without arguments, in the right modes; put all back afterwards.
+    """Yield the step in the right modes and precision; put all back afterwards.
 
     Inference runs in evaluation mode under torch.inference_mode; training on parameters that are
-    restored. What the step raises is a MeasurementError that names it (see `forward`).
+    restored, its autocast entered by the step itself. Raises what making a TrainingStep raises.
     """
     modes = hygiene.evaluation if train is None else hygiene.training
-    inputs, where = placement.inputs, placement.device
-    call: Step = functools.partial(placement.model, *inputs.args, **inputs.kwargs)
-    what = "The model's forward"
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(modes(placement.model))
-        if train is not None:
-            call, what = TrainingStep(placement.model, inputs, train), "The training step"
-        if placement.method == "autocast":
-            call = _entering(placement, call)
-        else:
-            stack.enter_context(placement.arithmetic())
-        yield guarded(call, where, what)
+    inside = _autocasts(placement, train)
+    arithmetic = contextlib.nullcontext() if inside else placement.arithmetic()
+    with modes(placement.model) as kept, arithmetic:
+        yield Step(placement, train, kept)
 
 
-def _entering(placement: Placement, call: Step) -> Step:
-    """Enter autocast in every step, as a training loop does: it keeps cast weights until left."""
-
-    def step() -> Any:
-        with placement.arithmetic():
-            return call()
-
-    return step
+def _autocasts(placement: Placement, train: Training | None) -> bool:
+    return train is not None and placement.method == "autocast"
 
 
 def guarded(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchgauge.errors import InputError
@@ -68,17 +70,26 @@ class TrainingStep:
 
     Calling it runs zero_grad, forward, loss, backward and optimizer step, and returns the outputs
     of the forward pass. `mark` is called with the name of each phase as it starts, and with "end".
+    `autocast` makes the context of forward and loss, anew in every step, as a training loop has it:
+    the cast weights that autocast keeps are gone before the backward pass.
     Raises InputError: `training-missing`, `training-needs-module`, `nothing-to-train`,
     `loss-not-scalar`.
     """
 
-    def __init__(self, model: Callable[..., Any], inputs: Inputs, training: Training) -> None:
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        inputs: Inputs,
+        training: Training,
+        autocast: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+    ) -> None:
         self.model = model
         self.inputs = inputs
         self.loss = training.loss
         self.parameters = _trainable(model)
         self.optimizer = training.optimizer(self.parameters)
         self.scaler = copy.deepcopy(training.scaler)
+        self.autocast = autocast
         self._argument = inputs.as_given()
 
     def __call__(self, mark: Callable[[Phase], None] = lambda _: None) -> Any:
@@ -86,9 +97,10 @@ class TrainingStep:
         mark("zero_grad")
         self.optimizer.zero_grad(set_to_none=True)
         mark("forward")
-        outputs = self.model(*self.inputs.args, **self.inputs.kwargs)
-        mark("loss")
-        loss = _checked(self.loss(outputs, self._argument))
+        with self.autocast():
+            outputs = self.model(*self.inputs.args, **self.inputs.kwargs)
+            mark("loss")
+            loss = _checked(self.loss(outputs, self._argument))
         mark("backward")
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()  # type: ignore[no-untyped-call]
         del loss
