@@ -1,5 +1,7 @@
 """Clocks and devices whose time the tests decide."""
 
+import contextlib
+
 
 class FakeClock:
     """Stands still until somebody moves it."""
@@ -18,6 +20,10 @@ class FakeGpu:
     """A queue: work is launched at once and is done when somebody synchronizes."""
 
     name = "cuda:0"
+    asynchronous = True
+
+    def current(self) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext()
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock

@@ -157,8 +157,9 @@ def measure_memory(
     """
     source, options = _prepare(model, inputs, train=train)
     from torchgauge.measure.memory import measure
+    from torchgauge.measure.plan import opened
 
-    return measure(source.open(), train=options.train)
+    return measure(opened(source), train=options.train)
 
 
 def load(path: str | Path) -> Profile:

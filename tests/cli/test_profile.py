@@ -91,6 +91,18 @@ def test_the_main_job(model, tmp_path, capsys):
     assert {p.probe for p in profile.passes} == {"loading", "size", "latency", "system", "memory"}
 
 
+def test_a_reader_that_goes_away_loses_nothing(model, tmp_path):
+    command = [sys.executable, "-m", "torchgauge", "profile", f"{model}:wrong_shape", "--json",
+               "--output-dir", str(tmp_path)]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdout.close()
+        errors = child.stderr.read()
+        child.wait(timeout=60)
+    assert child.returncode == 1  # of the measurement, not of the pipe
+    assert b"BrokenPipe" not in errors
+    assert tg.load(tmp_path / "profile.json").size.parameters == 20
+
+
 def test_json_on_standard_output_is_nothing_but_the_record(model):
     done = torchgauge("profile", f"{model}:talking", *QUICK, "--json")
     assert done.returncode == 0

@@ -1,5 +1,6 @@
 """NVML through a fake of its module: the calls, units and absences that the real one has."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -60,7 +61,7 @@ def test_readings_are_in_si_units():
 def test_what_a_gpu_does_not_support_is_unknown():
     reading = Nvml(FakeNvml({}), {0: "GPU-x"}).read(0)
     assert (reading.utilization, reading.memory, reading.power, reading.clock) == (None,) * 4
-    assert reading.throttled == ()
+    assert reading.throttled is None
 
 
 def test_the_cpu_has_no_gpu_readings():
@@ -69,10 +70,28 @@ def test_the_cpu_has_no_gpu_readings():
     assert NoGpu().read(0).utilization is None
 
 
-def test_the_system_probe_records_the_gpu():
+def test_the_system_probe_records_the_gpu(monkeypatch):
+    monkeypatch.setattr(system, "GPU_SETTLING", 0.02)
     gpus = Nvml(FakeNvml(READINGS), {0: "GPU-x"})
     found = system.measure(lambda: None, gpus=gpus, duration=0.05, interval=0.01)
     (gpu,) = found.gpus
     assert gpu.name == "NVIDIA Fake"
     assert gpu.utilization.mean == pytest.approx(0.87)
     assert gpu.throttled == ("power cap", "thermal (hardware)")
+    assert found.warnings == ()
+
+
+def test_utilization_from_before_the_run_does_not_count():
+    gpus = Nvml(FakeNvml(READINGS), {0: "GPU-x"})
+    found = system.measure(lambda: None, gpus=gpus, duration=0.05, interval=0.01)
+    assert found.gpus[0].utilization is None  # the driver's figure is an average over a second
+    assert found.gpus[0].power.mean == 312.5
+
+
+def test_a_gpu_nobody_can_read_is_said_with_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with gpu_metrics("cuda:0") as gpus:
+        found = system.measure(lambda: None, gpus=gpus, duration=0.02, interval=0.01)
+    assert found.gpus == ()
+    assert [w.id for w in found.warnings] == ["gpu-metrics-absent"]
+    assert "torchgauge[nvidia]" in found.warnings[0].message

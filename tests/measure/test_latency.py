@@ -97,6 +97,32 @@ def test_stages_are_timed_and_add_up_to_the_latency(clock):
     assert latency.median == pytest.approx(sum(medians.values()))
 
 
+def test_preprocess_gets_the_inputs_as_they_were_given(clock):
+    """Moving them to the device is part of the stage, so it must not have been done before."""
+    seen = []
+
+    def preprocess(raw):
+        seen.append(raw.dtype)
+        return raw.bfloat16()
+
+    placement = Source.of_object(nn.Linear(4, 2), torch.ones(1, 4), precision="bf16").open()
+    measure(placement, LatencyOptions(iterations=2, preprocess=preprocess), clock=clock)
+    assert set(seen) == {torch.float32}
+
+
+def test_what_a_gpu_finds_wrong_when_it_is_waited_for_is_the_models_fault(clock):
+    class BrokenGpu(FakeGpu):
+        def synchronize(self):
+            if self.queued:
+                raise RuntimeError("CUDA error: device-side assert triggered")
+
+    gpu = BrokenGpu(clock)
+    with pytest.raises(MeasurementError) as caught:
+        measure(on_gpu(lambda: gpu.launch(1e-3)), LatencyOptions(), clock=clock, device=gpu)
+    assert caught.value.id == "forward-raised"
+    assert "device-side assert" in caught.value.cause
+
+
 def test_the_outputs_are_freed_outside_the_timing(clock):
     class Output:
         def __del__(self):

@@ -110,8 +110,28 @@ def test_inputs_of_every_form():
 def test_a_callable_is_profiled():
     profile = tg.profile(torch.relu, torch.ones(2, 3), **QUICK)
     assert profile.complete
-    assert profile.size.parameters == 0
+    assert profile.size is None  # unknown, and never 0
+    assert [w.id for w in profile.warnings] == ["not-a-module"]
     assert profile.target.kind == "callable"
+
+
+def test_a_bound_method_is_that_of_its_module(model):
+    profile = tg.profile(model.forward, torch.ones(2, 8), **QUICK)
+    assert profile.size.parameters == 212
+    assert profile.memory.parameters == 4 * 212
+
+
+def test_an_error_nobody_foresaw_leaves_the_others_too(model, monkeypatch):
+    def crashing(*_, **__):
+        raise ZeroDivisionError("surprise")
+
+    monkeypatch.setattr(plan.system_probe, "measure", crashing)
+    profile = tg.profile(model, torch.ones(2, 8), **QUICK)
+    assert profile.latency is not None
+    assert profile.memory is not None
+    (warning,) = profile.warnings
+    assert (warning.id, warning.failed) == ("probe-crashed", True)
+    assert "ZeroDivisionError: surprise" in warning.cause
 
 
 def test_precision_is_stated_and_the_model_is_left(model):

@@ -2,9 +2,11 @@ import csv
 import io
 import json
 
+import msgspec
 import pytest
 from tests.model import records
 
+from torchgauge.model.environment import Settings
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.target import TargetDescription
 from torchgauge.report import console, notebook
@@ -54,6 +56,16 @@ def test_a_failed_probe_is_said_with_cause_and_remedy():
     profile = records.profile(memory=None, warnings=(failure,))
     assert not profile.complete
     assert "memory: M. C. R.  [out-of-memory]" in console.render(profile)
+
+
+def test_reduced_precision_on_a_gpu_is_said():
+    profile = records.profile()
+    gpu = msgspec.structs.replace(profile.target, device="cuda:0")
+    settings = Settings(fp32_matmul="ieee", fp32_convolution="tf32")
+    environment = msgspec.structs.replace(profile.environment, settings=settings)
+    changed = msgspec.structs.replace(profile, target=gpu, environment=environment)
+    assert "inference, fp32 (TF32 in convolutions), on cuda:0" in console.render(changed)
+    assert "TF32" not in console.render(msgspec.structs.replace(profile, environment=environment))
 
 
 def test_a_percentile_without_interval_is_said_once_in_its_row():

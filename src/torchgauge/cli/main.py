@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgauge.cli import profile
+from torchgauge.cli.output import emit
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 
 VERBS = (profile,)
@@ -68,10 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("torchgauge: interrupted before anything was measured\n")
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`): nothing is left to be said to it.
-        sys.stderr.close()
-        return ExitCode.DONE
 
 
 def _report(error: TorchgaugeError, *, as_json: bool) -> None:
@@ -84,4 +81,4 @@ def _report(error: TorchgaugeError, *, as_json: bool) -> None:
 
         fields = ("id", "message", "cause", "remedy")
         content = {name: getattr(error, name) for name in fields}
-        sys.stdout.write(json.dumps({"error": content}) + "\n")
+        emit(json.dumps({"error": content}) + "\n")

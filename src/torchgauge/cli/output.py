@@ -25,3 +25,13 @@ def prints_to_stderr() -> Iterator[None]:
         sys.stdout.flush()
         os.dup2(out, 1)
         os.close(out)
+
+
+def emit(text: str) -> None:
+    """Write the result to standard output; that its reader is gone (`| head`) is no failure."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

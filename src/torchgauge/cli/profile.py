@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.cli.output import prints_to_stderr
+from torchgauge.cli.output import emit, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import check_writable
 
@@ -116,10 +116,12 @@ def run(options: argparse.Namespace) -> int:
             processes=options.processes,
             budget=options.budget,
         )
+    written = []
+    if options.output_dir is not None:  # first: the reader of our output may go away
+        written = write(profile, options.output_dir, options.formats or ["json"])
     show(profile, as_json=options.json)
-    if options.output_dir is not None:
-        for path in write(profile, options.output_dir, options.formats or ["json"]):
-            sys.stderr.write(f"Wrote {path}\n")
+    for path in written:
+        sys.stderr.write(f"Wrote {path}\n")
     if profile.interrupted:
         return ExitCode.INTERRUPTED
     return ExitCode.DONE if profile.complete else ExitCode.MEASUREMENT_FAILED
@@ -133,7 +135,7 @@ def show(profile: Profile, *, as_json: bool) -> None:
         if warning.traceback:
             sys.stderr.write(warning.traceback)
     if as_json:
-        sys.stdout.write(rendering.text(profile, "json"))
+        emit(rendering.text(profile, "json"))
     elif sys.stdout.isatty():
         from rich.console import Console
 
@@ -141,7 +143,7 @@ def show(profile: Profile, *, as_json: bool) -> None:
 
         Console().print(view(profile))
     else:
-        sys.stdout.write(rendering.text(profile, "console") + "\n")
+        emit(rendering.text(profile, "console") + "\n")
 
 
 def write(profile: Profile, folder: Path, formats: list[str]) -> list[Path]:

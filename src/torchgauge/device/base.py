@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Protocol
 
 
@@ -25,6 +26,12 @@ class Device(Protocol):
     """A place where models run: `name` is torch's ("cpu", "cuda:0")."""
 
     name: str
+    asynchronous: bool
+    """True where a call may return before its work is done."""
+
+    def current(self) -> contextlib.AbstractContextManager[object]:
+        """Make it the process's current device for a block."""
+        ...
 
     def synchronize(self) -> None:
         """Return when all queued work is done."""

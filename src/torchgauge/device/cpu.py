@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,15 +25,30 @@ def last_level_cache(root: Path = CACHES) -> int | None:
 
 
 class Cpu:
-    """The CPU as torch sees it."""
+    """The CPU as torch sees it.
+
+    Where the process uses a GPU, a callable without tensors to show for it may launch work there:
+    such a process waits for its GPU too.
+    """
 
     name = "cpu"
 
     def __init__(self) -> None:
+        import torch
+
+        self.asynchronous: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         self._scratch: torch.Tensor | None = None
 
+    def current(self) -> contextlib.AbstractContextManager[object]:
+        """Do nothing: there is one CPU."""
+        return contextlib.nullcontext()
+
     def synchronize(self) -> None:
-        """Do nothing: CPU calls are synchronous."""
+        """Wait for the GPU where the process uses one; CPU calls are synchronous."""
+        if self.asynchronous:
+            import torch
+
+            torch.cuda.synchronize()
 
     def timer(self) -> None:
         """Return None: the host clock times CPU work."""

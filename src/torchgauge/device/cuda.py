@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 
 FLUSH_FACTOR = 2
@@ -9,19 +11,20 @@ UNKNOWN_CACHE = 64 * 2**20
 
 
 class CudaTimer:
-    """Two CUDA events on the current stream."""
+    """Two CUDA events on a GPU's current stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, index: int) -> None:
+        self._index = index
         self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._stop = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
     def start(self) -> None:
         """Record the first event."""
-        self._start.record()
+        self._start.record(torch.cuda.current_stream(self._index))
 
     def stop(self) -> None:
         """Record the second event."""
-        self._stop.record()
+        self._stop.record(torch.cuda.current_stream(self._index))
 
     def elapsed(self) -> float:
         """Return the seconds between the events (their resolution is about 0.5 µs)."""
@@ -31,10 +34,16 @@ class CudaTimer:
 class Cuda:
     """One GPU; `name` is "cuda:INDEX"."""
 
+    asynchronous = True
+
     def __init__(self, index: int) -> None:
         self.name = f"cuda:{index}"
         self.index = index
         self._scratch: torch.Tensor | None = None
+
+    def current(self) -> contextlib.AbstractContextManager[object]:
+        """Let kernels without a device of their own (Triton's) run on this GPU."""
+        return torch.cuda.device(self.index)
 
     def synchronize(self) -> None:
         """Wait for every stream of the GPU."""
@@ -42,7 +51,7 @@ class Cuda:
 
     def timer(self) -> CudaTimer:
         """Return a pair of CUDA events."""
-        return CudaTimer()
+        return CudaTimer(self.index)
 
     def flush_cache(self) -> None:
         """Overwrite a buffer twice the size of the L2 cache."""

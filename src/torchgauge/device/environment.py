@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
+import math
 import os
 import platform
 import sys
@@ -63,6 +64,12 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return psutil.cpu_count() or 1
+
+
+def cores_granted() -> int:
+    """Return how many cores' worth of time this process can get, a cgroup's quota rounded up."""
+    quota = cpu_quota()
+    return usable_cores() if quota is None else min(usable_cores(), math.ceil(quota))
 
 
 def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:

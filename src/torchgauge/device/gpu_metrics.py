@@ -20,18 +20,24 @@ THROTTLE_REASONS = {
 
 @dataclasses.dataclass(frozen=True)
 class GpuReading:
-    """One GPU at one moment: fraction, bytes, watts, °C, hertz; None where it does not tell."""
+    """One GPU at one moment: fraction, bytes, watts, °C, hertz; None where it does not tell.
+
+    `memory` is in use by anybody, not by this process alone.
+    """
 
     utilization: float | None
     memory: int | None
     power: float | None
     temperature: float | None
     clock: float | None
-    throttled: tuple[str, ...] = ()
+    throttled: tuple[str, ...] | None = None
 
 
 class GpuMetrics(Protocol):
     """A source of readings for some GPUs."""
+
+    absent: str
+    """Why a GPU in use is not read; empty where all is well."""
 
     @property
     def names(self) -> dict[int, str]:
@@ -44,9 +50,11 @@ class GpuMetrics(Protocol):
 
 
 class NoGpu:
-    """The null object: there is no GPU to read."""
+    """The null object: there is no GPU to read, or `absent` says why not."""
 
-    names: dict[int, str] = {}  # noqa: RUF012 - shared because it is always empty
+    def __init__(self, absent: str = "") -> None:
+        self.absent = absent
+        self.names: dict[int, str] = {}
 
     def read(self, index: int) -> GpuReading:
         """Return nothing known."""
@@ -56,6 +64,8 @@ class NoGpu:
 
 class Nvml:
     """GPUs through the driver's management library."""
+
+    absent = ""
 
     def __init__(self, nvml: ModuleType | Any, uuids: dict[int, str]) -> None:
         """Open the GPUs by UUID: torch's numbering and NVML's differ under CUDA_VISIBLE_DEVICES."""
@@ -77,14 +87,16 @@ class Nvml:
         memory = ask("nvmlDeviceGetMemoryInfo")
         power = ask("nvmlDeviceGetPowerUsage")
         clock = ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM)
-        reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
+        reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         return GpuReading(
             utilization=None if rates is None else rates.gpu / 100,
             memory=None if memory is None else int(memory.used),
             power=None if power is None else power / 1e3,
             temperature=ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
             clock=None if clock is None else clock * 1e6,
-            throttled=tuple(name for bit, name in THROTTLE_REASONS.items() if reasons & bit),
+            throttled=None
+            if reasons is None
+            else tuple(name for bit, name in THROTTLE_REASONS.items() if reasons & bit),
         )
 
 
@@ -94,27 +106,28 @@ def _text(name: str | bytes) -> str:
 
 @contextlib.contextmanager
 def gpu_metrics(device: str) -> Iterator[GpuMetrics]:
-    """Open the readings of the GPU that `device` names; the null object for every other device.
-
-    Without the extra `nvidia` or without a working driver there are no readings either.
-    """
+    """Open the readings of the GPU that `device` names; the null object where there are none."""
     if not device.startswith("cuda"):
         yield NoGpu()
         return
     try:
         import pynvml
-        import torch
     except ImportError:
-        yield NoGpu()
+        yield NoGpu("nvidia-ml-py is not installed: pip install 'torchgauge[nvidia]'.")
         return
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        yield NoGpu()
-        return
-    try:
-        index = int(device.partition(":")[2] or 0)
-        uuid = f"GPU-{torch.cuda.get_device_properties(index).uuid}"
-        yield Nvml(pynvml, {index: uuid})
-    finally:
-        pynvml.nvmlShutdown()
+    with contextlib.ExitStack() as stack:
+        try:
+            pynvml.nvmlInit()
+            stack.callback(pynvml.nvmlShutdown)
+            metrics: GpuMetrics = Nvml(pynvml, _uuids(device))
+        except pynvml.NVMLError as error:
+            # No driver library (ROCm), or a slice of a GPU that has no handle of its own.
+            metrics = NoGpu(f"The driver does not tell of it: {error}.")
+        yield metrics
+
+
+def _uuids(device: str) -> dict[int, str]:
+    import torch
+
+    index = int(device.partition(":")[2] or torch.cuda.current_device())
+    return {index: f"GPU-{torch.cuda.get_device_properties(index).uuid}"}

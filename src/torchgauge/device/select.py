@@ -54,9 +54,19 @@ def _absent(name: str, count: int) -> InputError:
 
 
 def open_device(name: str) -> Device:
-    """Return the device for a resolved name."""
+    """Return the device for torch's name of it; "meta" runs nothing and counts as the CPU.
+
+    Raises InputError `device-unsupported` for a device nobody here can wait for.
+    """
     if name.startswith("cuda"):
         from torchgauge.device.cuda import Cuda
 
         return Cuda(int(name.partition(":")[2] or 0))
+    if name.partition(":")[0] not in ("cpu", "meta"):
+        raise InputError(
+            f"Nothing can be timed on '{name}'.",
+            id="device-unsupported",
+            cause="Only the CPU and CUDA devices can be waited for.",
+            remedy="Move the model to cpu or cuda.",
+        )
     return Cpu()

@@ -6,11 +6,16 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from torchgauge import units
 from torchgauge.clock import Clock, SystemClock, resolution
 from torchgauge.device.base import Device
+from torchgauge.device.gpu_metrics import gpu_metrics
+from torchgauge.device.load import LoadWatch
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError, MeasurementError
+from torchgauge.measure.load import load_warnings
 from torchgauge.measure.sampling import DEFAULT_BUDGET, SamplingPlan, Timing, sample
 from torchgauge.measure.step import Step, guarded, prepared
 from torchgauge.model.latency import LatencyRun
@@ -101,15 +106,19 @@ def measure(
         known = "" if relative_error is None else f", median ±{units.percent(relative_error)}"
         progress.update(f"{samples:,} calls{known}", elapsed / min(limit, DEFAULT_BUDGET))
 
-    with prepared(placement, options.train) as step:
-        call = (
-            _staged(placement, options, clock, device)
-            if options.staged
-            else _whole(step, clock, device)
-        )
+    with (
+        device.current(),
+        prepared(placement, options.train) as step,
+        gpu_metrics(placement.device) as gpus,
+    ):
+        if options.staged:
+            call = _staged(placement, options, clock, device)
+        else:
+            call = _whole(step, clock, device)
         if options.cold_cache:
             call = _cold(call, device)
-        return sample(
+        watch = LoadWatch(gpus)
+        run = sample(
             call,
             clock,
             options.plan,
@@ -117,11 +126,13 @@ def measure(
             busy_warmup=GPU_BUSY_WARMUP if placement.device.startswith("cuda") else 0.0,
             clock_resolution=resolution(clock),
         )
+        found = tuple(load_warnings(watch.load()))
+    return msgspec.structs.replace(run, warnings=run.warnings + found)
 
 
 def _whole(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
-    now, timer, synchronize = clock.now, device.timer(), device.synchronize
-    if timer is None:
+    now, timer = clock.now, device.timer()
+    if not device.asynchronous:
 
         def on_host() -> Timing:
             start = now()
@@ -132,16 +143,21 @@ def _whole(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
 
         return on_host
 
+    # What a GPU finds wrong shows when it is waited for.
+    synchronize = guarded(device.synchronize, device.name)
+
     def on_device() -> Timing:
         synchronize()
         start = now()
-        timer.start()
+        if timer is not None:
+            timer.start()
         outputs = step()
-        timer.stop()
+        if timer is not None:
+            timer.stop()
         synchronize()
         end = now()
         del outputs
-        return Timing(end - start, timer.elapsed())
+        return Timing(end - start, None if timer is None else timer.elapsed())
 
     return on_device
 
@@ -149,12 +165,13 @@ def _whole(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
 def _staged(
     placement: Placement, options: LatencyOptions, clock: Clock, device: Device
 ) -> Callable[[], Timing]:
-    now, timer, synchronize = clock.now, device.timer(), device.synchronize
+    now, timer = clock.now, device.timer()
     given, where = placement.inputs, placement.device
+    synchronize = guarded(device.synchronize, where)
     model = guarded(lambda inputs: placement.model(*inputs.args, **inputs.kwargs), where)
     before = options.preprocess and guarded(options.preprocess, where, "The preprocess stage")
     after = options.postprocess and guarded(options.postprocess, where, "The postprocess stage")
-    raw = given.as_given()
+    raw = placement.target.inputs.as_given()  # moving them to the device is the stage's own work
 
     def call() -> Timing:
         synchronize()

@@ -8,6 +8,7 @@ last: it needs torch's profiler, whose libraries stay loaded.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,16 +22,19 @@ from torchgauge.measure import latency as latency_probe
 from torchgauge.measure import memory as memory_probe
 from torchgauge.measure import size as size_probe
 from torchgauge.measure import system as system_probe
+from torchgauge.measure.forward import running
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.processes import repeated
-from torchgauge.measure.step import prepared
+from torchgauge.measure.step import guarded, prepared
 from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Pass, Profile
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.size import Size
 from torchgauge.model.system import System
 from torchgauge.model.target import InputDescription, TargetDescription
 from torchgauge.progress import Progress
+from torchgauge.target.hygiene import module_of
 from torchgauge.target.placement import Placement
 from torchgauge.target.source import Source
 from torchgauge.target.target import Target
@@ -76,6 +80,8 @@ class Runner:
                 self.blocked = error.message
         except KeyboardInterrupt:
             self.interrupted = True
+        except Exception as error:  # noqa: BLE001 - the last net: what others measured must stay
+            self.warnings.append(_crash(probe, error))
         finally:
             duration = time.perf_counter() - start
             self.passes.append(
@@ -89,6 +95,18 @@ class Runner:
                 id="skipped", probe=probe, failed=True, message=f"Not measured: {self.blocked}"
             )
         )
+
+
+def _crash(probe: str, error: Exception) -> MeasurementWarning:
+    return MeasurementWarning(
+        id="probe-crashed",
+        message=f"The {probe} probe ended with an error that torchgauge does not know.",
+        probe=probe,
+        failed=True,
+        cause=f"{type(error).__name__}: {error}",
+        remedy="Please report it with the traceback.",
+        traceback="".join(traceback.format_exception(error)),
+    )
 
 
 def _failure(probe: str, error: TorchgaugeError) -> MeasurementWarning:
@@ -110,11 +128,16 @@ def profile(source: Source, options: LatencyOptions, progress: Progress) -> Prof
     """
     progress.start("loading")
     start = time.perf_counter()
-    placement = source.open()
+    placement = opened(source)
     runner = Runner(progress)
     runner.passes.append(Pass(probe="loading", duration=time.perf_counter() - start))
+    where = environment()
     target = placement.target
-    size = runner.attempt("size", lambda: size_probe.measure(placement.model, target.files))
+    size: Size | None = None
+    if module_of(placement.model) is None:
+        runner.warnings.append(_no_module(target))
+    else:
+        size = runner.attempt("size", lambda: size_probe.measure(placement.model, target.files))
     latency: Latency | None = None
     memory: Memory | None = None
     system: System | None = None
@@ -135,7 +158,7 @@ def profile(source: Source, options: LatencyOptions, progress: Progress) -> Prof
     description = describe(placement, training=options.train is not None)
     return Profile(
         target=description,
-        environment=environment(),
+        environment=where,
         size=size,
         latency=latency,
         throughput=None if latency is None else throughput(latency, description),
@@ -147,6 +170,12 @@ def profile(source: Source, options: LatencyOptions, progress: Progress) -> Prof
     )
 
 
+def opened(source: Source) -> Placement:
+    """Load and place the target; running out of memory there is said as anywhere else."""
+    with running(source.device or "cpu", "Loading the model"):
+        return source.open()
+
+
 def measure_latency(
     source: Source,
     options: LatencyOptions,
@@ -155,7 +184,7 @@ def measure_latency(
 ) -> Latency:
     """Measure in this process, or in as many fresh ones as asked for, and combine the runs."""
     if options.processes == 1:
-        placement = placement or source.open()
+        placement = placement or opened(source)
         runs = [latency_probe.measure(placement, options, progress=progress)]
     else:
         runs = repeated(source, options, progress)
@@ -165,11 +194,16 @@ def measure_latency(
 def measure_system(placement: Placement, options: LatencyOptions) -> System:
     """Sample the machine's use while the step repeats; each call ends with a synchronize."""
     device = open_device(placement.device)
-    with prepared(placement, options.train) as step, gpu_metrics(placement.device) as gpus:
+    synchronize = guarded(device.synchronize, device.name)
+    with (
+        device.current(),
+        prepared(placement, options.train) as step,
+        gpu_metrics(placement.device) as gpus,
+    ):
 
         def call() -> None:
             step()
-            device.synchronize()
+            synchronize()
 
         return system_probe.measure(call, gpus=gpus)
 
@@ -196,6 +230,14 @@ def describe(placement: Placement, *, training: bool) -> TargetDescription:
 def _input(name: str, tensor: Any) -> InputDescription:
     dtype = str(tensor.dtype).removeprefix("torch.")
     return InputDescription(name=name, shape=tuple(tensor.shape), dtype=dtype)
+
+
+def _no_module(target: Target) -> MeasurementWarning:
+    return MeasurementWarning(
+        id="not-a-module",
+        message=f"{target.name} is a plain callable: whose parameters it uses is not known.",
+        probe="size",
+    )
 
 
 def _meta() -> MeasurementWarning:

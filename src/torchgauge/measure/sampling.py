@@ -41,7 +41,7 @@ class OnProgress(Protocol):
     """Told between two calls, every 0.3 s at most, how far the measurement is."""
 
     def __call__(self, samples: int, relative_error: float | None, elapsed: float) -> None:
-        """Take the samples so far, the last look's relative error, and the seconds since start."""
+        """Take the samples so far, the last look's relative error, and the seconds of sampling."""
         ...
 
 
@@ -50,8 +50,8 @@ class SamplingPlan:
     """How long to sample: until the median is known to ±`target_rel_error`, or as said.
 
     `warmup` samples are left out (None: the data decide). `iterations` steady samples are taken,
-    exactly (None: until the precision is reached). `budget` is in seconds and holds for all calls,
-    the first included; None stands for 30 s, and with `iterations` given for no limit.
+    exactly (None: until the precision is reached). `budget` is in seconds and holds for the calls
+    after the first; None stands for 30 s, and with `iterations` given for no limit.
 
     Raises InputError `option-invalid`.
     """
@@ -107,10 +107,9 @@ def sample(
     On KeyboardInterrupt the samples there are make the record, and its `stop` is "interrupted";
     before the first sample it passes through. So does whatever else `call` raises.
     """
-    started = clock.now()
     taken = _Taken(call(), busy_warmup)
     goal = _Precision(plan) if plan.iterations is None else _Iterations(plan, plan.iterations)
-    pace = _Pace(clock, started, plan.time_limit, on_progress)
+    pace = _Pace(clock, plan.time_limit, on_progress)
     try:
         stop = _collect(call, clock, taken, goal, pace)
     except KeyboardInterrupt:
@@ -247,11 +246,10 @@ class _Iterations:
 class _Pace:
     """When the budget ends, and when to tell of progress again."""
 
-    def __init__(
-        self, clock: Clock, started: int, limit: float, on_progress: OnProgress | None
-    ) -> None:
+    def __init__(self, clock: Clock, limit: float, on_progress: OnProgress | None) -> None:
         self._on_progress = on_progress
-        self._started = started
+        # A first call may compile for minutes; it stands apart, and its time is not the samples'.
+        self._started = started = clock.now()
         self.deadline = started + limit * 1e9
         self.next_report = math.inf if on_progress is None else clock.now() + PROGRESS_PERIOD
 

@@ -9,11 +9,17 @@ from collections.abc import Callable
 import psutil
 
 from torchgauge.clock import Clock, SystemClock
+from torchgauge.device.environment import cores_granted
 from torchgauge.device.gpu_metrics import GpuMetrics, GpuReading, NoGpu
+from torchgauge.device.load import machine_times, process_time
+from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.system import GpuUse, System, SystemSample, Use
 
 INTERVAL = 0.05
 DURATION = 1.0
+# The driver averages utilisation over up to a second, so the first one tells of the time before.
+GPU_DURATION = 3.0
+GPU_SETTLING = 1.0
 
 
 class Sampler(threading.Thread):
@@ -24,7 +30,7 @@ class Sampler(threading.Thread):
         self.interval = interval
         self.samples: list[SystemSample] = []
         self.machine: list[float] = []
-        self.readings: dict[int, list[GpuReading]] = {index: [] for index in gpus.names}
+        self.readings: dict[int, list[tuple[float, GpuReading]]] = {i: [] for i in gpus.names}
         self.cpu_seconds = 0.0
         self._gpus = gpus
         self._process = psutil.Process()
@@ -33,20 +39,20 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         """Sample until told to stop, and once more at the end."""
         start = last = time.perf_counter()
-        spent = _spent(self._process)
-        busy, total = _machine_times()
+        spent = process_time(self._process)
+        total, busy, _ = machine_times()
         finished = False
         while not finished:
             finished = self._done.wait(self.interval)
             now = time.perf_counter()
-            used, (busy_now, total_now) = _spent(self._process), _machine_times()
+            used, (total_now, busy_now, _) = process_time(self._process), machine_times()
             cores = (used - spent) / (now - last)
             rss = self._process.memory_info().rss
             self.samples.append(SystemSample(time=now - start, cores=cores, rss=rss))
             if total_now > total:
                 self.machine.append((busy_now - busy) / (total_now - total))
             for index, readings in self.readings.items():
-                readings.append(self._gpus.read(index))
+                readings.append((now - start, self._gpus.read(index)))
             last, spent, busy, total = now, used, busy_now, total_now
         self.cpu_seconds = time.thread_time()
 
@@ -56,32 +62,24 @@ class Sampler(threading.Thread):
         self.join()
 
 
-def _spent(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-def _machine_times() -> tuple[float, float]:
-    times = psutil.cpu_times()
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    # guest time is part of user time already
-    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return total - idle, total
-
-
 def measure(
     call: Callable[[], object],
     *,
     gpus: GpuMetrics | None = None,
-    duration: float = DURATION,
+    duration: float | None = None,
     interval: float = INTERVAL,
     clock: Clock | None = None,
 ) -> System:
-    """Call the model for `duration` seconds (once at least) and return the use of the machine."""
+    """Call the model for `duration` seconds (once at least) and return the use of the machine.
+
+    Without `duration` it is 1 s, and 3 s where a GPU is read.
+    """
     gpus, clock = gpus or NoGpu(), clock or SystemClock()
+    if duration is None:
+        duration = GPU_DURATION if gpus.names else DURATION
     process = psutil.Process()
     disk, network = _disk(process), psutil.net_io_counters()
-    spent, (busy, total) = _spent(process), _machine_times()
+    spent, (total, busy, _) = process_time(process), machine_times()
     sampler = Sampler(interval, gpus)
     start = clock.now()
     sampler.start()
@@ -94,7 +92,7 @@ def measure(
         sampler.stop()
     seconds = (clock.now() - start) * 1e-9
     disk_after, network_after = _disk(process), psutil.net_io_counters()
-    spent_after, (busy_after, total_after) = _spent(process), _machine_times()
+    spent_after, (total_after, busy_after, _) = process_time(process), machine_times()
     ours, all_busy = spent_after - spent, busy_after - busy
     machine = max(total_after - total, 1e-9)
     return System(
@@ -102,7 +100,7 @@ def measure(
         duration=seconds,
         calls=calls,
         cores=Use(mean=ours / seconds, max=max(s.cores for s in sampler.samples)),
-        core_count=psutil.cpu_count() or 1,
+        core_count=cores_granted(),
         machine=_use(sampler.machine) or Use(mean=all_busy / machine, max=all_busy / machine),
         other=min(max(all_busy - ours, 0.0) / machine, 1.0),
         rss=Use(
@@ -116,7 +114,15 @@ def measure(
         network_received=_rate(network, network_after, 1, seconds),
         gpus=tuple(_gpu(i, gpus.names[i], found) for i, found in sampler.readings.items()),
         samples=tuple(sampler.samples),
+        warnings=_warnings(gpus),
     )
+
+
+def _warnings(gpus: GpuMetrics) -> tuple[MeasurementWarning, ...]:
+    if not gpus.absent:
+        return ()
+    message = f"The use of the GPU is not known. {gpus.absent}"
+    return (MeasurementWarning(id="gpu-metrics-absent", message=message, probe="system"),)
 
 
 def _disk(process: psutil.Process) -> tuple[int, int] | None:
@@ -139,17 +145,21 @@ def _use(values: list[float]) -> Use | None:
     return Use(mean=sum(values) / len(values), max=max(values)) if values else None
 
 
-def _gpu(index: int, name: str, readings: list[GpuReading]) -> GpuUse:
-    def use(field: str) -> Use | None:
-        return _use([value for r in readings if (value := getattr(r, field)) is not None])
+def _gpu(index: int, name: str, timed: list[tuple[float, GpuReading]]) -> GpuUse:
+    readings = [reading for _, reading in timed]
+    settled = [reading for at, reading in timed if at > GPU_SETTLING]
+    reasons = [r.throttled for r in readings if r.throttled is not None]
+
+    def use(field: str, among: list[GpuReading] = readings) -> Use | None:
+        return _use([value for r in among if (value := getattr(r, field)) is not None])
 
     return GpuUse(
         index=index,
         name=name,
-        utilization=use("utilization"),
+        utilization=use("utilization", settled),
         memory=use("memory"),
         power=use("power"),
         temperature=use("temperature"),
         clock=use("clock"),
-        throttled=tuple(dict.fromkeys(reason for r in readings for reason in r.throttled)),
+        throttled=tuple(dict.fromkeys(r for some in reasons for r in some)) if reasons else None,
     )

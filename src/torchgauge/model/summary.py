@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from torchgauge.model.memory import PARTS
 from torchgauge.model.profile import Profile
+from torchgauge.model.system import GpuUse, Use
 
 Value = float | int | str | None
 
 LATENCIES = ("median", "mean", "std", "min", "max", "p50", "p90", "p95", "p99")
-MEMORIES = ("peak", "average", *PARTS, "retained_for_backward", "per_sample", "rss_peak")
+MEMORIES = (
+    "peak",
+    "average",
+    *PARTS,
+    "retained_for_backward",
+    "per_sample",
+    "rss_peak",
+    "allocator_peak",
+    "reserved",
+)
 
 
 def summarize(profile: Profile) -> dict[str, Value]:
@@ -70,7 +80,17 @@ def _memory(profile: Profile) -> dict[str, Value]:
 
 def _system(profile: Profile) -> dict[str, Value]:
     system = profile.system
+    gpu = system.gpus[0] if system is not None and system.gpus else None
+    rates = ("disk_read", "disk_write", "network_sent", "network_received")
+    means = {"utilization": "fraction", "memory": "bytes", "power": "w", "clock": "hz"}
     return {
         "cpu_cores_used": None if system is None else system.cores.mean,
         "machine_busy_fraction": None if system is None else system.machine.mean,
+        **{f"{r}_bytes_per_s": None if system is None else getattr(system, r) for r in rates},
+        **{f"gpu_{name}_{unit}": _mean(gpu, name) for name, unit in means.items()},
     }
+
+
+def _mean(gpu: GpuUse | None, name: str) -> float | None:
+    use: Use | None = getattr(gpu, name, None)
+    return None if use is None else use.mean

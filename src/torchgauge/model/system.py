@@ -15,7 +15,8 @@ class Use(Record, frozen=True, kw_only=True):
 class GpuUse(Record, frozen=True, kw_only=True):
     """One GPU during the run: fractions for `utilization`, bytes, watts, °C, hertz.
 
-    `throttled` names the reasons for reduced clocks that the driver gave in any sample.
+    `memory` is in use by anybody, not by this process alone. `throttled` names the reasons for
+    reduced clocks that the driver gave in any sample, None where it gave no answer.
     """
 
     index: int
@@ -25,7 +26,7 @@ class GpuUse(Record, frozen=True, kw_only=True):
     power: Use | None
     temperature: Use | None
     clock: Use | None
-    throttled: tuple[str, ...] = ()
+    throttled: tuple[str, ...] | None = None
 
 
 class SystemSample(Record, frozen=True, kw_only=True, array_like=True):
@@ -39,11 +40,11 @@ class SystemSample(Record, frozen=True, kw_only=True, array_like=True):
 class System(Record, frozen=True, kw_only=True):
     """Use of the machine during `duration` seconds of steady calls, sampled every `interval` s.
 
-    `cores` is the process's CPU time over wall time; `machine` the fraction of all cores that was
-    busy, whoever used them, and `other` that fraction without this process. `disk_read`,
-    `disk_write` (this process) and `network_sent`, `network_received` (the whole machine) are
-    bytes per second, None where the system does not tell. `cost` is the sampler's own CPU time
-    over wall time.
+    `cores` is the process's CPU time over wall time, of `core_count` that it may use. `machine` is
+    the fraction of all cores that was busy, whoever used them, and `other` that fraction without
+    this process. `disk_read`, `disk_write` (this process) and `network_sent`, `network_received`
+    (the whole machine) are bytes per second, None where the system does not tell. `cost` is the
+    sampler's own CPU time over wall time.
     """
 
     interval: float

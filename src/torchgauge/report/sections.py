@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 from torchgauge import units
+from torchgauge.model.environment import Settings
 from torchgauge.model.latency import Latency, Throughput
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Interval, MeasurementWarning
 from torchgauge.model.size import Size
 from torchgauge.model.system import GpuUse, System, Use
+from torchgauge.model.target import TargetDescription
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,15 +61,12 @@ def target(profile: Profile) -> Section:
         if index < len(machine.gpus):
             gpu = machine.gpus[index]
             hardware = f"{gpu.name}, {units.size(gpu.memory, 3)}; {machine.cpu}"
-    software = profile.environment.software
-    threads = profile.environment.settings.threads
+    software, settings = profile.environment.software, profile.environment.settings
     versions = [f"torch {software.torch}" if software.torch else "", f"Python {software.python}"]
     versions += [f"CUDA {software.cuda}" if software.cuda else ""]
-    versions += [f"{threads} threads" if threads else ""]
-    precision = what.precision
-    if what.precision_method != "native":
-        precision += f" ({what.precision_method})"
+    versions += [f"{settings.threads} threads" if settings.threads else ""]
     mode = "training step" if what.training else "inference"
+    precision = _precision(what, settings)
     return Section(
         what.name,
         "",
@@ -79,6 +78,16 @@ def target(profile: Profile) -> Section:
             Row("software", ", ".join(filter(None, versions))),
         ),
     )
+
+
+def _precision(what: TargetDescription, settings: Settings) -> str:
+    if what.precision_method != "native":
+        return f"{what.precision} ({what.precision_method})"
+    if what.device.startswith("cuda") and what.precision == "fp32":
+        switches = {"products": settings.fp32_matmul, "convolutions": settings.fp32_convolution}
+        rounded = [name for name, switch in switches.items() if switch == "tf32"]
+        return f"fp32 (TF32 in {' and '.join(rounded)})" if rounded else "fp32"
+    return what.precision
 
 
 def size(found: Size) -> Section:
@@ -105,7 +114,7 @@ def latency(found: Latency) -> Section:
     processes = len(found.processes)
     in_processes = f" in {processes} processes" if processes > 1 else ""
     rows = [
-        Row("median", units.time(found.median), _interval(found.interval, found.median)),
+        Row("median", units.time(found.median), _interval(found, found.interval, found.median)),
         *(
             Row(name, units.time(getattr(found, name)), _percentile(found, name))
             for name in ("p90", "p95", "p99")
@@ -115,7 +124,7 @@ def latency(found: Latency) -> Section:
     if found.device_time is not None:
         rows.append(Row("GPU time", units.time(found.device_time), "per call, by its own events"))
     rows += [
-        Row(stage.name, units.time(stage.median), _interval(stage.interval, stage.median))
+        Row(stage.name, units.time(stage.median), _interval(found, stage.interval, stage.median))
         for stage in found.stages
     ]
     rows += [
@@ -132,17 +141,24 @@ def latency(found: Latency) -> Section:
     return Section("Latency", found.how, tuple(rows))
 
 
-def _interval(interval: Interval | None, of: float) -> str:
+def _interval(found: Latency, interval: Interval | None, of: float) -> str:
     if interval is None:
-        return "no interval: too few samples"
+        return "no interval: " + _why_none(found)
     share = f" (±{units.percent(interval.half_width / of)})" if of else ""
     short = ", wider than asked" if interval.short else ""
     between = units.times(interval.low, interval.high)
     return f"{interval.confidence:.0%} in {between}{share}{short}".replace("%", " %", 1)
 
 
+def _why_none(found: Latency) -> str:
+    several = len(found.processes) > 1
+    return "processes are too few to tell" if several else "too few samples"
+
+
 def _percentile(found: Latency, name: str) -> str:
     interval = found.percentile_intervals.get(name)
+    if interval is None and len(found.processes) > 1:
+        return "of all processes together, without interval"
     if interval is None:
         return "n too small for an interval"
     return f"{units.times(interval.low, interval.high)}"
@@ -170,13 +186,16 @@ def memory(found: Memory) -> Section:
         ),
     ]
     if found.per_sample is not None:
-        rows.append(Row("per sample", units.size(found.per_sample), "what grows with the batch"))
+        rows.append(
+            Row("per sample", units.size(found.per_sample), "all but the fixed parts, by the batch")
+        )
     if found.retained_for_backward is not None:
         kept = units.size(found.retained_for_backward)
         rows.append(Row("for backward", kept, "kept by the forward beyond its outputs"))
     if found.allocator_peak is not None:
-        reserved = f"reserved {units.size(found.reserved)}"
-        rows.append(Row("allocator", units.size(found.allocator_peak), reserved))
+        gap = units.size(found.allocator_peak - found.peak)
+        note = f"its own peak, {gap} beyond; reserved {units.size(found.reserved)}"
+        rows.append(Row("allocator", units.size(found.allocator_peak), note))
     if found.rss_peak is not None:
         gap = "" if found.rss_gap is None else f"{units.size(found.rss_gap)} beyond the tensors"
         rows.append(Row("process RSS", units.size(found.rss_peak), gap))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import torch
 
 TOKEN_INPUTS = ("input_ids", "decoder_input_ids")
+IMAGE_INPUTS = ("pixel_values", "image", "images")
 IMAGE_CHANNELS = (1, 3, 4)
 SMALLEST_SIDE = 8
 IMAGE_RANK = 4
@@ -41,15 +42,17 @@ def tokens_of(inputs: Inputs) -> int | None:
 
 
 def images_of(inputs: Inputs) -> int | None:
-    """Return how many images there are: `pixel_values`, or the first input that looks like some.
+    """Return how many images there are in the first input that is one by name and by shape.
 
-    An image input is a floating tensor (N, C, H, W) with 1, 3 or 4 channels and sides of at least
-    8, or a list of (C, H, W).
+    A positional input has no name against it; `input_features` of the same shape is sound. An
+    image input is a floating tensor (N, C, H, W) with 1, 3 or 4 channels and sides of at least 8,
+    or a list of (C, H, W).
     """
     if len(inputs.args) == 1 and isinstance(inputs.args[0], list):
         return len(inputs.args[0]) or None
-    for _, tensor in inputs.tensors():
-        if _looks_like_images(tensor):
+    for name, tensor in inputs.tensors():
+        named = name in IMAGE_INPUTS or name.isdecimal()
+        if named and _looks_like_images(tensor):
             return int(tensor.shape[0])
     return None
 

@@ -48,7 +48,9 @@ def load(request: TargetRequest) -> Target:
             `input-missing`, `input-batch`, `input-spec`.
     """
     place, name = _split(request.spec)
-    made = build(lambda: _make(place, name), request.device)
+    # A user's function is called as the user would call it, and its model is moved afterwards:
+    # under a GPU as default device, generators and arrays it makes on the CPU would not fit.
+    made = build(lambda: _make(place, name), "meta" if request.device == "meta" else "cpu")
     model, given = _model_and_inputs(made, request.spec)
     return Target(
         model=model,

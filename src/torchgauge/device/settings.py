@@ -1,0 +1,109 @@
+"""What torch is told per process: read here, so that another process can measure under the same."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_Read = Callable[[], Any]
+_Write = Callable[[Any], object]
+
+# In this order: the older TF32 switches also write the newer ones, which have the last word.
+_ATTRIBUTES = (
+    "cudnn.allow_tf32",
+    "fp32_precision",
+    "cudnn.fp32_precision",
+    "cuda.matmul.fp32_precision",
+    "cudnn.conv.fp32_precision",
+    "cudnn.rnn.fp32_precision",
+    "mkldnn.matmul.fp32_precision",
+    "mkldnn.conv.fp32_precision",
+    "mkldnn.rnn.fp32_precision",
+    "cuda.matmul.allow_fp16_accumulation",
+    "cudnn.enabled",
+    "cudnn.benchmark",
+    "cudnn.deterministic",
+    "mkldnn.enabled",
+)
+_ATTENTION = ("flash", "mem_efficient", "math", "cudnn")
+
+
+def read() -> dict[str, Any]:
+    """Return the settings of this process that change how fast or how exactly torch computes.
+
+    Threads, default dtype and device, TF32, cuDNN, oneDNN, attention kernels, determinism,
+    autocast, denormals. A switch that cannot be read is absent: those of the older TF32 interface
+    raise where the newer one was used, and the newer one says the same.
+    """
+    found = {}
+    for name, (get, _) in _settings().items():
+        try:
+            found[name] = get()
+        except RuntimeError:
+            continue
+    return found
+
+
+def apply(settings: dict[str, Any], *, once: bool = False) -> None:
+    """Set what differs here; with `once` also what torch lets a process set a single time.
+
+    That is the number of interop threads. It comes after the model is loaded: the user's file may
+    set it too, and the second to do so gets an error.
+    """
+    here = read()
+    for name, (get, put) in _settings().items():
+        if name not in settings or (name == "interop threads" and not once):
+            continue
+        # Writing one switch may change the next: each is looked at anew.
+        if name not in here or get() != settings[name]:
+            put(settings[name])
+
+
+def _settings() -> dict[str, tuple[_Read, _Write]]:
+    settings: dict[str, tuple[_Read, _Write]] = {
+        "threads": (torch.get_num_threads, torch.set_num_threads),
+        "interop threads": (torch.get_num_interop_threads, torch.set_num_interop_threads),
+        "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+        "default device": (torch.get_default_device, torch.set_default_device),
+        "deterministic": (
+            torch.get_deterministic_debug_mode,
+            torch.set_deterministic_debug_mode,
+        ),
+        "flush denormal": (_flushes_denormals, torch.set_flush_denormal),
+        "cuda.matmul.allow_tf32": _attribute("cuda.matmul.allow_tf32"),
+        "float32 matmul precision": (
+            torch.get_float32_matmul_precision,
+            torch.set_float32_matmul_precision,
+        ),
+    }
+    settings |= {name: _attribute(name) for name in _ATTRIBUTES}
+    for kind in _ATTENTION:
+        settings[f"{kind} attention"] = (
+            getattr(torch.backends.cuda, f"{kind}_sdp_enabled"),
+            getattr(torch.backends.cuda, f"enable_{kind}_sdp"),
+        )
+    for kind in ("cpu", "cuda"):
+        settings[f"autocast {kind}"] = (
+            functools.partial(torch.is_autocast_enabled, kind),
+            functools.partial(torch.set_autocast_enabled, kind),
+        )
+        settings[f"autocast dtype {kind}"] = (
+            functools.partial(torch.get_autocast_dtype, kind),
+            functools.partial(torch.set_autocast_dtype, kind),
+        )
+    return settings
+
+
+def _attribute(path: str) -> tuple[_Read, _Write]:
+    parents, _, name = path.rpartition(".")
+    owner = functools.reduce(getattr, filter(None, parents.split(".")), torch.backends)
+    return functools.partial(getattr, owner, name), functools.partial(setattr, owner, name)
+
+
+def _flushes_denormals() -> bool:
+    # torch has no getter. The processor's flag holds for Python's floats as well.
+    return sys.float_info.min / 2 == 0.0
