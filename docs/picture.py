@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -21,7 +22,9 @@ def main() -> None:
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(view(tg.load(options.record)))
     title = "torchgauge profile examples/resnet18.py:resnet18"
-    options.picture.write_text(console.export_svg(title=title))
+    picture = console.export_svg(title=title)
+    # The reader's own monospaced font will do: a picture must not load one from the network.
+    options.picture.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""A measurement repeated in fresh processes: what varies between runs shows only there."""
+"""A measurement repeated in fresh processes: what varies between runs shows only there.
+
+A child stays in this process's group, so that a terminal's Ctrl-C reaches both; an interrupt that
+reached this process alone is passed on. The child takes the first one only (see `child`).
+"""
 
 from __future__ import annotations
 
@@ -7,129 +11,245 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
+from typing import NamedTuple
 
 import cloudpickle
 import msgspec
-import torch
 
-from torchgauge.errors import InputError, MeasurementError
+from torchgauge.device import settings
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, user_traceback
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.model.latency import LatencyRun
+from torchgauge.model.record import MeasurementWarning
 from torchgauge.progress import Progress
 from torchgauge.target.source import Source
 
+CHILD = Path(__file__).with_name("child.py")
 # Starting Python, importing torch and building the model come on top of the sampling.
 START_LIMIT = 900.0
 BUDGET_FACTOR = 10.0
 LONGEST = 3600.0
+# After an interrupt: for the call that is running, and for the figures of what was measured.
+PATIENCE = 5.0
+STDERR_TAIL = 4096
 
 
-class ChildAnswer(msgspec.Struct):
+class Failure(msgspec.Struct, frozen=True):
+    """An error of torchgauge's as it travels: `kind` is its class, `traceback` the user's own."""
+
+    kind: str
+    id: str
+    message: str
+    cause: str
+    remedy: str
+    traceback: str
+
+    @staticmethod
+    def of(error: TorchgaugeError) -> Failure:
+        """Return what is to be known of `error` in another process."""
+        return Failure(
+            kind=type(error).__name__,
+            id=error.id,
+            message=error.message,
+            cause=error.cause,
+            remedy=error.remedy,
+            traceback=user_traceback(error),
+        )
+
+    def error(self) -> TorchgaugeError:
+        """Return the error again, of the class it had."""
+        kinds = {kind.__name__: kind for kind in TorchgaugeError.__subclasses__()}
+        kind = kinds.get(self.kind, MeasurementError)
+        error = kind(self.message, id=self.id, cause=self.cause, remedy=self.remedy)
+        error.traceback = self.traceback
+        return error
+
+
+class ChildAnswer(msgspec.Struct, frozen=True):
     """What a child process writes: its run, or the error that ended it."""
 
     run: LatencyRun | None = None
-    error: dict[str, str] = msgspec.field(default_factory=dict)
+    failure: Failure | None = None
 
 
-def in_fresh_process(source: Source, options: LatencyOptions) -> LatencyRun:
-    """Measure latency in a new Python process and return its run.
+class _End(NamedTuple):
+    """How a child ended: `code` is negative for a signal, `late` says that we killed it."""
 
-    Raises InputError `not-picklable`; MeasurementError `child-killed`, `child-timeout`,
-    `child-failed`, and whatever error the measurement itself ended with.
-    """
-    with tempfile.TemporaryDirectory(prefix="torchgauge-") as folder:
-        request, answer = Path(folder, "request"), Path(folder, "answer")
-        request.write_bytes(_pack(source, options))
-        command = [sys.executable, "-m", "torchgauge.measure.child", str(request), str(answer)]
-        limit = START_LIMIT + BUDGET_FACTOR * min(options.plan.time_limit, LONGEST)
-        code, stderr = _run(command, limit)
-        if answer.exists():
-            return _read(answer.read_bytes())
-    raise _died(code, stderr)
+    code: int
+    late: bool = False
+    interrupted: bool = False
 
 
-def _pack(source: Source, options: LatencyOptions) -> bytes:
-    try:
-        body = cloudpickle.dumps((source, options))
-    except Exception as error:
-        raise InputError(
-            "The model cannot be sent to a fresh process.",
-            id="not-picklable",
-            cause=f"{type(error).__name__}: {error}",
-            remedy="Use processes=1, or name it as file.py:factory on the command line.",
-        ) from error
-    settings = {"threads": torch.get_num_threads(), "path": sys.path, "folder": str(Path.cwd())}
-    return bytes(cloudpickle.dumps({**settings, "body": body}))
-
-
-def _run(command: list[str], limit: float) -> tuple[int, str]:
-    # What the user's model prints must not land in our standard output (it may be JSON).
-    environment = dict(os.environ)
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        env=environment, text=True, errors="replace",
-    ) as child:  # fmt: skip
-        try:
-            _, stderr = child.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            raise MeasurementError(
-                "A measuring process did not finish in time and was stopped.",
-                id="child-timeout",
-                cause=f"It was still running after {limit:.0f} s.",
-                remedy="Check that the model's forward returns; use a smaller --budget.",
-            ) from None
-        except BaseException:
-            child.kill()
-            raise
-    return child.returncode, stderr
-
-
-def _read(data: bytes) -> LatencyRun:
-    answer = msgspec.json.decode(data, type=ChildAnswer)
-    if answer.run is not None:
-        return answer.run
-    raise MeasurementError(
-        answer.error["message"],
-        id=answer.error["id"],
-        cause=answer.error["cause"],
-        remedy=answer.error["remedy"],
-    )
-
-
-def _died(code: int, stderr: str) -> MeasurementError:
-    last = "\n".join(stderr.strip().splitlines()[-5:])
-    if code < 0:
-        name = signal.Signals(-code).name
-        hint = " (the system's out-of-memory killer sends it)" if name == "SIGKILL" else ""
-        return MeasurementError(
-            f"A measuring process was killed by {name}.",
-            id="child-killed",
-            cause=f"Signal {-code}{hint}. {last}".strip(),
-            remedy="Try a smaller batch; run it with --processes 1 to see where it dies.",
-        )
-    return MeasurementError(
-        "A measuring process ended without a result.",
-        id="child-failed",
-        cause=f"Exit code {code}. {last}".strip(),
-        remedy="Run it with --processes 1 to see what the model does.",
-    )
-
-
-def repeated(source: Source, options: LatencyOptions, progress: Progress) -> list[LatencyRun]:
+def repeated(
+    source: Source, options: LatencyOptions, progress: Progress
+) -> tuple[list[LatencyRun], list[MeasurementWarning]]:
     """Return one run from each of `options.processes` fresh processes, one after the other.
 
-    Ctrl-C ends the repetition; what was measured until then is returned, if it is anything.
+    The first process that fails, for whatever reason, ends the repetition: the next would run the
+    same and most likely fail the same way, after the same wait. The runs before it are returned
+    with a `failed` warning that says which process it was; where there is none, its error is
+    raised. Ctrl-C ends the repetition as well: the last run has `stop` "interrupted", and where
+    nothing was measured KeyboardInterrupt is raised.
     """
     runs: list[LatencyRun] = []
-    for number in range(options.processes):
-        progress.update(f"process {number + 1} of {options.processes}", number / options.processes)
+    of = options.processes
+    for number in range(1, of + 1):
         try:
+            progress.update(f"process {number} of {of}", (number - 1) / of)
             runs.append(in_fresh_process(source, options.shared()))
         except KeyboardInterrupt:
             if not runs:
                 raise
             runs[-1] = msgspec.structs.replace(runs[-1], stop="interrupted")
+        except TorchgaugeError as error:
+            if not runs:
+                raise
+            return runs, [MeasurementWarning.of(error, "latency", f"Process {number} of {of}: ")]
+        if runs[-1].stop == "interrupted":
             break
-    return runs
+    return runs, []
+
+
+def in_fresh_process(source: Source, options: LatencyOptions) -> LatencyRun:
+    """Measure latency in a new Python process, under this one's settings, and return its run.
+
+    On Ctrl-C the run is what the child had until then, with `stop` "interrupted".
+
+    Raises InputError `not-picklable`; MeasurementError `child-killed`, `child-timeout`,
+    `child-failed`; whatever error the measurement itself ended with; KeyboardInterrupt where the
+    child had nothing.
+    """
+    limit = START_LIMIT + BUDGET_FACTOR * min(options.plan.time_limit, LONGEST)
+    with tempfile.TemporaryDirectory(prefix="torchgauge-") as name:
+        folder = Path(name)
+        _write_request(folder / "request", source, options)
+        end = _run(folder, limit)
+        answer = folder / "answer"
+        if end.interrupted:
+            return _interrupted(answer)
+        # An answer counts however the child ended after writing it.
+        if answer.exists():
+            return _read(answer.read_bytes())
+        raise _timed_out(limit) if end.late else _died(end.code, _tail(folder / "stderr"))
+
+
+def _write_request(path: Path, source: Source, options: LatencyOptions) -> None:
+    # Three pickles, in the order in which the child can read them: see `child`.
+    with path.open("wb") as file:
+        cloudpickle.dump({"path": sys.path, "folder": str(Path.cwd())}, file)
+        cloudpickle.dump(settings.read(), file)
+        try:
+            cloudpickle.dump((source, options), file)
+        except Exception as error:
+            raise InputError(
+                "The model cannot be sent to a fresh process.",
+                id="not-picklable",
+                cause=f"{type(error).__name__}: {error}",
+                remedy="Use processes=1, or name it as file.py:factory on the command line.",
+            ) from error
+
+
+def _run(folder: Path, limit: float) -> _End:
+    # The child is started by its path: `-m` would import torchgauge before it has our sys.path.
+    command = [sys.executable, "-P", str(CHILD), str(folder), str(os.getpid())]
+    # What the user's model prints must not land in our standard output (it may be JSON). A file
+    # for its errors, because a pipe stays open as long as any process that the model started.
+    with (
+        (folder / "stderr").open("wb") as stderr,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr
+        ) as child,
+    ):
+        try:
+            return _wait(child, limit)
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGINT)
+            return _wait(child, PATIENCE)._replace(interrupted=True)
+        finally:
+            child.kill()  # of a child that has ended this is nothing
+
+
+def _wait(child: subprocess.Popen[bytes], limit: float) -> _End:
+    """Wait for the child, and kill it after `limit` seconds.
+
+    `Popen.wait(timeout)` looks 20 times a second, which is work beside the measurement; here two
+    threads sleep.
+    """
+    late = threading.Event()
+
+    def kill() -> None:
+        late.set()
+        child.kill()
+
+    timer = threading.Timer(limit, kill)
+    timer.start()
+    try:
+        return _End(child.wait(), late.is_set())
+    finally:
+        timer.cancel()
+
+
+def _interrupted(answer: Path) -> LatencyRun:
+    try:
+        run = _read(answer.read_bytes())
+    except (OSError, TorchgaugeError):
+        raise KeyboardInterrupt from None
+    return msgspec.structs.replace(run, stop="interrupted")
+
+
+def _read(data: bytes) -> LatencyRun:
+    try:
+        answer = msgspec.json.decode(data, type=ChildAnswer)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _unreadable(str(error)) from error
+    if answer.failure is not None:
+        raise answer.failure.error()
+    if answer.run is None:
+        raise _unreadable("It holds neither a run nor an error.")
+    return answer.run
+
+
+def _tail(file: Path) -> str:
+    with file.open("rb") as stderr:
+        stderr.seek(max(0, file.stat().st_size - STDERR_TAIL))
+        text = stderr.read().decode(errors="replace")
+    return "\n".join(text.strip().splitlines()[-5:])
+
+
+def _timed_out(limit: float) -> MeasurementError:
+    return MeasurementError(
+        "A measuring process did not finish in time and was stopped.",
+        id="child-timeout",
+        cause=f"It was still running after {limit:.0f} s.",
+        remedy="Check that the model's forward returns; use a smaller --budget.",
+    )
+
+
+def _unreadable(cause: str) -> MeasurementError:
+    return MeasurementError(
+        "What a measuring process wrote cannot be read.",
+        id="child-failed",
+        cause=cause,
+        remedy="Run it with --processes 1 to see what the model does.",
+    )
+
+
+def _died(code: int, said: str) -> MeasurementError:
+    if code < 0:
+        known = {number.value: number.name for number in signal.Signals}
+        name = known.get(-code, f"signal {-code}")
+        hint = " (the system's out-of-memory killer sends it)" if name == "SIGKILL" else ""
+        return MeasurementError(
+            f"A measuring process was killed by {name}.",
+            id="child-killed",
+            cause=f"Signal {-code}{hint}. {said}".strip(),
+            remedy="Try a smaller batch; run it with --processes 1 to see where it dies.",
+        )
+    return MeasurementError(
+        "A measuring process ended without a result.",
+        id="child-failed",
+        cause=f"Exit code {code}. {said}".strip(),
+        remedy="Run it with --processes 1 to see what the model does.",
+    )

@@ -71,7 +71,8 @@ def target(profile: Profile) -> Section:
         what.name,
         "",
         (
-            Row("target", what.spec, f"weights: {what.weights}"),
+            Row("target", what.spec),
+            Row("weights", what.weights),
             Row("input", "; ".join(inputs) or "none"),
             Row("run as", f"{mode}, {precision}, on {what.device}"),
             Row("machine", hardware),
@@ -204,7 +205,7 @@ def memory(found: Memory) -> Section:
 
 def system(found: System) -> Section:
     """Say what the machine did meanwhile."""
-    others = f"{units.percent(found.other)} by other processes"
+    others = f"{units.percent(found.other)} by others"
     rows = [
         Row(
             "CPU",
