@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from torchgauge import measure_size
+from torchgauge import InputError, measure_size
 
 
 def test_linear_by_hand():
@@ -94,7 +94,15 @@ def test_sparse_tensors_count_what_they_hold():
     model.register_buffer("graph", dense.to_sparse())
     size = measure_size(model)
     assert size.buffers == 10_000
-    assert size.buffer_bytes == 5 * 2 * 8 + 5 * 4
+    assert size.buffer_bytes == size.disk_bytes == 5 * 2 * 8 + 5 * 4
+    assert size.parameters == 0  # what the state dict shows is the buffer again
+
+
+def test_a_tensor_without_a_storage_counts_once():
+    model = nn.Module()
+    model.register_buffer("packed", torch.zeros(4, 4).to_mkldnn())
+    size = measure_size(model)
+    assert (size.parameters, size.buffers, size.buffer_bytes) == (0, 16, 64)
 
 
 def test_the_size_of_files_is_that_on_disk(tmp_path):
@@ -106,5 +114,14 @@ def test_the_size_of_files_is_that_on_disk(tmp_path):
     assert (size.disk_bytes, size.disk_source) == (321, "weights.bin")
 
 
-def test_a_callable_has_no_parameters():
-    assert measure_size(torch.relu).parameters == 0
+def test_a_bound_method_counts_its_module():
+    model = nn.Linear(10, 5)
+    assert measure_size(model.forward) == measure_size(model)
+
+
+@pytest.mark.parametrize("model", [torch.relu, lambda x: x, [].append, nn.Linear])
+def test_a_plain_callable_is_refused(model):
+    with pytest.raises(InputError, match="plain callable has no parameters") as caught:
+        measure_size(model)
+    assert caught.value.id == "not-a-module"
+    assert "torch.nn.Module" in caught.value.remedy

@@ -10,6 +10,7 @@ import torch
 
 from torchgauge.errors import InputError
 from torchgauge.target.target import TargetRequest
+from torchgauge.target.tensors import nbytes, unique
 from torchgauge.units import size
 
 
@@ -29,7 +30,7 @@ def check_fits(construct: Callable[[], Any], request: TargetRequest) -> None:
             model = construct()
     except Exception:  # noqa: BLE001 - whatever is wrong, building it for real says so
         return
-    need = bytes_of(model)
+    need = sum(map(nbytes, unique((*model.parameters(), *model.buffers()))))
     free = psutil.virtual_memory().available
     if need > free:
         raise InputError(
@@ -38,9 +39,3 @@ def check_fits(construct: Callable[[], Any], request: TargetRequest) -> None:
             remedy="Make it smaller (hf:…?num_hidden_layers=2), use --precision bf16, or count it "
             "without memory: --device meta.",
         )
-
-
-def bytes_of(model: torch.nn.Module) -> int:
-    """Return the bytes of all parameters and buffers, each tensor once."""
-    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

@@ -1,0 +1,65 @@
+"""What a tensor's numbers occupy: the strided tensors in it, which they are, and how many bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+_SPARSE = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
+
+def strided(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the tensors with a storage that a tensor is made of: itself, or its inner ones.
+
+    A tensor that is not initialised yet, or whose layout hides its storage (oneDNN), has none.
+    """
+    if is_lazy(tensor):
+        return
+    if is_traceable_wrapper_subclass(tensor):
+        for name in tensor.__tensor_flatten__()[0]:
+            yield from strided(getattr(tensor, name))
+    elif tensor.layout in _SPARSE:
+        plain = tensor.detach()
+        for name in _SPARSE[tensor.layout]:
+            yield getattr(plain, name)()
+    elif tensor.layout is torch.strided:
+        yield tensor.detach().values() if tensor.is_nested else tensor
+
+
+def identity(tensor: torch.Tensor) -> object:
+    """Return what two tensors of the same numbers share: their places in the same storages."""
+    return tuple(map(_place, strided(tensor))) or id(tensor)
+
+
+def _place(tensor: torch.Tensor) -> object:
+    storage = tensor.untyped_storage()._cdata  # noqa: SLF001 - data_ptr is 0 on the meta device
+    return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+
+
+def nbytes(tensor: torch.Tensor) -> int:
+    """Return the bytes of a tensor's elements; those that it repeats (expand) count once."""
+    if is_lazy(tensor):
+        return 0
+    if parts := list(strided(tensor)):
+        return sum(min(part.nbytes, part.untyped_storage().nbytes()) for part in parts)
+    return tensor.nbytes
+
+
+def unique(tensors: Iterable[torch.Tensor], seen: set[object] | None = None) -> list[torch.Tensor]:
+    """Return each tensor once, without those in `seen` (which grows) and those not initialised."""
+    known = set() if seen is None else seen
+    fresh = []
+    for tensor in tensors:
+        if not is_lazy(tensor) and (key := identity(tensor)) not in known:
+            known.add(key)
+            fresh.append(tensor)
+    return fresh
