@@ -21,6 +21,7 @@ class TorchgaugeError(Exception):
     """The base of every error torchgauge raises on purpose.
 
     `id` is stable and machine-readable, `cause` says why, `remedy` what to do about it.
+    `traceback` is that of the user's own code where another process raised it.
     """
 
     exit_code = ExitCode.BAD_INPUT
@@ -31,6 +32,7 @@ class TorchgaugeError(Exception):
         self.id = id
         self.cause = cause
         self.remedy = remedy
+        self.traceback = ""
 
     def __str__(self) -> str:
         parts = [self.message]
@@ -86,7 +88,7 @@ def user_traceback(error: TorchgaugeError) -> str:
 
     original = error.__cause__
     if original is None:
-        return ""
+        return error.traceback
     own = str(Path(__file__).parent)
     report = traceback.TracebackException.from_exception(original)
     report.stack = traceback.StackSummary.from_list(

@@ -170,36 +170,3 @@ def test_options_that_make_no_sense(options):
     with pytest.raises(InputError) as caught:
         tg.measure_latency(lambda: None, **options)
     assert caught.value.id == "option-invalid"
-
-
-def test_fresh_processes_each_build_the_model_anew():
-    model = nn.Linear(8, 8)  # travels by value
-    latency = tg.measure_latency(model, torch.ones(1, 8), processes=2, iterations=4)
-    assert [len(run.steady_samples) for run in latency.processes] == [4, 4]
-    assert latency.interval is None
-    assert len({run.samples for run in latency.processes}) == 2
-
-
-def test_a_function_of_the_callers_own_reaches_a_fresh_process():
-    factor = torch.ones(3)
-    latency = tg.measure_latency(lambda x: x * factor, torch.ones(3), processes=2, iterations=2)
-    assert len(latency.process_medians) == 2
-
-
-def test_what_a_fresh_process_raises_arrives_here():
-    def broken(x):
-        raise KeyError("missing thing")
-
-    with pytest.raises(MeasurementError) as caught:
-        tg.measure_latency(broken, torch.ones(3), processes=2)
-    assert caught.value.id == "forward-raised"
-    assert "missing thing" in caught.value.cause
-
-
-def test_what_cannot_travel_is_refused():
-    import threading
-
-    lock = threading.Lock()
-    with pytest.raises(InputError) as caught:
-        tg.measure_latency(lambda: lock.locked(), processes=2)
-    assert caught.value.id == "not-picklable"

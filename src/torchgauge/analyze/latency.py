@@ -22,7 +22,7 @@ from torchgauge.model.latency import Latency, LatencyRun, Stage, Stop
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchgauge.model.record import Interval
+    from torchgauge.model.record import Interval, MeasurementWarning
 
 _WORST_FIRST: tuple[Stop, ...] = (
     "interrupted",
@@ -34,7 +34,11 @@ _WORST_FIRST: tuple[Stop, ...] = (
 
 
 def combine(
-    runs: Sequence[LatencyRun], *, target_rel_error: float = 0.01, cold_cache: bool = False
+    runs: Sequence[LatencyRun],
+    *,
+    target_rel_error: float = 0.01,
+    cold_cache: bool = False,
+    failures: Sequence[MeasurementWarning] = (),
 ) -> Latency:
     """Return the latency, in seconds, of one process or of several that measured the same thing.
 
@@ -45,6 +49,8 @@ def combine(
     Percentiles, mean, deviation and extremes are those of all steady samples together. With
     several processes the percentiles have no interval: the samples of one process share its
     luck, and an interval that takes them for independent would be too narrow.
+
+    `failures` says which further processes gave no run; it becomes part of the warnings.
 
     Raises MeasurementError `samples-invalid` for no run.
     """
@@ -78,6 +84,7 @@ def combine(
         stages=_stages(runs),
         cold_cache=cold_cache,
         warnings=(
+            *failures,
             *gathered(runs),
             *precision_warnings(interval, middle, stop, len(runs)),
             *percentile_warnings(steady.size, independent),

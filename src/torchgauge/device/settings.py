@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils import _device
 
 _Read = Callable[[], Any]
 _Write = Callable[[Any], object]
@@ -68,7 +69,8 @@ def _settings() -> dict[str, tuple[_Read, _Write]]:
         "threads": (torch.get_num_threads, torch.set_num_threads),
         "interop threads": (torch.get_num_interop_threads, torch.set_num_interop_threads),
         "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-        "default device": (torch.get_default_device, torch.set_default_device),
+        # None where nobody has set one, which costs a call less than one that is set.
+        "default device": (lambda: _device.CURRENT_DEVICE, torch.set_default_device),
         "deterministic": (
             torch.get_deterministic_debug_mode,
             torch.set_deterministic_debug_mode,

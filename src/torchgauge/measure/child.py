@@ -11,10 +11,12 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
-    from torchgauge.measure.processes import ChildAnswer
+    from torchgauge.measure.latency import LatencyOptions
+    from torchgauge.model.latency import LatencyRun
+    from torchgauge.target.source import Source
 
 PR_SET_PDEATHSIG = 1
 
@@ -24,23 +26,55 @@ def main(folder: str, parent: str) -> None:
     end_with(int(parent))
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, take_the_first)
-    request = Path(folder, "request")
-    with request.open("rb") as file:
-        place = pickle.load(file)  # noqa: S301 - the parent wrote it
-        os.chdir(place["folder"])
-        sys.path[:] = place["path"]
-        request.unlink()  # it holds the model: closed, it takes no more room
-
-        from torchgauge.device import settings
-
-        settings.apply(pickle.load(file))  # noqa: S301
-        source = unpacked(file)
+    request = Path(folder, "request").open("rb")  # noqa: SIM115 - `measured` closes it
+    place = pickle.load(request)  # noqa: S301 - the parent wrote it
+    os.chdir(place["folder"])
+    sys.path[:] = place["path"]
 
     import msgspec
 
+    from torchgauge.errors import TorchgaugeError
     from torchgauge.files import write_atomically
+    from torchgauge.measure.processes import ChildAnswer, Failure
 
-    write_atomically(Path(folder, "answer"), msgspec.json.encode(measured(request)))
+    try:
+        answer = ChildAnswer(run=measured(request))
+    except TorchgaugeError as error:
+        answer = ChildAnswer(failure=Failure.of(error))
+    write_atomically(Path(folder, "answer"), msgspec.json.encode(answer))
+
+
+def measured(request: BinaryIO) -> LatencyRun:
+    """Take the parent's settings, then its model, and measure."""
+    from torchgauge.device import settings
+    from torchgauge.measure.forward import running
+    from torchgauge.measure.latency import measure
+
+    with request:
+        wanted = pickle.load(request)  # noqa: S301 - the parent wrote it
+        settings.apply(wanted)
+        source, options = unpacked(request)
+    Path(request.name).unlink()  # it holds the model, maybe in memory
+    with running(source.device or "cpu", "Loading the model"):
+        placement = source.open()
+    settings.apply(wanted, once=True)
+    return measure(placement, options)
+
+
+def unpacked(request: BinaryIO) -> tuple[Source, LatencyOptions]:
+    """Return what is to be measured; raises InputError `not-picklable` where it cannot be had."""
+    from torchgauge.errors import InputError
+
+    try:
+        source, options = pickle.load(request)  # noqa: S301 - the parent wrote it
+    except Exception as error:
+        raise InputError(
+            "The model cannot be rebuilt in a fresh process.",
+            id="not-picklable",
+            cause=f"{type(error).__name__}: {error}",
+            remedy="Use processes=1, or name it as file.py:factory on the command line.",
+        ) from error
+    return source, options
 
 
 def end_with(parent: int) -> None:

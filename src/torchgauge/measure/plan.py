@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from torchgauge.analyze.latency import combine
@@ -17,7 +17,7 @@ from torchgauge.analyze.throughput import throughput
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.select import open_device
-from torchgauge.errors import TorchgaugeError, user_traceback
+from torchgauge.errors import TorchgaugeError
 from torchgauge.measure import latency as latency_probe
 from torchgauge.measure import memory as memory_probe
 from torchgauge.measure import size as size_probe
@@ -75,7 +75,7 @@ class Runner:
         try:
             return measure()
         except TorchgaugeError as error:
-            self.warnings.append(_failure(probe, error))
+            self.warnings.append(MeasurementWarning.of(error, probe))
             if error.id in STEP_FAILURES:
                 self.blocked = error.message
         except KeyboardInterrupt:
@@ -88,6 +88,12 @@ class Runner:
                 Pass(probe=probe, duration=duration, process="fresh" if fresh else "this")
             )
         return None
+
+    def heed(self, warnings: Sequence[MeasurementWarning]) -> None:
+        """Run the step no more where one of several processes failed by it: see STEP_FAILURES."""
+        for warning in warnings:
+            if warning.failed and warning.id in STEP_FAILURES:
+                self.blocked = warning.message
 
     def _skip(self, probe: str) -> None:
         self.warnings.append(
@@ -106,18 +112,6 @@ def _crash(probe: str, error: Exception) -> MeasurementWarning:
         cause=f"{type(error).__name__}: {error}",
         remedy="Please report it with the traceback.",
         traceback="".join(traceback.format_exception(error)),
-    )
-
-
-def _failure(probe: str, error: TorchgaugeError) -> MeasurementWarning:
-    return MeasurementWarning(
-        id=error.id,
-        message=error.message,
-        probe=probe,
-        failed=True,
-        cause=error.cause,
-        remedy=error.remedy,
-        traceback=user_traceback(error),
     )
 
 
@@ -149,7 +143,9 @@ def profile(source: Source, options: LatencyOptions, progress: Progress) -> Prof
             lambda: measure_latency(source, options, progress, placement=placement),
             fresh=options.processes > 1,
         )
-        runner.interrupted |= latency is not None and latency.stop == "interrupted"
+        if latency is not None:
+            runner.interrupted |= latency.stop == "interrupted"
+            runner.heed(latency.warnings)
         system = runner.attempt("system", lambda: measure_system(placement, options))
         memory = runner.attempt(
             "memory",
@@ -183,12 +179,18 @@ def measure_latency(
     placement: Placement | None = None,
 ) -> Latency:
     """Measure in this process, or in as many fresh ones as asked for, and combine the runs."""
+    failures: list[MeasurementWarning] = []
     if options.processes == 1:
         placement = placement or opened(source)
         runs = [latency_probe.measure(placement, options, progress=progress)]
     else:
-        runs = repeated(source, options, progress)
-    return combine(runs, target_rel_error=options.target_rel_error, cold_cache=options.cold_cache)
+        runs, failures = repeated(source, options, progress)
+    return combine(
+        runs,
+        target_rel_error=options.target_rel_error,
+        cold_cache=options.cold_cache,
+        failures=failures,
+    )
 
 
 def measure_system(placement: Placement, options: LatencyOptions) -> System:

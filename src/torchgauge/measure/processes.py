@@ -168,7 +168,8 @@ def _run(folder: Path, limit: float) -> _End:
             child.send_signal(signal.SIGINT)
             return _wait(child, PATIENCE)._replace(interrupted=True)
         finally:
-            child.kill()  # of a child that has ended this is nothing
+            child.kill()  # which is nothing where it has ended
+            child.wait()
 
 
 def _wait(child: subprocess.Popen[bytes], limit: float) -> _End:

@@ -28,7 +28,8 @@ class Pass(Record, frozen=True, kw_only=True):
 class Profile(Record, frozen=True, kw_only=True):
     """All that was learned about one target; a part that was not or could not be measured is None.
 
-    Immutable. Probes that failed left a warning with `failed=True`, and `complete` is False.
+    Immutable. What failed, a probe or one of its processes, left a warning with `failed=True`, and
+    `complete` is False.
     """
 
     schema: str = SCHEMA
@@ -46,7 +47,7 @@ class Profile(Record, frozen=True, kw_only=True):
     @property
     def complete(self) -> bool:
         """True where no probe failed and nothing was interrupted."""
-        return not self.interrupted and not any(warning.failed for warning in self.warnings)
+        return not self.interrupted and not any(warning.failed for warning in self.all_warnings)
 
     @property
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:

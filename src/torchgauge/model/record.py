@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from torchgauge.errors import RecordError
+from torchgauge.errors import RecordError, TorchgaugeError, user_traceback
 
 How = Literal["measured", "counted", "estimated"]
 
@@ -68,3 +68,16 @@ class MeasurementWarning(Record, frozen=True, kw_only=True):
     cause: str = ""
     remedy: str = ""
     traceback: str = ""
+
+    @staticmethod
+    def of(error: TorchgaugeError, probe: str, where: str = "") -> MeasurementWarning:
+        """Return the warning that `probe` failed with `error`; `where` begins its message."""
+        return MeasurementWarning(
+            id=error.id,
+            message=where + error.message,
+            probe=probe,
+            failed=True,
+            cause=error.cause,
+            remedy=error.remedy,
+            traceback=user_traceback(error),
+        )
