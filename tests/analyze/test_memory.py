@@ -66,6 +66,21 @@ def test_scratch_is_freed_within_its_operator_and_an_activation_is_not():
     assert nonzero(figures(freed_at_the_very_end, ops=[(10, 20)]).parts) == {"workspace": 100}
 
 
+@pytest.mark.parametrize(("held", "workspace"), [(None, 7), (1000, 1000 - 100 - 33), (120, 7)])
+def test_what_the_allocator_held_without_a_name_is_workspace(held, workspace):
+    # At the start: 100 recorded and still alive, 40 known from before, 7 of them a cache. The
+    # allocator never held less than it is known to hold, whatever it says.
+    blocks = pair(events((10, 100, 1), (40, 60, 2), (50, -60, 2)))
+    known = [Known("parameters", 3, 33, 20), Known("workspace", 4, 7, 20)]
+    step = StepTimes(start=20, forward=20, forward_end=100, end=100)
+    result = step_memory(blocks, operators((39, 55)), known, step, held=held)
+    before = 100 + 33 + workspace
+    assert [point.live for point in result.timeline] == [before, before + 60, before]
+    # The recorded block that was alive at the start, and the operator's scratch.
+    assert nonzero(result.parts) == {"parameters": 33, "workspace": workspace + 100 + 60}
+    assert result.peak == sum(result.parts.values())
+
+
 def test_operators_of_another_thread_do_not_matter():
     blocks = pair(events((15, 100, 1, 1), (18, -100, 1, 1)))
     here, elsewhere = (10, 20, 1), (10, 20, 0)

@@ -62,3 +62,22 @@ def test_own_errors_and_interruptions_pass_through():
 def test_free_bytes_of_the_host_are_known_and_of_an_absent_device_are_not():
     assert forward.free_bytes("cpu") > 0
     assert forward.free_bytes("meta") is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.AcceleratorError("CUDA error: device-side assert triggered"),
+        AssertionError("Torch not compiled with CUDA enabled"),
+        ValueError("Expected a cuda device"),
+    ],
+)
+def test_a_device_that_cannot_be_asked_any_more_hides_no_error(error, monkeypatch):
+    def raises(device):
+        raise error
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", raises)
+    assert forward.free_bytes("cuda:0") is None
+    assert "unknown are free" in translated(torch.OutOfMemoryError("x"), "cuda:0").cause
+    assert forward.free_bytes("no device") is None

@@ -5,6 +5,8 @@ float32 has 4 bytes, int64 has 8. "Peak" comments walk through the step to its h
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
 import gc
 import os
@@ -21,7 +23,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure import memory
 from torchgauge.measure.recording import record
+from torchgauge.measure.step import prepared
 from torchgauge.measure.storages import tensors_in
+from torchgauge.model.record import MeasurementWarning
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.placement import Placement
 from torchgauge.target.target import Target
@@ -515,6 +519,64 @@ def test_copies_made_for_hygiene_are_not_in_the_resident_set():
 
     # The gradients of the step before are held; the copy would make it 200 MB.
     assert before(sgd()) - before(None) == pytest.approx(100_000_000, rel=0.1)
+
+
+# ---- what a device's allocator holds besides (its answer is a fake here) -----------------------
+
+
+def allocator_says(monkeypatch, size):
+    monkeypatch.setattr(memory.allocator, "allocated", lambda device: size)
+
+
+def test_what_the_allocator_holds_without_a_name_is_workspace(monkeypatch):
+    allocator_says(monkeypatch, 144 + 64 + 1000)
+    result = measured(nn.Linear(8, 4), torch.ones(2, 8))
+    assert_parts(result, parameters=144, inputs=64, outputs=32, workspace=1000)
+
+
+def test_the_callers_own_model_beside_its_copy_is_not(monkeypatch):
+    placement = placed(nn.Linear(8, 4), torch.ones(2, 8))
+    placement.model.weight.grad = torch.ones(4, 8)
+    copied = dataclasses.replace(
+        placement,
+        model=copy.deepcopy(placement.model),
+        inputs=placement.inputs.map(torch.clone),
+    )
+    # Model and inputs twice, the gradient once.
+    allocator_says(monkeypatch, 2 * (144 + 64) + 128 + 1000)
+    assert memory.measure(copied).parts["workspace"] == 1000
+
+
+def test_copies_to_put_back_are_not(monkeypatch):
+    @contextlib.contextmanager
+    def copying(placement, train):
+        with prepared(placement, train) as step:
+            step.kept.device = 500
+            yield step
+
+    monkeypatch.setattr(memory, "prepared", copying)
+    allocator_says(monkeypatch, 144 + 64 + 500 + 1000)
+    assert measured(nn.Linear(8, 4), torch.ones(2, 8)).parts["workspace"] == 1000
+
+
+def test_gradients_put_away_for_training_are_not(monkeypatch):
+    model = nn.Linear(8, 4, bias=False)
+    alone = measured(model, torch.ones(2, 8), sgd()).parts
+    model.weight.grad = torch.ones(4, 8)
+    # In the second step: parameters, inputs, the first one's gradients, and the caller's.
+    allocator_says(monkeypatch, 128 + 64 + 128 + 128 + 1000)
+    parts = measured(model, torch.ones(2, 8), sgd()).parts
+    assert parts == alone | {"workspace": alone["workspace"] + 1000}
+
+
+def test_what_the_allocator_cannot_tell_is_a_warning(monkeypatch):
+    warning = MeasurementWarning(id="fragmentation-unknown", message="…", probe="memory")
+    found = memory.allocator.Allocator(peak=500, warnings=(warning,))
+    watched = lambda device, what: contextlib.nullcontext(found)  # noqa: E731
+    monkeypatch.setattr(memory.allocator, "watched", watched)
+    result = measured(nn.Linear(8, 4), torch.ones(2, 8))
+    assert result.warnings == (warning,)
+    assert (result.allocator_peak, result.fragmentation) == (500, None)
 
 
 # ---- what can go wrong -----------------------------------------------------------------------

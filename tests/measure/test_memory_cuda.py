@@ -17,8 +17,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
 
-CUBLAS_WORKSPACE = 64 * 2**20  # an upper bound; allocated once, in the warm-up, and kept
-
 
 @pytest.mark.parametrize("train", [None, Training(lambda out, _: out.sum(), torch.optim.Adam)])
 def test_the_recorded_peak_is_the_allocators(train):
@@ -32,7 +30,8 @@ def test_the_recorded_peak_is_the_allocators(train):
     assert sum(result.parts.values()) == result.peak
     assert result.parts["parameters"] == 2 * 1024 * 1024 * 4
     assert result.parts["inputs"] == 256 * 1024 * 4
-    assert 0 <= result.allocator_peak - result.peak <= CUBLAS_WORKSPACE
+    # Workspaces of cuBLAS, made in the warm-up and kept, are in both.
+    assert result.peak == pytest.approx(result.allocator_peak, rel=0.01)
     assert result.reserved >= result.allocator_peak
     assert result.fragmentation.reserved_unused >= 0
     if train is None:

@@ -124,17 +124,27 @@ def pair(events: Allocations) -> Blocks:
 
 
 def step_memory(
-    blocks: Blocks, operators: Ranges, known: Sequence[Known], step: StepTimes
+    blocks: Blocks,
+    operators: Ranges,
+    known: Sequence[Known],
+    step: StepTimes,
+    *,
+    held: int | None = None,
 ) -> StepMemory:
     """Return what one step of a recording needs.
 
     Storages known at the start and not allocated in the recording are the baseline: they count
-    once each, with their own size, all through the step.
+    once each, with their own size, all through the step. `held` is what the allocator itself says
+    it had given out at the start; what of it is neither recorded nor known (workspaces of
+    libraries, rounding) is workspace all through the step.
     """
     first, last = blocks.position(step.start), blocks.position(step.end)
     named = _named(blocks, known)
     base = _baseline(blocks, known, step.start)
-    live = _live(blocks, first, last) + sum(base.values())
+    live = _live(blocks, first, last)
+    if held is not None:
+        base["workspace"] += max(0, held - int(live[0]) - sum(base.values()))
+    live += sum(base.values())
     highest = int(np.argmax(live))
     parts = dict(base)
     alive = blocks.alive(first + highest)

@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
+from torchgauge.measure.forward import running
 from torchgauge.model.memory import Fragmentation
+from torchgauge.model.record import MeasurementWarning
 
 
 @dataclasses.dataclass
@@ -19,22 +21,56 @@ class Allocator:
     peak: int | None = None
     reserved: int | None = None
     fragmentation: Fragmentation | None = None
+    warnings: tuple[MeasurementWarning, ...] = ()
 
 
 @contextlib.contextmanager
-def watched(device: torch.device, cuda: Any = torch.cuda) -> Iterator[Allocator]:
-    """Watch the caching allocator of a CUDA device; resets its peak statistics."""
+def watched(
+    device: torch.device, what: str = "The model's forward", cuda: Any = torch.cuda
+) -> Iterator[Allocator]:
+    """Watch the caching allocator of a CUDA device; empties its cache, resets its statistics.
+
+    So reserved bytes and fragmentation are those of what is watched, not of what ran before.
+    Work that fails on the device says so when it is waited for: a MeasurementError that names
+    `what` (see `forward`).
+    """
     allocator = Allocator()
     if device.type != "cuda":
         yield allocator
         return
-    cuda.synchronize(device)
+    _wait(device, what, cuda)
+    cuda.empty_cache()
     cuda.reset_peak_memory_stats(device)
     yield allocator
-    cuda.synchronize(device)
+    _wait(device, what, cuda)
     allocator.peak = cuda.max_memory_allocated(device)
     allocator.reserved = cuda.max_memory_reserved(device)
-    allocator.fragmentation = _fragmentation(cuda.memory_stats(device), _free(cuda, device))
+    try:
+        free = _free(cuda, device)
+    except RuntimeError as error:  # cudaMallocAsync has no snapshot
+        allocator.warnings = (_no_snapshot(error),)
+    else:
+        allocator.fragmentation = _fragmentation(cuda.memory_stats(device), free)
+
+
+def allocated(device: torch.device, cuda: Any = torch.cuda) -> int | None:
+    """Return the bytes that a CUDA device's allocator has given out; None for the CPU's."""
+    return int(cuda.memory_allocated(device)) if device.type == "cuda" else None
+
+
+def _wait(device: torch.device, what: str, cuda: Any) -> None:
+    with running(str(device), what):
+        cuda.synchronize(device)
+
+
+def _no_snapshot(error: RuntimeError) -> MeasurementWarning:
+    return MeasurementWarning(
+        id="fragmentation-unknown",
+        message="The CUDA allocator does not list its blocks: fragmentation is unknown.",
+        probe="memory",
+        cause=f"{type(error).__name__}: {' '.join(str(error).split())}",
+        remedy="Unset PYTORCH_ALLOC_CONF's backend:cudaMallocAsync to measure it.",
+    )
 
 
 def _free(cuda: Any, device: torch.device) -> list[int]:

@@ -73,10 +73,16 @@ def _asked(text: str) -> str:
 
 
 def free_bytes(device: str) -> int | None:
-    """Return the bytes an allocation on `device` could still get, None where nothing tells."""
-    kind = torch.device(device).type
-    if kind == "cpu":
-        return int(psutil.virtual_memory().available)
-    if kind == "cuda" and torch.cuda.is_available():
-        return int(torch.cuda.mem_get_info(device)[0])
+    """Return the bytes an allocation on `device` could still get, None where nothing tells.
+
+    It is asked while an error is being reported: a GPU after a failed assertion raises on anything.
+    """
+    try:
+        kind = torch.device(device).type
+        if kind == "cpu":
+            return int(psutil.virtual_memory().available)
+        if kind == "cuda" and torch.cuda.is_available():
+            return int(torch.cuda.mem_get_info(device)[0])
+    except (RuntimeError, AssertionError, ValueError, OSError):
+        return None
     return None

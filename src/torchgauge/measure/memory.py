@@ -22,11 +22,13 @@ from torchgauge.target.placement import Placement
 from torchgauge.target.training import Phase, Training
 from torchgauge.trace import allocations
 
-_METHOD = (
-    "allocations and frees recorded by torch.profiler in the second of two steps, on top of the "
-    "storages known before them; libraries' scratch space and other threads' allocations show in "
-    "the resident set alone"
-)
+_METHOD = "allocations and frees recorded by torch.profiler in the second of two steps, on top of "
+_BEFORE = {
+    "cpu": "the storages known before them; libraries' scratch space and other threads' "
+    "allocations show in the resident set alone",
+    "cuda": "what the device's allocator held before them; what of that has no name (libraries' "
+    "workspaces, rounding, other tensors of the process) is workspace",
+}
 _DEVICE_TYPES = {"cpu": 0, "cuda": 1}  # torch's own numbers (c10::DeviceType)
 
 
@@ -40,50 +42,57 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
     """
     device = _device(placement)
     how = Training.resolve(train)
+    theirs = _theirs(placement, device)
     with prepared(placement, how) as step:
         step()
-        with resident.watched() as process, allocator.watched(device) as reported:
+        with resident.watched() as process, allocator.watched(device, step.what) as reported:
             step()
         used = allocations.read(record(step, all_threads=True)).threads
-        seen = _Recorded(placement, step, device).read()
-    kept = step.kept
+        seen = _Recorded(placement, step, device, theirs).read()
     parts: dict[str, Any] = {str(part): size for part, size in seen.figures.parts.items()}
-    # What was copied in order to be put back is held all the time, and is not the model's.
     return Memory(
         peak=seen.figures.peak,
         average=seen.figures.average,
         **parts,
         step="inference" if how is None else "training",
         device=placement.device,
-        method=_METHOD,
+        method=_METHOD + _BEFORE[device.type],
         retained_for_backward=None if how is None else seen.figures.retained,
         per_sample=_per_sample(seen.figures, placement.target.batch),
-        rss_before=_less(process.before, kept.host),
-        rss_peak=_less(process.peak, kept.host),
-        allocator_peak=_less(reported.peak, kept.device),
+        rss_before=_less(process.before, step.kept.host),
+        rss_peak=_less(process.peak, step.kept.host),
+        allocator_peak=_less(reported.peak, seen.aside),
         reserved=reported.reserved,
         fragmentation=reported.fragmentation,
         timeline=seen.figures.timeline,
-        warnings=_warnings(len(set(used) - set(seen.threads)), seen.lost),
+        warnings=_warnings(len(set(used) - set(seen.threads)), seen.lost) + reported.warnings,
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """The figures of the recorded step, the threads in it, frees that were not recorded."""
+    """The figures of the recorded step, the threads in it, frees that were not recorded.
+
+    `aside` are the bytes on the device that only the measurement keeps there.
+    """
 
     figures: StepMemory
     threads: tuple[tuple[int | str, int | str], ...]
     lost: int
+    aside: int
 
 
 class _Recorded:
     """Two recorded steps, of which the second is read: what the first leaves is then known."""
 
-    def __init__(self, placement: Placement, step: Step, device: torch.device) -> None:
+    def __init__(
+        self, placement: Placement, step: Step, device: torch.device, theirs: dict[int, int]
+    ) -> None:
         self.placement = placement
         self.step = step
         self.device = device
+        self.theirs = theirs
+        self.allocated: int | None = None
         self.marks = Marks()
         self.phases: dict[Phase, str] = {}
         self.known: list[tuple[str, list[tuple[Part, int, int]]]] = []
@@ -109,8 +118,10 @@ class _Recorded:
             end=phases["end"],
         )
         blocks = pair(trace.allocations.of(_DEVICE_TYPES[self.device.type], _index(self.device)))
-        figures = step_memory(blocks, trace.operators, known, span)
-        return _Seen(figures, trace.threads, blocks.lost)
+        aside = self._aside()
+        held = _less(self.allocated, aside)
+        figures = step_memory(blocks, trace.operators, known, span, held=held)
+        return _Seen(figures, trace.threads, blocks.lost, aside)
 
     def _two_steps(self) -> None:
         for number in range(2):
@@ -118,9 +129,16 @@ class _Recorded:
             if number:  # cycles of the first step would end at a time of their own
                 gc.collect()
             self._name()
+            self.allocated = allocator.allocated(self.device)
             outputs = self.step(self._mark)
             self._name(outputs)
             del outputs
+
+    def _aside(self) -> int:
+        """Return the bytes of copies to put back, and of what the caller holds and no step uses."""
+        named = {address for _, address, _ in self.known[0][1]}
+        unused = [size for address, size in self.theirs.items() if address not in named]
+        return self.step.kept.device + sum(unused)
 
     def _mark(self, phase: Phase) -> None:
         self.phases[phase] = self.marks.set()
@@ -169,6 +187,20 @@ def _device(placement: Placement) -> torch.device:
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device
+
+
+def _theirs(placement: Placement, device: torch.device) -> dict[int, int]:
+    """Return the storages that are the caller's: of the model as given, its gradients, its inputs.
+
+    Where a copy is measured, they stay beside it; so do gradients that training puts away.
+    """
+    found = [tensor for _, tensor in placement.target.inputs.tensors()]
+    module = hygiene.module_of(placement.target.model)
+    if module is not None:
+        parameters = list(module.parameters())
+        found += [*parameters, *module.buffers()]
+        found += [p.grad for p in parameters if p.grad is not None]
+    return storages(found, device)
 
 
 def _caches(model: torch.nn.Module) -> Iterator[torch.Tensor]:

@@ -46,11 +46,12 @@ class Memory(Record, frozen=True, kw_only=True):
     `outputs`, `activations` (made in this step and outliving the operator that made them),
     `gradients`, `optimizer` (state) and `workspace` (all else that the allocator held).
     `average` is weighted by time. `retained_for_backward` is what a training forward keeps
-    beyond its outputs, None for inference. `per_sample` is what grows with the batch (inputs,
-    outputs, activations and workspace) over the batch size. `rss_peak` is the process's resident
-    set at its highest during the same step without a recording, None where the system does not
-    tell; `allocator_peak`, `reserved` (both at their highest) and `fragmentation` (after the step)
-    are what the device's own allocator reports (CUDA). The timeline keeps every point up to 2,000;
+    beyond its outputs, None for inference. `per_sample` is (inputs + outputs + activations +
+    workspace at the peak) ÷ batch size: an upper bound of what one more sample costs, since scratch
+    and caches that do not grow with the batch are in it. `rss_peak` is the process's resident set
+    at its highest during the same step without a recording, None where the system does not tell;
+    `allocator_peak`, `reserved` (both at their highest) and `fragmentation` (after the step) are
+    what the device's own allocator reports (CUDA). The timeline keeps every point up to 2,000;
     beyond, the lowest and highest of equal stretches of events.
     """
 
