@@ -97,7 +97,10 @@ def profile_request(
 
 
 def measure_size(model: object) -> Size:
-    """Count parameters, buffers and bytes, each tensor once; nothing is run."""
+    """Count parameters, buffers and bytes, each tensor once; nothing is run.
+
+    Raises InputError `not-a-module` for what has no parameters that could be counted.
+    """
     _require_torch()
     from torchgauge.measure.size import measure
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torchgauge.analyze.memory import Known, Part, StepMemory, StepTimes, pair, step_memory
+from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
 from torchgauge.measure import allocator, resident
 from torchgauge.measure.recording import MARK, Marks, record
@@ -43,7 +44,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
     device = _device(placement)
     how = Training.resolve(train)
     theirs = _theirs(placement, device)
-    with prepared(placement, how) as step:
+    with open_device(placement.device).current(), prepared(placement, how) as step:
         step()
         with resident.watched() as process, allocator.watched(device, step.what) as reported:
             step()

@@ -17,6 +17,8 @@ from torch.nn.modules import module as _module_globals
 from torch.nn.parameter import is_lazy
 from torch.utils import _device
 
+from torchgauge.target.tensors import nbytes
+
 _HOOKS = tuple(name for name in vars(_module_globals) if name.startswith("_global_"))
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
@@ -235,10 +237,7 @@ def _real(tensors: Iterator[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _count(kept: Kept, saved: torch.Tensor) -> None:
-    if saved.layout is not torch.strided:
-        return
-    size = saved.untyped_storage().nbytes()
     if saved.device.type == "cpu":
-        kept.host += size
+        kept.host += nbytes(saved)
     else:
-        kept.device += size
+        kept.device += nbytes(saved)
