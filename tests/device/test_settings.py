@@ -53,6 +53,13 @@ def test_a_switch_of_a_backend(default, path, value):
     assert_taken_over(default)
 
 
+def test_older_switches_that_cannot_be_read_here_are_written(default):
+    torch_set("cuda.matmul.fp32_precision", "tf32")
+    assert "cuda.matmul.allow_tf32" not in settings.read()
+    settings.apply(default)
+    assert settings.read() == default
+
+
 def test_autocast(default):
     with torch.autocast("cpu", torch.float16):
         wanted = settings.read()
