@@ -144,7 +144,6 @@ def test_a_training_step_is_one_call():
 def test_a_real_sleep_is_measured():
     latency = tg.measure_latency(lambda: time.sleep(0.002), iterations=30)
     assert latency.median >= 0.002
-    assert latency.interval.low <= latency.median <= latency.interval.high
     assert latency.median == pytest.approx(statistics.median(latency.samples))
 
 
