@@ -345,7 +345,8 @@ def test_no_child_outlives_a_killed_parent(tmp_path):
         tg.measure_latency(slow, processes=2, iterations=10**6)
         """)
     )
-    with subprocess.Popen([sys.executable, path]) as parent:
+    own = {**os.environ, "TMPDIR": str(tmp_path)}  # nobody is left to empty it
+    with subprocess.Popen([sys.executable, path], env=own) as parent:
         deadline = time.monotonic() + 60
         while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
             time.sleep(0.05)
