@@ -339,7 +339,10 @@ def test_no_child_outlives_a_killed_parent(tmp_path):
         import torchgauge as tg
 
         def slow():
-            pathlib.Path({str(pid)!r}).write_text(str(os.getpid()))
+            if not pathlib.Path({str(pid)!r}).exists():
+                whole = pathlib.Path({str(pid)!r} + ".part")
+                whole.write_text(str(os.getpid()))
+                whole.rename({str(pid)!r})  # a reader never sees half of it
             time.sleep(0.02)
 
         tg.measure_latency(slow, processes=2, iterations=10**6)
@@ -348,7 +351,7 @@ def test_no_child_outlives_a_killed_parent(tmp_path):
     own = {**os.environ, "TMPDIR": str(tmp_path)}  # nobody is left to empty it
     with subprocess.Popen([sys.executable, path], env=own) as parent:
         deadline = time.monotonic() + 60
-        while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
+        while not pid.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         parent.kill()
     orphan = int(pid.read_text())
