@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterator
 
 import psutil
@@ -11,6 +12,9 @@ import torch
 
 from torchgauge import units
 from torchgauge.errors import MeasurementError, TorchgaugeError
+
+# What user code may raise; SystemExit is its exit(), which must not end torchgauge.
+RAISED = (Exception, SystemExit)
 
 _CPU_MEMORY = re.compile(r"can't allocate memory|not enough memory", re.IGNORECASE)
 _ASKED = re.compile(r"tried to allocate ([\d.]+) ?([KMGT]?i?B|bytes)", re.IGNORECASE)
@@ -22,21 +26,39 @@ _SCALE = {"b": 1, "bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2
 def running(device: str = "cpu", what: str = "The model's forward") -> Iterator[None]:
     """Turn what the code inside raises into a MeasurementError, the original as its cause.
 
-    Ids: `out-of-memory` (with bytes asked for and free), `precision-unsupported`, else
-    `forward-raised`. Errors of torchgauge itself and interruptions pass through.
+    Ids: `out-of-memory` (with bytes asked for and free), `precision-unsupported`, `model-exited`,
+    `recursion-limit`, else `forward-raised`. Errors of torchgauge itself and interruptions pass
+    through.
     """
     try:
         yield
     except TorchgaugeError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise translated(error, device, what) from error
 
 
-def translated(error: Exception, device: str, what: str) -> MeasurementError:
+def translated(error: BaseException, device: str, what: str) -> MeasurementError:
     """Return the error of torchgauge's that says what `error`, raised by `what`, means."""
     text = " ".join(str(error).split())
     cause = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if layer := raising_layer(error):
+        cause = f"In {layer}: {cause}"
+    if isinstance(error, SystemExit):
+        return MeasurementError(
+            f"{what} called exit().",
+            id="model-exited",
+            cause=cause,
+            remedy="Let it return its outputs, or raise an error that says what is wrong.",
+        )
+    if isinstance(error, RecursionError):
+        return MeasurementError(
+            f"{what} recursed deeper than Python allows.",
+            id="recursion-limit",
+            cause=f"The limit is {sys.getrecursionlimit():,} calls. {cause}",
+            remedy="Where modules are nested that deep, call sys.setrecursionlimit() in the file "
+            "that makes the model; else look for a call without an end.",
+        )
     if _is_out_of_memory(error, text):
         return MeasurementError(
             f"Memory ran out on {device}.",
@@ -59,7 +81,30 @@ def translated(error: Exception, device: str, what: str) -> MeasurementError:
     )
 
 
-def _is_out_of_memory(error: Exception, text: str) -> bool:
+def raising_layer(error: BaseException) -> str:
+    """Return the innermost module that raised, as `layer1.0.conv1 (Conv2d)`; "" where none did.
+
+    Its name is the one in the outermost module that was running.
+    """
+    running = []
+    trace = error.__traceback__
+    while trace is not None:
+        owner = trace.tb_frame.f_locals.get("self")
+        if isinstance(owner, torch.nn.Module):
+            running.append(owner)
+        trace = trace.tb_next
+    if not running:
+        return ""
+    kind = type(running[-1]).__name__
+    try:
+        names = {id(module): name for name, module in running[0].named_modules()}
+    except RecursionError:
+        return kind
+    name = names.get(id(running[-1]))
+    return f"{name} ({kind})" if name else kind
+
+
+def _is_out_of_memory(error: BaseException, text: str) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and bool(_CPU_MEMORY.search(text))

@@ -45,6 +45,8 @@ T = TypeVar("T")
 # killed a process of its own, it would kill this one and the record with it.
 STEP_FAILURES = (
     "forward-raised",
+    "model-exited",
+    "recursion-limit",
     "precision-unsupported",
     "training-missing",
     "child-killed",

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure.forward import running, translated
+from torchgauge.measure.forward import RAISED, running, translated
 from torchgauge.target import hygiene
 from torchgauge.target.hygiene import Kept
 from torchgauge.target.placement import Placement
@@ -46,7 +46,7 @@ class Step:
             return self._call() if mark is None else self._marked(mark)
         except TorchgaugeError:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise translated(error, self.device, self.what) from error
 
     def _marked(self, mark: Callable[[Phase], None]) -> Any:
@@ -86,7 +86,7 @@ def guarded(
             return call(*arguments)
         except TorchgaugeError:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise translated(error, device, what) from error
 
     return step

@@ -97,7 +97,7 @@ def _make(place: str, name: str) -> Any:
         )
     try:
         return factory()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"{place}:{name} raised {type(error).__name__}: {error}",
             id="factory-raised",
