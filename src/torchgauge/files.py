@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+import time
 from pathlib import Path
 
 from torchgauge.errors import InputError
+
+# A part that nobody has written to for so many seconds was left by a process that was killed.
+ABANDONED = 600.0
+# More than most records take: a full disk is found before measuring, not after.
+ROOM = 2**20
 
 
 def write_atomically(path: Path, data: bytes) -> Path:
     """Write `data` to `path` so that any reader sees the old file or the new one, and return it.
 
-    Raises InputError `output-unwritable` where the folder cannot be made or written.
+    A process killed meanwhile leaves a hidden `.part` file, which a later write of the same path
+    removes. Raises InputError `output-unwritable` where the folder cannot be made or written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,13 +39,23 @@ def write_atomically(path: Path, data: bytes) -> Path:
         raise _unwritable(path, error) from error
     finally:
         part.unlink(missing_ok=True)
+    _remove_abandoned(path)
     return path
 
 
 def check_writable(folder: Path) -> None:
-    """Make `folder` and raise InputError `output-unwritable` where no file can be put there."""
-    probe = write_atomically(folder / ".torchgauge-writable", b"")
+    """Make `folder` and raise InputError `output-unwritable` where no record can be put there."""
+    probe = write_atomically(folder / ".torchgauge-writable", bytes(ROOM))
     probe.unlink(missing_ok=True)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Delete the parts of `path` that killed processes left; a writer at work is left alone."""
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            named = entry.name.startswith(f".{path.name}.") and entry.name.endswith(".part")
+            if named and time.time() - entry.stat().st_mtime > ABANDONED:
+                Path(entry.path).unlink(missing_ok=True)
 
 
 def _umask() -> int:

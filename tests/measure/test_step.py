@@ -48,7 +48,7 @@ def test_what_the_model_raises_is_named_with_the_users_own_traceback():
     with pytest.raises(MeasurementError) as caught, prepared(placement) as step:
         step()
     assert caught.value.id == "forward-raised"
-    assert caught.value.cause == "ValueError: no good"
+    assert caught.value.cause == "In Broken: ValueError: no good"
     trace = user_traceback(caught.value)
     assert "in forward" in trace
     assert "torchgauge/measure" not in trace
