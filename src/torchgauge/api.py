@@ -69,13 +69,19 @@ def profile_request(
     batch: int | None = None,
     device: str = "auto",
     precision: str | None = None,
+    train: bool = False,
+    loss: str | None = None,
+    optimizer: str | None = None,
     warmup: int | None = None,
     iterations: int | None = None,
     processes: int = 1,
     budget: float | None = None,
     progress: bool | None = None,
 ) -> Profile:
-    """Do the same for a target as the command line names it; `inputs` are texts of --input."""
+    """Do the same for a target as the command line names it; `inputs` are texts of --input.
+
+    `loss` is "mean" or names a function, `optimizer` a class of torch.optim.
+    """
     _require_torch()
     from torchgauge.device.select import resolve
     from torchgauge.measure.latency import LatencyOptions
@@ -89,9 +95,19 @@ def profile_request(
         batch=batch,
         device=resolve(device),
         precision=precision,
+        training=train,
     )
+    training = None
+    if train:
+        from torchgauge.target.named_training import named_training
+
+        training = named_training(loss, optimizer, precision=precision, device=request.device)
     options = LatencyOptions(
-        warmup=warmup, iterations=iterations, processes=processes, **_given(budget=budget)
+        train=training,
+        warmup=warmup,
+        iterations=iterations,
+        processes=processes,
+        **_given(budget=budget),
     )
     return _profile(Source.of_request(request), options, progress)
 

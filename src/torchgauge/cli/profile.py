@@ -51,6 +51,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
     )
+    training = parser.add_argument_group("training")
+    training.add_argument(
+        "--train", action="store_true", help="measure a training step in place of inference"
+    )
+    training.add_argument(
+        "--loss",
+        metavar="L",
+        help="file.py:function or module:function of (outputs, inputs), or 'mean' of the outputs "
+        "(default: the loss that the model returns)",
+    )
+    training.add_argument(
+        "--optimizer", metavar="NAME", help="a class of torch.optim, such as adamw (the default)"
+    )
     how = parser.add_argument_group("how latency is measured")
     how.add_argument(
         "--warmup", type=int, metavar="N", help="calls to leave out (default: found in the data)"
@@ -99,6 +112,12 @@ def run(options: argparse.Namespace) -> int:
             id="option-conflict",
             remedy="Add --output-dir DIR; for JSON on standard output use --json.",
         )
+    if (options.loss or options.optimizer) and not options.train:
+        raise InputError(
+            "--loss and --optimizer belong to a training step.",
+            id="option-conflict",
+            remedy="Add --train.",
+        )
     if options.output_dir is not None:
         check_writable(options.output_dir)  # before minutes of measuring, not after
     from torchgauge import api
@@ -111,6 +130,9 @@ def run(options: argparse.Namespace) -> int:
             batch=options.batch,
             device=options.device,
             precision=options.precision,
+            train=options.train,
+            loss=options.loss,
+            optimizer=options.optimizer,
             warmup=options.warmup,
             iterations=options.iterations,
             processes=options.processes,

@@ -22,10 +22,11 @@ from torchgauge.model.latency import LatencyRun
 from torchgauge.progress import Progress, Silent
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.placement import Placement
-from torchgauge.target.training import Training
+from torchgauge.target.training import Phase, Training
 
 # A GPU raises its clocks over the first tenths of a second of work.
 GPU_BUSY_WARMUP = 0.15
+PHASES: tuple[Phase, ...] = ("zero_grad", "forward", "loss", "backward", "optimizer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +114,8 @@ def measure(
     ):
         if options.staged:
             call = _staged(placement, options, clock, device)
+        elif options.train is not None:
+            call = _phased(step, clock, device)
         else:
             call = _whole(step, clock, device)
         if options.cold_cache:
@@ -160,6 +163,42 @@ def _whole(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
         return Timing(end - start, None if timer is None else timer.elapsed())
 
     return on_device
+
+
+def _phased(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
+    """Time a training step as a whole, and its phases within it.
+
+    On a GPU the phases are timed by its own events: to wait for it after each would slow it down.
+    """
+    now = clock.now
+    synchronize = guarded(device.synchronize, device.name)
+    timers = {phase: device.timer() for phase in PHASES}
+    marks: list[tuple[Phase, int]] = []
+
+    def mark(phase: Phase) -> None:
+        if marks and (timer := timers[marks[-1][0]]) is not None:
+            timer.stop()
+        marks.append((phase, now()))
+        if phase != "end" and (timer := timers[phase]) is not None:
+            timer.start()
+
+    def call() -> Timing:
+        marks.clear()
+        synchronize()
+        start = now()
+        outputs = step(mark)
+        synchronize()
+        end = now()
+        del outputs
+        own = {phase: timer.elapsed() for phase, timer in timers.items() if timer is not None}
+        if own:
+            stages = {str(phase): round(seconds * 1e9) for phase, seconds in own.items()}
+            return Timing(end - start, sum(own.values()), stages)
+        ends = [at for _, at in marks[1:]]
+        parts = zip(marks, ends, strict=False)
+        return Timing(end - start, stages={str(phase): end - at for (phase, at), end in parts})
+
+    return call
 
 
 def _staged(

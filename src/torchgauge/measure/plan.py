@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from torchgauge.analyze.latency import combine
 from torchgauge.analyze.throughput import throughput
+from torchgauge.analyze.training import training_time
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.select import open_device
@@ -33,6 +34,7 @@ from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.size import Size
 from torchgauge.model.system import System
 from torchgauge.model.target import InputDescription, TargetDescription
+from torchgauge.model.training import TrainingTime
 from torchgauge.progress import Progress
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.placement import Placement
@@ -161,6 +163,7 @@ def profile(source: Source, options: LatencyOptions, progress: Progress) -> Prof
         latency=latency,
         throughput=None if latency is None else throughput(latency, description),
         memory=memory,
+        training=None if latency is None else _training(latency, placement, options),
         system=system,
         passes=tuple(runner.passes),
         interrupted=runner.interrupted,
@@ -210,6 +213,20 @@ def measure_system(placement: Placement, options: LatencyOptions) -> System:
             synchronize()
 
         return system_probe.measure(call, gpus=gpus)
+
+
+def _training(
+    latency: Latency, placement: Placement, options: LatencyOptions
+) -> TrainingTime | None:
+    if options.train is None:
+        return None
+    make = options.train.optimizer
+    return training_time(
+        latency,
+        optimizer=getattr(make, "__qualname__", type(make).__qualname__),
+        autocast=placement.precision if placement.method == "autocast" else "",
+        scaled=options.train.scaler is not None,
+    )
 
 
 def describe(placement: Placement, *, training: bool) -> TargetDescription:

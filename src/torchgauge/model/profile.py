@@ -13,6 +13,7 @@ from torchgauge.model.record import MeasurementWarning, Record
 from torchgauge.model.size import Size
 from torchgauge.model.system import System
 from torchgauge.model.target import TargetDescription
+from torchgauge.model.training import TrainingTime
 
 SCHEMA = "torchgauge.profile/1"
 
@@ -39,6 +40,7 @@ class Profile(Record, frozen=True, kw_only=True):
     latency: Latency | None = None
     throughput: Throughput | None = None
     memory: Memory | None = None
+    training: TrainingTime | None = None
     system: System | None = None
     passes: tuple[Pass, ...] = ()
     interrupted: bool = False

@@ -33,6 +33,7 @@ def summarize(profile: Profile) -> dict[str, Value]:
     }
     for part in (_size(profile), _latency(profile), _throughput(profile), _memory(profile)):
         row.update(part)
+    row.update(_training(profile))
     row.update(_system(profile))
     row["warnings"] = "; ".join(warning.id for warning in profile.all_warnings)
     return row
@@ -60,6 +61,14 @@ def _latency(profile: Profile) -> dict[str, Value]:
     row["latency_samples"] = None if latency is None else len(latency.samples)
     row["latency_stop"] = None if latency is None else latency.stop
     return row
+
+
+def _training(profile: Profile) -> dict[str, Value]:
+    training = profile.training
+    return {
+        f"training_{name}_ms": None if training is None else training.phase(name) * 1e3
+        for name in ("forward", "backward", "optimizer")
+    }
 
 
 def _throughput(profile: Profile) -> dict[str, Value]:

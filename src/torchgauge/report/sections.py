@@ -13,6 +13,9 @@ from torchgauge.model.record import Interval, MeasurementWarning
 from torchgauge.model.size import Size
 from torchgauge.model.system import GpuUse, System, Use
 from torchgauge.model.target import TargetDescription
+from torchgauge.model.training import TrainingTime
+
+SMALLEST_SHARE = 0.0005
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +43,11 @@ def sections(profile: Profile) -> list[Section]:
     if profile.size is not None:
         found.append(size(profile.size))
     if profile.latency is not None:
-        found.append(latency(profile.latency))
+        found.append(latency(profile.latency, stages=profile.training is None))
     if profile.throughput is not None:
         found.append(throughput(profile.throughput))
+    if profile.training is not None:
+        found.append(training(profile.training))
     if profile.memory is not None:
         found.append(memory(profile.memory))
     if profile.system is not None:
@@ -108,8 +113,8 @@ def size(found: Size) -> Section:
     return Section("Size", found.how, tuple(rows))
 
 
-def latency(found: Latency) -> Section:
-    """Say how long one call takes, and how sure that is."""
+def latency(found: Latency, *, stages: bool = True) -> Section:
+    """Say how long one call takes, and how sure that is; stages where no section has them."""
     samples = sum(len(run.steady_samples) for run in found.processes)
     warmup = sum(run.warmup for run in found.processes)
     processes = len(found.processes)
@@ -127,6 +132,7 @@ def latency(found: Latency) -> Section:
     rows += [
         Row(stage.name, units.time(stage.median), _interval(found, stage.interval, stage.median))
         for stage in found.stages
+        if stages
     ]
     rows += [
         Row("first call", units.time(found.first_call)),
@@ -174,6 +180,24 @@ def throughput(found: Throughput) -> Section:
     if not rows:
         rows = [Row("calls", units.rate(found.calls, "calls"), "the batch size is not known")]
     return Section("Throughput", found.how, tuple(rows))
+
+
+def training(found: TrainingTime) -> Section:
+    """Say how a training step's time is divided."""
+    parts = [Row(p.name, units.time(p.median), "", p.median / found.total) for p in found.phases]
+    apart = units.percent(abs(found.total - found.step) / found.step) if found.step else "0 %"
+    note = f"the step as a whole: {units.time(found.step)} ({apart} apart)"
+    scaled = ", scaled gradients" if found.scaled else ""
+    mixed = f", {found.autocast} autocast{scaled}" if found.autocast else ""
+    return Section(
+        "Training step",
+        found.how,
+        (
+            *(part for part in parts if part.share is None or part.share >= SMALLEST_SHARE),
+            Row("sum", units.time(found.total), note),
+            Row("with", found.optimizer, f"by the {found.clock}'s clock{mixed}"),
+        ),
+    )
 
 
 def memory(found: Memory) -> Section:

@@ -16,7 +16,7 @@ from torchgauge.target.batching import with_batch
 from torchgauge.target.building import build
 from torchgauge.target.input_spec import make_inputs
 from torchgauge.target.inputs import Inputs
-from torchgauge.target.python_source import candidates, import_file, import_module
+from torchgauge.target.python_source import candidates, imported
 from torchgauge.target.random_tensors import RandomTensors
 from torchgauge.target.target import Target, TargetRequest
 
@@ -79,10 +79,9 @@ def _split(spec: str) -> tuple[str, str]:
 
 
 def _make(place: str, name: str) -> Any:
-    module = import_file(Path(place)) if place.endswith(".py") else import_module(place)
-    factory: Any = module
+    factory: Any = imported(place)
     for part in name.split("."):
-        factory = _attribute(factory, part, place)
+        factory = attribute(factory, part, place)
     if isinstance(factory, torch.nn.Module):
         return factory
     if not callable(factory):
@@ -106,7 +105,8 @@ def _make(place: str, name: str) -> Any:
         ) from error
 
 
-def _attribute(holder: Any, name: str, place: str) -> Any:
+def attribute(holder: Any, name: str, place: str) -> Any:
+    """Return what a module has under a name; raises InputError `factory-missing`."""
     try:
         return getattr(holder, name)
     except AttributeError:

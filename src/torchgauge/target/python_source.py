@@ -13,6 +13,11 @@ from types import ModuleType
 from torchgauge.errors import InputError
 
 
+def imported(place: str) -> ModuleType:
+    """Return the module that `place` names, a file or a dotted name; raises as those below do."""
+    return import_file(Path(place)) if place.endswith(".py") else import_module(place)
+
+
 def import_file(path: Path) -> ModuleType:
     """Return the module in a file, freshly executed, its folder on `sys.path` as when it is run.
 

@@ -144,7 +144,8 @@ def _own_loss(outputs: Any, _: Any) -> torch.Tensor:
             "train=True needs a model that returns its own loss, and this one returned none.",
             id="training-missing",
             cause=f"Its output ({type(outputs).__name__}) has no `loss`.",
-            remedy=f"Say how to train: {_EXAMPLE}; a Hugging Face model needs `labels` as input.",
+            remedy=f"Say how to train: {_EXAMPLE} (on the command line: --loss mean, or "
+            "--loss file.py:function); a Hugging Face model needs `labels` as input.",
         )
     return loss  # type: ignore[no-any-return]
 
