@@ -610,7 +610,7 @@ def test_a_forward_that_raises_is_named_and_leaves_no_profiler(call):
     with pytest.raises(MeasurementError) as error:
         measured(model, torch.ones(1, 2))
     assert error.value.id == "forward-raised"
-    assert error.value.cause == "ValueError: no such expert"
+    assert error.value.cause == "In Call: ValueError: no such expert"
     assert isinstance(error.value.__cause__, ValueError)
     assert not torch._C._autograd._profiler_enabled()
     assert vars(model) == before

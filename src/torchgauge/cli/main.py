@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _report(error, as_json=getattr(options, "json", False))
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("torchgauge: interrupted before anything was measured\n")
+        sys.stderr.write("torchgauge: interrupted\n")
         return ExitCode.INTERRUPTED
 
 

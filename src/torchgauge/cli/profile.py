@@ -138,13 +138,21 @@ def run(options: argparse.Namespace) -> int:
             processes=options.processes,
             budget=options.budget,
         )
-    written = []
-    if options.output_dir is not None:  # first: the reader of our output may go away
-        written = write(profile, options.output_dir, options.formats or ["json"])
+    from torchgauge.measure.interrupts import Interrupts
+
+    written: list[Path] = []
+    with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
+        if options.output_dir is not None:  # first: the reader of our output may go away
+            try:
+                written = write(profile, options.output_dir, options.formats or ["json"])
+            except InputError:
+                show(profile, as_json=options.json)  # or the measurement would be lost
+                options.json = False  # standard output holds one document
+                raise
     show(profile, as_json=options.json)
     for path in written:
         sys.stderr.write(f"Wrote {path}\n")
-    if profile.interrupted:
+    if profile.interrupted or interrupts.noted:
         return ExitCode.INTERRUPTED
     return ExitCode.DONE if profile.complete else ExitCode.MEASUREMENT_FAILED
 

@@ -13,6 +13,7 @@ from torchgauge.analyze.memory import Known, Part, StepMemory, StepTimes, pair, 
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
 from torchgauge.measure import allocator, resident
+from torchgauge.measure.finite import output_warnings
 from torchgauge.measure.recording import MARK, Marks, record
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.storages import storages, tensors_in
@@ -45,7 +46,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
     how = Training.resolve(train)
     theirs = _theirs(placement, device)
     with open_device(placement.device).current(), prepared(placement, how) as step:
-        step()
+        broken = output_warnings(step(), "memory")
         with resident.watched() as process, allocator.watched(device, step.what) as reported:
             step()
         used = allocations.read(record(step, all_threads=True)).threads
@@ -66,7 +67,11 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         reserved=reported.reserved,
         fragmentation=reported.fragmentation,
         timeline=seen.figures.timeline,
-        warnings=_warnings(len(set(used) - set(seen.threads)), seen.lost) + reported.warnings,
+        warnings=(
+            *_warnings(len(set(used) - set(seen.threads)), seen.lost),
+            *reported.warnings,
+            *broken,
+        ),
     )
 
 

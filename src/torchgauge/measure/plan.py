@@ -24,6 +24,7 @@ from torchgauge.measure import memory as memory_probe
 from torchgauge.measure import size as size_probe
 from torchgauge.measure import system as system_probe
 from torchgauge.measure.forward import running
+from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.processes import repeated
 from torchgauge.measure.step import guarded, prepared
@@ -60,8 +61,9 @@ STEP_FAILURES = (
 class Runner:
     """Runs the probes one after the other; a failing one leaves the others' results."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, interrupts: Interrupts) -> None:
         self.progress = progress
+        self.interrupts = interrupts
         self.passes: list[Pass] = []
         self.warnings: list[MeasurementWarning] = []
         self.interrupted = False
@@ -74,10 +76,11 @@ class Runner:
         if self.blocked:
             self._skip(probe)
             return None
-        self.progress.start(probe)
         start = time.perf_counter()
         try:
-            return measure()
+            with self.interrupts.allowed():
+                self.progress.start(probe)
+                return measure()
         except TorchgaugeError as error:
             self.warnings.append(MeasurementWarning.of(error, probe))
             if error.id in STEP_FAILURES:
@@ -122,12 +125,18 @@ def _crash(probe: str, error: Exception) -> MeasurementWarning:
 def profile(source: Source, options: LatencyOptions, progress: Progress) -> Profile:
     """Load the target, run every probe that applies, and return the record.
 
-    Raises what loading raises; what a probe raises is a failed warning on the record.
+    Raises what loading raises; what a probe raises is a failed warning on the record. Ctrl-C while
+    loading raises KeyboardInterrupt; later the record of what was measured is returned.
     """
-    progress.start("loading")
+    with Interrupts() as interrupts:
+        return _profile(source, options, Runner(progress, interrupts))
+
+
+def _profile(source: Source, options: LatencyOptions, runner: Runner) -> Profile:
     start = time.perf_counter()
-    placement = opened(source)
-    runner = Runner(progress)
+    with runner.interrupts.allowed():
+        runner.progress.start("loading")
+        placement = opened(source)
     runner.passes.append(Pass(probe="loading", duration=time.perf_counter() - start))
     where = environment()
     target = placement.target
@@ -144,7 +153,7 @@ def profile(source: Source, options: LatencyOptions, progress: Progress) -> Prof
     else:
         latency = runner.attempt(
             "latency",
-            lambda: measure_latency(source, options, progress, placement=placement),
+            lambda: measure_latency(source, options, runner.progress, placement=placement),
             fresh=options.processes > 1,
         )
         if latency is not None:
