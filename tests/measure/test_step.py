@@ -83,7 +83,7 @@ def test_a_mark_hears_of_every_phase_of_either_step():
     with prepared(placement, train) as step:
         step(seen.append)
         assert type(step.optimizer) is torch.optim.SGD
-        assert step.kept.host == (2 * 2 + 2) * 4
+        assert step.kept.host == (2 * 2 + 2 + 1 * 2) * 4  # parameters and input
     assert seen == ["zero_grad", "forward", "loss", "backward", "optimizer", "end"]
 
 

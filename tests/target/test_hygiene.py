@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import random
+import subprocess
+import sys
+import threading
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -224,13 +230,14 @@ def test_training_keeps_the_frozen_parts_of_a_training_model():
         assert model[1].training
 
 
-def test_inference_copies_no_parameter_and_training_says_what_it_copied():
-    model = nn.Sequential(nn.Linear(10, 10), nn.BatchNorm1d(10))
-    statistics = 10 * 4 + 10 * 4 + 8  # running mean and variance, num_batches_tracked (int64)
-    with hygiene.untouched(model) as kept:
-        assert (kept.host, kept.device) == (statistics, 0)
+def test_inference_copies_little_and_training_every_parameter():
+    model = nn.Sequential(nn.Linear(2000, 1000), nn.BatchNorm1d(1000))
+    statistics = 1000 * 4 + 1000 * 4 + 8  # running mean and variance, num_batches_tracked (int64)
+    small = 3 * 1000 * 4  # the bias, and the normalisation's two
+    with hygiene.untouched(model, Inputs.of(torch.ones(2, 2000))) as kept:
+        assert (kept.host, kept.device) == (statistics + small + 2 * 2000 * 4, 0)
     with hygiene.untouched(model, training=True) as kept:
-        assert kept.host == statistics + (10 * 10 + 10 + 10 + 10) * 4
+        assert kept.host == statistics + small + 2000 * 1000 * 4
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -293,3 +300,277 @@ def test_a_compiled_graph_is_kept():
         with hygiene.evaluation(model):
             model(torch.ones(1, 2))
     assert len(compiled) == 1
+
+
+class Writes(nn.Module):
+    """Its forward writes to its own tensors the way `write` does."""
+
+    def __init__(self, write, size=4):
+        super().__init__()
+        self.linear, self.write = nn.Linear(size, size), write
+        self.register_buffer("count", torch.zeros(2))
+        self.linear.weight.grad = torch.ones(size, size)
+
+    def forward(self, x):
+        self.write(self)
+        return x * 1
+
+
+def _twice(tensor):
+    tensor.data = tensor.data * 2
+
+
+WRITES = {
+    "linear.weight": (
+        lambda m: m.linear.weight.data.mul_(2),
+        lambda m: m.linear.weight.detach().mul_(2),
+        lambda m: m.linear.weight.detach().numpy().fill(3),
+        lambda m: _twice(m.linear.weight),
+    ),
+    "count": (lambda m: m.count.add_(1), lambda m: _twice(m.count.add_(1))),
+    "linear.weight.grad": (lambda m: m.linear.weight.grad.add_(1),),
+}
+CASES = [(name, write) for name, writes in WRITES.items() for write in writes]
+
+
+@pytest.mark.parametrize(("name", "write"), CASES)
+def test_what_a_small_model_writes_to_itself_is_put_back_and_said(name, write):
+    model = Writes(write)
+    before, grads = state(model), model.linear.weight.grad.tolist()
+    with hygiene.evaluation(model) as kept:
+        model(torch.ones(1))
+        assert state(model)["values"] != before["values"] or grads != (
+            model.linear.weight.grad.tolist()
+        )
+    assert_same(before, state(model))
+    assert model.linear.weight.grad.tolist() == grads
+    assert (kept.restored, kept.altered) == ([name], [])
+    (warning,) = kept.warnings("latency")
+    assert (warning.id, warning.probe) == ("model-changed", "latency")
+    assert name in warning.message
+    assert "Not put back" not in warning.message
+
+
+@pytest.mark.parametrize("write", WRITES["linear.weight"])
+def test_what_a_large_model_writes_to_itself_is_said(write):
+    model = Writes(write, size=1200)
+    weight, values = model.linear.weight.data_ptr(), model.linear.weight.detach().clone()
+    with hygiene.evaluation(model) as kept:
+        model(torch.ones(1))
+    assert model.linear.weight.data_ptr() == weight
+    back = torch.equal(model.linear.weight, values)  # another storage can always be taken away
+    assert (kept.restored, kept.altered) == (
+        (["linear.weight"], []) if back else ([], ["linear.weight"])
+    )
+    (warning,) = kept.warnings("latency")
+    assert ("Not put back: linear.weight" in warning.message) is not back
+
+
+def test_a_cast_inside_the_forward_is_undone_whatever_the_size():
+    model = Writes(lambda m: m.half(), size=1200)
+    with hygiene.evaluation(model) as kept:
+        model(torch.ones(1))
+        assert model.linear.weight.dtype is torch.float16
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert kept.altered == []
+
+
+def test_another_place_of_the_same_values_is_no_change():
+    lstm = nn.LSTM(3, 3)
+    places = [p.data_ptr() for p in lstm.parameters()]
+    with hygiene.evaluation(lstm) as kept:
+        for parameter in lstm.parameters():
+            parameter.data = parameter.data.clone()
+    assert [p.data_ptr() for p in lstm.parameters()] == places
+    assert kept.warnings("latency") == ()
+
+
+def test_a_training_step_changes_its_model_by_intent():
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    with hygiene.training(model) as kept:
+        model(torch.ones(2, 2))
+        model[0].weight.data.add_(1)
+    assert kept.warnings("latency") == ()
+
+
+def test_nan_is_no_change():
+    model = Writes(lambda m: None)
+    model.count.fill_(torch.nan)
+    version = model.count._version
+    with hygiene.evaluation(model) as kept:
+        model(torch.ones(1))
+    assert kept.warnings("latency") == ()
+    assert model.count._version == version
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.eye(3).to_sparse(),
+        torch.ones(3).to(torch.float8_e4m3fn),
+        torch.ones(4, 1, 2, 2).to(memory_format=torch.channels_last),
+        torch.ones(1).expand(3),
+        torch.ones(3, dtype=torch.complex64),
+        torch.tensor([], dtype=torch.int8),
+    ],
+    ids=lambda tensor: f"{tensor.layout} {tensor.dtype}",
+)
+def test_unusual_tensors_pass(tensor):
+    model = Writes(lambda m: None)
+    model.register_buffer("unusual", tensor)
+    with hygiene.evaluation(model, Inputs.of(tensor)) as kept:
+        model(torch.ones(1))
+    assert kept.warnings("size") == ()
+
+
+def test_inputs_and_their_containers_are_put_back():
+    tensor, items = torch.ones(3), [torch.zeros(2)]
+    first = items[0]
+    inputs = Inputs(args=(tensor, items), kwargs={"more": {"a": torch.ones(2)}})
+
+    def model(x, items, more):
+        x.add_(1)
+        items[0].add_(5)
+        items.append(x)
+        more.clear()
+
+    with hygiene.evaluation(model, inputs) as kept:
+        model(*inputs.args, **inputs.kwargs)
+    assert tensor.tolist() == [1, 1, 1]
+    assert first.tolist() == [0, 0]
+    assert len(items) == 1
+    assert items[0] is first
+    assert list(inputs.kwargs["more"]) == ["a"]
+    assert kept.inputs == {"0": True, "1.0": True}
+    assert [w.id for w in kept.warnings("latency")] == ["inputs-changed"]
+
+
+def test_large_inputs_that_change_are_said():
+    x = torch.zeros(2_000_000)
+    with hygiene.evaluation(lambda x: x.add_(1), Inputs.of(x)) as kept:
+        x.add_(1)
+    assert kept.inputs == {"0": False}
+    assert "Not put back: 0" in kept.warnings("latency")[0].message
+
+
+def _tracer(*_):
+    return None
+
+
+def process_state():
+    return {
+        "matmul": torch.matmul,
+        "F.linear": nn.functional.linear,
+        "Tensor.add": torch.Tensor.add,
+        "Tensor.add is inherited": "add" not in vars(torch.Tensor),
+        "call": nn.Module.__call__,
+        "Linear.forward": nn.Linear.forward,
+        "environment": dict(os.environ),
+        "tracing": (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
+        "tracemalloc": tracemalloc.is_tracing(),
+        "gc": (gc.isenabled(), gc.get_threshold()),
+        "recursion": sys.getrecursionlimit(),
+        "numpy": np.geterr(),
+        "anomaly": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "benchmark": torch.backends.cudnn.benchmark,
+        "matmul precision": torch.get_float32_matmul_precision(),
+        "cache": torch.is_autocast_cache_enabled(),
+    }
+
+
+CHANGES = {
+    "matmul": lambda: setattr(torch, "matmul", _tracer),
+    "F.linear": lambda: setattr(nn.functional, "linear", _tracer),
+    "Tensor.add": lambda: setattr(torch.Tensor, "add", _tracer),
+    "call": lambda: setattr(nn.Module, "__call__", _tracer),
+    "Linear.forward": lambda: setattr(nn.Linear, "forward", _tracer),
+    "environment": lambda: os.environ.update(HOME="/nowhere", TORCHGAUGE_TEST="1"),
+    "environment less": lambda: os.environ.pop("PATH"),
+    "trace": lambda: sys.settrace(_tracer),
+    "profile": lambda: sys.setprofile(_tracer),
+    "trace of threads": lambda: threading.settrace(_tracer),
+    "profile of threads": lambda: threading.setprofile(_tracer),
+    "tracemalloc": tracemalloc.start,
+    "gc": gc.disable,
+    "gc threshold": lambda: gc.set_threshold(1),
+    "recursion": lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 7),
+    "numpy": lambda: np.seterr(all="raise"),
+    "anomaly": lambda: torch.autograd.set_detect_anomaly(True),
+    "deterministic": lambda: torch.use_deterministic_algorithms(True),
+    "benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", True),
+    "matmul precision": lambda: torch.set_float32_matmul_precision("medium"),
+    "cache": lambda: torch.set_autocast_cache_enabled(False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_the_process_is_put_back(change):
+    before = process_state()
+    with hygiene.evaluation(nn.Linear(2, 2)):
+        change()
+        changed = process_state() != before
+    assert changed
+    after = process_state()
+    assert {k for k in before if before[k] != after[k]} == set()
+
+
+def test_tracemalloc_of_the_caller_goes_on():
+    tracemalloc.start(3)
+    try:
+        with hygiene.evaluation(nn.Linear(2, 2)):
+            tracemalloc.stop()
+        assert tracemalloc.get_traceback_limit() == 3
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_dynamo_wraps_once_per_process_stays_wrapped():
+    code = (
+        "import torch\n"
+        "from torchgauge.target import hygiene\n"
+        "before = torch.manual_seed\n"
+        "model = torch.compile(torch.nn.Linear(2, 2), backend='eager')\n"
+        "with hygiene.evaluation(model):\n"
+        "    model(torch.ones(1, 2))\n"
+        "    inside = torch.manual_seed\n"
+        "assert inside is torch.manual_seed\n"
+        "print(before is inside)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+class Broken(Exception):
+    pass
+
+
+def _break(monkeypatch):
+    def dead(*_, **__):
+        raise Broken("the device is gone")
+
+    monkeypatch.setattr("torchgauge.target.hygiene.values._put_back", dead)
+
+
+def test_what_cannot_be_put_back_hides_no_error_and_stops_nothing_else(monkeypatch):
+    _break(monkeypatch)
+    model = nn.Linear(2, 2)
+
+    def fail():
+        torch.set_default_dtype(torch.float64)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as raised, hygiene.evaluation(model):
+        fail()
+    assert any("the device is gone" in note for note in raised.value.__notes__)
+    assert torch.get_default_dtype() is torch.float32
+    assert model.training
+
+
+def test_what_cannot_be_put_back_after_success_is_a_warning(monkeypatch):
+    _break(monkeypatch)
+    with hygiene.evaluation(nn.Linear(2, 2)) as kept:
+        pass
+    (warning,) = kept.warnings("memory")
+    assert warning.id == "not-restored"
+    assert "values (Broken: the device is gone)" in warning.message

@@ -55,13 +55,19 @@ def apply(settings: dict[str, Any], *, once: bool = False) -> None:
     That is the number of interop threads. It comes after the model is loaded: the user's file may
     set it too, and the second to do so gets an error.
     """
-    here = read()
     for name, (get, put) in _settings().items():
         if name not in settings or (name == "interop threads" and not once):
             continue
         # Writing one switch may change the next: each is looked at anew.
-        if name not in here or get() != settings[name]:
+        if _differs(get, settings[name]):
             put(settings[name])
+
+
+def _differs(get: _Read, value: object) -> bool:
+    try:
+        return bool(get() != value)
+    except RuntimeError:  # TF32's two interfaces disagree, which writing may end
+        return True
 
 
 def _settings() -> dict[str, tuple[_Read, _Write]]:

@@ -68,7 +68,8 @@ def prepared(placement: Placement, train: Training | None = None) -> Iterator[St
     modes = hygiene.evaluation if train is None else hygiene.training
     inside = _autocasts(placement, train)
     arithmetic = contextlib.nullcontext() if inside else placement.arithmetic()
-    with modes(placement.model) as kept, arithmetic:
+    inputs = placement.inputs, placement.target.inputs
+    with modes(placement.model, *inputs) as kept, arithmetic:
         yield Step(placement, train, kept)
 
 

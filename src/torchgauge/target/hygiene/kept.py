@@ -1,0 +1,110 @@
+"""What had to be copied in order to be put back, what was changed, what could not be put back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from types import TracebackType
+
+import torch
+
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.target.tensors import nbytes
+
+_NAMED = 3  # tensors that a warning names; it counts the others
+
+
+@dataclasses.dataclass
+class Kept:
+    """Copies in bytes on the `host` and the `device`; names of what the work inside changed.
+
+    `restored` and `altered` are parameters, buffers and gradients that an inference changed and
+    that were, or could not be, put back; `inputs` are inputs (True: put back); `failed` are the
+    steps of putting back that raised, with their errors. All are known after the block.
+    """
+
+    host: int = 0
+    device: int = 0
+    restored: list[str] = dataclasses.field(default_factory=list)
+    altered: list[str] = dataclasses.field(default_factory=list)
+    inputs: dict[str, bool] = dataclasses.field(default_factory=dict)
+    failed: list[str] = dataclasses.field(default_factory=list)
+
+    def count(self, saved: torch.Tensor) -> None:
+        """Add a copy to the bytes of its place."""
+        if saved.device.type == "cpu":
+            self.host += nbytes(saved)
+        else:
+            self.device += nbytes(saved)
+
+    def guarded(
+        self, what: str, restore: Callable[[], None]
+    ) -> Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], bool]:
+        """Return `restore` as an exit that raises nothing: what it met is noted here.
+
+        A GPU after a failed assertion raises on every use; the error that says so is the one
+        raised inside the block, and that gets a note of what could not be put back.
+        """
+
+        def leave(
+            _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+        ) -> bool:
+            try:
+                restore()
+            except Exception as failure:  # noqa: BLE001 - whatever it is, the others must run
+                self.failed.append(f"{what} ({type(failure).__name__}: {failure})")
+                if error is not None:
+                    error.add_note(f"torchgauge could not put back {self.failed[-1]}")
+            return False
+
+        return leave
+
+    def warnings(self, probe: str) -> tuple[MeasurementWarning, ...]:
+        """Return what the reader of `probe`'s figures must know of it; empty for most models."""
+        found = []
+        if self.restored or self.altered:
+            found.append(_model_changed(self.restored, self.altered, probe))
+        if self.inputs:
+            found.append(_inputs_changed(self.inputs, probe))
+        if self.failed:
+            found.append(
+                MeasurementWarning(
+                    id="not-restored",
+                    message=f"Not everything could be put back: {'; '.join(self.failed)}.",
+                    probe=probe,
+                    remedy="Load the model again before using it.",
+                )
+            )
+        return tuple(found)
+
+
+def _model_changed(restored: list[str], altered: list[str], probe: str) -> MeasurementWarning:
+    message = f"The model's forward changes its own state: {_some(restored + altered)}."
+    if altered:
+        message += f" Not put back: {_some(altered)}."
+    return MeasurementWarning(
+        id="model-changed",
+        message=message,
+        probe=probe,
+        cause="Each call of the measurement ran on what the call before had left.",
+        remedy="Load the model again before using it: what is large is not copied for inference."
+        if altered
+        else "",
+    )
+
+
+def _inputs_changed(inputs: dict[str, bool], probe: str) -> MeasurementWarning:
+    message = f"The model changes its inputs in place: {_some(list(inputs))}."
+    if lost := [name for name, put_back in inputs.items() if not put_back]:
+        message += f" Not put back: {_some(lost)}."
+    return MeasurementWarning(
+        id="inputs-changed",
+        message=message,
+        probe=probe,
+        cause="Each call of the measurement got what the call before had left.",
+    )
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,184 @@
+"""The numbers in a model's tensors and inputs: put back where copied, watched where not.
+
+Buffers are copied where they are: they are small, and forwards do write to them. Parameters are
+copied for training, to the host: they may fill a device to the half. For inference, parameters,
+gradients and inputs are copied smallest first up to COPIED bytes, the rest is watched: a write
+shows in torch's version counter, or in a few elements where it went through `.data`, which does
+not count. A tensor that was given another storage gets its own back in any case.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
+
+import torch
+
+from torchgauge.target.hygiene.kept import Kept
+from torchgauge.target.inputs import Inputs
+from torchgauge.target.tensors import strided
+
+COPIED = 4 << 20  # bytes; copying them takes a few milliseconds at most
+SAMPLED = 16  # elements of a tensor that is not copied
+
+_Role = Literal["buffer", "parameter", "gradient", "input"]
+
+
+@dataclasses.dataclass
+class _Watched:
+    """A tensor, another view of its storage, and what its content is compared with."""
+
+    name: str
+    role: _Role
+    tensor: torch.Tensor
+    alias: torch.Tensor
+    version: int | None
+    saved: torch.Tensor | None = None
+    sample: torch.Tensor | None = None
+
+    def changed(self) -> bool:
+        """Whether the content differs; the storage must be the tensor's own again."""
+        if self.saved is not None:
+            return not _equal(self.alias.to(self.saved.device), self.saved)
+        if _version(self.alias) != self.version:
+            return True
+        elements = _some(self.alias)
+        return (
+            elements is not None and self.sample is not None and not _equal(elements, self.sample)
+        )
+
+
+def save_values(
+    model: torch.nn.Module | None, inputs: tuple[Inputs, ...], kept: Kept, *, training: bool
+) -> Callable[[], None]:
+    """Save contents, count the copies in `kept`; what puts back also notes there what changed."""
+    watched = list(_watch(_tensors(model, inputs)))
+    with torch.inference_mode():
+        _save(watched, kept, training=training)
+
+    def restore() -> None:
+        failure: Exception | None = None
+        # Inference mode may write to its own tensors as well as to ordinary ones.
+        with torch.inference_mode():
+            for item in watched:
+                try:
+                    _put_back(item, kept, training=training)
+                except Exception as error:  # noqa: BLE001 - the others must be put back
+                    failure = error
+        if failure is not None:
+            raise failure
+
+    return restore
+
+
+def _tensors(
+    model: torch.nn.Module | None, inputs: tuple[Inputs, ...]
+) -> Iterator[tuple[_Role, str, torch.Tensor]]:
+    if model is not None:
+        for name, tensor in model.named_buffers():
+            yield "buffer", name, tensor
+        for name, tensor in model.named_parameters():
+            yield "parameter", name, tensor
+            if tensor.is_leaf and tensor.grad is not None:
+                yield "gradient", f"{name}.grad", tensor.grad
+    for given in inputs:
+        for name, tensor in given.tensors():
+            yield "input", name, tensor
+
+
+def _watch(tensors: Iterable[tuple[_Role, str, torch.Tensor]]) -> Iterator[_Watched]:
+    seen: set[int] = set()
+    with torch.inference_mode(mode=False):  # a view made inside would have no version
+        for role, name, tensor in tensors:
+            if id(tensor) in seen or tensor.is_meta:
+                continue
+            seen.add(id(tensor))
+            for part in strided(tensor):
+                if _readable(part):
+                    yield _Watched(name, role, part, part.detach(), _version(part))
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    # Tensors made in inference mode count no writes.
+    return None if tensor.is_inference() else tensor._version  # noqa: SLF001 (there is no public way)
+
+
+def _readable(tensor: torch.Tensor) -> bool:
+    """Whether there is memory behind it: not in a fake tensor, nor in one sharded elsewhere."""
+    try:
+        tensor.data_ptr()
+    except RuntimeError:
+        return False
+    return tensor.numel() == 0 or tensor.untyped_storage().nbytes() > 0
+
+
+def _save(watched: list[_Watched], kept: Kept, *, training: bool) -> None:
+    left = COPIED
+    for item in sorted(watched, key=lambda item: item.tensor.nbytes):
+        size = item.tensor.nbytes
+        if item.role == "buffer":
+            item.saved = item.alias.clone()
+        elif training and item.role == "parameter":
+            item.saved = item.alias.to("cpu", copy=True)
+        elif size <= left:
+            item.saved = item.alias.to("cpu", copy=True)
+            left -= size
+        else:
+            item.sample = _some(item.alias)
+            item.sample = None if item.sample is None else item.sample.clone()
+        if item.saved is not None:
+            kept.count(item.saved)
+
+
+def _put_back(item: _Watched, kept: Kept, *, training: bool) -> None:
+    tensor, alias = item.tensor, item.alias
+    moved = not _same_place(tensor, alias)
+    # Nothing to say where only the place is another (an RNN that flattens its weights).
+    changed = moved and not _like(tensor, alias)
+    if moved:
+        changed = changed or not _equal(tensor.detach(), alias)
+        with torch.inference_mode(mode=False):
+            tensor.data = alias
+    put_back = True
+    if item.changed():
+        changed, put_back = True, item.saved is not None
+        # An unneeded write would invalidate a graph the caller is about to differentiate.
+        if item.saved is not None:
+            alias.copy_(item.saved)
+    if not changed:
+        return
+    if item.role == "input":
+        kept.inputs[item.name] = put_back and kept.inputs.get(item.name, True)
+    elif not training:
+        (kept.restored if put_back else kept.altered).append(item.name)
+
+
+def _same_place(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return (
+        _like(one, other) and one.data_ptr() == other.data_ptr() and one.stride() == other.stride()
+    )
+
+
+def _like(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if torch.equal(one, other):
+        return True
+    if not (one.is_floating_point() or one.is_complex()):
+        return False
+    same = (one == other) | ((one != one) & (other != other))  # a NaN is not itself
+    return bool(same.all())
+
+
+def _some(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return a view of SAMPLED elements or a few more, None where memory is not one piece."""
+    if tensor.is_quantized:
+        return None
+    if not tensor.is_contiguous():
+        tensor = tensor.permute(sorted(range(tensor.dim()), key=tensor.stride, reverse=True))
+        if not tensor.is_contiguous():
+            return None
+    return tensor.view(-1)[:: max(tensor.numel() // SAMPLED, 1)]
