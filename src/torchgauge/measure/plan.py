@@ -175,7 +175,7 @@ def _profile(source: Source, options: LatencyOptions, runner: Runner) -> Profile
         training=None if latency is None else _training(latency, placement, options),
         system=system,
         passes=tuple(runner.passes),
-        interrupted=runner.interrupted,
+        interrupted=runner.interrupted or runner.interrupts.noted,
         warnings=tuple(runner.warnings),
     )
 
