@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
-import math
 import os
 import platform
 import sys
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from torchgauge.device.checks.every import environment_findings
+from torchgauge.device.cores import cpu_quota, usable_cores
 from torchgauge.model.environment import Environment, Gpu, Machine, Settings, Software
 
 # What changes the speed of the same program without changing the program.
@@ -42,6 +43,7 @@ def environment() -> Environment:
         machine=_machine(),
         software=_software(),
         settings=_settings(),
+        findings=environment_findings(),
     )
 
 
@@ -57,34 +59,6 @@ def _machine() -> Machine:
         cpu_quota=cpu_quota(),
         gpus=_gpus(),
     )
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return psutil.cpu_count() or 1
-
-
-def cores_granted() -> int:
-    """Return how many cores' worth of time this process can get, a cgroup's quota rounded up."""
-    quota = cpu_quota()
-    return usable_cores() if quota is None else min(usable_cores(), math.ceil(quota))
-
-
-def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Return the cores that a cgroup (v2 or v1) grants, None without a limit."""
-    try:
-        quota, period = (root / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            quota = (root / "cpu/cpu.cfs_quota_us").read_text().strip()
-            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
-        except OSError:
-            return None
-    if not quota.isdecimal():
-        return None
-    return int(quota) / int(period)
 
 
 def _cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:

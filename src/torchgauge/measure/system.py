@@ -9,7 +9,7 @@ from collections.abc import Callable
 import psutil
 
 from torchgauge.clock import Clock, SystemClock
-from torchgauge.device.environment import cores_granted
+from torchgauge.device.cores import cores_granted
 from torchgauge.device.gpu_metrics import GpuMetrics, GpuReading, NoGpu
 from torchgauge.device.load import machine_times, process_time
 from torchgauge.model.record import MeasurementWarning

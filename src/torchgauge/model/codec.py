@@ -9,6 +9,7 @@ import msgspec
 from torchgauge.errors import InputError, RecordError
 from torchgauge.files import write_atomically
 from torchgauge.model.profile import SCHEMA, Profile
+from torchgauge.model.record import Record
 
 KINDS: dict[str, type[Profile]] = {SCHEMA: Profile}
 
@@ -17,7 +18,7 @@ class _Peek(msgspec.Struct):
     schema: str = ""
 
 
-def encode(record: Profile) -> bytes:
+def encode(record: Record) -> bytes:
     """Return the record as JSON text."""
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
+from torchgauge.model.finding import Finding
 from torchgauge.model.record import Record
 
 
@@ -31,6 +34,17 @@ class Machine(Record, frozen=True, kw_only=True):
     memory: int
     cpu_quota: float | None = None
     gpus: tuple[Gpu, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Names hardware on which the same program takes the same time: CPU, cores, quota, memory.
+
+        The host's name is not in it (a container's changes), nor are the GPUs, which are listed
+        only where used; memory counts in GiB, since a kernel's share of it varies.
+        """
+        cores = (self.physical_cores, self.logical_cores, self.usable_cores, self.cpu_quota)
+        facts = (self.architecture, self.cpu, *cores, round(self.memory / 2**30))
+        return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 class Software(Record, frozen=True, kw_only=True):
@@ -60,9 +74,13 @@ class Settings(Record, frozen=True, kw_only=True):
 
 
 class Environment(Record, frozen=True, kw_only=True):
-    """Machine, software and settings of a run; `created` is ISO 8601 in UTC."""
+    """Machine, software and settings of a run; `created` is ISO 8601 in UTC.
+
+    `findings`: what about them makes timings lie, as `torchgauge doctor` would say it.
+    """
 
     created: str
     machine: Machine
     software: Software
     settings: Settings
+    findings: tuple[Finding, ...] = ()

@@ -13,6 +13,7 @@ from torchgauge.files import write_atomically
 RENDERERS = {
     "console": "torchgauge.report.console",
     "csv": "torchgauge.report.csv",
+    "doctor": "torchgauge.report.doctor",
     "json": "torchgauge.report.json",
     "notebook": "torchgauge.report.notebook",
 }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from torchgauge.model import codec
-from torchgauge.model.profile import Profile
+from torchgauge.model.record import Record
 
 
-def render(profile: Profile) -> str:
+def render(record: Record) -> str:
     """Return the whole record as JSON text."""
-    return codec.encode(profile).decode()
+    return codec.encode(record).decode()

@@ -1,0 +1,39 @@
+"""The noise floor: how far two measurements of one build lie apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+BLOCKS = 10
+POWER = 0.90
+CONFIDENCE = 0.975
+
+
+def difference(a: float, b: float, b_again: float, a_again: float) -> float:
+    """Return d = ln(median B / median A) of one ABBA block from its four medians in order."""
+    return (math.log(b) + math.log(b_again) - math.log(a) - math.log(a_again)) / 2
+
+
+def deviation(differences: Sequence[float]) -> tuple[float, float]:
+    """Return s_d and its upper 95 % confidence bound.
+
+    Both sides are the same build, so the true mean is 0 and all n differences count:
+    s_d² = Σd²/n, with n·s_d²/σ² ~ χ²(n).
+    """
+    from scipy.stats import chi2
+
+    n = len(differences)
+    squares = math.fsum(d * d for d in differences)
+    return math.sqrt(squares / n), math.sqrt(squares / float(chi2.ppf(0.05, n)))
+
+
+def resolvable(s_d: float) -> float:
+    """Return the relative change beyond the tolerance that a gate of ten blocks tells.
+
+    From K = ((z₁₋α + z₁₋β)·s_d / ln(1 + δ))² + 2 at α = 2.5 % and 90 % power.
+    """
+    from scipy.stats import norm
+
+    z = float(norm.ppf(CONFIDENCE) + norm.ppf(POWER))
+    return math.expm1(z * s_d / math.sqrt(BLOCKS - 2))

@@ -1,0 +1,53 @@
+"""`torchgauge doctor`: what on this machine makes timings lie."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from torchgauge.cli.output import emit, prints_to_stderr
+from torchgauge.errors import ExitCode
+
+NAME = "doctor"
+SUMMARY = "find what on this machine makes timings lie, and how to fix it"
+DESCRIPTION = """\
+Look for what makes timings lie on this machine: other load, quotas, threads, clocks, heat,
+memory, debug builds, switches. Each finding has its evidence and a remedy.
+
+At the end the same work is timed on both sides of an A/A comparison, in fresh processes, for
+some ten seconds. How far the sides differ is this machine's noise floor; it is kept for gates.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    parser.add_argument("--json", action="store_true", help="print the record as JSON")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 1 where anything worse than a note is found (default: exit with 0)",
+    )
+    parser.add_argument("--quick", action="store_true", help="leave out the A/A run")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Examine, show; return the exit code."""
+    from torchgauge.measure.doctor import diagnose
+    from torchgauge.model import rendering
+    from torchgauge.progress import progress
+
+    with prints_to_stderr():
+        diagnosis = diagnose(quick=options.quick, progress=progress())
+    if options.json:
+        emit(rendering.text(diagnosis, "json"))
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        from torchgauge.report.doctor import view
+
+        Console().print(view(diagnosis))
+    else:
+        emit(rendering.text(diagnosis, "doctor") + "\n")
+    # Not "a measurement failed": a shell's plain "no", as grep and diff say it.
+    failed = options.strict and not diagnosis.healthy
+    return 1 if failed else ExitCode.DONE

@@ -1,0 +1,62 @@
+"""What is remembered of each machine: its A/A runs, in one file of the user's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from torchgauge.files import write_atomically
+from torchgauge.model.doctor import NoiseRun
+from torchgauge.model.record import Record
+
+VARIABLE = "TORCHGAUGE_STATE"
+MOST_RUNS = 10
+
+
+class Calibration(Record, frozen=True, kw_only=True):
+    """The A/A runs of each machine by its fingerprint, the newest last."""
+
+    schema: str = "torchgauge.calibration/1"
+    machines: dict[str, tuple[NoiseRun, ...]] = msgspec.field(default_factory=dict)
+
+
+def path() -> Path:
+    """Return the file: below TORCHGAUGE_STATE, XDG_STATE_HOME/torchgauge or ~/.local/state."""
+    if told := os.environ.get(VARIABLE):
+        return Path(told) / "calibration.json"
+    state = os.environ.get("XDG_STATE_HOME")
+    folder = Path(state) if state else Path(os.path.expanduser("~")) / ".local" / "state"  # noqa: PTH111 - Path.home raises where there is none
+    return folder / "torchgauge" / "calibration.json"
+
+
+def read(file: Path) -> Calibration:
+    """Return what is kept; nothing where the file is absent, damaged or of another version."""
+    try:
+        kept = msgspec.json.decode(file.read_bytes(), type=Calibration)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return Calibration()
+    return kept if kept.schema == Calibration().schema else Calibration()
+
+
+def runs(
+    fingerprint: str, alike: NoiseRun | None = None, file: Path | None = None
+) -> tuple[NoiseRun, ...]:
+    """Return the A/A runs kept of one machine; with `alike`, those of its work and threads."""
+    kept = read(file or path()).machines.get(fingerprint, ())
+    if alike is None:
+        return kept
+    wanted = (alike.workload, alike.threads)
+    return tuple(run for run in kept if (run.workload, run.threads) == wanted)
+
+
+def keep(fingerprint: str, run: NoiseRun, file: Path | None = None) -> Path:
+    """Add the run to those of its machine, ten at most, and return the file.
+
+    Raises InputError `output-unwritable`.
+    """
+    file = file or path()
+    machines = dict(read(file).machines)
+    machines[fingerprint] = (*machines.get(fingerprint, ()), run)[-MOST_RUNS:]
+    return write_atomically(file, msgspec.json.encode(Calibration(machines=machines)))

@@ -1,0 +1,53 @@
+"""Every check, and those quick enough for each record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchgauge.device.checks import frequency, gpu, load, machine, memory, software, threads
+from torchgauge.device.checks.activity import watch
+from torchgauge.device.checks.gpu_state import gpus
+from torchgauge.device.checks.readings import Readings, read
+from torchgauge.device.checks.system_files import SystemFiles
+from torchgauge.model.doctor import Check
+from torchgauge.model.finding import Finding
+
+# Of this moment and this process: nothing has to be waited for.
+PRESENT: tuple[Callable[[Readings], Check], ...] = (
+    threads.quota,
+    threads.threads,
+    threads.affinity,
+    frequency.governor,
+    frequency.boost,
+    frequency.heat,
+    frequency.battery,
+    threads.numa,
+    memory.swap,
+    memory.pressure,
+    machine.clock_source,
+    machine.virtual,
+    software.python,
+    software.torch_build,
+    software.switches,
+)
+EVERY = (load.other_load, load.steal, *PRESENT, gpu.gpu)
+
+
+def checks(now: Readings) -> tuple[Check, ...]:
+    """Return the answer of every check."""
+    return tuple(check(now) for check in EVERY)
+
+
+def examine(files: SystemFiles | None = None) -> tuple[Check, ...]:
+    """Watch the machine for a second, and return the answer of every check."""
+    files = files or SystemFiles()
+    return checks(read(files, watch(files), gpus(files)))
+
+
+def environment_findings() -> tuple[Finding, ...]:
+    """Return what is wrong with this machine and process at this moment, in milliseconds.
+
+    Load, steal time and GPUs are left out: a measurement watches them while it lasts.
+    """
+    now = read()
+    return tuple(finding for check in PRESENT for finding in check(now).findings)

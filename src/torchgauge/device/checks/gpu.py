@@ -1,0 +1,99 @@
+"""What keeps a GPU from its usual speed, and who else is on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from torchgauge import units
+from torchgauge.device.checks.gpu_state import GpuState
+from torchgauge.device.checks.readings import Readings
+from torchgauge.model.doctor import Check
+from torchgauge.model.finding import Finding
+
+# Not told by every GPU, and no fault is missed without it.
+OPTIONAL = ("application_clock",)
+
+
+def gpu(now: Readings) -> Check:
+    """Look for limits on a GPU, for others on it, and for a driver that unloads."""
+    key, title, gpus = "gpu", "GPU", now.gpus
+    if gpus is None:
+        return Check.of(key, title, unknown="not asked")
+    if gpus.unknown:
+        return Check.of(key, title, unknown=gpus.unknown)
+    if not gpus.states:
+        return Check.of(key, title, "no NVIDIA GPU")
+    found = tuple(finding for state in gpus.states for finding in state_findings(state))
+    missing = sorted({name for state in gpus.states for name in silent(state)})
+    unknown = f"the driver does not tell: {', '.join(missing)}" if missing else ""
+    return Check.of(key, title, ", ".join(state.name for state in gpus.states), found, unknown)
+
+
+def silent(state: GpuState) -> list[str]:
+    """Return the figures that the driver does not tell of this GPU."""
+    names = [field.name for field in dataclasses.fields(state) if field.name not in OPTIONAL]
+    return [name.replace("_", " ") for name in names if getattr(state, name) is None]
+
+
+def state_findings(state: GpuState) -> Iterator[Finding]:
+    """Yield what is wrong with one GPU."""
+    yield from _power(state)
+    yield from _clocks(state)
+    yield from _sharing(state)
+    if state.persistent is False:
+        yield Finding(
+            id="gpu-persistence",
+            severity="warning",
+            title=f"GPU {state.index}: persistence mode is off",
+            evidence="The driver unloads when nobody uses the GPU; the first call then waits "
+            "seconds, and clocks start from idle.",
+            remedy=f"sudo nvidia-smi -i {state.index} -pm 1",
+        )
+
+
+def _power(state: GpuState) -> Iterator[Finding]:
+    limit, default = state.limit, state.default_limit
+    if limit is not None and default is not None and limit < default:
+        yield Finding(
+            id="gpu-power-limit",
+            severity="warning",
+            title=f"GPU {state.index}: the power limit is lowered",
+            evidence=f"{limit:.0f} W of {default:.0f} W.",
+            remedy=f"sudo nvidia-smi -i {state.index} -pl {default:.0f}",
+        )
+    if state.throttled:
+        yield Finding(
+            id="gpu-throttled",
+            severity="serious",
+            title=f"GPU {state.index}: its clocks are reduced now",
+            evidence=f"Reasons: {', '.join(state.throttled)}.",
+            remedy="Let it cool down, and check its power and cooling.",
+        )
+
+
+def _clocks(state: GpuState) -> Iterator[Finding]:
+    fixed, highest = state.application_clock, state.highest_clock
+    if fixed is not None and highest is not None and fixed < highest:
+        yield Finding(
+            id="gpu-clocks",
+            severity="info",
+            title=f"GPU {state.index}: application clocks are below the highest",
+            evidence=f"{fixed / 1e6:.0f} of {highest / 1e6:.0f} MHz.",
+            remedy="Good for comparisons. For the highest speed: "
+            f"sudo nvidia-smi -i {state.index} -rac",
+        )
+
+
+def _sharing(state: GpuState) -> Iterator[Finding]:
+    if not state.others:
+        return
+    busy = f", {units.percent(state.utilization)} busy" if state.utilization is not None else ""
+    used = f", {units.size(state.used, 3)} in use" if state.used is not None else ""
+    yield Finding(
+        id="gpu-shared",
+        severity="serious" if state.utilization else "warning",
+        title=f"GPU {state.index}: other processes are on it",
+        evidence=f"{state.others} of them{busy}{used}.",
+        remedy="Stop them (nvidia-smi names them), or choose another GPU.",
+    )

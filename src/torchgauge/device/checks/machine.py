@@ -1,0 +1,64 @@
+"""The machine under the system: its clock, and whether it is a virtual one."""
+
+from __future__ import annotations
+
+from torchgauge import units
+from torchgauge.device.checks.readings import Readings
+from torchgauge.model.doctor import Check
+from torchgauge.model.finding import Finding
+
+
+def virtual(now: Readings) -> Check:
+    """Tell a virtual machine from a real one."""
+    key, title, info = "virtual", "virtual", now.files.text("proc/cpuinfo")
+    if info is None:
+        return Check.of(key, title, unknown="there is no /proc/cpuinfo")
+    findings: tuple[Finding, ...] = ()
+    is_virtual = any(
+        line.startswith("flags") and "hypervisor" in line.split() for line in info.splitlines()
+    )
+    if is_virtual:
+        findings = (
+            Finding(
+                id="virtual-machine",
+                severity="info",
+                title="This is a virtual machine",
+                evidence="The processor has the hypervisor flag; neighbours, clocks and heat of "
+                "the host cannot be seen from here.",
+                remedy="Repeat at another time before trusting a small difference.",
+            ),
+        )
+    return Check.of(key, title, "machine" if is_virtual else "no", findings)
+
+
+def clock_source(now: Readings) -> Check:
+    """Look for a clock that is slow to read or coarse."""
+    source = now.files.text("sys/devices/system/clocksource/clocksource0/current_clocksource")
+    findings = []
+    if source in ("hpet", "acpi_pm", "jiffies", "pit", "refined-jiffies"):
+        findings.append(
+            Finding(
+                id="clock-source",
+                severity="serious",
+                title="The kernel's clock is slow to read",
+                evidence=f"Clock source {source}: each reading is a system call of a microsecond.",
+                remedy="Find in dmesg why the TSC was given up; boot with tsc=reliable if it is.",
+            )
+        )
+    if now.timer > 1e-6:
+        findings.append(
+            Finding(
+                id="timer-coarse",
+                severity="warning",
+                title="The timer is coarse",
+                evidence=f"Two readings differ by {units.time(now.timer, 3)} at least.",
+                remedy="Time calls of a hundred times that, by larger batches.",
+            )
+        )
+    return Check.of(
+        "clock",
+        "clock",
+        ", ".join(filter(None, [source, f"steps of {units.time(now.timer, 2)}"])),
+        tuple(findings),
+        "" if source else "the kernel does not name its clock source",
+    )

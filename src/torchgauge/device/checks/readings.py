@@ -1,0 +1,130 @@
+"""What the checks look at: read once, so that each check is a pure function of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import os
+import sys
+import sysconfig
+import tracemalloc
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+
+from torchgauge.clock import SystemClock, resolution
+from torchgauge.device.checks.activity import Activity
+from torchgauge.device.checks.gpu_state import Gpus
+from torchgauge.device.checks.system_files import SystemFiles
+from torchgauge.device.cores import affinity, cpu_quota
+
+
+@dataclasses.dataclass(frozen=True)
+class PythonState:
+    """How this interpreter was built and what watches it; `watchers` names trace functions."""
+
+    debug_build: bool = False
+    development_mode: bool = False
+    watchers: tuple[str, ...] = ()
+    collector: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchState:
+    """What torch was built with and told in this process."""
+
+    threads: int
+    debug_build: bool = False
+    anomaly: bool = False
+    deterministic: bool = False
+    profiling: bool = False
+    onednn: bool = True
+    cuda: bool = False
+    cudnn_benchmark: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Readings:
+    """The machine and this process at one moment; None is what was not or could not be read.
+
+    `usable`: the cores this process may run on. `timer`: seconds between two readings of the
+    clock. `activity`: what happened during a stretch of time. `torch`: None where not imported.
+    """
+
+    files: SystemFiles
+    logical_cores: int
+    usable: tuple[int, ...]
+    variables: Mapping[str, str]
+    python: PythonState
+    timer: float
+    torch: TorchState | None = None
+    activity: Activity | None = None
+    gpus: Gpus | None = None
+
+    @property
+    def quota(self) -> float | None:
+        """The least quota of this process's cgroup and those above it, in cores."""
+        quotas = [cpu_quota(folder) for folder in self.files.cgroups()]
+        return min((quota for quota in quotas if quota is not None), default=None)
+
+    @property
+    def granted(self) -> float:
+        """The cores' worth of time this process can get."""
+        quota = self.quota
+        return len(self.usable) if quota is None else min(float(len(self.usable)), quota)
+
+
+def read(
+    files: SystemFiles | None = None, activity: Activity | None = None, gpus: Gpus | None = None
+) -> Readings:
+    """Return the readings of this process now; torch is looked at only if it is imported."""
+    return Readings(
+        files=files or SystemFiles(),
+        logical_cores=psutil.cpu_count() or 1,
+        usable=affinity(),
+        variables=os.environ,
+        python=python_state(),
+        timer=resolution(SystemClock(), readings=50),
+        torch=torch_state(sys.modules.get("torch")),
+        activity=activity,
+        gpus=gpus,
+    )
+
+
+def python_state() -> PythonState:
+    """Return how this interpreter was built and is watched."""
+    watchers = []
+    for what, function in (("sys.settrace", sys.gettrace()), ("sys.setprofile", sys.getprofile())):
+        if function is not None:
+            kind = type(function)
+            name = getattr(function, "__module__", None) or kind.__module__
+            watchers.append(f"{what} ({name}.{getattr(function, '__qualname__', kind.__name__)})")
+    monitoring = getattr(sys, "monitoring", None)  # from Python 3.12 on
+    if monitoring is not None:
+        tools = [monitoring.get_tool(number) for number in range(6)]
+        watchers += [f"sys.monitoring ({tool})" for tool in tools if tool]
+    if tracemalloc.is_tracing():
+        watchers.append("tracemalloc")
+    return PythonState(
+        debug_build=hasattr(sys, "gettotalrefcount") or bool(sysconfig.get_config_var("Py_DEBUG")),
+        development_mode=sys.flags.dev_mode,
+        watchers=tuple(watchers),
+        collector=gc.isenabled(),
+    )
+
+
+def torch_state(torch: Any) -> TorchState | None:
+    """Return what torch was built with and told; None where it is not imported."""
+    if torch is None or not hasattr(torch, "get_num_threads"):
+        return None
+    return TorchState(
+        threads=torch.get_num_threads(),
+        debug_build=bool(torch.version.debug),
+        anomaly=torch.is_anomaly_enabled(),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        profiling=torch.autograd._profiler_enabled(),  # noqa: SLF001
+        onednn=bool(torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled),
+        cuda=torch.cuda.is_available(),
+        cudnn_benchmark=bool(torch.backends.cudnn.benchmark),
+    )

@@ -1,0 +1,159 @@
+"""Debug builds and switches that make the same program slower."""
+
+from __future__ import annotations
+
+from torchgauge.device.checks.readings import Readings
+from torchgauge.model.doctor import Check
+from torchgauge.model.finding import Finding, Severity
+
+NO_TORCH = "torch is not loaded"
+# Variables that slow every call: what they do, and how much it matters.
+SLOWING: dict[str, tuple[Severity, str]] = {
+    "CUDA_LAUNCH_BLOCKING": ("serious", "each kernel is waited for"),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": ("serious", "each tensor is a cudaMalloc"),
+    "PYTORCH_NO_HIP_MEMORY_CACHING": ("serious", "each tensor is a hipMalloc"),
+    "ONEDNN_VERBOSE": ("warning", "each oneDNN call is printed"),
+    "DNNL_VERBOSE": ("warning", "each oneDNN call is printed"),
+    "MKL_VERBOSE": ("warning", "each MKL call is printed"),
+    "TORCH_COMPILE_DEBUG": ("warning", "compilation writes its steps to files"),
+}
+SANITIZERS = ("asan", "tsan", "ubsan", "msan", "valgrind")
+
+
+def python(now: Readings) -> Check:
+    """Look for a debug build of Python, and for what watches or checks its every step."""
+    state, findings = now.python, []
+    if state.debug_build:
+        findings.append(
+            Finding(
+                id="python-debug",
+                severity="serious",
+                title="This Python is a debug build",
+                evidence="It was configured with --with-pydebug: every object is checked.",
+                remedy="Use a release build.",
+            )
+        )
+    if state.development_mode:
+        findings.append(
+            Finding(
+                id="python-dev-mode",
+                severity="warning",
+                title="Python's development mode is on",
+                evidence="-X dev or PYTHONDEVMODE: allocations are checked.",
+                remedy="Measure without it.",
+            )
+        )
+    if state.watchers:
+        findings.append(
+            Finding(
+                id="python-traced",
+                severity="serious",
+                title="Something watches every step of Python",
+                evidence=f"{', '.join(state.watchers)}: a debugger, coverage or a profiler.",
+                remedy="Measure without it.",
+            )
+        )
+    preload = now.variables.get("LD_PRELOAD", "")
+    if any(name in preload.lower() for name in SANITIZERS):
+        findings.append(
+            Finding(
+                id="sanitizer",
+                severity="serious",
+                title="A sanitizer is loaded",
+                evidence=f"LD_PRELOAD={preload}",
+                remedy="Measure without it.",
+            )
+        )
+    seen = "debug build" if state.debug_build else "release build"
+    return Check.of("python", "Python", seen, tuple(findings))
+
+
+def torch_build(now: Readings) -> Check:
+    """Look for a debug build of torch, or one without its fast kernels."""
+    key, title, state = "torch-build", "torch build", now.torch
+    if state is None:
+        return Check.of(key, title, unknown=NO_TORCH)
+    findings = []
+    if state.debug_build:
+        findings.append(
+            Finding(
+                id="torch-debug",
+                severity="serious",
+                title="This torch is a debug build",
+                evidence="torch.version.debug is True.",
+                remedy="Install a release build.",
+            )
+        )
+    if not state.onednn:
+        findings.append(
+            Finding(
+                id="onednn-off",
+                severity="warning",
+                title="torch runs without oneDNN",
+                evidence="torch.backends.mkldnn is not there or switched off.",
+                remedy="Use a build with it, or torch.backends.mkldnn.enabled = True.",
+            )
+        )
+    return Check.of(key, title, "debug" if state.debug_build else "release", tuple(findings))
+
+
+def switches(now: Readings) -> Check:
+    """Look for switches of torch in this process, and for variables that reach every process."""
+    key, title, state = "torch-switches", "torch switches", now.torch
+    findings = [
+        Finding(
+            id="slowing-variable",
+            severity=severity,
+            title=f"{name} is set",
+            evidence=f"{name}={now.variables[name]}: {effect}.",
+            remedy=f"unset {name}",
+        )
+        for name, (severity, effect) in SLOWING.items()
+        if now.variables.get(name, "0").lower() not in ("", "0", "false", "no", "off")
+    ]
+    if state is None:
+        return Check.of(key, title, "", tuple(findings), NO_TORCH)
+    if state.anomaly:
+        findings.append(
+            Finding(
+                id="anomaly-detection",
+                severity="serious",
+                title="Anomaly detection is on",
+                evidence="Every backward operation keeps a traceback and is searched for NaN.",
+                remedy="torch.autograd.set_detect_anomaly(False)",
+            )
+        )
+    if state.profiling:
+        findings.append(
+            Finding(
+                id="profiler-on",
+                severity="serious",
+                title="A torch profiler is running",
+                evidence="Every operator is recorded.",
+                remedy="Measure outside of it.",
+            )
+        )
+    if state.deterministic:
+        findings.append(
+            Finding(
+                id="deterministic",
+                severity="warning",
+                title="Deterministic algorithms are on",
+                evidence="Operators take their deterministic kernels, and fill new memory.",
+                remedy="torch.use_deterministic_algorithms(False), unless it is so in use.",
+            )
+        )
+    if state.cuda:
+        on = state.cudnn_benchmark
+        findings.append(
+            Finding(
+                id="cudnn-benchmark",
+                severity="info",
+                title=f"cudnn.benchmark is {'on' if on else 'off'}",
+                evidence="Convolution kernels are chosen by trial at the first call of each shape."
+                if on
+                else "Convolution kernels are chosen by rule, not by trial.",
+                remedy="Measure with what you deploy with; it changes convolutions' time.",
+            )
+        )
+    return Check.of(key, title, "" if findings else "as usual", tuple(findings))

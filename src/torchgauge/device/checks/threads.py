@@ -1,0 +1,168 @@
+"""How many threads compute, against the cores they may use."""
+
+from __future__ import annotations
+
+import re
+
+from torchgauge.device.checks.readings import Readings
+from torchgauge.model.doctor import Check
+from torchgauge.model.finding import Finding
+
+RUNTIME = re.compile(r"\S*/(?:libgomp|libiomp5|libomp)[^/\s]*\.(?:so|dylib)\S*")
+COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def quota(now: Readings) -> Check:
+    """Look for a cgroup's limit on the cores' time, and for threads that will run into it."""
+    key, title, limit = "quota", "CPU quota", now.quota
+    if limit is None:
+        if now.files.text("proc/self/cgroup") is None:
+            return Check.of(key, title, unknown="this system has no cgroups to read")
+        return Check.of(key, title, "none")
+    threads = _threads(now)
+    asked = threads or len(now.usable)
+    over = asked > limit
+    what = "torch threads" if threads else "usable cores"
+    stopped = _stopped(now)
+    evidence = f"{limit:g} cores' worth of time for {asked} {what}"
+    if stopped:
+        evidence += f"; stopped in {stopped:,} periods so far"
+    findings: tuple[Finding, ...] = ()
+    if over or limit < len(now.usable):
+        findings = (
+            Finding(
+                id="cpu-quota",
+                severity="serious" if over else "info",
+                title="A cgroup's CPU quota stops this process" if over else "A CPU quota is set",
+                evidence=evidence + ".",
+                remedy=f"Raise the quota, or set {max(int(limit), 1)} threads "
+                "(OMP_NUM_THREADS, torch.set_num_threads)."
+                if over
+                else "Keep the threads below it.",
+            ),
+        )
+    return Check.of(key, title, f"{limit:g} cores", findings)
+
+
+def _stopped(now: Readings) -> int:
+    root = now.files.root
+    folders = [str(folder.relative_to(root)) for folder in now.files.cgroups()]
+    places = [f"{folder}/{name}" for folder in folders for name in ("cpu.stat", "cpu/cpu.stat")]
+    return max(now.files.numbers(place).get("nr_throttled", 0) for place in places)
+
+
+def _threads(now: Readings) -> int | None:
+    if now.torch is not None:
+        return now.torch.threads
+    given = [now.variables.get(name, "") for name in COUNTS]
+    return max((int(value) for value in given if value.isdecimal()), default=None)
+
+
+def threads(now: Readings) -> Check:
+    """Look for more threads than cores, and for several OpenMP runtimes side by side."""
+    key, title, cores = "threads", "threads", len(now.usable)
+    findings = []
+    told = {name: now.variables[name] for name in COUNTS if name in now.variables}
+    asked = {name: int(value) for name, value in told.items() if value.isdecimal()}
+    if now.torch is not None:
+        asked["torch"] = now.torch.threads
+    over = {name: count for name, count in asked.items() if count > cores}
+    if over:
+        findings.append(
+            Finding(
+                id="threads-oversubscribed",
+                severity="serious",
+                title="More threads than cores",
+                evidence=", ".join(f"{name}: {count}" for name, count in over.items())
+                + f" threads on {cores} usable cores; they take turns, and wait for each other.",
+                remedy=f"Set at most {cores} (OMP_NUM_THREADS={cores}, torch.set_num_threads).",
+            )
+        )
+    elif now.torch is not None and 2 * now.torch.threads < now.granted:
+        findings.append(
+            Finding(
+                id="threads-few",
+                severity="info",
+                title="torch uses less than half of the cores",
+                evidence=f"{now.torch.threads} threads for {now.granted:g} cores"
+                + "".join(f", {name}={value}" for name, value in told.items())
+                + ".",
+                remedy="Fine if it is meant; torch.set_num_threads changes it.",
+            )
+        )
+    maps = now.files.text("proc/self/maps")
+    if maps is not None and len(runtimes := sorted(set(RUNTIME.findall(maps)))) > 1:
+        findings.append(
+            Finding(
+                id="several-openmp",
+                severity="warning",
+                title="Several OpenMP runtimes are loaded",
+                evidence=f"{', '.join(runtimes)}: each keeps threads of its own.",
+                remedy="Import torch first, and install what brings another from the same source.",
+            )
+        )
+    seen = f"torch {now.torch.threads} on {cores} cores" if now.torch is not None else ""
+    missing = [
+        "torch is not loaded" if now.torch is None else "",
+        "loaded runtimes cannot be read" if maps is None else "",
+    ]
+    return Check.of(key, title, seen, tuple(findings), "; ".join(filter(None, missing)))
+
+
+def affinity(now: Readings) -> Check:
+    """Look for cores that this process may not use."""
+    findings: tuple[Finding, ...] = ()
+    cores, usable = now.logical_cores, now.usable
+    if len(usable) < cores:
+        findings = (
+            Finding(
+                id="cpu-affinity",
+                severity="info",
+                title="This process is bound to some of the cores",
+                evidence=f"{len(usable)} of {cores} cores: {ranges(usable)}.",
+                remedy="Compare only with runs bound alike (taskset, cpuset).",
+            ),
+        )
+    return Check.of("affinity", "CPU affinity", f"{len(usable)} of {cores} cores", findings)
+
+
+def ranges(numbers: tuple[int, ...]) -> str:
+    """Return sorted numbers the way the kernel lists cores: '0-3,8'."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def numa(now: Readings) -> Check:
+    """Look for memory that is near to some of our cores and far from others."""
+    key, title = "numa", "NUMA"
+    lists = now.files.texts("sys/devices/system/node/node[0-9]*/cpulist")
+    if not lists:
+        return Check.of(key, title, unknown="the kernel names no nodes")
+    nodes = {path.split("/")[-2]: _cores(text) for path, text in lists.items()}
+    mine = [name for name, cores in nodes.items() if cores & set(now.usable)]
+    findings: tuple[Finding, ...] = ()
+    if len(mine) > 1:
+        findings = (
+            Finding(
+                id="numa-unbound",
+                severity="warning",
+                title="Threads and memory may land on different NUMA nodes",
+                evidence=f"This process may run on {len(mine)} nodes ({', '.join(mine)}).",
+                remedy="Bind both: numactl --cpunodebind=0 --membind=0 COMMAND",
+            ),
+        )
+    return Check.of(key, title, f"{len(nodes)} node{'s' * (len(nodes) > 1)}", findings)
+
+
+def _cores(text: str) -> set[int]:
+    cores: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            cores |= set(range(int(first), int(last or first) + 1))
+    return cores

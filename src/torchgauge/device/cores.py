@@ -1,0 +1,46 @@
+"""How many cores this process may use: the machine's, its affinity's, its cgroup's."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import psutil
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(affinity())
+
+
+def affinity() -> tuple[int, ...]:
+    """Return the numbers of the cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(psutil.cpu_count() or 1))
+
+
+def cores_granted() -> int:
+    """Return how many cores' worth of time this process can get, a cgroup's quota rounded up."""
+    quota = cpu_quota()
+    return usable_cores() if quota is None else min(usable_cores(), math.ceil(quota))
+
+
+def cpu_quota(root: Path = CGROUPS) -> float | None:
+    """Return the cores that a cgroup (v2 or v1) grants, None without a limit."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        for folder in (root, root / "cpu"):
+            try:
+                quota = (folder / "cpu.cfs_quota_us").read_text().strip()
+                period = (folder / "cpu.cfs_period_us").read_text().strip()
+                break
+            except OSError:
+                continue
+        else:
+            return None
+    return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() else None

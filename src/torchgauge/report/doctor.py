@@ -1,0 +1,123 @@
+"""What doctor found, for a terminal; 80 columns are enough, and a pipe gets no colours."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from torchgauge import units
+from torchgauge.model.doctor import Check, Diagnosis, Noise
+from torchgauge.model.finding import Finding
+
+WIDTH = 80
+LABEL = 14
+SIGNS = {
+    "serious": ("✗", "bold red"),
+    "warning": ("!", "bold yellow"),
+    "info": ("i", "cyan"),
+    "clear": ("✓", "green"),
+    "unknown": ("?", "dim"),
+}
+
+
+def render(diagnosis: Diagnosis) -> str:
+    """Return the diagnosis as plain text, 80 columns wide."""
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=WIDTH, force_terminal=False, color_system=None)
+    console.print(view(diagnosis))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
+def view(diagnosis: Diagnosis) -> RenderableType:
+    """Return the diagnosis as something rich prints in any width."""
+    blocks = [_head(diagnosis), Text(""), _findings(diagnosis), Text(""), _checks(diagnosis)]
+    if diagnosis.noise is not None:
+        blocks += [Text(""), _noise(diagnosis.noise)]
+    return Group(*blocks)
+
+
+def _head(diagnosis: Diagnosis) -> RenderableType:
+    machine, software = diagnosis.environment.machine, diagnosis.environment.software
+    cores = machine.cpu_quota or machine.usable_cores
+    torch = f"torch {software.torch}" if software.torch else "no torch"
+    return Group(
+        Text("What makes timings lie here", style="bold cyan"),
+        _rows(
+            ("machine", f"{machine.cpu}, {cores:g} cores, {units.size(machine.memory, 3)}"),
+            ("software", f"{torch}, Python {software.python}, {machine.system}"),
+        ),
+    )
+
+
+def _rows(*rows: tuple[str, str]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", width=LABEL, no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in rows:
+        table.add_row(f"  {label}", value)
+    return table
+
+
+def _findings(diagnosis: Diagnosis) -> RenderableType:
+    found = diagnosis.findings
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=3, justify="right")
+    table.add_column(overflow="fold")
+    for finding in found:
+        table.add_row(Text(*SIGNS[finding.severity]), _finding(finding))
+    return Group(Text(f"Found: {_tally(found)}", style="bold"), table)
+
+
+def _finding(finding: Finding) -> Text:
+    return Text.assemble(
+        (finding.title, "bold"),
+        (f"  [{finding.id}]", "dim"),
+        f"\n{finding.evidence}",
+        ("\n→ ", "dim"),
+        finding.remedy,
+    )
+
+
+def _tally(found: tuple[Finding, ...]) -> str:
+    names = {"serious": "serious", "warning": "warning", "info": "to know"}
+    parts = []
+    for severity, name in names.items():
+        if count := sum(finding.severity == severity for finding in found):
+            plural = "s" if severity == "warning" and count > 1 else ""
+            parts.append(f"{count} {name}{plural}")
+    return ", ".join(parts) or "nothing"
+
+
+def _checks(diagnosis: Diagnosis) -> RenderableType:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=3, justify="right")
+    table.add_column(style="dim", width=LABEL, no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in diagnosis.checks:
+        unknown = f"unknown: {check.unknown}" if check.unknown else ""
+        text = Text.assemble(check.seen, "; " if check.seen and unknown else "", (unknown, "dim"))
+        table.add_row(Text(*SIGNS[_sign(check)]), check.title, text)
+    missing = sum(bool(check.unknown) for check in diagnosis.checks)
+    title = f"Checks: {len(diagnosis.checks)} made"
+    return Group(Text(f"{title}, {missing} not or not wholly possible", style="bold"), table)
+
+
+def _sign(check: Check) -> str:
+    severities = {finding.severity for finding in check.findings}
+    return next((sign for sign in SIGNS if sign in severities), check.status)
+
+
+def _noise(noise: Noise) -> RenderableType:
+    deviation, high = units.percent(noise.deviation), units.percent(noise.deviation_high)
+    return Group(
+        Text.assemble(("Noise floor", "bold"), (f"  {noise.how}", "dim italic")),
+        _rows(
+            ("s_d", f"{deviation} per A/A block, at most {high} (95 %, {noise.blocks} blocks)"),
+            ("a gate", f"of ten blocks tells changes from {units.percent(noise.resolvable)} on"),
+            ("others", f"took {noise.run.other:.2f} cores meanwhile"),
+            ("kept in", noise.kept_in or "nowhere"),
+        ),
+    )
