@@ -3,6 +3,8 @@ import torch
 from torch import nn
 
 from torchgauge.errors import InputError, MeasurementError, user_traceback
+from torchgauge.measure import latency, memory
+from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.step import prepared
 from torchgauge.target.source import Source
 from torchgauge.target.training import Training
@@ -212,3 +214,14 @@ def test_a_model_on_several_devices_is_not_taken_for_one():
         placed(model, torch.ones(1, 2))
     assert caught.value.id == "several-devices"
     assert placed(model, torch.ones(1, 2), device="meta").device == "meta"
+
+
+def test_a_model_that_changes_itself_is_said_by_the_probes_that_run_it():
+    model = nn.BatchNorm1d(2)
+    model.forward = lambda x: (model.weight.data.mul_(2), x.add_(1))[1]
+    placement = placed(model, torch.ones(2, 2))
+    run = latency.measure(placement, LatencyOptions(warmup=0, iterations=2))
+    for warnings in (run.warnings, memory.measure(placement).warnings):
+        assert {"model-changed", "inputs-changed"} <= {w.id for w in warnings}
+    assert model.weight.tolist() == [1, 1]
+    assert placement.inputs.args[0].tolist() == [[1, 1], [1, 1]]

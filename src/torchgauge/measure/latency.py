@@ -130,6 +130,7 @@ def measure(
             clock_resolution=resolution(clock),
         )
         found = tuple(load_warnings(watch.load()))
+    found += step.kept.warnings("latency")  # complete now that all is put back
     return msgspec.structs.replace(run, warnings=run.warnings + found)
 
 

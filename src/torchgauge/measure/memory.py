@@ -71,6 +71,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
             *_warnings(len(set(used) - set(seen.threads)), seen.lost),
             *reported.warnings,
             *broken,
+            *step.kept.warnings("memory"),
         ),
     )
 
