@@ -43,4 +43,6 @@ def cpu_quota(root: Path = CGROUPS) -> float | None:
                 continue
         else:
             return None
-    return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() else None
+    if not (quota.isdecimal() and period.isdecimal() and int(period)):
+        return None
+    return int(quota) / int(period)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from typing import NamedTuple
 
 import psutil
 
@@ -17,7 +18,7 @@ SWAPPED = ("pswpin", "pswpout")
 
 @dataclasses.dataclass(frozen=True)
 class Consumer:
-    """Another process: `cores` is its CPU time per second."""
+    """Another process: `cores` is its CPU time per second, its ended children's with it."""
 
     name: str
     pid: int
@@ -43,6 +44,15 @@ class Activity:
     throttled: int | None = None
 
 
+class Spent(NamedTuple):
+    """CPU seconds of a process: its `own`, and those of its `children` that have ended."""
+
+    name: str
+    parent: int
+    own: float
+    children: float
+
+
 @dataclasses.dataclass(frozen=True)
 class Counters:
     """The system's counters at one moment; seconds of all cores together."""
@@ -51,7 +61,7 @@ class Counters:
     busy: float
     steal: float | None
     own: float
-    processes: dict[tuple[int, float], tuple[str, float]]
+    processes: dict[tuple[int, float], Spent]
     swapped: int | None
     throttled: int | None
 
@@ -69,12 +79,7 @@ def between(before: Counters, after: Counters, cores: int, runnable: int | None 
     seconds = elapsed / cores
     others = (after.busy - before.busy) - (after.own - before.own)
     steals = (before.steal, after.steal)
-    consumers = [
-        # One that began meanwhile spent all its time meanwhile.
-        Consumer(name, key[0], (spent - before.processes.get(key, ("", 0.0))[1]) / seconds)
-        for key, (name, spent) in after.processes.items()
-    ]
-    consumers.sort(key=lambda consumer: -consumer.cores)
+    consumers = _consumers(before.processes, after.processes, seconds)
     return Activity(
         seconds=seconds,
         other=max(others, 0.0) / seconds,
@@ -84,6 +89,23 @@ def between(before: Counters, after: Counters, cores: int, runnable: int | None 
         swapped=_count(before.swapped, after.swapped),
         throttled=_count(before.throttled, after.throttled),
     )
+
+
+def _consumers(
+    before: dict[tuple[int, float], Spent], after: dict[tuple[int, float], Spent], seconds: float
+) -> list[Consumer]:
+    # A child that ended hands its whole time to its parent: what it had spent before is no growth.
+    old: dict[int, float] = {}
+    for key in before.keys() - after.keys():
+        gone = before[key]
+        old[gone.parent] = old.get(gone.parent, 0.0) + gone.own + gone.children
+    consumers = []
+    for key, now in after.items():
+        # One that began meanwhile spent all its time meanwhile.
+        then = before.get(key, Spent(now.name, now.parent, 0.0, 0.0))
+        children = max(now.children - then.children - old.get(key[0], 0.0), 0.0)
+        consumers.append(Consumer(now.name, key[0], (now.own - then.own + children) / seconds))
+    return sorted(consumers, key=lambda consumer: -consumer.cores)
 
 
 def _growth(before: float | None, after: float | None) -> float:
@@ -104,7 +126,10 @@ def counters(files: SystemFiles) -> Counters:
         try:
             with process.oneshot():
                 key = (process.pid, process.create_time())
-                processes[key] = (process.name(), process_time(process))
+                times = process.cpu_times()
+                ended = getattr(times, "children_user", 0.0), getattr(times, "children_system", 0.0)
+                own_time = float(times.user + times.system)
+                processes[key] = Spent(process.name(), process.ppid(), own_time, sum(ended))
         except psutil.Error:
             continue
     swapped = files.numbers("proc/vmstat")
