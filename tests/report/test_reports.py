@@ -7,6 +7,7 @@ import pytest
 from tests.model import records
 
 from torchgauge.model.environment import Settings
+from torchgauge.model.finding import Finding
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.target import TargetDescription
 from torchgauge.report import console, notebook
@@ -66,6 +67,19 @@ def test_reduced_precision_on_a_gpu_is_said():
     changed = msgspec.structs.replace(profile, target=gpu, environment=environment)
     assert "inference, fp32 (TF32 in convolutions), on cuda:0" in console.render(changed)
     assert "TF32" not in console.render(msgspec.structs.replace(profile, environment=environment))
+
+
+def test_what_the_machine_does_to_the_figures_stands_first_among_the_warnings():
+    profile = records.profile()
+    findings = (
+        Finding(id="powersave", severity="warning", title="Slow clocks", evidence="E", remedy="R."),
+        Finding(id="virtual", severity="info", title="A VM", evidence="E", remedy="R."),
+    )
+    environment = msgspec.structs.replace(profile.environment, findings=findings)
+    text = console.render(msgspec.structs.replace(profile, environment=environment))
+    assert "! Slow clocks: E. R.  [powersave]" in text
+    assert "A VM" not in text
+    assert text.index("Slow clocks") < text.index("It drifts.")
 
 
 def test_a_percentile_without_interval_is_said_once_in_its_row():

@@ -265,8 +265,16 @@ def _gpu(gpu: GpuUse) -> Row:
 
 
 def warnings(profile: Profile) -> list[MeasurementWarning]:
-    """Return the warnings to list; of a percentile without interval its own row tells."""
-    return [w for w in profile.all_warnings if not w.id.endswith("-n-too-small")]
+    """Return the warnings to list: the machine's first, then the probes'.
+
+    Of a percentile without interval its own row tells.
+    """
+    machine = [
+        MeasurementWarning(id=f.id, message=f"{f.title}: {f.evidence}.", remedy=f.remedy)
+        for f in profile.environment.findings
+        if f.severity != "info"
+    ]
+    return machine + [w for w in profile.all_warnings if not w.id.endswith("-n-too-small")]
 
 
 def warning_text(warning: MeasurementWarning) -> str:
