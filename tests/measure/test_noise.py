@@ -99,8 +99,6 @@ DAMAGED = [b"", b"{", b'{"schema": "other/1"}', b"\xff", b'{"machines": 1}']
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-    "damage", [b"", b"{", b'{"schema": "other/1"}', b"\xff", b'{"machines": 1}']
-)
 def test_a_damaged_calibration_is_none_and_is_replaced(damage, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHGAUGE_STATE", str(tmp_path))
     (tmp_path / "calibration.json").write_bytes(damage)
