@@ -270,7 +270,9 @@ def warnings(profile: Profile) -> list[MeasurementWarning]:
     Of a percentile without interval its own row tells.
     """
     machine = [
-        MeasurementWarning(id=f.id, message=f"{f.title}: {f.evidence}.", remedy=f.remedy)
+        MeasurementWarning(
+            id=f.id, message=f"{f.title}: {f.evidence.rstrip('.')}.", remedy=f.remedy
+        )
         for f in profile.environment.findings
         if f.severity != "info"
     ]
