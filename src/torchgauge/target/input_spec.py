@@ -11,6 +11,7 @@ unless said, which is a valid index everywhere; bool is a fair coin.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
@@ -34,6 +35,8 @@ DTYPES = (
 )
 ALIASES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 LARGEST_SIZE = 2**40
+# Of the widest dtype, 16 bytes; torch counts bytes in 63 bits.
+LARGEST_TENSOR = 2**58
 EXAMPLE = "1x3x224x224, or input_ids=2x128:int64<50257"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -64,9 +67,20 @@ class InputSpec:
     def tensor(
         self, draw: RandomTensors, *, dtype: str = DEFAULT_DTYPE, high: int = DEFAULT_HIGH
     ) -> torch.Tensor:
-        """Return a random tensor; `dtype` and `high` apply where the spec names none."""
+        """Return a random tensor; `dtype` and `high` apply where the spec names none.
+
+        Raises:
+            InputError: `input-spec` where no tensor can be that large.
+        """
         import torch
 
+        if math.prod(self.shape) > LARGEST_TENSOR:
+            raise InputError(
+                f"--input {str(self)!r} has more elements than a tensor can hold.",
+                id="input-spec",
+                cause=f"A tensor holds {LARGEST_TENSOR:,} at most.",
+                remedy="Give smaller sizes.",
+            )
         name = self.dtype or dtype
         kind: torch.dtype = getattr(torch, name)
         if name in INTEGERS:

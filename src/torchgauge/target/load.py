@@ -72,7 +72,7 @@ def _load(request: TargetRequest) -> Target:
         from torchgauge.target import huggingface
 
         return huggingface.load_architecture(request, name)
-    path = Path(request.spec).expanduser()
+    path = _path(request.spec)
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise _unknown(request.spec, f"the folder {path} has no config.json")
@@ -84,6 +84,16 @@ def _load(request: TargetRequest) -> Target:
     if python_factory.matches(request.spec):
         return python_factory.load(request)
     raise _unknown(request.spec, "it has none of the known forms")
+
+
+def _path(spec: str) -> Path:
+    """Return the spec as a path; raises InputError `target-unknown` where it cannot be one."""
+    try:
+        path = Path(spec).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _unknown(spec, f"as a path it cannot be used: {error}") from error
+    return path
 
 
 @contextlib.contextmanager

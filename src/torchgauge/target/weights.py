@@ -69,13 +69,12 @@ def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         return load_file(path)
-    except SafetensorError as error:
-        raise _unreadable(path, str(error)) from error
+    except Exception as error:  # a damaged header makes it raise anything
+        raise _unreadable(path, _first_line(error)) from error
 
 
 def _read_pickle(path: Path) -> Any:
@@ -87,9 +86,12 @@ def _read_pickle(path: Path) -> Any:
         if wanted:
             raise _untrusted(path, wanted) from error
         raise _unreadable(path, "It is no file that torch.save wrote.") from error
-    except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
-        first = (str(error) or type(error).__name__).splitlines()[0]
-        raise _unreadable(path, first) from error
+    except Exception as error:  # damaged opcodes make it raise anything
+        raise _unreadable(path, _first_line(error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _code_in_pickle(path: Path) -> str | None:
