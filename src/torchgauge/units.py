@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 
 UNKNOWN = "unknown"
+# Beyond it no figure of a measurement lies; a record that was edited by hand may hold one.
+_SHOWN = (1e-15, 1e18)
 
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Return `value` with `digits` significant digits and no exponent."""
+    """Return `value` with `digits` significant digits, and an exponent only where it is absurd."""
     if value == 0:
         return "0"
+    if not _SHOWN[0] < abs(value) < _SHOWN[1]:
+        return f"{float(value):.{digits - 1}e}"
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
     rounded = round(value, decimals)
     decimals = digits - 1 - math.floor(math.log10(abs(rounded)))

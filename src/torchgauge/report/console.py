@@ -61,7 +61,8 @@ def _section(section: Section) -> RenderableType:
 
 
 def _bar(share: float) -> Text:
-    eighths = round(share * BAR * 8)
+    # A record edited by hand may hold a part that is larger than the whole.
+    eighths = round(min(max(share, 0), 1) * BAR * 8)
     full, rest = divmod(eighths, 8)
     bar = "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
     return Text.assemble((bar.ljust(BAR), "cyan"), f" {share:5.1%}".replace("%", " %"))
