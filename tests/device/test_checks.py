@@ -15,9 +15,9 @@ from torchgauge.device.checks import activity, every, gpu_state
 from torchgauge.device.checks.activity import Consumer, Counters, Spent, between
 from torchgauge.device.checks.gpu_state import Gpus
 from torchgauge.device.checks.readings import PythonState, TorchState, python_state, read
-from torchgauge.device.checks.system_files import SystemFiles
 from torchgauge.device.checks.threads import ranges
 from torchgauge.device.environment import environment
+from torchgauge.device.system_files import SystemFiles
 
 FREQUENCY = f"{CPU}/cpu3/cpufreq"
 CGROUP = "sys/fs/cgroup/user.slice"

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+from torchgauge.device.cores import cpu_quota
 from torchgauge.device.cpu import Cpu, last_level_cache
-from torchgauge.device.environment import cpu_quota, environment
+from torchgauge.device.environment import environment
 from torchgauge.device.select import open_device, resolve
 from torchgauge.errors import InputError
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import psutil
 
+from torchgauge.device.system_files import SystemFiles
+
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -25,12 +27,18 @@ def affinity() -> tuple[int, ...]:
 
 def cores_granted() -> int:
     """Return how many cores' worth of time this process can get, a cgroup's quota rounded up."""
-    quota = cpu_quota()
+    quota = least_quota()
     return usable_cores() if quota is None else min(usable_cores(), math.ceil(quota))
 
 
+def least_quota(files: SystemFiles | None = None) -> float | None:
+    """Return the least quota of this process's cgroup and those above it, in cores."""
+    quotas = [cpu_quota(folder) for folder in (files or SystemFiles()).cgroups()]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
 def cpu_quota(root: Path = CGROUPS) -> float | None:
-    """Return the cores that a cgroup (v2 or v1) grants, None without a limit."""
+    """Return the cores that the cgroup at `root` (v2 or v1) grants, None without a limit."""
     try:
         quota, period = (root / "cpu.max").read_text().split()
     except (OSError, ValueError):

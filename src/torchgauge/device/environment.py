@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from torchgauge.device.checks.every import environment_findings
-from torchgauge.device.cores import cpu_quota, usable_cores
+from torchgauge.device.cores import least_quota, usable_cores
 from torchgauge.model.environment import Environment, Gpu, Machine, Settings, Software
 
 # What changes the speed of the same program without changing the program.
@@ -56,7 +56,7 @@ def _machine() -> Machine:
         logical_cores=psutil.cpu_count() or 1,
         usable_cores=usable_cores(),
         memory=psutil.virtual_memory().total,
-        cpu_quota=cpu_quota(),
+        cpu_quota=least_quota(),
         gpus=_gpus(),
     )
 

@@ -13,8 +13,8 @@ from torchgauge.analyze.noise import deviation, resolvable
 from torchgauge.device import calibration
 from torchgauge.device.checks.every import examine
 from torchgauge.device.checks.load import most_other
-from torchgauge.device.checks.system_files import SystemFiles
 from torchgauge.device.environment import environment
+from torchgauge.device.system_files import SystemFiles
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure import noise
 from torchgauge.model.doctor import Check, Diagnosis, Noise, NoiseRun

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import psutil
 
-from torchgauge.device.checks.system_files import SystemFiles
 from torchgauge.device.load import machine_times, process_time
+from torchgauge.device.system_files import SystemFiles
 
 THROTTLE = "sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count"
 SHOWN = 3

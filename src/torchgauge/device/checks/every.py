@@ -8,7 +8,7 @@ from torchgauge.device.checks import frequency, gpu, load, machine, memory, soft
 from torchgauge.device.checks.activity import watch
 from torchgauge.device.checks.gpu_state import gpus
 from torchgauge.device.checks.readings import Readings, read
-from torchgauge.device.checks.system_files import SystemFiles
+from torchgauge.device.system_files import SystemFiles
 from torchgauge.model.doctor import Check
 from torchgauge.model.finding import Finding
 

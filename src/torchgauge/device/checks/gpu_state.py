@@ -7,8 +7,8 @@ import os
 from types import ModuleType
 from typing import Any
 
-from torchgauge.device.checks.system_files import SystemFiles
 from torchgauge.device.gpu_metrics import THROTTLE_REASONS
+from torchgauge.device.system_files import SystemFiles
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,8 @@ import psutil
 from torchgauge.clock import SystemClock, resolution
 from torchgauge.device.checks.activity import Activity
 from torchgauge.device.checks.gpu_state import Gpus
-from torchgauge.device.checks.system_files import SystemFiles
-from torchgauge.device.cores import affinity, cpu_quota
+from torchgauge.device.cores import affinity, least_quota
+from torchgauge.device.system_files import SystemFiles
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +65,7 @@ class Readings:
     @property
     def quota(self) -> float | None:
         """The least quota of this process's cgroup and those above it, in cores."""
-        quotas = [cpu_quota(folder) for folder in self.files.cgroups()]
-        return min((quota for quota in quotas if quota is not None), default=None)
+        return least_quota(self.files)
 
     @property
     def granted(self) -> float:
