@@ -66,6 +66,7 @@ def _noise(
     if quick:
         return None, Check.of(key, title, unknown="left out by --quick")
     warned = tuple(f.id for check in checks for f in check.findings if f.severity != "info")
+    progress.start("measuring the noise floor")
     try:
         run = noise.run(block=block, progress=progress, findings=warned)
     except TorchgaugeError as error:

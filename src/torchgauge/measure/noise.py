@@ -57,7 +57,7 @@ def run(
     said = ""
     while len(differences) < MOST_BLOCKS:
         began = clock.now()
-        progress.update(f"A/A block {len(differences) + 1}", len(differences) / MOST_BLOCKS)
+        progress.update(f"block {len(differences) + 1}", len(differences) / MOST_BLOCKS)
         four, said = block()
         medians += four
         differences.append(difference(*four))

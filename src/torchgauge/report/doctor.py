@@ -100,9 +100,9 @@ def _checks(diagnosis: Diagnosis) -> RenderableType:
         unknown = f"unknown: {check.unknown}" if check.unknown else ""
         text = Text.assemble(check.seen, "; " if check.seen and unknown else "", (unknown, "dim"))
         table.add_row(Text(*SIGNS[_sign(check)]), check.title, text)
-    missing = sum(bool(check.unknown) for check in diagnosis.checks)
-    title = f"Checks: {len(diagnosis.checks)} made"
-    return Group(Text(f"{title}, {missing} not or not wholly possible", style="bold"), table)
+    made, whole = len(diagnosis.checks), sum(not check.unknown for check in diagnosis.checks)
+    title = f"Checks: {whole} of {made} made in full"
+    return Group(Text(title, style="bold"), table)
 
 
 def _sign(check: Check) -> str:

@@ -28,7 +28,7 @@ def virtual(now: Readings) -> Check:
                 remedy="Repeat at another time before trusting a small difference.",
             ),
         )
-    return Check.of(key, title, "machine" if is_virtual else "no", findings)
+    return Check.of(key, title, "yes" if is_virtual else "no", findings)
 
 
 def clock_source(now: Readings) -> Check:
