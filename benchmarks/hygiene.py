@@ -34,7 +34,7 @@ FAMILIES = ("written", "torchvision", "timm", "hf")
 POINTS = 10
 FAULTY = 20
 TRAINED = 20
-LARGEST_FAULTY = 2_000_000  # parameters
+LARGEST_FAULTY = 3_500_000  # parameters
 
 
 class PlantedError(RuntimeError):

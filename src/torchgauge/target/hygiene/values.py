@@ -19,7 +19,7 @@ from torchgauge.target.hygiene.kept import Kept
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.tensors import strided
 
-COPIED = 4 << 20  # bytes; copying them takes a few milliseconds at most
+COPIED = 1 << 20  # bytes; copying them takes about a millisecond
 SAMPLED = 16  # elements of a tensor that is not copied
 
 _Role = Literal["buffer", "parameter", "gradient", "input"]
