@@ -61,8 +61,8 @@ FAULTS = [
     ),
     ({**file(f"{CGROUP}/app/cpu.max", "400000 100000"), **torch(threads=4)}, "cpu-quota", "info"),
     (torch(threads=9), "threads-oversubscribed", "serious"),
-    ({"variables": {"OMP_NUM_THREADS": "16"}}, "threads-oversubscribed", "serious"),
-    ({"variables": {"MKL_NUM_THREADS": "9"}}, "threads-oversubscribed", "serious"),
+    ({"variables": {"OMP_NUM_THREADS": "16"}}, "threads-variable", "warning"),
+    ({"variables": {"MKL_NUM_THREADS": "9"}}, "threads-variable", "warning"),
     (torch(threads=3), "threads-few", "info"),
     (
         file("proc/self/maps", "1 /a/libgomp-a1.so.1\n2 /b/lib/libiomp5.so\n3 /b/lib/libiomp5.so"),

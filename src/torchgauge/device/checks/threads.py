@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from torchgauge.device.checks.readings import Readings
 from torchgauge.model.doctor import Check
@@ -61,35 +62,7 @@ def _threads(now: Readings) -> int | None:
 def threads(now: Readings) -> Check:
     """Look for more threads than cores, and for several OpenMP runtimes side by side."""
     key, title, cores = "threads", "threads", len(now.usable)
-    findings = []
-    told = {name: now.variables[name] for name in COUNTS if name in now.variables}
-    asked = {name: int(value) for name, value in told.items() if value.isdecimal()}
-    if now.torch is not None:
-        asked["torch"] = now.torch.threads
-    over = {name: count for name, count in asked.items() if count > cores}
-    if over:
-        findings.append(
-            Finding(
-                id="threads-oversubscribed",
-                severity="serious",
-                title="More threads than cores",
-                evidence=", ".join(f"{name}: {count}" for name, count in over.items())
-                + f" threads on {cores} usable cores; they take turns, and wait for each other.",
-                remedy=f"Set at most {cores} (OMP_NUM_THREADS={cores}, torch.set_num_threads).",
-            )
-        )
-    elif now.torch is not None and 2 * now.torch.threads < now.granted:
-        findings.append(
-            Finding(
-                id="threads-few",
-                severity="info",
-                title="torch uses less than half of the cores",
-                evidence=f"{now.torch.threads} threads for {now.granted:g} cores"
-                + "".join(f", {name}={value}" for name, value in told.items())
-                + ".",
-                remedy="Fine if it is meant; torch.set_num_threads changes it.",
-            )
-        )
+    findings = [*_too_many(now), *_too_few(now)]
     maps = now.files.text("proc/self/maps")
     if maps is not None and len(runtimes := sorted(set(RUNTIME.findall(maps)))) > 1:
         findings.append(
@@ -107,6 +80,44 @@ def threads(now: Readings) -> Check:
         "loaded runtimes cannot be read" if maps is None else "",
     ]
     return Check.of(key, title, seen, tuple(findings), "; ".join(filter(None, missing)))
+
+
+def _too_many(now: Readings) -> Iterator[Finding]:
+    cores = len(now.usable)
+    remedy = f"Set at most {cores} (OMP_NUM_THREADS={cores}, torch.set_num_threads)."
+    if now.torch is not None and now.torch.threads > cores:
+        yield Finding(
+            id="threads-oversubscribed",
+            severity="serious",
+            title="More threads than cores",
+            evidence=f"torch computes with {now.torch.threads} threads on {cores} usable cores; "
+            "they take turns, and wait for each other.",
+            remedy=remedy,
+        )
+    told = {name: now.variables.get(name, "") for name in COUNTS}
+    over = [f"{name}={n}" for name, n in told.items() if n.isdecimal() and int(n) > cores]
+    if over:
+        # torch itself may keep to the cores there are, and other libraries need not.
+        yield Finding(
+            id="threads-variable",
+            severity="warning",
+            title="A variable asks for more threads than cores",
+            evidence=f"{', '.join(over)} on {cores} usable cores"
+            + (f"; torch itself takes {now.torch.threads}." if now.torch is not None else "."),
+            remedy=remedy,
+        )
+
+
+def _too_few(now: Readings) -> Iterator[Finding]:
+    if now.torch is not None and 2 * now.torch.threads < now.granted:
+        told = [f", {name}={now.variables[name]}" for name in COUNTS if name in now.variables]
+        yield Finding(
+            id="threads-few",
+            severity="info",
+            title="torch uses less than half of the cores",
+            evidence=f"{now.torch.threads} threads for {now.granted:g} cores{''.join(told)}.",
+            remedy="Fine if it is meant; torch.set_num_threads changes it.",
+        )
 
 
 def affinity(now: Readings) -> Check:
