@@ -299,6 +299,9 @@ REFUSED = [
     ),
     Case("torchvision:resnet19", "torchvision-unknown", "", "", "resnet18"),
     Case("@model.onnx", "target-not-supported", "", "ONNX"),
+    Case("@program.pt2", "untrusted-file", "holds a program", "whoever wrote it", "--trust"),
+    Case("@program.pt2 --trust", "program-unreadable", "saved program"),
+    Case("@program.pt", "target-not-supported", "", "a checkpoint", "--weights"),
     Case("@hf", "hf-remote-code", "not run", "auto_map"),
     # the inputs
     Case("@models.py:unfed", "input-missing", "brings no inputs", "forward(", "--input input="),

@@ -69,6 +69,7 @@ def profile_request(
     batch: int | None = None,
     device: str = "auto",
     precision: str | None = None,
+    trust: bool = False,
     train: bool = False,
     loss: str | None = None,
     optimizer: str | None = None,
@@ -80,7 +81,8 @@ def profile_request(
 ) -> Profile:
     """Do the same for a target as the command line names it; `inputs` are texts of --input.
 
-    `loss` is "mean" or names a function, `optimizer` a class of torch.optim.
+    `trust` allows files that hold a program, and measures in a process of its own. `loss` is "mean"
+    or names a function, `optimizer` a class of torch.optim.
     """
     _require_torch()
     from torchgauge.device.select import resolve
@@ -96,6 +98,7 @@ def profile_request(
         device=resolve(device),
         precision=precision,
         training=train,
+        trust=trust,
     )
     training = None
     if train:
@@ -109,7 +112,13 @@ def profile_request(
         processes=processes,
         **_given(budget=budget),
     )
-    return _profile(Source.of_request(request), options, progress)
+    source = Source.of_request(request)
+    if not trust:
+        return _profile(source, options, progress)
+    from torchgauge.measure.apart import profile_apart
+
+    with _shown(progress) as shown:
+        return profile_apart(source, options, shown)
 
 
 def measure_size(model: object) -> Size:

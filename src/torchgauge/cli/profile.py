@@ -24,6 +24,7 @@ TARGET is one of
   torchvision:NAME, timm:NAME               a library's model with random weights
   hf:ARCHITECTURE?key=value&…               a transformers architecture from its configuration
   a folder                                  what Hugging Face's save_pretrained wrote
+  file.pt2, file.pt                         a program of torch.export or TorchScript; needs --trust
 """
 FORMATS = ("json", "csv")
 
@@ -50,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
+    )
+    what.add_argument(
+        "--trust",
+        action="store_true",
+        help="load a file that holds a program, in a process of its own",
     )
     training = parser.add_argument_group("training")
     training.add_argument(
@@ -130,6 +136,7 @@ def run(options: argparse.Namespace) -> int:
             batch=options.batch,
             device=options.device,
             precision=options.precision,
+            trust=options.trust,
             train=options.train,
             loss=options.loss,
             optimizer=options.optimizer,

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from torchgauge.measure.latency import LatencyOptions
-    from torchgauge.model.latency import LatencyRun
+    from torchgauge.measure.processes import ChildAnswer
     from torchgauge.target.source import Source
 
 PR_SET_PDEATHSIG = 1
 
 
-def main(folder: str, parent: str) -> None:
-    """Read the request in `folder`, measure, and write the answer there."""
+def main(folder: str, parent: str, work: str) -> None:
+    """Read the request in `folder`, do the work ("latency", "profile"), and write the answer."""
     end_with(int(parent))
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, take_the_first)
@@ -38,27 +38,33 @@ def main(folder: str, parent: str) -> None:
     from torchgauge.measure.processes import ChildAnswer, Failure
 
     try:
-        answer = ChildAnswer(run=measured(request))
+        answer = measured(request, work)
     except TorchgaugeError as error:
         answer = ChildAnswer(failure=Failure.of(error))
     write_atomically(Path(folder, "answer"), msgspec.json.encode(answer))
 
 
-def measured(request: BinaryIO) -> LatencyRun:
+def measured(request: BinaryIO, work: str) -> ChildAnswer:
     """Take the parent's settings, then its model, and measure."""
     from torchgauge.device import settings
     from torchgauge.measure.forward import running
     from torchgauge.measure.latency import measure
+    from torchgauge.measure.processes import ChildAnswer
 
     with request:
         wanted = pickle.load(request)  # noqa: S301 - the parent wrote it
         settings.apply(wanted)
         source, options = unpacked(request)
     Path(request.name).unlink()  # it holds the model, maybe in memory
+    if work == "profile":
+        from torchgauge.measure import plan
+        from torchgauge.progress import Silent
+
+        return ChildAnswer(profile=plan.profile(source, options, Silent()))
     with running(source.device or "cpu", "Loading the model"):
         placement = source.open()
     settings.apply(wanted, once=True)
-    return measure(placement, options)
+    return ChildAnswer(run=measure(placement, options))
 
 
 def unpacked(request: BinaryIO) -> tuple[Source, LatencyOptions]:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import cloudpickle
 import msgspec
@@ -22,6 +22,7 @@ from torchgauge.device import settings
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, user_traceback
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.model.latency import LatencyRun
+from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.progress import Progress
 from torchgauge.target.source import Source
@@ -34,6 +35,8 @@ LONGEST = 3600.0
 # After an interrupt: for the call that is running, and for the figures of what was measured.
 PATIENCE = 5.0
 STDERR_TAIL = 4096
+
+Work = Literal["latency", "profile"]
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -68,9 +71,10 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class ChildAnswer(msgspec.Struct, frozen=True):
-    """What a child process writes: its run, or the error that ended it."""
+    """What a child process writes: its run or record, or the error that ended it."""
 
     run: LatencyRun | None = None
+    profile: Profile | None = None
     failure: Failure | None = None
 
 
@@ -121,17 +125,28 @@ def in_fresh_process(source: Source, options: LatencyOptions) -> LatencyRun:
     `child-failed`; whatever error the measurement itself ended with; KeyboardInterrupt where the
     child had nothing.
     """
+    answer, interrupted = ask("latency", source, options)
+    if answer.run is None:
+        raise _unreadable("It holds neither a run nor an error.")
+    return msgspec.structs.replace(answer.run, stop="interrupted") if interrupted else answer.run
+
+
+def ask(work: Work, source: Source, options: LatencyOptions) -> tuple[ChildAnswer, bool]:
+    """Return what a fresh process answers, and whether Ctrl-C ended it before its time.
+
+    Raises what `in_fresh_process` does.
+    """
     limit = START_LIMIT + BUDGET_FACTOR * min(options.plan.time_limit, LONGEST)
     with tempfile.TemporaryDirectory(prefix="torchgauge-") as name:
         folder = Path(name)
         _write_request(folder / "request", source, options)
-        end = _run(folder, limit)
+        end = _run(work, folder, limit)
         answer = folder / "answer"
         if end.interrupted:
-            return _interrupted(answer)
+            return _interrupted(answer), True
         # An answer counts however the child ended after writing it.
         if answer.exists():
-            return _read(answer.read_bytes())
+            return _read(answer.read_bytes()), False
         raise _timed_out(limit) if end.late else _died(end.code, _tail(folder / "stderr"))
 
 
@@ -151,9 +166,9 @@ def _write_request(path: Path, source: Source, options: LatencyOptions) -> None:
             ) from error
 
 
-def _run(folder: Path, limit: float) -> _End:
+def _run(work: Work, folder: Path, limit: float) -> _End:
     # The child is started by its path: `-m` would import torchgauge before it has our sys.path.
-    command = [sys.executable, "-P", str(CHILD), str(folder), str(os.getpid())]
+    command = [sys.executable, "-P", str(CHILD), str(folder), str(os.getpid()), work]
     # What the user's model prints must not land in our standard output (it may be JSON). A file
     # for its errors, because a pipe stays open as long as any process that the model started.
     with (
@@ -192,24 +207,21 @@ def _wait(child: subprocess.Popen[bytes], limit: float) -> _End:
         timer.cancel()
 
 
-def _interrupted(answer: Path) -> LatencyRun:
+def _interrupted(answer: Path) -> ChildAnswer:
     try:
-        run = _read(answer.read_bytes())
+        return _read(answer.read_bytes())
     except (OSError, TorchgaugeError):
         raise KeyboardInterrupt from None
-    return msgspec.structs.replace(run, stop="interrupted")
 
 
-def _read(data: bytes) -> LatencyRun:
+def _read(data: bytes) -> ChildAnswer:
     try:
         answer = msgspec.json.decode(data, type=ChildAnswer)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _unreadable(str(error)) from error
     if answer.failure is not None:
         raise answer.failure.error()
-    if answer.run is None:
-        raise _unreadable("It holds neither a run nor an error.")
-    return answer.run
+    return answer
 
 
 def _tail(file: Path) -> str:

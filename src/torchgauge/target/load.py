@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from torchgauge.errors import InputError
-from torchgauge.target import python_factory
+from torchgauge.target import exported, python_factory
 from torchgauge.target.content import batch_of, images_of, tokens_of
 from torchgauge.target.random_tensors import SEED
 from torchgauge.target.target import Target, TargetRequest
@@ -20,12 +20,13 @@ from torchgauge.target.weights import load_weights
 
 FORMS = (
     "file.py:factory or package.module:factory (returns a model, or (model, inputs)); "
-    "a Hugging Face folder (with config.json); hf:ARCHITECTURE; torchvision:NAME; timm:NAME"
+    "a Hugging Face folder (with config.json); a saved program (.pt2, TorchScript); "
+    "hf:ARCHITECTURE; torchvision:NAME; timm:NAME"
 )
 NOT_YET = {
     ".pt2": "an exported program",
     ".onnx": "an ONNX model",
-    ".pt": "a TorchScript program or a checkpoint",
+    ".pt": "a checkpoint",
     ".pth": "a checkpoint",
     ".ts": "a TorchScript program",
     ".bin": "a checkpoint",
@@ -79,6 +80,8 @@ def _load(request: TargetRequest) -> Target:
         from torchgauge.target import huggingface
 
         return huggingface.load_directory(request, path)
+    if exported.matches(path):
+        return exported.load(request, path)
     if path.suffix in NOT_YET:
         raise _not_yet(path)
     if python_factory.matches(request.spec):
@@ -127,7 +130,7 @@ def _unknown(spec: str, cause: str) -> InputError:
 
 def _not_yet(path: Path) -> InputError:
     if not path.exists():
-        return InputError(f"There is no file {path}.", id="file-missing")
+        return InputError(f"There is no file {path}.", id="file-missing", remedy="Check the path.")
     instead = "Write a file.py:factory that returns the model, and give that"
     if path.suffix in CHECKPOINTS:
         instead += f"; where the file is a state dict, add --weights {path}"

@@ -17,7 +17,8 @@ class TargetRequest:
 
     `inputs` are the texts of --input; `batch` replaces the leading dimension; `device` is "cpu",
     "cuda", "cuda:N" or "meta" (already resolved, never "auto"); `precision` None leaves the model
-    as it is; `training` asks for inputs with labels where the target knows them.
+    as it is; `training` asks for inputs with labels where the target knows them; `trust` allows
+    files that hold a program.
 
     Raises InputError `option-invalid`.
     """
@@ -29,6 +30,7 @@ class TargetRequest:
     device: str = "cpu"
     precision: str | None = None
     training: bool = False
+    trust: bool = False
 
     def __post_init__(self) -> None:
         if self.batch is not None and self.batch < 1:
@@ -45,8 +47,8 @@ class Target:
     """A loaded model (or any callable) with example inputs.
 
     `kind` names how it was got ("module", "callable", "python", "torchvision", "timm",
-    "huggingface"); `files` are the weight files that were read; `tokens` and `images` are what
-    one call processes, None where nothing says so.
+    "huggingface", "exported", "torchscript"); `files` are the weight files that were read;
+    `tokens` and `images` are what one call processes, None where nothing says so.
     """
 
     model: Callable[..., Any]

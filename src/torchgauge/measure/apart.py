@@ -1,0 +1,33 @@
+"""A whole profile in a process of its own: the target may run code that is not the user's."""
+
+from __future__ import annotations
+
+import msgspec
+
+from torchgauge.errors import MeasurementError
+from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.processes import ask
+from torchgauge.model.profile import Profile
+from torchgauge.progress import Progress
+from torchgauge.target.source import Source
+
+
+def profile_apart(source: Source, options: LatencyOptions, progress: Progress) -> Profile:
+    """Load and measure in a fresh process, and return the record it made.
+
+    Raises what loading raises there; MeasurementError `child-killed`, `child-timeout`,
+    `child-failed`; KeyboardInterrupt where nothing was measured before it.
+    """
+    progress.start("measuring in a process of its own")
+    answer, interrupted = ask("profile", source, options)
+    if answer.profile is None:
+        raise MeasurementError(
+            "A measuring process ended without a record.",
+            id="child-failed",
+            remedy="Run it again; if it stays so, please report it.",
+        )
+    record = answer.profile
+    passes = tuple(msgspec.structs.replace(done, process="fresh") for done in record.passes)
+    return msgspec.structs.replace(
+        record, passes=passes, interrupted=record.interrupted or interrupted
+    )
