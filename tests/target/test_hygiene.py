@@ -461,6 +461,7 @@ def process_state():
     return {
         "matmul": torch.matmul,
         "F.linear": nn.functional.linear,
+        "namespaces": (torch.linalg.norm, torch.fft.fft, torch.special.erf),
         "Tensor.add": torch.Tensor.add,
         "Tensor.add is inherited": "add" not in vars(torch.Tensor),
         "call": nn.Module.__call__,
@@ -482,6 +483,9 @@ def process_state():
 CHANGES = {
     "matmul": lambda: setattr(torch, "matmul", _tracer),
     "F.linear": lambda: setattr(nn.functional, "linear", _tracer),
+    "linalg": lambda: setattr(torch.linalg, "norm", _tracer),
+    "fft": lambda: setattr(torch.fft, "fft", _tracer),
+    "special": lambda: setattr(torch.special, "erf", _tracer),
     "Tensor.add": lambda: setattr(torch.Tensor, "add", _tracer),
     "call": lambda: setattr(nn.Module, "__call__", _tracer),
     "Linear.forward": lambda: setattr(nn.Linear, "forward", _tracer),
