@@ -71,6 +71,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
             *_warnings(len(set(used) - set(seen.threads)), seen.lost),
             *reported.warnings,
             *broken,
+            *_undivided(placement),
             *step.kept.warnings("memory"),
         ),
     )
@@ -231,6 +232,19 @@ def _per_sample(figures: StepMemory, batch: int | None) -> float | None:
         return None
     growing: tuple[Part, ...] = ("inputs", "outputs", "activations", "workspace")
     return sum(figures.parts[part] for part in growing) / batch
+
+
+def _undivided(placement: Placement) -> tuple[MeasurementWarning, ...]:
+    if not isinstance(hygiene.module_of(placement.model), torch.jit.ScriptModule):
+        return ()
+    return (
+        MeasurementWarning(
+            id="activations-undivided",
+            message="A TorchScript program is one operator to the recording: its activations count "
+            "as workspace. The peak is exact.",
+            probe="memory",
+        ),
+    )
 
 
 def _warnings(threads: int, lost: int) -> tuple[MeasurementWarning, ...]:
