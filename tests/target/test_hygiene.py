@@ -524,7 +524,7 @@ def test_tracemalloc_of_the_caller_goes_on():
     try:
         with hygiene.evaluation(nn.Linear(2, 2)):
             tracemalloc.stop()
-        assert tracemalloc.get_traceback_limit() == 3
+        assert (tracemalloc.is_tracing(), tracemalloc.get_traceback_limit()) == (True, 3)
     finally:
         tracemalloc.stop()
 
