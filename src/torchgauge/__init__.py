@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchgauge.api import (
+        diagnose,
         load,
         measure_latency,
         measure_memory,
@@ -32,7 +33,14 @@ if TYPE_CHECKING:
     from torchgauge.target.training import Training
 
 _HOMES = {
-    "torchgauge.api": ("load", "measure_latency", "measure_memory", "measure_size", "profile"),
+    "torchgauge.api": (
+        "diagnose",
+        "load",
+        "measure_latency",
+        "measure_memory",
+        "measure_size",
+        "profile",
+    ),
     "torchgauge.errors": (
         "InputError",
         "MeasurementError",
@@ -64,6 +72,7 @@ __all__ = [
     "Throughput",
     "TorchgaugeError",
     "Training",
+    "diagnose",
     "load",
     "measure_latency",
     "measure_memory",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchgauge.errors import missing_extra
 from torchgauge.model import codec
+from torchgauge.model.doctor import Diagnosis
 from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Profile
@@ -190,8 +191,16 @@ def measure_memory(
     return measure(opened(source), train=options.train)
 
 
-def load(path: str | Path) -> Profile:
-    """Return the record saved at `path`; torch is not needed.
+def diagnose(*, quick: bool = False, progress: bool | None = None) -> Diagnosis:
+    """Find what makes timings lie on this machine; `quick` leaves out the A/A run of 10 s."""
+    from torchgauge.measure.doctor import diagnose as examine
+
+    with _shown(progress) as shown:
+        return examine(quick=quick, progress=shown)
+
+
+def load(path: str | Path) -> Profile | Diagnosis:
+    """Return the record saved at `path`, a profile or a diagnosis; torch is not needed.
 
     Raises InputError `file-missing`; RecordError `record-unreadable`, `record-foreign`,
     `record-newer`, `record-invalid`.

@@ -8,6 +8,7 @@ from tests.model import records
 
 from torchgauge.errors import InputError, RecordError
 from torchgauge.model import codec
+from torchgauge.model.doctor import Diagnosis
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.record import Interval
 from torchgauge.model.size import Size
@@ -16,6 +17,14 @@ from torchgauge.model.size import Size
 def test_a_record_comes_back_equal(tmp_path):
     profile = records.profile()
     assert codec.load(profile.save(tmp_path / "run.json")) == profile
+
+
+def test_a_diagnosis_comes_back_too():
+    diagnosis = Diagnosis(environment=records.environment(), fingerprint="f", checks=())
+    assert codec.decode(codec.encode(diagnosis)) == diagnosis
+    with pytest.raises(RecordError) as caught:
+        codec.decode(b'{"schema": "torchgauge.diagnosis/99"}')
+    assert caught.value.id == "record-newer"
 
 
 def test_the_file_is_json_that_others_can_read(tmp_path):

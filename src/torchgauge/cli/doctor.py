@@ -32,12 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Examine, show; return the exit code."""
-    from torchgauge.measure.doctor import diagnose
+    from torchgauge import api
     from torchgauge.model import rendering
-    from torchgauge.progress import progress
 
     with prints_to_stderr():
-        diagnosis = diagnose(quick=options.quick, progress=progress())
+        diagnosis = api.diagnose(quick=options.quick)
     if options.json:
         emit(rendering.text(diagnosis, "json"))
     elif sys.stdout.isatty():

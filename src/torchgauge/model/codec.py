@@ -8,10 +8,13 @@ import msgspec
 
 from torchgauge.errors import InputError, RecordError
 from torchgauge.files import write_atomically
+from torchgauge.model.doctor import SCHEMA as DIAGNOSIS
+from torchgauge.model.doctor import Diagnosis
 from torchgauge.model.profile import SCHEMA, Profile
 from torchgauge.model.record import Record
 
-KINDS: dict[str, type[Profile]] = {SCHEMA: Profile}
+Saved = Profile | Diagnosis
+KINDS: dict[str, type[Saved]] = {SCHEMA: Profile, DIAGNOSIS: Diagnosis}
 
 
 class _Peek(msgspec.Struct):
@@ -23,7 +26,7 @@ def encode(record: Record) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
-def decode(data: bytes, origin: str = "the data") -> Profile:
+def decode(data: bytes, origin: str = "the data") -> Saved:
     """Return the record that `data` holds.
 
     Raises RecordError: `record-unreadable` (no JSON, truncated), `record-foreign` (no record of
@@ -82,7 +85,7 @@ def save(record: Profile, path: Path) -> Path:
     return write_atomically(path, encode(record))
 
 
-def load(path: Path) -> Profile:
+def load(path: Path) -> Saved:
     """Return the record saved at `path`.
 
     Raises InputError `file-missing` and what `decode` raises.
