@@ -57,6 +57,7 @@ def test_a_handful_of_models_is_left_as_it_came(sweep):
     assert (tally.changed, tally.refused) == ([], [])
     assert tally.models["written"] + tally.models["hf"] == len(FEW)
     assert tally.runs["latency, fault"] >= 4 * 5
+    assert tally.unreached == 0
     assert tally.checks > 100_000
 
 
