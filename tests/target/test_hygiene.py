@@ -326,6 +326,7 @@ WRITES = {
         lambda m: m.linear.weight.detach().mul_(2),
         lambda m: m.linear.weight.detach().numpy().fill(3),
         lambda m: _twice(m.linear.weight),
+        lambda m: m.linear.weight.detach()[1, 2].fill_(3),
     ),
     "count": (lambda m: m.count.add_(1), lambda m: _twice(m.count.add_(1))),
     "linear.weight.grad": (lambda m: m.linear.weight.grad.add_(1),),
