@@ -9,24 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from torchgauge.model.memory import MemoryPoint
+from torchgauge.model.memory import MemoryPoint, Part
 from torchgauge.trace.allocations import Allocations, Column, Ranges
-
-Part = Literal[
-    "parameters",
-    "buffers",
-    "inputs",
-    "outputs",
-    "activations",
-    "gradients",
-    "optimizer",
-    "workspace",
-]
 
 MAX_POINTS = 2000
 _NEVER = np.iinfo(np.int64).max

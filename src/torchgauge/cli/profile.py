@@ -32,7 +32,13 @@ FORMATS = ("json", "csv")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     parser.add_argument("target", metavar="TARGET", help="what to measure")
-    what = parser.add_argument_group("what is run")
+    _what(parser.add_argument_group("what is run"))
+    _training(parser.add_argument_group("training"))
+    _how(parser.add_argument_group("how latency is measured"))
+    _out(parser.add_argument_group("what comes out"))
+
+
+def _what(what: argparse._ArgumentGroup) -> None:
     what.add_argument(
         "--input",
         action="append",
@@ -57,7 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="load a file that holds a program, in a process of its own",
     )
-    training = parser.add_argument_group("training")
+
+
+def _training(training: argparse._ArgumentGroup) -> None:
     training.add_argument(
         "--train", action="store_true", help="measure a training step in place of inference"
     )
@@ -70,7 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     training.add_argument(
         "--optimizer", metavar="NAME", help="a class of torch.optim, such as adamw (the default)"
     )
-    how = parser.add_argument_group("how latency is measured")
+
+
+def _how(how: argparse._ArgumentGroup) -> None:
     how.add_argument(
         "--warmup", type=int, metavar="N", help="calls to leave out (default: found in the data)"
     )
@@ -86,7 +96,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--budget", type=float, metavar="SECONDS", help="time for sampling at most (default: 30)"
     )
-    out = parser.add_argument_group("what comes out")
+
+
+def _out(out: argparse._ArgumentGroup) -> None:
     out.add_argument(
         "--output-dir", type=Path, metavar="DIR", help="write profile.json and others there"
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torchgauge.analyze.memory import Known, Part, StepMemory, StepTimes, pair, step_memory
+from torchgauge.analyze.memory import Known, StepMemory, StepTimes, pair, step_memory
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
 from torchgauge.measure import allocator, resident
@@ -17,7 +17,7 @@ from torchgauge.measure.finite import output_warnings
 from torchgauge.measure.recording import MARK, Marks, record
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.storages import storages, tensors_in
-from torchgauge.model.memory import Memory
+from torchgauge.model.memory import Memory, Part
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.target import hygiene
 from torchgauge.target.placement import Placement

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from torchgauge.model.record import How, MeasurementWarning, Record
 
-PARTS = (
+Part = Literal[
     "parameters",
     "buffers",
     "inputs",
@@ -15,7 +15,8 @@ PARTS = (
     "gradients",
     "optimizer",
     "workspace",
-)
+]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 class Fragmentation(Record, frozen=True, kw_only=True):
