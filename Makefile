@@ -29,8 +29,10 @@ types: $(VENV)/dev
 contract: $(VENV)/dev
 	$(BIN)/lint-imports
 
-bench: $(VENV)/dev
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+bench: $(VENV)/dev $(VENV)/peers
+	for name in startup overhead training latency_peers latency_simulation models hygiene; do \
+		$(BIN)/python benchmarks/$$name.py || exit 1; done
+	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers
 
 clean:
 	rm -rf $(VENV) $(RESULTS)
@@ -49,4 +51,9 @@ $(VENV)/dev: $(VENV)/demo
 	$(PIP) --editable '.[torch,nvidia,huggingface,dev]'
 	$(PIP) --no-deps torchvision timm
 	$(BIN)/python tests/support/install_torchvision_schemas.py
+	touch $@
+
+# Other tools, for comparison alone: apart from our environment, and without what they depend on.
+$(VENV)/peers: $(VENV)/dev benchmarks/requirements-peers.txt
+	$(PIP) --no-deps --upgrade --target $@ --requirement benchmarks/requirements-peers.txt
 	touch $@

@@ -58,7 +58,9 @@ def evaluation(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
     with untouched(model, *inputs) as kept:
         module = module_of(model)
         if module is not None:
-            module.eval()
+            # An exported program's module has its mode built in and refuses to change it.
+            with contextlib.suppress(NotImplementedError):
+                module.eval()
         with torch.inference_mode():
             yield kept
 
