@@ -1,9 +1,8 @@
-"""A training step's phases by torchgauge against the same step timed by hand, in turns."""
+"""A training step's phases by torchgauge against the same step timed by hand, step by step."""
 
 from __future__ import annotations
 
 import argparse
-import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -13,36 +12,38 @@ import torch
 from torch import nn
 
 import torchgauge as tg
+from torchgauge.clock import SystemClock
+from torchgauge.device.select import open_device
+from torchgauge.measure.latency import phased
+from torchgauge.measure.step import prepared
+from torchgauge.target.source import Source
 
-PHASES = ("forward", "loss", "backward", "optimizer")
+PHASES = ("zero_grad", "forward", "loss", "backward", "optimizer")
+Case = tuple[nn.Module, Any, Callable[[Any, Any], torch.Tensor]]
 
 
 def by_hand(
-    model: nn.Module, call: Callable[[], Any], loss: Callable[[Any, Any], torch.Tensor], steps: int
+    optimizer: torch.optim.Optimizer, call: Callable[[], Any], loss: Callable[..., torch.Tensor]
 ) -> dict[str, float]:
-    """Return the medians of `steps` steps with plain clock readings between the phases."""
-    optimizer = torch.optim.AdamW(model.parameters())
-    taken: dict[str, list[float]] = {name: [] for name in (*PHASES, "step")}
-    for _ in range(steps + 2):
-        start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
-        stamps = [time.perf_counter()]
-        outputs = call()
-        stamps.append(time.perf_counter())
-        value = loss(outputs, None)
-        stamps.append(time.perf_counter())
-        value.backward()
-        stamps.append(time.perf_counter())
-        optimizer.step()
-        stamps.append(time.perf_counter())
-        del outputs, value
-        for name, begin, end in zip(PHASES, stamps, stamps[1:], strict=False):
-            taken[name].append(end - begin)
-        taken["step"].append(stamps[-1] - start)
-    return {name: statistics.median(times[2:]) for name, times in taken.items()}
+    """Return the seconds of one step's phases, by plain clock readings between them."""
+    stamps = [time.perf_counter()]
+    optimizer.zero_grad(set_to_none=True)
+    stamps.append(time.perf_counter())
+    outputs = call()
+    stamps.append(time.perf_counter())
+    value = loss(outputs, None)
+    stamps.append(time.perf_counter())
+    value.backward()
+    del value
+    stamps.append(time.perf_counter())
+    optimizer.step()
+    stamps.append(time.perf_counter())
+    del outputs
+    taken = {name: end - at for name, at, end in zip(PHASES, stamps, stamps[1:], strict=False)}
+    return {**taken, "step": stamps[-1] - stamps[0]}
 
 
-def cases() -> dict[str, tuple[nn.Module, Any, Callable[[Any, Any], torch.Tensor]]]:
+def cases() -> dict[str, Case]:
     """Return the models with inputs and a loss."""
     from torchvision import models
     from transformers import BertConfig, BertForMaskedLM
@@ -59,35 +60,57 @@ def cases() -> dict[str, tuple[nn.Module, Any, Callable[[Any, Any], torch.Tensor
     }  # fmt: skip
 
 
+def alternate(case: Case, steps: int) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Return the phases of `steps` steps by hand and of as many by torchgauge, in turns.
+
+    Both train the same model with the same optimizer in the same state.
+    """
+    model, inputs, loss = case
+    train = tg.Training(loss, torch.optim.AdamW)
+    placement = Source.of_object(model, inputs, training=True).open()
+    hands: list[dict[str, float]] = []
+    ours: list[dict[str, float]] = []
+    with prepared(placement, train) as step:
+        assert step.optimizer is not None
+        given = placement.inputs
+        timed = phased(step, SystemClock(), open_device("cpu"))
+
+        def hand() -> None:
+            hands.append(by_hand(step.optimizer, lambda: model(*given.args, **given.kwargs), loss))
+
+        def own() -> None:
+            timing = timed()
+            taken = {name: part / 1e9 for name, part in timing.stages.items()}
+            ours.append({**taken, "step": timing.total / 1e9})
+
+        for number in range(steps + 2):
+            for call in (hand, own) if number % 2 else (own, hand):
+                call()
+    return hands[2:], ours[2:]
+
+
 def main() -> None:
-    """Print, for each model and phase, both medians and their ratio, over interleaved rounds."""
+    """Print both medians and their ratio for each phase, and how far all are from the step."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=40)
     options = parser.parse_args()
-    for name, (model, inputs, loss) in cases().items():
-        model.train()
-        given = tg.Inputs(kwargs=inputs) if isinstance(inputs, dict) else tg.Inputs((inputs,))
-        call = functools.partial(model, *given.args, **given.kwargs)
-        hands, ours, apart = [], [], []
-        train = tg.Training(loss, torch.optim.AdamW)
-        for _ in range(options.rounds):
-            hands.append(by_hand(model, call, loss, options.steps))
-            # The caller's gradients would be kept alive meanwhile, and the optimizer's new memory
-            # be harder to get: up to twice its time on BERT, by hand as well.
-            model.zero_grad(set_to_none=True)
-            profile = tg.measure_latency(
-                model, inputs, train=train, warmup=2, iterations=options.steps, progress=False
-            )
-            stages = {stage.name: stage.median for stage in profile.stages}
-            ours.append({**stages, "step": profile.median})
-            apart.append(abs(sum(stages.values()) / profile.median - 1))
+    for name, case in cases().items():
+        hands, ours = alternate(case, options.steps)
         for phase in (*PHASES, "step"):
             hand = statistics.median(one[phase] for one in hands)
             own = statistics.median(one[phase] for one in ours)
-            print(f"{name:10} {phase:10} {own * 1e3:9.2f} ms  by hand {hand * 1e3:9.2f} ms  "
-                  f"ratio {own / hand:5.3f}")  # fmt: skip
-        print(f"{name:10} sum of the phases against the step: {max(apart):.2%} apart at most")
+            fastest = min(one[phase] for one in ours) / min(one[phase] for one in hands)
+            print(f"{name:10} {phase:10} {own * 1e3:9.3f} ms  by hand {hand * 1e3:9.3f} ms  "
+                  f"ratio {own / hand:5.3f}, of the fastest {fastest:5.3f}")  # fmt: skip
+        model, inputs, loss = case
+        train = tg.Training(loss, torch.optim.AdamW)
+        found = tg.profile(
+            model, inputs, train=train, iterations=options.steps, progress=False
+        ).training
+        assert found is not None
+        total = sum(phase.seconds for phase in found.phases)
+        print(f"{name:10} a profile's phases: {total * 1e3:.3f} ms of a step of "
+              f"{found.step * 1e3:.3f} ms, {abs(1 - total / found.step):.4%} apart")  # fmt: skip
 
 
 if __name__ == "__main__":

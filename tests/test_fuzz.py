@@ -123,7 +123,9 @@ def test_target_strings(cases, tmp_path, monkeypatch):
     (tmp_path / "models.py").write_text(MODELS)
     (tmp_path / "broken.py").write_text("def make(:")
     (tmp_path / "text.py").write_bytes(b"\xff\0\xfe")
-    fuzz(TARGETS, lambda text: load(TargetRequest(text, device="meta")), cases)
+    seen = fuzz(TARGETS, lambda text: load(TargetRequest(text, device="meta")), cases)
+    assert seen["target-unknown"]
+    assert seen["factory-raised"]
 
 
 JSON = st.recursive(

@@ -95,4 +95,6 @@ def assert_taken_over(default):
 def test_what_is_as_it_should_be_is_not_touched(monkeypatch):
     """Setting the number of threads to what it is already changes how MKL chooses its own."""
     monkeypatch.setattr(torch, "set_num_threads", None)
-    settings.apply(settings.read())
+    before = settings.read()
+    settings.apply(before)
+    assert settings.read() == before

@@ -189,6 +189,7 @@ def test_a_pending_backward_of_the_caller_still_works():
     with hygiene.evaluation(model):
         model(torch.randn(3, 4))
     pending.backward()  # raises if a saved buffer or parameter was written to
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_a_cache_made_under_inference_mode_does_not_stay():
@@ -206,6 +207,7 @@ def test_a_cache_made_under_inference_mode_does_not_stay():
     with hygiene.evaluation(model):
         model(torch.ones(1, 2))
     model(torch.ones(1, 2)).sum().backward()  # an inference tensor in the graph would raise
+    assert not model.mask.is_inference()
 
 
 def test_evaluation_switches_off_training_and_gradients():

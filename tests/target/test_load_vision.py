@@ -19,7 +19,7 @@ def runs(spec: str, **options: object) -> Target:
     target = load(TargetRequest(spec, **options))
     target.model.eval()
     with torch.inference_mode():
-        target.model(*target.inputs.args, **target.inputs.kwargs)
+        assert target.model(*target.inputs.args, **target.inputs.kwargs) is not None
     return target
 
 

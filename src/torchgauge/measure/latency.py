@@ -115,7 +115,7 @@ def measure(
         if options.staged:
             call = _staged(placement, options, clock, device)
         elif options.train is not None:
-            call = _phased(step, clock, device)
+            call = phased(step, clock, device)
         else:
             call = _whole(step, clock, device)
         if options.cold_cache:
@@ -166,7 +166,7 @@ def _whole(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
     return on_device
 
 
-def _phased(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
+def phased(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
     """Time a training step as a whole, and its phases within it.
 
     On a GPU the phases are timed by its own events: to wait for it after each would slow it down.

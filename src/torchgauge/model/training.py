@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torchgauge.model.latency import Stage
 from torchgauge.model.record import How, Record
 
 
-class TrainingTime(Record, frozen=True, kw_only=True):
-    """The phases of a training step: seconds each, in the order in which they run.
+class TrainingPhase(Record, frozen=True, kw_only=True):
+    """One phase of a training step: its `share` of the step, and the seconds that this comes to."""
 
-    `step` is the median of the whole step, measured as one; `phases` are timed within the same
-    steps. On a GPU they are the device's own time between events (`clock` "device"), because
-    waiting for the GPU after each phase would slow the step down; else the host's. `optimizer` is
-    the optimizer's name; `autocast` the dtype of mixed precision, "" without; `scaled` says
-    whether gradients were scaled.
+    name: str
+    seconds: float
+    share: float
+
+
+class TrainingTime(Record, frozen=True, kw_only=True):
+    """The phases of a training step, in the order in which they run; they add up to the step.
+
+    `step` is the median of the whole step in seconds, measured as one. A phase's share is the mean,
+    over the same steps, of its fraction of the step that it was timed in; its seconds are that
+    share of `step`. (Medians of the phases, with their intervals, are the latency's `stages`; they
+    come from different steps and need not add up.) On a GPU both are the device's own time between
+    events (`clock` "device"), because waiting for the GPU after each phase would slow the step
+    down; else the host's. `optimizer` is the optimizer's name; `autocast` the dtype of mixed
+    precision, "" without; `scaled` says whether gradients were scaled.
     """
 
     step: float
-    phases: tuple[Stage, ...]
+    phases: tuple[TrainingPhase, ...]
     clock: Literal["host", "device"]
     optimizer: str
     autocast: str = ""
@@ -27,10 +36,10 @@ class TrainingTime(Record, frozen=True, kw_only=True):
     how: How = "measured"
 
     @property
-    def total(self) -> float:
-        """The sum of the phases' medians, in seconds; the whole step's is `step`."""
-        return sum(phase.median for phase in self.phases)
+    def outside(self) -> float:
+        """The share of the step that no phase explains."""
+        return 1.0 - sum(phase.share for phase in self.phases)
 
     def phase(self, name: str) -> float:
-        """Return the median of "zero_grad", "forward", "loss", "backward" or "optimizer"."""
-        return next(phase.median for phase in self.phases if phase.name == name)
+        """Return the seconds of "zero_grad", "forward", "loss", "backward" or "optimizer"."""
+        return next(phase.seconds for phase in self.phases if phase.name == name)

@@ -184,17 +184,16 @@ def throughput(found: Throughput) -> Section:
 
 def training(found: TrainingTime) -> Section:
     """Say how a training step's time is divided."""
-    parts = [Row(p.name, units.time(p.median), "", p.median / found.total) for p in found.phases]
-    apart = units.percent(abs(found.total - found.step) / found.step) if found.step else "0 %"
-    note = f"the step as a whole: {units.time(found.step)} ({apart} apart)"
+    parts = [Row(p.name, units.time(p.seconds), "", p.share) for p in found.phases]
     scaled = ", scaled gradients" if found.scaled else ""
     mixed = f", {found.autocast} autocast{scaled}" if found.autocast else ""
+    outside = f"{units.percent(max(found.outside, 0.0))} of it outside the phases"
     return Section(
         "Training step",
         found.how,
         (
             *(part for part in parts if part.share is None or part.share >= SMALLEST_SHARE),
-            Row("sum", units.time(found.total), note),
+            Row("step", units.time(found.step), outside),
             Row("with", found.optimizer, f"by the {found.clock}'s clock{mixed}"),
         ),
     )
