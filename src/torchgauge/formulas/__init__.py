@@ -1,0 +1,1 @@
+"""FLOPs and bytes per operator as free functions of shapes and dtypes, without torch."""

@@ -1,0 +1,1 @@
+"""Formulas by family; every module here is imported by the registry."""
