@@ -82,16 +82,25 @@ class Work(NamedTuple):
     def plus(self, other: Work) -> Work:
         """Return the sums of both."""
         return Work(
-            *(mine + its for mine, its in zip(self[:-1], other[:-1], strict=True)),
-            estimated=self.estimated or other.estimated,
+            self.calls + other.calls,
+            self.matmul_flops + other.matmul_flops,
+            self.causal_matmul_flops + other.causal_matmul_flops,
+            self.vector_flops + other.vector_flops,
+            self.integer_ops + other.integer_ops,
+            self.bytes + other.bytes,
+            self.unknown_calls + other.unknown_calls,
+            self.estimated or other.estimated,
         )
 
 
 class LayerCost(NamedTuple):
-    """A node of the tree: `work` is that of the layer itself and of all that it calls."""
+    """A node of the tree: `work` is that of the layer itself and of all that it calls.
+
+    `number` is its place in `Cost.nodes`.
+    """
 
     node: CostNode
-    index: int
+    number: int
     own: Work
     work: Work
     children: tuple[LayerCost, ...]
@@ -114,7 +123,8 @@ class Cost(Record, frozen=True, kw_only=True):
     and outputs written once: it sees neither cache reuse nor what a kernel reads again.
     `executed_flops` adds recomputation (activation checkpointing) to the model's own `flops`.
     `counted_on` is "cpu", "cuda", "meta" or "fake"; `collapsed` names scripted or compiled modules
-    whose insides are not seen as layers.
+    whose insides are not seen as layers. `retained_for_backward` is the bytes of tensors that the
+    forward pass keeps for the backward pass beside parameters, buffers and inputs; None without it.
     """
 
     nodes: tuple[CostNode, ...]
@@ -122,6 +132,7 @@ class Cost(Record, frozen=True, kw_only=True):
     backward: bool
     counted_on: str
     collapsed: tuple[str, ...] = ()
+    retained_for_backward: int | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "counted"
 
@@ -223,18 +234,18 @@ class Cost(Record, frozen=True, kw_only=True):
 
 
 def _summed(rows: Iterable[CostRow]) -> Work:
-    sums = [0] * 7
+    calls = matmul = causal = vector = integer = traffic = unknown = 0
     estimated = False
     for row in rows:
-        sums[0] += row.calls
-        sums[1] += row.matmul_flops
-        sums[2] += row.causal_matmul_flops
-        sums[3] += row.vector_flops
-        sums[4] += row.integer_ops
-        sums[5] += row.bytes
-        sums[6] += 0 if row.known else row.calls
+        calls += row.calls
+        matmul += row.matmul_flops
+        causal += row.causal_matmul_flops
+        vector += row.vector_flops
+        integer += row.integer_ops
+        traffic += row.bytes
+        unknown += 0 if row.known else row.calls
         estimated |= row.estimated
-    return Work(*sums, estimated=estimated)
+    return Work(calls, matmul, causal, vector, integer, traffic, unknown, estimated)
 
 
 def _grouped(rows: Iterable[tuple[str, CostRow]]) -> dict[str, Work]:
