@@ -1,0 +1,130 @@
+"""Cost: FLOPs and bytes of one call, counted from the shapes of every operator that it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchgauge.measure.counting import Counter, retained
+from torchgauge.measure.forward import running
+from torchgauge.measure.internals import storage_key, unseen
+from torchgauge.measure.scope import observed
+from torchgauge.measure.storages import tensors_in
+from torchgauge.model.cost import Cost
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.target import hygiene
+from torchgauge.target.hygiene import module_of
+from torchgauge.target.inputs import Inputs
+
+
+def measure(
+    model: Callable[..., Any], inputs: Inputs, *, backward: bool = False, device: str = "cpu"
+) -> Cost:
+    """Run the call once, with real, fake or meta tensors, and count what it does.
+
+    Without `backward` in evaluation mode and without gradients. With it in training mode, and ones
+    are sent into every differentiable output; no loss is counted. What torch.compile made runs
+    eager. The model, its gradients and the process are put back. Raises MeasurementError where the
+    call raises.
+    """
+    modes = hygiene.training if backward else hygiene.evaluation
+    module = module_of(model)
+    modules = [] if module is None else list(module.modules())
+    with modes(model, inputs):
+        counter = Counter(model)
+        with (
+            _eager(),
+            observed(counter.calls, modules),
+            counter.mode(),
+            running(device, "Counting the model's forward"),
+        ):
+            kept = _counted(model, inputs, backward=backward)
+    nodes, calls = zip(*counter.calls.nodes(), strict=True)
+    return Cost(
+        nodes=nodes,
+        rows=counter.rows({call: number for number, call in enumerate(calls)}),
+        backward=backward,
+        counted_on=_kind(model, inputs, device),
+        collapsed=tuple(_collapsed(module)),
+        retained_for_backward=kept,
+        warnings=(*counter.warnings.values(), *_compiled(model, modules)),
+    )
+
+
+def _counted(model: Callable[..., Any], inputs: Inputs, *, backward: bool) -> int | None:
+    if not backward:
+        model(*inputs.args, **inputs.kwargs)
+        return None
+    module = module_of(model)
+    own = () if module is None else (*module.parameters(), *module.buffers())
+    given = (tensor for _, tensor in inputs.tensors())
+    with retained(set(_storages((*own, *given)))) as bytes_kept:
+        outputs = model(*inputs.args, **inputs.kwargs)
+        results = [one for one in tensors_in(outputs) if one.requires_grad]
+        kept = bytes_kept()
+    if results:
+        torch.autograd.backward(results, [_ones(one) for one in results])
+    return kept
+
+
+def _ones(tensor: torch.Tensor) -> torch.Tensor:
+    with unseen():
+        return torch.ones_like(tensor)
+
+
+@contextlib.contextmanager
+def _eager() -> Iterator[None]:
+    """Run what torch.compile made as the Python it was made from."""
+    if "torch._dynamo" not in sys.modules:  # nothing was compiled, and importing it is slow
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+def _compiled(model: Callable[..., Any], modules: list[nn.Module]) -> Iterator[MeasurementWarning]:
+    compiled = [one for one in (model, *modules) if hasattr(one, "_torchdynamo_orig_callable")]
+    compiled += [one for one in modules if hasattr(one, "_orig_mod") or _call_compiled(one)]
+    if compiled:
+        yield MeasurementWarning(
+            id="counted-eager",
+            message="A compiled part was counted by running it eager: what fusion saves in bytes "
+            "is not seen.",
+            probe="cost",
+        )
+
+
+def _call_compiled(module: nn.Module) -> bool:
+    return getattr(module, "_compiled_call_impl", None) is not None
+
+
+def _collapsed(module: nn.Module | None) -> Iterator[str]:
+    if module is None:
+        return
+    inside = ""
+    for name, one in module.named_modules():
+        if isinstance(one, torch.jit.ScriptModule) and not (inside and name.startswith(inside)):
+            inside = name + "."
+            yield name or type(module).__name__
+
+
+def _kind(model: Callable[..., Any], inputs: Inputs, device: str) -> str:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    module = module_of(model)
+    own = [] if module is None else list(module.parameters())
+    tensors = [*own, *(tensor for _, tensor in inputs.tensors())]
+    if any(isinstance(one, FakeTensor) for one in tensors):
+        return "fake"
+    return str(tensors[0].device.type) if tensors else device
+
+
+def _storages(tensors: tuple[torch.Tensor, ...]) -> Iterator[int]:
+    for tensor in tensors:
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            yield storage_key(tensor)

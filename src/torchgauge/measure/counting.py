@@ -1,0 +1,209 @@
+"""The dispatch mode that counts: every operator call that reaches a kernel, in its layer call."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from torchgauge.errors import TorchgaugeError
+from torchgauge.formulas.registry import as_work
+from torchgauge.formulas.traffic import bytes_of
+from torchgauge.formulas.work import Work
+from torchgauge.measure.internals import (
+    DISABLED_DISPATCH,
+    TorchDispatchMode,
+    decomposed,
+    graph_task,
+    modes,
+    storage_key,
+)
+from torchgauge.measure.layer_calls import LayerCall, LayerCalls
+from torchgauge.measure.operators import Operator, operator
+from torchgauge.model.cost import CostRow, Phase
+from torchgauge.model.record import MeasurementWarning
+
+_CHECKPOINT = torch.utils.checkpoint.__file__
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+
+# Sums of one row: calls, matmul, causal, vector, integer, bytes, known, estimated.
+_EMPTY = (0, 0, 0, 0, 0, 0, 1, 0)
+
+
+class Counter:
+    """Adds up operator calls by layer call, phase, operator and element type."""
+
+    def __init__(self, model: Callable[..., Any]) -> None:
+        self.calls = LayerCalls(model, self._on_thread)
+        self.warnings: dict[str, MeasurementWarning] = {}
+        self._operators: dict[Any, Operator] = {}
+
+    def mode(self) -> Mode:
+        """Return a dispatch mode that counts into this counter, for one thread."""
+        return Mode(self)
+
+    def rows(self, order: dict[LayerCall, int]) -> tuple[CostRow, ...]:
+        """Return what was counted; `order` numbers the layer calls."""
+        return tuple(
+            CostRow(
+                node=number,
+                operator=name,
+                phase=phase,
+                dtype=str(dtype).removeprefix("torch."),
+                calls=sums[0],
+                matmul_flops=sums[1],
+                causal_matmul_flops=sums[2],
+                vector_flops=sums[3],
+                integer_ops=sums[4],
+                bytes=sums[5],
+                known=bool(sums[6]),
+                estimated=bool(sums[7]),
+            )
+            for call, number in order.items()
+            for (name, phase, dtype), sums in call.rows.items()
+        )
+
+    def operator(self, function: Any) -> Operator:
+        """Return what is known of an operator, looked up once."""
+        found = self._operators.get(function)
+        if found is None:
+            found = self._operators[function] = operator(function)
+        return found
+
+    def add(self, found: Operator, args: Any, kwargs: Any, outputs: Any) -> None:
+        """Count one call that has run."""
+        call, phase = self._place()
+        work = self._work(found, args, kwargs, outputs)
+        dtype = getattr(args[0] if args else outputs, "dtype", None)
+        if dtype is None:
+            dtype = _dtype(args, outputs)
+        key = (found.name, phase, dtype)
+        sums = call.rows.get(key)
+        if sums is None:
+            sums = call.rows[key] = list(_EMPTY)
+        sums[0] += 1
+        if found.moves:
+            sums[5] += bytes_of(found.name, args, kwargs, outputs)
+        if work is None:
+            sums[6] = 0
+        elif work:
+            matmul, vector, integer, causal, estimated = work
+            sums[1] += matmul
+            sums[2] += matmul if causal is None else causal
+            sums[3] += vector
+            sums[4] += integer
+            sums[7] |= estimated
+
+    def _work(self, found: Operator, args: Any, kwargs: Any, outputs: Any) -> Work | None:
+        if found.work is None:
+            return None
+        try:
+            result = found.work(args, kwargs, outputs)
+            return None if result is None else as_work(result)
+        except TorchgaugeError as error:
+            self._failed(found.name, error.message)
+        except Exception as error:  # noqa: BLE001 - a formula may be the user's: unknown, never a crash
+            self._failed(found.name, f"{type(error).__name__}: {error}")
+        return None
+
+    def _failed(self, name: str, cause: str) -> None:
+        self.warnings.setdefault(
+            name,
+            MeasurementWarning(
+                id="formula-failed",
+                message=f"The formula of {name} failed; its work is unknown.",
+                probe="cost",
+                cause=cause,
+            ),
+        )
+
+    def _place(self) -> tuple[LayerCall, Phase]:
+        if graph_task() == -1:
+            return self.calls.current(), "forward"
+        if not torch.is_grad_enabled():
+            return self.calls.of_node(), "backward"
+        if _in_checkpoint():
+            return self.calls.recomputing(), "recompute"
+        # A graph of the backward pass itself (create_graph), or gradients taken inside a forward.
+        return self.calls.of_node(), "backward"
+
+    def _on_thread(self) -> Callable[[], None]:
+        counting = any(isinstance(mode, Mode) and mode.counter is self for mode in modes())
+        if counting:  # the autograd engine carries the modes of the thread that called it
+            return lambda: None
+        undo = contextlib.ExitStack()
+        undo.enter_context(self.mode())
+        return undo.close
+
+
+class Mode(TorchDispatchMode):
+    """Sees every operator below autograd on its thread; composites that arrive whole are split."""
+
+    def __init__(self, counter: Counter) -> None:
+        super().__init__()
+        self.counter = counter
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operator, and count it."""
+        found = self.counter.operator(func)
+        if types and not _PLAIN.issuperset(types) and _unwraps(types):
+            return NotImplemented  # a subclass that is made of plain tensors: count what it calls
+        if found.composite:
+            with self:
+                return decomposed(func, args, kwargs or {})
+        outputs = func(*args, **(kwargs or {}))
+        self.counter.add(found, args, kwargs or {}, outputs)
+        return outputs
+
+
+def _unwraps(types: Any) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return any(
+        kind.__torch_dispatch__ is not DISABLED_DISPATCH
+        for kind in types
+        if kind not in _PLAIN and not issubclass(kind, FakeTensor)
+    )
+
+
+def _dtype(args: Any, outputs: Any) -> Any:
+    for group in (args, outputs):
+        for value in group if isinstance(group, tuple | list) else (group,):
+            first = value[0] if isinstance(value, tuple | list) and value else value
+            if isinstance(first, torch.Tensor):
+                return first.dtype
+    return ""
+
+
+def _in_checkpoint() -> bool:
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_filename == _CHECKPOINT:
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextlib.contextmanager
+def retained(known: set[Any]) -> Iterator[Callable[[], int]]:
+    """Yield what tells the bytes saved for backward so far, of storages that are not `known`."""
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    kept: dict[Any, tuple[Any, int]] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse: no single storage
+            storage = tensor.untyped_storage()
+            reference = StorageWeakRef(storage)
+            if storage_key(tensor) not in known:
+                kept[storage_key(tensor)] = (reference, storage.nbytes())
+        return tensor
+
+    def alive() -> int:
+        return sum(size for reference, size in kept.values() if not reference.expired())
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield alive

@@ -1,0 +1,72 @@
+"""The private names of torch that counting needs, where no public name serves.
+
+Checked with torch 2.13; one that is missing is said at once, and not as a wrong figure later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode_stack,
+)
+
+from torchgauge.errors import MeasurementError
+
+__all__ = [
+    "DISABLED_DISPATCH",
+    "TorchDispatchMode",
+    "current_node",
+    "decomposed",
+    "graph_task",
+    "modes",
+    "node_number",
+    "sequence_number",
+    "storage_key",
+    "unseen",
+]
+
+modes: Callable[[], list[Any]] = _get_current_dispatch_mode_stack
+unseen: Callable[[], Any] = _disable_current_modes
+
+
+def _named(owner: Any, name: str) -> Any:
+    found = getattr(owner, name, None)
+    if found is None:
+        raise MeasurementError(
+            f"torch {torch.__version__} has no {name}.",
+            id="torch-unsupported",
+            cause="Costs are counted with an internal of torch that this version lacks.",
+            remedy="Use a version of torch that torchgauge was tested with (2.11 to 2.13).",
+        )
+    return found
+
+
+# −1 outside of a backward pass.
+graph_task: Callable[[], int] = _named(torch._C, "_current_graph_task_id")
+current_node: Callable[[], Any] = _named(torch._C, "_current_autograd_node")
+# The number that the next autograd node of this thread will get.
+sequence_number: Callable[[], int] = _named(torch.autograd, "_get_sequence_nr")
+DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
+
+
+def node_number(node: Any) -> int | None:
+    """Return the autograd node's sequence number; None for nodes without (AccumulateGrad)."""
+    number = None if node is None else int(node._sequence_nr())
+    return None if number is None or number >= 2**63 else number
+
+
+def decomposed(function: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operator by its composite kernel, so that the operators it is made of arrive."""
+    return function._op_dk(_COMPOSITE, *args, **kwargs)
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Return what identifies the tensor's storage while it lives, on meta and fake tensors too."""
+    return int(tensor.untyped_storage()._cdata)

@@ -1,0 +1,191 @@
+"""Which layer call an operator belongs to: the tree of call paths, forward and backward."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from torchgauge.measure.internals import current_node, graph_task, node_number, sequence_number
+from torchgauge.model.cost import CostNode
+from torchgauge.target.hygiene import module_of
+from torchgauge.target.tensors import unique
+
+
+class LayerCall:
+    """A layer at one place of the call tree; the same module called elsewhere is another."""
+
+    __slots__ = ("calls", "children", "kind", "module", "name", "parent", "path", "rows")
+
+    def __init__(
+        self, name: str, path: str, kind: str, parent: LayerCall | None, module: nn.Module | None
+    ) -> None:
+        self.name, self.path, self.kind = name, path, kind
+        self.parent = parent
+        self.module = module
+        self.calls = 0
+        self.children: dict[int, LayerCall] = {}
+        self.rows: dict[Any, list[int]] = {}
+
+
+class _Thread(threading.local):
+    """What one thread is running, and which call ran when its autograd counter stood where."""
+
+    def __init__(self) -> None:
+        self.current: LayerCall | None = None
+        self.outermost = True
+        self.numbers: list[int] = []
+        self.owners: list[LayerCall] = []
+        self.last_owner: LayerCall | None = None
+        self.entered = False
+
+
+class LayerCalls:
+    """An observer of the layer scope that keeps the tree, and knows whose an operator is.
+
+    `on_thread` is called on every other thread that runs a module, and returns what ends it.
+    Backward operators belong to the layer call during which their node was made, by its sequence
+    number; nodes without one (gradient accumulation) to that of the node before. Recomputed layers
+    (activation checkpointing) belong where their forward was.
+    """
+
+    def __init__(self, model: Callable[..., Any], on_thread: Callable[[], Callable[[], None]]):
+        owner = module_of(model)
+        root = owner if owner is model else None
+        name = type(owner).__name__ if root is not None else _callable_name(model)
+        kind = name if root is not None else "callable"
+        self.root = LayerCall(name, "", kind, None, root)
+        self._on_thread = on_thread
+        self._thread = _Thread()
+        self._main = self._thread.numbers, self._thread.owners
+        self._main_ident = threading.get_ident()
+        self._names: dict[int, list[str]] = {}
+        self._kept: list[nn.Module] = []
+        self._classes: dict[str, int] = {}
+        self._last: dict[int, LayerCall] = {}
+        if owner is not None:
+            self._learn(owner, "")
+        self._thread.current = self.root
+        self._log(self.root)
+        if root is None:
+            self.root.calls = 1
+
+    def enter(self, module: nn.Module) -> Any:
+        """Step into the layer's call."""
+        thread = self._thread
+        ending = None
+        if thread.current is None:
+            thread.current = self.root
+            ending = self._on_thread()
+        before = thread.current
+        if graph_task() != -1 and thread.outermost:
+            call = self._last.get(_identity(module)) or self._child(before, module)
+        elif before is self.root and module is self.root.module and thread.outermost:
+            call = self.root
+        else:
+            call = self._child(before, module)
+        state = (before, thread.outermost, ending)
+        call.calls += graph_task() == -1
+        thread.current, thread.outermost = call, False
+        self._last[_identity(module)] = call
+        self._log(call)
+        return state
+
+    def leave(self, token: Any) -> None:
+        """Step back into the caller."""
+        thread = self._thread
+        before, thread.outermost, ending = token
+        thread.current = before
+        self._log(before)
+        if ending is not None:
+            ending()
+            thread.current = None
+
+    def current(self) -> LayerCall:
+        """Return the layer call that is running on this thread."""
+        return self._thread.current or self.root
+
+    def of_node(self) -> LayerCall:
+        """Return the layer call to which the autograd node that is running belongs."""
+        thread = self._thread
+        number = node_number(current_node())
+        numbers, owners = self._main  # the engine runs on its own threads for a GPU
+        if number is not None:
+            place = bisect_right(numbers, number) - 1
+            thread.last_owner = owners[max(place, 0)]
+        return thread.last_owner or self.root
+
+    def recomputing(self) -> LayerCall:
+        """Return the layer call that is being run once more, inside the backward pass."""
+        return self.of_node() if self._thread.outermost else self.current()
+
+    def nodes(self) -> Iterator[tuple[CostNode, LayerCall]]:
+        """Yield the tree as a table, a parent before its children, in calling order."""
+        pending: list[tuple[LayerCall, int]] = [(self.root, -1)]
+        number = 0
+        while pending:
+            call, parent = pending.pop()
+            parameters = unique(call.module.parameters()) if call.module is not None else []
+            yield (
+                CostNode(
+                    name=call.name,
+                    path=call.path,
+                    kind=call.kind,
+                    parent=parent,
+                    calls=call.calls,
+                    parameters=sum(one.numel() for one in parameters if not is_lazy(one)),
+                ),
+                call,
+            )
+            pending += [(child, number) for child in reversed(call.children.values())]
+            number += 1
+
+    def _log(self, call: LayerCall) -> None:
+        thread = self._thread
+        number = sequence_number()
+        if thread.numbers and thread.numbers[-1] == number:
+            thread.owners[-1] = call
+        else:
+            thread.numbers.append(number)
+            thread.owners.append(call)
+
+    def _child(self, parent: LayerCall, module: nn.Module) -> LayerCall:
+        key = _identity(module)
+        child = parent.children.get(key)
+        if child is None:
+            if key not in self._names:
+                self._learn(module, self._class_name(module))
+            path = self._path(key, parent.path)
+            start = parent.path + "." if parent.path else ""
+            name = path.removeprefix(start) if path.startswith(start) else path
+            child = LayerCall(name or self.root.name, path, type(module).__name__, parent, module)
+            parent.children[key] = child
+        return child
+
+    def _path(self, key: int, parent: str) -> str:
+        names = self._names[key]
+        inside = (name for name in names if name.startswith(parent + "."))
+        return next(inside, names[0]) if parent else names[0]
+
+    def _learn(self, module: nn.Module, prefix: str) -> None:
+        self._kept.append(module)  # an address must not be given to another module
+        for name, one in module.named_modules(prefix=prefix, remove_duplicate=False):
+            self._names.setdefault(_identity(one), []).append(name)
+
+    def _class_name(self, module: nn.Module) -> str:
+        kind = type(module).__name__
+        self._classes[kind] = count = self._classes.get(kind, 0) + 1
+        return kind if count == 1 else f"{kind}#{count}"
+
+
+def _identity(module: nn.Module) -> int:
+    # DataParallel's replicas share this dictionary with the module they copy.
+    return id(vars(module).get("_forward_hooks", module))
+
+
+def _callable_name(model: Callable[..., Any]) -> str:
+    return getattr(model, "__qualname__", type(model).__qualname__).rpartition(".")[2]
