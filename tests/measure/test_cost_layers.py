@@ -132,7 +132,7 @@ def test_recomputation_is_executed_and_not_the_models(reentrant, executed):
     assert cost.flops - cost.vector_flops == 2_400
     recomputed = cost.total(["recompute"])
     assert cost.matmul_flops + recomputed.matmul_flops == executed
-    paths = {path: layer for path, layer in by_path(cost).items()}
+    paths = by_path(cost)
     assert set(paths) == {"", "block", "block.0", "block.1"}
     assert paths["block.1"].node.calls == 1
     assert sum(child.work.matmul_flops for child in paths["block"].children) == executed

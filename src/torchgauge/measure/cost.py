@@ -39,6 +39,7 @@ def measure(
         counter = Counter(model)
         with (
             _eager(),
+            _without_inference_mode(model, inputs),
             observed(counter.calls, modules),
             counter.mode(),
             running(device, "Counting the model's forward"),
@@ -75,6 +76,21 @@ def _counted(model: Callable[..., Any], inputs: Inputs, *, backward: bool) -> in
 def _ones(tensor: torch.Tensor) -> torch.Tensor:
     with unseen():
         return torch.ones_like(tensor)
+
+
+@contextlib.contextmanager
+def _without_inference_mode(model: Callable[..., Any], inputs: Inputs) -> Iterator[None]:
+    """Leave inference mode, where composites arrive whole and must be split, one by one."""
+    module = module_of(model)
+    own = () if module is None else (*module.parameters(), *module.buffers())
+    given = (tensor for _, tensor in inputs.tensors())
+    # Tensors made in inference mode may be written to in it alone.
+    inside = torch.is_inference_mode_enabled() and any(t.is_inference() for t in (*own, *given))
+    if inside or not torch.is_inference_mode_enabled():
+        yield
+        return
+    with torch.inference_mode(mode=False), torch.no_grad():
+        yield
 
 
 @contextlib.contextmanager

@@ -139,11 +139,11 @@ class Counter:
         return undo.close
 
 
-class Mode(TorchDispatchMode):
+class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operator below autograd on its thread; composites that arrive whole are split."""
 
     def __init__(self, counter: Counter) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.counter = counter
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -197,7 +197,7 @@ def retained(known: set[Any]) -> Iterator[Callable[[], int]]:
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse: no single storage
             storage = tensor.untyped_storage()
-            reference = StorageWeakRef(storage)
+            reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
             if storage_key(tensor) not in known:
                 kept[storage_key(tensor)] = (reference, storage.nbytes())
         return tensor

@@ -53,7 +53,7 @@ current_node: Callable[[], Any] = _named(torch._C, "_current_autograd_node")
 sequence_number: Callable[[], int] = _named(torch.autograd, "_get_sequence_nr")
 DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
 
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 def node_number(node: Any) -> int | None:

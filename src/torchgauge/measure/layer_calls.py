@@ -13,7 +13,6 @@ from torch.nn.parameter import is_lazy
 from torchgauge.measure.internals import current_node, graph_task, node_number, sequence_number
 from torchgauge.model.cost import CostNode
 from torchgauge.target.hygiene import module_of
-from torchgauge.target.tensors import unique
 
 
 class LayerCall:
@@ -129,7 +128,7 @@ class LayerCalls:
         number = 0
         while pending:
             call, parent = pending.pop()
-            parameters = unique(call.module.parameters()) if call.module is not None else []
+            parameters = () if call.module is None else call.module.parameters()
             yield (
                 CostNode(
                     name=call.name,

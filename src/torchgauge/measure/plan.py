@@ -1,8 +1,9 @@
 """Which probe runs when, and in which process, so that none disturbs another.
 
 Size runs nothing. Latency comes first of those that run the model, with nothing attached. The
-system's use is sampled in a phase of its own, because the sampler is a load itself. Memory comes
-last: it needs torch's profiler, whose libraries stay loaded.
+system's use is sampled in a phase of its own, because the sampler is a load itself. Costs are
+counted after what is timed. Memory comes last: it needs torch's profiler, whose libraries stay
+loaded.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.select import open_device
 from torchgauge.errors import TorchgaugeError
+from torchgauge.measure import cost as cost_probe
 from torchgauge.measure import latency as latency_probe
 from torchgauge.measure import memory as memory_probe
 from torchgauge.measure import size as size_probe
@@ -28,6 +30,7 @@ from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.processes import repeated
 from torchgauge.measure.step import guarded, prepared
+from torchgauge.model.cost import Cost
 from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Pass, Profile
@@ -69,8 +72,13 @@ class Runner:
         self.interrupted = False
         self.blocked = ""
 
-    def attempt(self, probe: str, measure: Callable[[], T], *, fresh: bool = False) -> T | None:
-        """Return what the probe found; None where it failed or may not run any more."""
+    def attempt(
+        self, probe: str, measure: Callable[[], T], *, fresh: bool = False, tells: bool = True
+    ) -> T | None:
+        """Return what the probe found; None where it failed or may not run any more.
+
+        `tells` says that where the step fails in this probe, it would fail in the next ones too.
+        """
         if self.interrupted:
             return None
         if self.blocked:
@@ -83,7 +91,7 @@ class Runner:
                 return measure()
         except TorchgaugeError as error:
             self.warnings.append(MeasurementWarning.of(error, probe))
-            if error.id in STEP_FAILURES:
+            if tells and error.id in STEP_FAILURES:
                 self.blocked = error.message
         except KeyboardInterrupt:
             self.interrupted = True
@@ -160,15 +168,19 @@ def _profile(source: Source, options: LatencyOptions, runner: Runner) -> Profile
             runner.interrupted |= latency.stop == "interrupted"
             runner.heed(latency.warnings)
         system = runner.attempt("system", lambda: measure_system(placement, options))
+    training = options.train is not None
+    cost = runner.attempt("cost", lambda: measure_cost(placement, backward=training), tells=False)
+    if placement.device != "meta":
         memory = runner.attempt(
             "memory",
             lambda: memory_probe.measure(placement, train=options.train),
         )
-    description = describe(placement, training=options.train is not None)
+    description = describe(placement, training=training)
     return Profile(
         target=description,
         environment=where,
         size=size,
+        cost=cost,
         latency=latency,
         throughput=None if latency is None else throughput(latency, description),
         memory=memory,
@@ -205,6 +217,14 @@ def measure_latency(
         cold_cache=options.cold_cache,
         failures=failures,
     )
+
+
+def measure_cost(placement: Placement, *, backward: bool) -> Cost:
+    """Count one call in the precision that it is measured in."""
+    with placement.arithmetic():
+        return cost_probe.measure(
+            placement.model, placement.inputs, backward=backward, device=placement.device
+        )
 
 
 def measure_system(placement: Placement, options: LatencyOptions) -> System:
@@ -273,5 +293,5 @@ def _no_module(target: Target) -> MeasurementWarning:
 def _meta() -> MeasurementWarning:
     return MeasurementWarning(
         id="meta-device",
-        message="The model is on the meta device: its size is counted, nothing can be run.",
+        message="The model is on the meta device: its size and work are counted, nothing is timed.",
     )

@@ -39,7 +39,7 @@ def observed(observer: Observer, modules: Iterable[nn.Module] = ()) -> Iterator[
     What Dynamo compiles inside is neither told of nor broken up.
     """
     global _observers
-    overriding = {
+    overriding: set[type[nn.Module]] = {
         owner
         for kind in {type(module) for module in modules}
         for owner in kind.__mro__
@@ -47,10 +47,11 @@ def observed(observer: Observer, modules: Iterable[nn.Module] = ()) -> Iterator[
     }
     with _lock:
         _observers = (*_observers, observer)
-        for owner in (nn.Module, *overriding):
+        for owner in [nn.Module, *overriding]:
             if owner not in _originals and callable(vars(owner)["__call__"]):
                 _originals[owner] = vars(owner)["__call__"]
-                owner.__call__ = _wrapped(_originals[owner], base=owner is nn.Module)  # type: ignore[method-assign]
+                wrapper = _wrapped(_originals[owner], base=owner is nn.Module)
+                type.__setattr__(owner, "__call__", wrapper)
     try:
         yield
     finally:
@@ -58,7 +59,7 @@ def observed(observer: Observer, modules: Iterable[nn.Module] = ()) -> Iterator[
             _observers = tuple(one for one in _observers if one is not observer)
             if not _observers:
                 for owner, original in _originals.items():
-                    owner.__call__ = original  # type: ignore[method-assign]
+                    type.__setattr__(owner, "__call__", original)
                 _originals.clear()
 
 

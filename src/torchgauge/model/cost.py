@@ -31,6 +31,9 @@ class CostRow(Record, frozen=True, kw_only=True):
     known: bool = True
     estimated: bool = False
 
+    def __post_init__(self) -> None:
+        """Check nothing: thousands of rows hold whole numbers alone."""
+
 
 class CostNode(Record, frozen=True, kw_only=True):
     """One layer call path: `parent` is the index of the node it was called from, −1 for the root.
@@ -45,6 +48,9 @@ class CostNode(Record, frozen=True, kw_only=True):
     parent: int
     calls: int
     parameters: int = 0
+
+    def __post_init__(self) -> None:
+        """Check nothing: there is no number that could fail to be finite."""
 
 
 class Work(NamedTuple):

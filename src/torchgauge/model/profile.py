@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchgauge.model import rendering
+from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Environment
 from torchgauge.model.latency import Latency, Throughput
 from torchgauge.model.memory import Memory
@@ -37,6 +38,7 @@ class Profile(Record, frozen=True, kw_only=True):
     target: TargetDescription
     environment: Environment
     size: Size | None = None
+    cost: Cost | None = None
     latency: Latency | None = None
     throughput: Throughput | None = None
     memory: Memory | None = None
@@ -54,7 +56,7 @@ class Profile(Record, frozen=True, kw_only=True):
     @property
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The record's own warnings and those of its parts."""
-        parts = (self.latency, self.memory, self.system)
+        parts = (self.cost, self.latency, self.memory, self.system)
         return self.warnings + tuple(w for part in parts if part is not None for w in part.warnings)
 
     def save(self, path: str | Path) -> Path:

@@ -16,12 +16,17 @@ _SPARSE = {
     torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
 }
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 
 def strided(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the tensors with a storage that a tensor is made of: itself, or its inner ones.
 
     A tensor that is not initialised yet, or whose layout hides its storage (oneDNN), has none.
     """
+    if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
+        yield tensor  # nearly every tensor, and asked for each one of a model
+        return
     if is_lazy(tensor):
         return
     if is_traceable_wrapper_subclass(tensor):

@@ -30,7 +30,8 @@ def save_structure(model: torch.nn.Module) -> Callable[[], None]:
             # hooks that would make them: with those put back it would be broken.
             if type(module) is kind and not _mirrors(module):
                 for holder, content in contents:
-                    _refill(holder, content)
+                    if holder or content:
+                        _refill(holder, content)
                 _refill(vars(module), attributes)
             if module.training is not flag:  # no attribute of a ScriptModule
                 module.training = flag
@@ -85,7 +86,8 @@ def _holds(value: Any) -> bool:
 
 
 def _copy(value: Any) -> Any:
-    return value.copy() if _holds(value) else value
+    # Most of a module's containers are empty, and a copy of an OrderedDict is slow.
+    return (value.copy() if value else ()) if _holds(value) else value
 
 
 def _refill(holder: Any, content: Any) -> None:
@@ -106,6 +108,8 @@ def _refill(holder: Any, content: Any) -> None:
 def _same(one: Any, other: Any) -> bool:
     if len(one) != len(other):
         return False
+    if not one:
+        return True
     if isinstance(one, set):
         return bool(one == other)
     if isinstance(one, dict) and not all(map(is_, one.values(), other.values())):
