@@ -15,10 +15,11 @@ from torchgauge.formulas.traffic import bytes_of
 from torchgauge.formulas.work import Work
 from torchgauge.measure.internals import (
     DISABLED_DISPATCH,
-    TorchDispatchMode,
+    DispatchMode,
     decomposed,
     graph_task,
     modes,
+    never_compiled,
     storage_key,
 )
 from torchgauge.measure.layer_calls import LayerCall, LayerCalls
@@ -31,6 +32,7 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 # Sums of one row: calls, matmul, causal, vector, integer, bytes, known, estimated.
 _EMPTY = (0, 0, 0, 0, 0, 0, 1, 0)
+_NONE: dict[str, Any] = {}
 
 
 class Counter:
@@ -39,7 +41,8 @@ class Counter:
     def __init__(self, model: Callable[..., Any]) -> None:
         self.calls = LayerCalls(model, self._on_thread)
         self.warnings: dict[str, MeasurementWarning] = {}
-        self._operators: dict[Any, Operator] = {}
+        self._operators: dict[int, Operator] = {}
+        self._seen: list[Any] = []
 
     def mode(self) -> Mode:
         """Return a dispatch mode that counts into this counter, for one thread."""
@@ -68,17 +71,21 @@ class Counter:
 
     def operator(self, function: Any) -> Operator:
         """Return what is known of an operator, looked up once."""
-        found = self._operators.get(function)
+        found = self._operators.get(id(function))
         if found is None:
-            found = self._operators[function] = operator(function)
+            found = self._operators[id(function)] = operator(function)
+            self._seen.append(function)  # its address must not be given to another
         return found
 
     def add(self, found: Operator, args: Any, kwargs: Any, outputs: Any) -> None:
         """Count one call that has run."""
-        call, phase = self._place()
-        work = self._work(found, args, kwargs, outputs)
-        dtype = getattr(args[0] if args else outputs, "dtype", None)
-        if dtype is None:
+        if graph_task() == -1:
+            call, phase = self.calls.current(), "forward"
+        else:
+            call, phase = self._behind()
+        try:
+            dtype = args[0].dtype
+        except (IndexError, AttributeError):
             dtype = _dtype(args, outputs)
         key = (found.name, phase, dtype)
         sums = call.rows.get(key)
@@ -87,22 +94,27 @@ class Counter:
         sums[0] += 1
         if found.moves:
             sums[5] += bytes_of(found.name, args, kwargs, outputs)
+        if found.kind in ("view", "free"):
+            return
+        work = self._work(found, args, kwargs, outputs)
         if work is None:
             sums[6] = 0
-        elif work:
-            matmul, vector, integer, causal, estimated = work
-            sums[1] += matmul
-            sums[2] += matmul if causal is None else causal
-            sums[3] += vector
-            sums[4] += integer
-            sums[7] |= estimated
+            return
+        matmul, vector, integer, causal, estimated = work
+        sums[1] += matmul
+        sums[2] += matmul if causal is None else causal
+        sums[3] += vector
+        sums[4] += integer
+        sums[7] |= estimated
 
     def _work(self, found: Operator, args: Any, kwargs: Any, outputs: Any) -> Work | None:
         if found.work is None:
             return None
         try:
             result = found.work(args, kwargs, outputs)
-            return None if result is None else as_work(result)
+            if result is None or type(result) is Work:
+                return result
+            return as_work(result)
         except TorchgaugeError as error:
             self._failed(found.name, error.message)
         except Exception as error:  # noqa: BLE001 - a formula may be the user's: unknown, never a crash
@@ -120,9 +132,8 @@ class Counter:
             ),
         )
 
-    def _place(self) -> tuple[LayerCall, Phase]:
-        if graph_task() == -1:
-            return self.calls.current(), "forward"
+    def _behind(self) -> tuple[LayerCall, Phase]:
+        """Return whose work it is during a backward pass."""
         if not torch.is_grad_enabled():
             return self.calls.of_node(), "backward"
         if _in_checkpoint():
@@ -139,7 +150,7 @@ class Counter:
         return undo.close
 
 
-class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Mode(DispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operator below autograd on its thread; composites that arrive whole are split."""
 
     def __init__(self, counter: Counter) -> None:
@@ -148,15 +159,19 @@ class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operator, and count it."""
+        kwargs = kwargs or _NONE
         found = self.counter.operator(func)
         if types and not _PLAIN.issuperset(types) and _unwraps(types):
             return NotImplemented  # a subclass that is made of plain tensors: count what it calls
         if found.composite:
             with self:
-                return decomposed(func, args, kwargs or {})
-        outputs = func(*args, **(kwargs or {}))
-        self.counter.add(found, args, kwargs or {}, outputs)
+                return decomposed(func, args, kwargs)
+        outputs = func(*args, **kwargs)
+        self.counter.add(found, args, kwargs, outputs)
         return outputs
+
+
+never_compiled(Mode.__torch_dispatch__, below=True)
 
 
 def _unwraps(types: Any) -> bool:

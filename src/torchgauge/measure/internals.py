@@ -9,6 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
+# This import does not load torch._dynamo, which takes a second.
+from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
@@ -19,16 +22,36 @@ from torchgauge.errors import MeasurementError
 
 __all__ = [
     "DISABLED_DISPATCH",
-    "TorchDispatchMode",
+    "DispatchMode",
     "current_node",
     "decomposed",
     "graph_task",
     "modes",
+    "never_compiled",
     "node_number",
     "sequence_number",
     "storage_key",
     "unseen",
 ]
+
+
+class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A dispatch mode whose `__torch_dispatch__` is called as it is, every time.
+
+    By default it is wrapped so that Dynamo leaves it alone, which doubles its time; a subclass
+    marks its code by `never_compiled` instead.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+def never_compiled(function: Callable[..., Any], *, below: bool = False) -> None:
+    """Have Dynamo run the function's code as it is; with `below` also what it calls."""
+    then = _FrameAction.SKIP if below else _FrameAction.DEFAULT
+    set_code_exec_strategy(function.__code__, _FrameExecStrategy(_FrameAction.SKIP, then))
+
 
 modes: Callable[[], list[Any]] = _get_current_dispatch_mode_stack
 unseen: Callable[[], Any] = _disable_current_modes

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-# This import does not load torch._dynamo, which takes a second.
-from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+from torchgauge.measure.internals import never_compiled
 
 
 class Observer(Protocol):
@@ -47,7 +46,8 @@ def observed(observer: Observer, modules: Iterable[nn.Module] = ()) -> Iterator[
     }
     with _lock:
         _observers = (*_observers, observer)
-        for owner in [nn.Module, *overriding]:
+        classes: list[type[nn.Module]] = [nn.Module, *overriding]
+        for owner in classes:
             if owner not in _originals and callable(vars(owner)["__call__"]):
                 _originals[owner] = vars(owner)["__call__"]
                 wrapper = _wrapped(_originals[owner], base=owner is nn.Module)
@@ -86,6 +86,5 @@ def _wrapped(original: Callable[..., Any], *, base: bool) -> Callable[..., Any]:
             for observer, token in zip(observers, tokens, strict=True):
                 observer.leave(token)
 
-    skip = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT)
-    set_code_exec_strategy(__call__.__code__, skip)
+    never_compiled(__call__)
     return __call__
