@@ -1,0 +1,83 @@
+"""Fused optimizer steps: one per parameter for each elementwise operator of the step unfused.
+
+So that a step costs the same fused, by lists (foreach) or one parameter at a time. Lists without
+arithmetic of their own are in `measure.operators`: their base's work, summed.
+"""
+
+# ruff: noqa: ARG001 - a formula has the parameters of its operator
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgauge.formulas.registry import formula
+from torchgauge.formulas.touched import elements_of
+from torchgauge.formulas.work import Work
+
+# lerp, mul, addcmul, sqrt, div, add, addcdiv.
+ADAM = 7
+# addcmul, sqrt, add, addcdiv.
+ADAGRAD = 4
+
+
+def _step(operators: int, parameters: Any) -> Work:
+    return Work(vector=operators * sum(map(elements_of, parameters)))
+
+
+@formula("aten::_fused_adam", "aten::_fused_adamw")
+def adam(
+    parameters: Any,
+    *_lists: Any,
+    weight_decay: float = 0,
+    amsgrad: bool = False,
+    maximize: bool = False,
+    grad_scale: Any = None,
+    **_named: Any,
+) -> Work:
+    """Seven per parameter; one each for weight decay, AMSGrad, maximising and a gradient scale."""
+    more = bool(weight_decay) + bool(amsgrad) + bool(maximize) + (grad_scale is not None)
+    return _step(ADAM + more, parameters)
+
+
+@formula("aten::_fused_sgd")
+def sgd(
+    parameters: Any,
+    *_lists: Any,
+    weight_decay: float = 0,
+    momentum: float = 0,
+    nesterov: bool = False,
+    maximize: bool = False,
+    is_first_step: bool = False,
+    grad_scale: Any = None,
+    **_named: Any,
+) -> Work:
+    """One per parameter; two for momentum after the first step, one for each further option."""
+    more = bool(weight_decay) + bool(nesterov) + bool(maximize) + (grad_scale is not None)
+    more += 2 if momentum and not is_first_step else 0
+    return _step(1 + more, parameters)
+
+
+@formula("aten::_fused_adagrad")
+def adagrad(
+    parameters: Any,
+    *_lists: Any,
+    weight_decay: float = 0,
+    maximize: bool = False,
+    grad_scale: Any = None,
+    **_named: Any,
+) -> Work:
+    """Four per parameter; one each for weight decay, maximising and a gradient scale."""
+    more = bool(weight_decay) + bool(maximize) + (grad_scale is not None)
+    return _step(ADAGRAD + more, parameters)
+
+
+@formula("aten::_amp_foreach_non_finite_check_and_unscale")
+def unscale(gradients: Any, found_inf: Any, inv_scale: Any) -> Work:
+    """A comparison and a product: two per element of the gradients."""
+    return _step(2, gradients)
+
+
+@formula("aten::_amp_update_scale")
+def update_scale(scale: Any, *_rest: Any) -> Work:
+    """One per element of the scale, which has one."""
+    return _step(1, [scale])

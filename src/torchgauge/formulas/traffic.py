@@ -1,0 +1,202 @@
+"""Bytes that an operator must move: inputs read once, outputs written once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torchgauge.formulas.free import STILL
+from torchgauge.formulas.touched import elements_of, tensors, touched
+
+Arguments = tuple[Any, ...]
+Named = dict[str, Any]
+Rule = Callable[[Arguments, Named, Any], int]
+
+
+def bytes_of(name: str, args: Arguments, kwargs: Named, outputs: Any) -> int:
+    """Return the compulsory traffic of one call in bytes: "aten::add_", its arguments and outputs.
+
+    Every tensor read and every tensor written counts once, by the elements that are touched:
+    dimensions of stride 0 once, look-ups by the rows they reach. An operator that works in place
+    reads and writes its destination. Views, creation and metadata move nothing. It sees neither
+    what a cache keeps nor what a kernel reads twice.
+    """
+    rule = _RULES.get(name)
+    return _moved(args, kwargs, outputs) if rule is None else rule(args, kwargs, outputs)
+
+
+def _moved(args: Arguments, kwargs: Named, outputs: Any) -> int:
+    total = touched(outputs)
+    before = None
+    for value in args:
+        if value is not before:  # x * x reads x once
+            total += touched(value)
+            before = value
+    if kwargs:
+        written = outputs if isinstance(outputs, tuple | list) else (outputs,)
+        for value in kwargs.values():
+            if not any(value is one for one in written):  # out= is written, not read
+                total += touched(value)
+    return total
+
+
+def _nothing(_args: Arguments, _kwargs: Named, _outputs: Any) -> int:
+    return 0
+
+
+def _overwrites(args: Arguments, kwargs: Named, outputs: Any) -> int:
+    """The destination is the first argument, and its old values are not read."""
+    return _moved(args[1:], kwargs, args[0] if outputs is None or outputs == () else outputs)
+
+
+def _writes(*places: int) -> Rule:
+    """The arguments at these places are read and written, and none comes back as an output."""
+
+    def rule(args: Arguments, kwargs: Named, outputs: Any) -> int:
+        written = sum(touched(args[place]) for place in places if place < len(args))
+        already = touched(outputs)  # the functional form returns what it wrote
+        return _moved(args, kwargs, outputs) + (0 if already else written)
+
+    return rule
+
+
+def _gathers(args: Arguments, kwargs: Named, outputs: Any) -> int:
+    """As many elements are read from the first argument as come out, at the places named."""
+    source = args[0]
+    rows = sum(elements_of(one) for one in tensors(outputs)) * source.itemsize
+    return int(rows) + _moved(args[1:], kwargs, outputs)
+
+
+def _looks_up(args: Arguments, kwargs: Named, outputs: Any) -> int:
+    """embedding(weight, indices): the rows gathered, the indices, and the output."""
+    return (
+        touched(args[1]) + 2 * touched(outputs) if len(args) > 1 else _moved(args, kwargs, outputs)
+    )
+
+
+def _bags(args: Arguments, kwargs: Named, outputs: Any) -> int:
+    """_embedding_bag(weight, indices, offsets, ...): one row for each index."""
+    weight, indices = args[0], args[1]
+    rows = elements_of(indices) * weight.shape[1] * weight.itemsize
+    return int(rows) + _moved(args[1:], kwargs, outputs)
+
+
+def _scatters(*, adds: bool, index: int = 2) -> Rule:
+    """op_(self, dim, index, source): each index is read, and its element written in place."""
+
+    def rule(args: Arguments, kwargs: Named, _outputs: Any) -> int:
+        destination, where = args[0], args[index]
+        source: Any = args[index + 1] if len(args) > index + 1 else kwargs.get("src")
+        count = elements_of(where)
+        read = count * source.itemsize if touched(source) else 0
+        return touched(where) + read + int((1 + adds) * count * destination.itemsize)
+
+    return rule
+
+
+def _slices(*, adds: bool) -> Rule:
+    """op_(self, dim, index, source): each index names a slice of the destination."""
+
+    def rule(args: Arguments, kwargs: Named, _outputs: Any) -> int:
+        destination, dim, where = args[0], args[1], args[2]
+        length = destination.shape[dim] if len(destination.shape) else 1
+        slices = elements_of(where) * elements_of(destination) // max(1, length)
+        source = args[3] if len(args) > 3 else kwargs.get("source")
+        return touched(where) + touched(source) + int((1 + adds) * slices * destination.itemsize)
+
+    return rule
+
+
+def _puts(args: Arguments, kwargs: Named, _outputs: Any) -> int:
+    """index_put_(self, indices, values, accumulate): the elements that the indices reach."""
+    destination, indices, values = args[0], args[1], args[2]
+    accumulates = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
+    reached = _reached(destination, indices, values)
+    moved = int((1 + bool(accumulates)) * reached * destination.itemsize)
+    return moved + touched(indices) + touched(values)
+
+
+def _reached(destination: Any, indices: Any, values: Any) -> int:
+    """Return how many elements the indices select.
+
+    The content of a mask is not known here: as many as there are values, or all that it covers
+    where one value is given for all.
+    """
+    given = [one for one in indices if one is not None]
+    if any(str(one.dtype) in ("torch.bool", "bool", "torch.uint8", "uint8") for one in given):
+        count = elements_of(values)
+        return count if count > 1 else elements_of(destination)
+    kept = math.prod(
+        size
+        for place, size in enumerate(destination.shape)
+        if place >= len(indices) or indices[place] is None
+    )
+    return int(kept * math.prod(_broadcast([tuple(one.shape) for one in given])))
+
+
+def _broadcast(shapes: list[tuple[int, ...]]) -> list[int]:
+    rank = max((len(shape) for shape in shapes), default=0)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return [0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True)]
+
+
+def _renormalises(args: Arguments, _kwargs: Named, _outputs: Any) -> int:
+    """embedding_renorm_(weight, indices): each row named is read and written."""
+    weight, indices = args[0], args[1]
+    return touched(indices) + int(2 * elements_of(indices) * weight.shape[1] * weight.itemsize)
+
+
+def _statistics(*, running: int, training: int | None) -> Rule:
+    """Batch normalisation that updates its running statistics when it trains."""
+
+    def rule(args: Arguments, kwargs: Named, outputs: Any) -> int:
+        trains = training is None or (args[training] if len(args) > training else False)
+        written = args[running : running + 2] if trains else ()
+        return _moved(args, kwargs, outputs) + touched(tuple(written))
+
+    return rule
+
+
+def _named(names: str, rule: Rule) -> dict[str, Rule]:
+    return {f"aten::{name}": rule for name in names.split()}
+
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys(STILL, _nothing),
+    **{f"{name}_": _nothing for name in STILL},
+    **_named(
+        "copy copy_ fill fill_ zero zero_ _foreach_copy _foreach_copy_ _foreach_zero "
+        "_foreach_zero_ normal_ normal_functional uniform uniform_ exponential exponential_ "
+        "cauchy cauchy_ log_normal log_normal_ geometric geometric_ random random_ bernoulli_ "
+        "_philox_normal _philox_normal_ _philox_uniform _philox_uniform_ "
+        "_fill_mem_eff_dropout_mask_ copy_sparse_to_sparse_",
+        _overwrites,
+    ),
+    **_named(
+        "index index_select gather take masked_select _unsafe_index _unsafe_masked_index", _gathers
+    ),
+    **_named("embedding", _looks_up),
+    **_named("_embedding_bag _embedding_bag_forward_only", _bags),
+    **_named("embedding_renorm_", _renormalises),
+    **_named("scatter_", _scatters(adds=False)),
+    **_named("scatter_add_ scatter_reduce_", _scatters(adds=True)),
+    **_named("put_", _scatters(adds=False, index=1)),
+    **_named("index_copy_ index_fill_", _slices(adds=False)),
+    **_named("index_add_ index_reduce_", _slices(adds=True)),
+    **_named("index_put_ _index_put_impl_", _puts),
+    **_named("native_batch_norm _native_batch_norm_legit", _statistics(running=3, training=5)),
+    **_named("cudnn_batch_norm miopen_batch_norm", _statistics(running=3, training=5)),
+    **_named("_batch_norm_with_update", _statistics(running=3, training=None)),
+    **_named("_cummax_helper _cummin_helper", lambda args, _kwargs, _outputs: touched(args[:3])),
+    **_named("_fused_adam_ _fused_adamw_", _writes(0, 2, 3, 4)),
+    **_named("_fused_sgd_ _fused_adagrad_", _writes(0, 2)),
+    **_named("_amp_foreach_non_finite_check_and_unscale_", _writes(0, 1)),
+}
+
+_LISTS = (
+    "abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min cos cosh div erf erfc exp "
+    "expm1 floor frac lerp lgamma log log10 log1p log2 maximum minimum mul neg pow reciprocal "
+    "round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc"
+)
+_RULES |= {f"aten::_foreach_{name}_": _writes(0) for name in _LISTS.split()}

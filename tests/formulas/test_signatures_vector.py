@@ -1,0 +1,59 @@
+"""Every registered formula names an operator of torch and takes that operator's arguments."""
+
+import inspect
+
+import pytest
+import torch
+
+from torchgauge.formulas import free, registry
+
+FAMILIES = "torchgauge.formulas.families"
+# Registered for torch versions that have them; torch 2.13 builds differ in what they include.
+OPTIONAL = {"torchvision", "quantized"}
+
+
+def overloads(name):
+    namespace, _, operator = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), operator, None)
+    return [] if packet is None else [getattr(packet, one) for one in packet.overloads()]
+
+
+def registered():
+    if "torchvision::nms" in registry.names():
+        pytest.importorskip("torchvision")
+    return sorted(
+        name
+        for name in registry.names()
+        if registry.find(name)[0].__module__.startswith(FAMILIES)
+    )
+
+
+@pytest.mark.parametrize("name", registered())
+def test_a_formula_accepts_the_arguments_of_its_operator(name):
+    found = overloads(name)
+    assert found, f"torch has no {name}"
+    formula, wants_outputs = registry.find(name)
+    signature = inspect.signature(formula)
+    for overload in found:
+        arguments = overload._schema.arguments
+        written = {
+            one.name for one in arguments if one.kwarg_only and one.alias_info is not None
+        }
+        by_place = [one for one in arguments if not one.kwarg_only]
+        by_name = {one.name: one for one in arguments if one.kwarg_only and one.name not in written}
+        required = [one for one in by_place if not one.has_default_value()]
+        outputs = {"outputs": None} if wants_outputs else {}
+        signature.bind(*by_place, **by_name, **outputs)
+        signature.bind(*required, **by_name, **outputs)
+
+
+@pytest.mark.parametrize(
+    "kind", ["VIEWS", "METADATA", "CREATION", "RANDOM", "COPIES", "INDEXING", "FOREACH"]
+)
+def test_what_is_free_has_no_formula_and_exists(kind):
+    named = getattr(free, kind)
+    assert len(named) > 1
+    # A name that torch lacks protects nothing: it hides a misspelt one.
+    missing = {one for one in named if not overloads(one) and not overloads(one + "_")}
+    assert not {one for one in missing if one.startswith("aten::")}
+    assert not named & registry.names()
