@@ -85,7 +85,7 @@ RANDOM = _aten(
 COPIES = _aten(
     """
     clone copy _copy_from _copy_from_and_resize copy_sparse_to_sparse _lazy_clone _to_copy
-    _reshape_copy _pin_memory contiguous cat _cat stack _stack _chunk_cat block_diag repeat roll
+    _reshape_copy _pin_memory contiguous cat stack _stack _chunk_cat block_diag repeat roll
     rot90 flip pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle diag_embed fill
     zero complex constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d
     replication_pad1d replication_pad2d replication_pad3d im2col narrow_copy _local_scalar_dense

@@ -23,6 +23,7 @@ _FOREACH = "_foreach_"
 _BASES = {"powsum": "linalg__powsum", "clone": "clone"}
 _BACKENDS = ("CPU", "CUDA")
 _has: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001
+_exists: Callable[[str], bool] = torch._C._dispatch_has_kernel  # noqa: SLF001
 
 
 class Operator(NamedTuple):
@@ -167,6 +168,8 @@ def _relatives(function: OpOverload) -> list[OpOverload]:
 
 def _is_composite(function: OpOverload) -> bool:
     name = _full_name(function)
+    if not _exists(name):  # TorchScript's own, on plain numbers
+        return False
     return _has(name, "CompositeImplicitAutograd") and not any(_has(name, key) for key in _BACKENDS)
 
 

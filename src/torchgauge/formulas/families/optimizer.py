@@ -16,8 +16,8 @@ from torchgauge.formulas.work import Work
 
 # lerp, mul, addcmul, sqrt, div, add, addcdiv.
 ADAM = 7
-# addcmul, sqrt, add, addcdiv.
-ADAGRAD = 4
+# addcmul, sqrt, add, mul, addcdiv.
+ADAGRAD = 5
 
 
 def _step(operators: int, parameters: Any) -> Work:
@@ -66,7 +66,7 @@ def adagrad(
     grad_scale: Any = None,
     **_named: Any,
 ) -> Work:
-    """Four per parameter; one each for weight decay, maximising and a gradient scale."""
+    """Five per parameter; one each for weight decay, maximising and a gradient scale."""
     more = bool(weight_decay) + bool(maximize) + (grad_scale is not None)
     return _step(ADAGRAD + more, parameters)
 
