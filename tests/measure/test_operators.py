@@ -34,6 +34,11 @@ aten = torch.ops.aten
         (aten.conv2d.default, "composite"),
         (aten.silu_backward.default, "formula"),  # a composite too, but with a kernel of its own
         (aten._foobar.default, "unknown"),
+        (torch.ops.prims.add.default, "pointwise"),
+        (torch.ops.prims.shift_left.default, "pointwise"),
+        (torch.ops.prims.sum.default, "reduction"),
+        (torch.ops.prims.convert_element_type.default, "free"),
+        (torch.ops.prims.broadcast_in_dim.default, "view"),
     ],
 )
 def test_kinds(overload, kind):

@@ -21,6 +21,25 @@ Work = Callable[[Any, Any, Any], Any]
 _FOREACH = "_foreach_"
 # List operators whose base has another name, or none.
 _BASES = {"powsum": "linalg__powsum", "clone": "clone"}
+# Primitives are like the operator of aten that has their name, or this one.
+_PRIMITIVES = {
+    "bessel_i0": "i0",
+    "bessel_i0e": "special_i0e",
+    "bessel_i1": "special_i1",
+    "bessel_i1e": "special_i1e",
+    "bessel_j0": "special_bessel_j0",
+    "bessel_j1": "special_bessel_j1",
+    "cbrt": "sqrt",
+    "erf_inv": "erfinv",
+    "erfcx": "special_erfcx",
+    "isfinite": "isinf",
+    "ndtri": "special_ndtri",
+    "shift_left": "bitwise_left_shift",
+    "shift_right_arithmetic": "bitwise_right_shift",
+    "spherical_bessel_j0": "special_spherical_bessel_j0",
+    "xor_sum": "sum",
+    "zeta": "special_zeta",
+}
 _BACKENDS = ("CPU", "CUDA")
 _has: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001
 _exists: Callable[[str], bool] = torch._C._dispatch_has_kernel  # noqa: SLF001
@@ -153,7 +172,10 @@ def _relatives(function: OpOverload) -> list[OpOverload]:
     packet = function.overloadpacket
     found = [function]
     namespace = getattr(torch.ops, function.namespace)
-    base = getattr(namespace, _base(_name(function)), None) or packet
+    short = _base(_name(function))
+    if function.namespace == "prims":
+        namespace, short = torch.ops.aten, _PRIMITIVES.get(short, short)
+    base = getattr(namespace, short, None) or packet
     overload = _full_name(function).partition(".")[2] or "default"
     wanted = [overload, overload.removesuffix("_out"), overload.replace("_out", "")]
     if overload == "out":

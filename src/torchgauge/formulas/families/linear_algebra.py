@@ -53,7 +53,7 @@ def eigh(operand: Operand, uplo: str = "L", compute_v: bool = True) -> Work:
     return _estimate(9 * n**3 if compute_v else 4 * n**3 / 3, operand)
 
 
-@formula("aten::_linalg_svd")
+@formula("aten::_linalg_svd", "prims::svd")
 def svd(
     operand: Operand, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None
 ) -> Work:
