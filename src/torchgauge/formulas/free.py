@@ -44,7 +44,7 @@ METADATA = _aten(
     _nested_tensor_from_mask_left_aligned
     sym_size sym_stride sym_numel sym_storage_offset sym_is_contiguous size stride is_contiguous
     is_non_overlapping_and_dense is_strides_like_format storage_offset numel
-    _cslt_sparse_mm_search _fused_sdp_choice
+    _cslt_sparse_mm_search
     """
 ) | _other(
     """prims::_make_token prims::_sink_tokens prims::resize inductor::resize_storage_bytes_

@@ -35,3 +35,9 @@ def test_what_is_not_one_per_output_element():
 def test_integers_are_no_flops():
     whole = torch.ones(4, 10, dtype=torch.int64)
     assert work_of(aten.floor_divide.default, whole, whole)[:3] == (0, 0, 40)
+
+
+def test_bias_and_scale_of_fused_attention():
+    # Thirty-six elements and a bias for each; twelve are queries, and are scaled.
+    qkv, bias = torch.ones(1, 3, 12), torch.ones(12)
+    assert vector_of(aten._transform_bias_rescale_qkv.default, qkv, bias, 2) == 36 + 12

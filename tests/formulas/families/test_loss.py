@@ -31,3 +31,23 @@ def test_ctc_loss_is_ten_per_cell_of_its_lattice():
     targets = torch.ones(2, 3, dtype=torch.int64)
     # T = 7, N = 2, 2·3 + 1 states.
     assert estimate_of(aten._ctc_loss.default, log_probs, targets, [7, 7], [3, 3]) == 7 * 2 * 7 * 10
+
+
+def test_margin_losses():
+    target = torch.zeros(4, dtype=torch.int64)
+    assert vector_of(aten.multi_margin_loss.default, X, target) == 80
+    several = torch.full((4, 10), -1)
+    # Ten classes against at most ten targets, in each of four rows.
+    assert estimate_of(aten.multilabel_margin_loss_forward.default, X, several, MEAN) == 400
+
+
+def test_ctc_backward_adds_the_gradient():
+    log_probs = torch.ones(7, 2, 5).log_softmax(-1)
+    targets = torch.ones(2, 3, dtype=torch.int64)
+    lengths = ([7, 7], [3, 3])
+    loss, alpha = aten._ctc_loss(log_probs, targets, *lengths)
+    call = (torch.ones(2), log_probs, targets, *lengths, loss, alpha, 0)
+    expected = 7 * 2 * 7 * 10 + 3 * 70
+    assert estimate_of(aten._ctc_loss_backward.default, *call) == expected
+    # Targets of all samples in one row: as many for each.
+    assert estimate_of(aten._ctc_loss.default, log_probs, targets.flatten(), *lengths) == 980

@@ -6,6 +6,13 @@ from torchgauge.formulas.registry import find
 
 X = torch.ones(2, 3, 4)  # 24 elements
 C = torch.ones(3)
+PIECES = [
+    "batch_norm_stats",
+    "batch_norm_elemt",
+    "batch_norm_gather_stats",
+    "batch_norm_backward_reduce",
+    "batch_norm_backward_elemt",
+]
 
 
 @pytest.mark.parametrize(
@@ -78,3 +85,32 @@ def test_group_norm_backward():
 def test_weight_norm():
     v, g = torch.ones(3, 4), torch.ones(3, 1)
     assert vector_of(aten._weight_norm_interface.default, v, g, 0) == 12 * 3
+
+
+def test_batch_norm_in_the_pieces_that_devices_share():
+    statistics = (torch.zeros(3), torch.ones(3))
+    find_ = {name: find(f"aten::{name}")[0] for name in PIECES}
+    assert find_["batch_norm_stats"](X, 1e-5).vector == 24 * 4
+    assert find_["batch_norm_elemt"](X, C, C, *statistics, 1e-5).vector == 24 * 4
+    assert find_["batch_norm_backward_reduce"](X, X, *statistics, C, True, True, True).vector == 96
+    counts = (torch.ones(3), torch.ones(3), torch.ones(2))
+    assert find_["batch_norm_backward_elemt"](X, X, *statistics, C, *counts).vector == 24 * 5
+    gathered = torch.ones(2, 3)
+    call = (X, gathered, gathered, *statistics, 0.1, 1e-5, 8)
+    assert find_["batch_norm_gather_stats"](*call).vector == 6 * 4
+
+
+def test_cudnn_counts_all_three_gradients():
+    backward = find("aten::cudnn_batch_norm_backward")[0]
+    assert backward(X, X, C, None, None, C, C, 1e-5, C).vector == 24 * 13
+    reserved = find("aten::batch_norm_backward")[0]
+    call = (X, X, C, None, None, C, C, True, 1e-5, [True, True, True], C)
+    assert reserved(*call).vector == 24 * 13
+
+
+def test_weight_norm_backward_and_renorm():
+    v, g = torch.ones(3, 4), torch.ones(3, 1)
+    _, norms = aten._weight_norm_interface(v, g, 0)
+    backward = aten._weight_norm_interface_backward.default
+    assert vector_of(backward, v, v, g, norms, 0) == 12 * 5
+    assert vector_of(aten.renorm.default, v, 2, 0, 1.0) == 12 * 3

@@ -32,3 +32,19 @@ def test_adaptive_windows_overlap_where_sizes_do_not_divide(output, windows):
     assert vector_of(aten._adaptive_avg_pool2d.default, X, [output, output]) == count
     pooled = torch.ones(2, 3, output, output)
     assert vector_of(aten._adaptive_avg_pool2d_backward.default, pooled, X) == count
+
+
+def test_one_and_three_dimensions():
+    line, cube = torch.ones(2, 3, 8), torch.arange(2 * 8 * 8 * 8.0).reshape(1, 2, 8, 8, 8)
+    # The plain forms are composites; those that write to a given tensor arrive whole.
+    assert vector_of(aten.avg_pool1d.out, line, [2], [2], out=torch.empty(0)) == 24 * 2
+    assert vector_of(aten.max_pool3d_with_indices.default, cube, [2], [2]) == 2 * 64 * 8
+    pooled = torch.ones(1, 2, 4, 4, 4)
+    back = (pooled, cube, [2, 2, 2], [2, 2, 2], [0, 0, 0], False, True, None)
+    assert vector_of(aten.avg_pool3d_backward.default, *back) == 2 * 64 * 8
+    assert vector_of(aten.adaptive_avg_pool1d.out, line, [3], out=torch.empty(0)) == 6 * 10
+    assert vector_of(aten._adaptive_avg_pool3d.default, cube, [3, 4, 1]) == 2 * 10 * 8 * 8
+    coarse = torch.ones(1, 2, 3, 4, 1)
+    assert vector_of(aten._adaptive_avg_pool3d_backward.default, coarse, cube) == 2 * 10 * 8 * 8
+    assert vector_of(aten.adaptive_max_pool2d.default, X, [3, 3]) == 6 * 100
+    assert vector_of(aten.adaptive_max_pool3d.default, cube, [4, 4, 4]) == 2 * 8 * 8 * 8

@@ -35,3 +35,27 @@ def test_searching_is_a_logarithm_per_value():
 
 def test_counting_integers_is_integer_work():
     assert work_of(aten.bincount.default, torch.ones(9, dtype=torch.int64))[:3] == (0, 0, 9)
+
+
+def test_joining_and_comparing_neighbours():
+    values, among = torch.rand(10), torch.rand(6)
+    assert estimate_of(aten.isin.Tensor_Tensor, values, among) == 16 * 4
+    assert vector_of(aten.unique_consecutive.default, X) == 64
+    # Two elements need one comparison in either direction of a sort.
+    assert estimate_of(aten.sort.default, torch.rand(5, 2)) == 10
+
+
+def test_segments_and_histograms():
+    data, lengths = torch.rand(6, 2), torch.tensor([2, 4])
+    assert vector_of(aten.segment_reduce.default, data, "sum", lengths=lengths) == 12
+    output = aten.segment_reduce(data, "sum", lengths=lengths)
+    call = (torch.ones(2, 2), output, data, "sum")
+    assert vector_of(aten._segment_reduce_backward.default, *call, lengths=lengths) == 12
+    assert vector_of(aten.histc.default, X, 4) == 64
+    assert vector_of(aten._histogramdd_bin_edges.default, torch.rand(9, 2), [3, 3]) == 36
+
+
+def test_a_single_number_is_a_row_of_one():
+    one = torch.tensor(3.0)
+    assert estimate_of(aten.sort.default, one) == 0
+    assert estimate_of(aten.topk.default, one, 1) == 1

@@ -29,7 +29,12 @@ def _pooled(dimensions: int, operand: Operand, kernel: Any, outputs: Any) -> Wor
     return vector(elements(result) * _window(kernel, dimensions), operand)
 
 
-@formula("aten::avg_pool1d", "aten::max_pool1d", "aten::quantized_max_pool1d")
+@formula(
+    "aten::avg_pool1d",
+    "aten::max_pool1d",
+    "aten::quantized_max_pool1d",
+    "quantized::max_pool1d",
+)
 def pool1d(operand: Operand, kernel_size: Any, *_rest: Any, outputs: Any, **_named: Any) -> Work:
     """Window size per output element."""
     return _pooled(1, operand, kernel_size, outputs)
@@ -41,6 +46,7 @@ def pool1d(operand: Operand, kernel_size: Any, *_rest: Any, outputs: Any, **_nam
     "aten::max_pool2d",
     "aten::mkldnn_max_pool2d",
     "aten::quantized_max_pool2d",
+    "quantized::max_pool2d",
     "aten::fractional_max_pool2d",
 )
 def pool2d(operand: Operand, kernel_size: Any, *_rest: Any, outputs: Any, **_named: Any) -> Work:
