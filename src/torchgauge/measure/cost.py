@@ -41,7 +41,8 @@ def measure(
             _eager(),
             _without_inference_mode(model, inputs),
             observed(counter.calls, modules),
-            counter.mode(),
+            counter.attention.watched(),
+            counter.counting(),
             running(device, "Counting the model's forward"),
         ):
             kept = _counted(model, inputs, backward=backward)

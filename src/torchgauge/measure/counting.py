@@ -13,6 +13,7 @@ from torchgauge.errors import TorchgaugeError
 from torchgauge.formulas.registry import as_work
 from torchgauge.formulas.traffic import bytes_of
 from torchgauge.formulas.work import Work
+from torchgauge.measure.causal import CausalAttention, triangle
 from torchgauge.measure.internals import (
     DISABLED_DISPATCH,
     DispatchMode,
@@ -40,13 +41,16 @@ class Counter:
 
     def __init__(self, model: Callable[..., Any]) -> None:
         self.calls = LayerCalls(model, self._on_thread)
+        self.attention = CausalAttention()
         self.warnings: dict[str, MeasurementWarning] = {}
         self._operators: dict[int, Operator] = {}
         self._seen: list[Any] = []
 
-    def mode(self) -> Mode:
-        """Return a dispatch mode that counts into this counter, for one thread."""
-        return Mode(self)
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count what this thread does until the block ends."""
+        with Mode(self):
+            yield
 
     def rows(self, order: dict[LayerCall, int]) -> tuple[CostRow, ...]:
         """Return what was counted; `order` numbers the layer calls."""
@@ -79,8 +83,9 @@ class Counter:
 
     def add(self, found: Operator, args: Any, kwargs: Any, outputs: Any) -> None:
         """Count one call that has run."""
+        phase: Phase = "forward"
         if graph_task() == -1:
-            call, phase = self.calls.current(), "forward"
+            call = self.calls.current()
         else:
             call, phase = self._behind()
         try:
@@ -101,8 +106,13 @@ class Counter:
             sums[6] = 0
             return
         matmul, vector, integer, causal, estimated = work
-        sums[1] += matmul
-        sums[2] += matmul if causal is None else causal
+        if matmul:
+            if causal is None:
+                backward = phase == "backward"
+                queries = self.attention.of_node() if backward else self.attention.queries
+                causal = matmul if queries is None else triangle(matmul, queries)
+            sums[1] += matmul
+            sums[2] += causal
         sums[3] += vector
         sums[4] += integer
         sums[7] |= estimated
@@ -146,7 +156,7 @@ class Counter:
         if counting:  # the autograd engine carries the modes of the thread that called it
             return lambda: None
         undo = contextlib.ExitStack()
-        undo.enter_context(self.mode())
+        undo.enter_context(self.counting())
         return undo.close
 
 
