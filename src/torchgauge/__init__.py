@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchgauge.api import (
+        count_cost,
         diagnose,
         load,
         measure_latency,
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
         RecordError,
         TorchgaugeError,
     )
+    from torchgauge.formulas.registry import flop_formula
+    from torchgauge.formulas.work import Work
+    from torchgauge.model.cost import Cost
     from torchgauge.model.latency import Latency, Throughput
     from torchgauge.model.memory import Memory
     from torchgauge.model.profile import Profile
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "torchgauge.api": (
+        "count_cost",
         "diagnose",
         "load",
         "measure_latency",
@@ -48,6 +53,9 @@ _HOMES = {
         "RecordError",
         "TorchgaugeError",
     ),
+    "torchgauge.formulas.registry": ("flop_formula",),
+    "torchgauge.formulas.work": ("Work",),
+    "torchgauge.model.cost": ("Cost",),
     "torchgauge.model.latency": ("Latency", "Throughput"),
     "torchgauge.model.memory": ("Memory",),
     "torchgauge.model.profile": ("Profile",),
@@ -59,6 +67,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Cost",
     "InputError",
     "Inputs",
     "Latency",
@@ -72,7 +81,10 @@ __all__ = [
     "Throughput",
     "TorchgaugeError",
     "Training",
+    "Work",
+    "count_cost",
     "diagnose",
+    "flop_formula",
     "load",
     "measure_latency",
     "measure_memory",

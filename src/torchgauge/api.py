@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from torchgauge.errors import missing_extra
 from torchgauge.model import codec
+from torchgauge.model.cost import Cost
+from torchgauge.model.count import Count
 from torchgauge.model.doctor import Diagnosis
 from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
@@ -133,6 +135,54 @@ def measure_size(model: object) -> Size:
     return measure(model)
 
 
+def count_cost(model: Callable[..., Any], inputs: Any = None, *, backward: bool = False) -> Cost:
+    """Count FLOPs and bytes of one call by layer and operator, from the shapes that it runs with.
+
+    On whatever device the model is: with meta or fake tensors nothing is computed. Without
+    `backward` in evaluation mode; with it in training mode, and ones are sent into every
+    differentiable output (no loss is counted). An operator without formula is in `unknown`.
+
+    Raises MeasurementError where the call raises.
+    """
+    _require_torch()
+    from torchgauge.measure.count import cost_of
+    from torchgauge.target.source import Source
+
+    return cost_of(Source.of_object(model, inputs, training=backward), backward=backward)
+
+
+def count_request(
+    target: str,
+    *,
+    inputs: tuple[str, ...] = (),
+    weights: Path | None = None,
+    batch: int | None = None,
+    device: str | None = None,
+    precision: str | None = None,
+    trust: bool = False,
+    backward: bool = False,
+) -> Count:
+    """Do the same for a target as the command line names it, and count its size.
+
+    `device` None means meta, and the CPU where the model cannot run there.
+    """
+    _require_torch()
+    from torchgauge.device.select import resolve
+    from torchgauge.measure.count import count
+    from torchgauge.target.target import TargetRequest
+
+    request = TargetRequest(
+        spec=target,
+        inputs=inputs,
+        weights=weights,
+        batch=batch,
+        device="meta" if device is None else resolve(device),
+        precision=precision,
+        trust=trust,
+    )
+    return count(request, backward=backward, fall_back=device is None)
+
+
 def measure_latency(
     model_or_callable: Callable[..., Any],
     inputs: Any = None,
@@ -199,7 +249,7 @@ def diagnose(*, quick: bool = False, progress: bool | None = None) -> Diagnosis:
         return examine(quick=quick, progress=shown)
 
 
-def load(path: str | Path) -> Profile | Diagnosis:
+def load(path: str | Path) -> Profile | Diagnosis | Count:
     """Return the record saved at `path`, a profile or a diagnosis; torch is not needed.
 
     Raises InputError `file-missing`; RecordError `record-unreadable`, `record-foreign`,

@@ -32,13 +32,19 @@ FORMATS = ("json", "csv")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     parser.add_argument("target", metavar="TARGET", help="what to measure")
-    _what(parser.add_argument_group("what is run"))
+    what_is_run(
+        parser.add_argument_group("what is run"),
+        device="auto",
+        device_help="cpu, cuda, cuda:N, meta (nothing is timed) or auto: the GPU where there is "
+        "one (default)",
+    )
     _training(parser.add_argument_group("training"))
     _how(parser.add_argument_group("how latency is measured"))
     _out(parser.add_argument_group("what comes out"))
 
 
-def _what(what: argparse._ArgumentGroup) -> None:
+def what_is_run(what: argparse._ArgumentGroup, *, device: str | None, device_help: str) -> None:
+    """Declare the options that say what is run and where; other verbs take them too."""
     what.add_argument(
         "--input",
         action="append",
@@ -49,12 +55,7 @@ def _what(what: argparse._ArgumentGroup) -> None:
     )
     what.add_argument("--batch", type=int, metavar="N", help="leading dimension of every input")
     what.add_argument("--weights", type=Path, metavar="FILE", help="state dict to load")
-    what.add_argument(
-        "--device",
-        default="auto",
-        metavar="DEVICE",
-        help="cpu, cuda, cuda:N, meta (size only) or auto: the GPU where there is one (default)",
-    )
+    what.add_argument("--device", default=device, metavar="DEVICE", help=device_help)
     what.add_argument(
         "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
     )

@@ -8,13 +8,15 @@ import msgspec
 
 from torchgauge.errors import InputError, RecordError
 from torchgauge.files import write_atomically
+from torchgauge.model.count import SCHEMA as COUNT
+from torchgauge.model.count import Count
 from torchgauge.model.doctor import SCHEMA as DIAGNOSIS
 from torchgauge.model.doctor import Diagnosis
 from torchgauge.model.profile import SCHEMA, Profile
 from torchgauge.model.record import Record
 
-Saved = Profile | Diagnosis
-KINDS: dict[str, type[Saved]] = {SCHEMA: Profile, DIAGNOSIS: Diagnosis}
+Saved = Profile | Diagnosis | Count
+KINDS: dict[str, type[Saved]] = {SCHEMA: Profile, DIAGNOSIS: Diagnosis, COUNT: Count}
 
 
 class _Peek(msgspec.Struct):

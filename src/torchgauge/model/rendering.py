@@ -12,6 +12,7 @@ from torchgauge.files import write_atomically
 
 RENDERERS = {
     "console": "torchgauge.report.console",
+    "count": "torchgauge.report.count",
     "csv": "torchgauge.report.csv",
     "doctor": "torchgauge.report.doctor",
     "json": "torchgauge.report.json",

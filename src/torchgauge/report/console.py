@@ -31,10 +31,10 @@ def view(profile: Profile) -> RenderableType:
     """Return the summary as something rich prints in any width."""
     head, *others = sections(profile)
     blocks: list[RenderableType] = [_head(head)]
-    blocks += [block for section in others for block in (Text(""), _section(section))]
+    blocks += [block for section in others for block in (Text(""), section_view(section))]
     if shown := warnings(profile):
         title = "Warnings" if profile.complete else "Failed and warnings"
-        blocks += [Text(""), _warnings(title, shown)]
+        blocks += [Text(""), warnings_view(title, shown)]
     return Group(*blocks)
 
 
@@ -48,7 +48,8 @@ def _head(section: Section) -> RenderableType:
     return Group(Text(section.title, style="bold cyan"), table)
 
 
-def _section(section: Section) -> RenderableType:
+def section_view(section: Section) -> RenderableType:
+    """Return a titled group of rows."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", width=LABEL, no_wrap=True)
     table.add_column(justify="right", min_width=VALUE, no_wrap=True)
@@ -68,7 +69,8 @@ def _bar(share: float) -> Text:
     return Text.assemble((bar.ljust(BAR), "cyan"), f" {share:5.1%}".replace("%", " %"))
 
 
-def _warnings(title: str, shown: list[MeasurementWarning]) -> RenderableType:
+def warnings_view(title: str, shown: list[MeasurementWarning]) -> RenderableType:
+    """Return warnings, what failed with another sign."""
     table = Table.grid(padding=(0, 1))
     table.add_column(width=3, justify="right")
     table.add_column(overflow="fold")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from torchgauge import units
+from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Settings
 from torchgauge.model.latency import Latency, Throughput
 from torchgauge.model.memory import Memory
@@ -42,6 +43,8 @@ def sections(profile: Profile) -> list[Section]:
     found = [target(profile)]
     if profile.size is not None:
         found.append(size(profile.size))
+    if profile.cost is not None:
+        found.append(cost(profile.cost, profile.latency))
     if profile.latency is not None:
         found.append(latency(profile.latency, stages=profile.training is None))
     if profile.throughput is not None:
@@ -111,6 +114,41 @@ def size(found: Size) -> Section:
     if found.uninitialized:
         rows.append(Row("no shape yet", str(len(found.uninitialized)), found.uninitialized[0]))
     return Section("Size", found.how, tuple(rows))
+
+
+def cost(found: Cost, timed: Latency | None = None) -> Section:
+    """Say how much work a call does; `timed` tells how fast it was done."""
+    least = "at least " if found.at_least else ""
+    rows = [Row("MACs", least + units.count(found.macs), "multiply-accumulates of products")]
+    parts = f"products {units.count(found.matmul_flops)}, vector {units.count(found.vector_flops)}"
+    rows.append(Row("FLOPs", least + units.count(found.flops), parts))
+    if found.causal_matmul_flops != found.matmul_flops:
+        causal = units.count(found.causal_matmul_flops)
+        rows.append(Row("causal", causal, "products, with attention at its exact triangle"))
+    if found.executed_flops != found.flops:
+        rows.append(
+            Row("executed", least + units.count(found.executed_flops), "with recomputation")
+        )
+    if found.integer_ops:
+        rows.append(Row("integer", units.count(found.integer_ops), "operations, not in the FLOPs"))
+    intensity = "" if found.intensity is None else f"{units.significant(found.intensity)} FLOP/B"
+    rows.append(Row("bytes", units.size(found.bytes), f"compulsory traffic; {intensity}"))
+    if found.retained_for_backward is not None:
+        rows.append(Row("retained", units.size(found.retained_for_backward), "for backward"))
+    # A training step has an optimizer, which the cost has not.
+    if timed is not None and not found.backward:
+        speed = found.executed_flops / timed.median if timed.median else None
+        rows.append(Row("achieved", units.rate(speed, "FLOP"), "FLOPs over the median latency"))
+    rows.append(Row("coverage", units.percent(found.coverage, 4), _unknown(found)))
+    return Section("Cost", found.how, tuple(rows))
+
+
+def _unknown(found: Cost) -> str:
+    """Name the operators without formula, most called first."""
+    said = "of operator calls have a formula"
+    names = [f"{name} ×{calls:,}" for name, calls in found.unknown.items()]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return said + (f"; unknown: {', '.join(names[:3])}{more}" if names else "")
 
 
 def latency(found: Latency, *, stages: bool = True) -> Section:

@@ -1,0 +1,95 @@
+"""`torchgauge count`: parameters, FLOPs and bytes, without running anything on a device."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from torchgauge.cli.output import emit, prints_to_stderr
+from torchgauge.cli.profile import what_is_run
+from torchgauge.errors import ExitCode
+
+if TYPE_CHECKING:
+    from torchgauge.model.count import Count
+
+NAME = "count"
+SUMMARY = "count parameters, FLOPs and bytes by layer and operator; nothing is computed"
+DESCRIPTION = """\
+Count the work of one call, from the shapes of every operator that it runs: MACs, FLOPs, bytes.
+
+The model is made of meta tensors, which have shapes and no values, so that a model of any size
+is counted in seconds. Where its code reads values (experts chosen by the data, .item()), it is
+counted on real tensors, and that is said. An operator without formula is listed as unknown, and
+the totals say "at least"; torchgauge.flop_formula gives it one.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    parser.add_argument("target", metavar="TARGET", help="what to count, as profile takes it")
+    what_is_run(
+        parser.add_argument_group("what is run"),
+        device=None,
+        device_help="meta, cpu or cuda (default: meta, and cpu where the model cannot run there)",
+    )
+    parser.add_argument(
+        "--backward", action="store_true", help="count the backward pass too; no loss is counted"
+    )
+    parser.add_argument(
+        "--by",
+        choices=["layer", "operator", "type"],
+        default="layer",
+        help="what the table's lines are (default: layer)",
+    )
+    parser.add_argument(
+        "--depth", type=_depth, metavar="N", help="levels of layers to show (default: 3; csv: all)"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the record as JSON")
+    form.add_argument("--csv", action="store_true", help="print the table as CSV")
+
+
+def _depth(text: str) -> int:
+    if not text.isdecimal():
+        message = f"'{text}' is no number of levels"
+        raise argparse.ArgumentTypeError(message)
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Count and show; return the exit code."""
+    from torchgauge import api
+
+    with prints_to_stderr():
+        count = api.count_request(
+            options.target,
+            inputs=tuple(options.inputs),
+            weights=options.weights,
+            batch=options.batch,
+            device=options.device,
+            precision=options.precision,
+            trust=options.trust,
+            backward=options.backward,
+        )
+    show(count, options)
+    return ExitCode.DONE
+
+
+def show(count: Count, options: argparse.Namespace) -> None:
+    """Print the record as JSON, its table as CSV, or the report; colours on a terminal only."""
+    from torchgauge.model import rendering
+    from torchgauge.report import count as report
+
+    depth = report.DEPTH if options.depth is None else options.depth
+    if options.json:
+        emit(rendering.text(count, "json"))
+    elif options.csv:
+        emit(report.table(count, options.by, options.depth))
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        console = Console()
+        console.print(report.view(count, options.by, depth, width=console.width))
+    else:
+        emit(report.text(count, options.by, depth) + "\n")

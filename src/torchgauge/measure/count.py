@@ -1,0 +1,70 @@
+"""Counting a target: on meta tensors where it can be, on real ones where it must be."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.measure import size as size_probe
+from torchgauge.measure.plan import describe, measure_cost, opened
+from torchgauge.model.cost import Cost
+from torchgauge.model.count import Count
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.target.hygiene import module_of
+from torchgauge.target.placement import Placement
+from torchgauge.target.source import Source
+from torchgauge.target.target import TargetRequest
+
+LARGEST = 4 << 30  # bytes of a model that is counted on real tensors where meta ones fail
+
+
+def cost_of(source: Source, *, backward: bool) -> Cost:
+    """Return the cost of one call of a target as it is."""
+    return measure_cost(opened(source), backward=backward)
+
+
+def count(request: TargetRequest, *, backward: bool, fall_back: bool) -> Count:
+    """Return size and cost; with `fall_back` on the CPU where the request's device fails.
+
+    Meta tensors have no values: code that reads one (`.item()`, experts chosen by the data) raises.
+    Raises what loading raises, and MeasurementError where the call raises on the last device tried.
+    """
+    try:
+        return _count(opened(Source.of_request(request)), backward=backward)
+    except TorchgaugeError as error:
+        if not fall_back or not isinstance(error, MeasurementError):
+            raise
+        failed = error
+    if (size := _bytes(request)) > LARGEST:
+        raise failed
+    real = dataclasses.replace(request, device="cpu")
+    counted = _count(opened(Source.of_request(real)), backward=backward)
+    warning = MeasurementWarning(
+        id="counted-on-cpu",
+        message=f"Counted on real tensors ({size / 1e6:,.0f} MB): {failed.cause or failed.message}",
+        probe="cost",
+    )
+    return Count(
+        target=counted.target,
+        size=counted.size,
+        cost=counted.cost,
+        warnings=(*counted.warnings, warning),
+    )
+
+
+def _bytes(request: TargetRequest) -> int:
+    """Return the model's bytes, found on meta; 0 for what cannot be loaded there."""
+    try:
+        model = opened(Source.of_request(request)).model
+    except TorchgaugeError:
+        return 0
+    return size_probe.measure(model).bytes if module_of(model) is not None else 0
+
+
+def _count(placement: Placement, *, backward: bool) -> Count:
+    module = module_of(placement.model)
+    return Count(
+        target=describe(placement, training=backward),
+        size=None if module is None else size_probe.measure(module, placement.target.files),
+        cost=measure_cost(placement, backward=backward),
+    )

@@ -1,0 +1,29 @@
+"""The record of `torchgauge count`: what a model is and does, without a measurement."""
+
+from __future__ import annotations
+
+from torchgauge.model import rendering
+from torchgauge.model.cost import Cost
+from torchgauge.model.record import MeasurementWarning, Record
+from torchgauge.model.size import Size
+from torchgauge.model.target import TargetDescription
+
+SCHEMA = "torchgauge.count/1"
+
+
+class Count(Record, frozen=True, kw_only=True):
+    """Size and cost of one target, counted; `size` is None for a plain callable."""
+
+    schema: str = SCHEMA
+    target: TargetDescription
+    cost: Cost
+    size: Size | None = None
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def all_warnings(self) -> tuple[MeasurementWarning, ...]:
+        """The record's own warnings and those of its cost."""
+        return self.warnings + self.cost.warnings
+
+    def __str__(self) -> str:
+        return rendering.text(self, "count")
