@@ -1,5 +1,5 @@
 import torch
-from tests.formulas.vector_calls import aten, vector_of
+from tests.formulas.vector_calls import aten, estimate_of, vector_of
 
 WEIGHT = torch.ones(10, 8)
 INDICES = torch.tensor([1, 1, 3, 4, 9])
@@ -29,3 +29,21 @@ def test_scattering_is_free_unless_it_adds():
     assert vector_of(aten.index_add.default, WEIGHT, 0, INDICES, source) == 40
     assert vector_of(aten.index_put.default, WEIGHT, [INDICES], source) == 0
     assert vector_of(aten.index_put_.default, WEIGHT.clone(), [INDICES], source, True) == 40
+
+
+def test_gradients_of_a_bag():
+    offsets = torch.tensor([0, 3])
+    dense = aten._embedding_bag_dense_backward.default
+    for weights, each in ((None, 1), (torch.ones(5), 2)):
+        forward = (WEIGHT, INDICES, offsets, False, 0, False, weights)
+        _, offset2bag, bag_size, maximum = aten._embedding_bag(*forward)
+        offset2bag = torch.tensor([0, 0, 0, 1, 1])
+        call = (torch.ones(2, 8), INDICES, offset2bag, bag_size, maximum, 10, False, 0, weights)
+        assert vector_of(dense, *call) == 40 * each
+    samples = aten._embedding_bag_per_sample_weights_backward.default
+    call = (torch.ones(2, 8), WEIGHT, INDICES, offsets, offset2bag, 0)
+    assert vector_of(samples, *call) == 80
+
+
+def test_renormalising_rows_is_an_estimate():
+    assert estimate_of(aten.embedding_renorm_.default, WEIGHT.clone(), INDICES, 1.0, 2.0) == 120

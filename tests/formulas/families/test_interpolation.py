@@ -1,5 +1,8 @@
+import pytest
 import torch
 from tests.formulas.vector_calls import aten, estimate_of, vector_of, work_of
+
+from torchgauge.formulas.registry import find
 
 X = torch.ones(2, 3, 4, 4)
 OUTPUT = 2 * 3 * 8 * 8
@@ -51,3 +54,53 @@ def test_folding_adds_every_column():
     columns = torch.ones(1, 4, 9)
     call = (columns, [4, 4], [2, 2], [1, 1], [0, 0], [1, 1])
     assert vector_of(aten.col2im.default, *call) == 36
+
+
+def test_enlarging_does_not_widen_an_antialiasing_filter():
+    small = torch.ones(1, 1, 4, 4)
+    for name, taps in (("bilinear2d", 2), ("bicubic2d", 4), ("lanczos2d", 6)):
+        resize = getattr(aten, f"_upsample_{name}_aa").default
+        # Along the width 4·8 outputs, then along the height 8·8.
+        assert estimate_of(resize, small, [8, 8], False) == 2 * taps * (4 * 8 + 8 * 8)
+    back = (torch.ones(1, 1, 8, 8), [8, 8], [1, 1, 4, 4], False)
+    assert estimate_of(aten._upsample_bilinear2d_aa_backward.default, *back) == 2 * 2 * 96
+
+
+def test_three_dimensions_have_eight_neighbours():
+    cube, grid = torch.ones(1, 2, 4, 4, 4), torch.zeros(1, 3, 3, 3, 3)
+    assert vector_of(aten.upsample_trilinear3d.default, cube, [8, 8, 8], False) == 2 * 512 * 16
+    assert vector_of(aten.grid_sampler_3d.default, cube, grid, 0, 0, False) == 2 * 27 * 16
+
+
+def test_the_gradient_of_the_nearest_neighbour_adds_once():
+    grid = torch.zeros(2, 5, 6, 2)
+    back = (torch.ones(2, 3, 5, 6), X, grid, 1, 0, False, [True, True])
+    assert vector_of(aten.grid_sampler_2d_backward.default, *back) == 2 * 5 * 6 * 3
+
+
+@pytest.mark.parametrize("kind", ["reflection_pad", "replication_pad"])
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_the_gradient_of_padding_adds_every_element(kind, dimensions):
+    padded = torch.ones(2, 3, *(6,) * dimensions)
+    call = (padded, torch.ones(2, 3, *(4,) * dimensions), [1, 1] * dimensions)
+    backward = getattr(aten, f"{kind}{dimensions}d_backward").default
+    assert vector_of(backward, *call) == 6 * 6**dimensions
+
+
+@pytest.mark.parametrize("kind", ["upsample_nearest", "_upsample_nearest_exact"])
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_the_gradient_of_a_nearest_resize_adds_every_element(kind, dimensions):
+    large, small = [2, 3, *(8,) * dimensions], [2, 3, *(4,) * dimensions]
+    call = (torch.ones(large), large[2:], small)
+    backward = getattr(aten, f"{kind}{dimensions}d_backward").default
+    assert vector_of(backward, *call) == 6 * 8**dimensions
+
+
+def test_cudnn_forms_are_bilinear_with_both_gradients():
+    grid = torch.zeros(2, 5, 6, 2)
+    sampler = find("aten::cudnn_grid_sampler")[0]
+    assert sampler(X, grid).vector == 180 * 8
+    backward = find("aten::cudnn_grid_sampler_backward")[0]
+    assert backward(X, grid, torch.ones(2, 3, 5, 6)).vector == 180 * 24
+    affine = find("aten::cudnn_affine_grid_generator_backward")[0]
+    assert affine(torch.ones(2, 5, 6, 2), 2, 3, 5, 6).matmul == 2 * (2 * 5 * 6 * 2 * 3)

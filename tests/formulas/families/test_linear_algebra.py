@@ -51,3 +51,41 @@ def test_complex_elements_take_four_times_the_work():
 
 def test_no_factorisation_is_a_product():
     assert work_of(aten.linalg_inv_ex.default, A).matmul == 0
+
+
+def test_applying_and_forming_orthogonal_factors():
+    a, tau = aten.geqrf(TALL)
+    m, n, k = 8, 4, 4
+    forming = round(4 * m * n * k - 2 * (m + n) * k**2 + 4 * k**3 / 3)
+    assert estimate_of(aten.linalg_householder_product.default, a, tau) == forming
+    # Onto an 8 × 3 matrix from the left, onto a 3 × 8 from the right.
+    left = 4 * 8 * 3 * 4 - 2 * 3 * 16
+    assert estimate_of(aten.ormqr.default, a, tau, torch.ones(8, 3)) == left
+    assert estimate_of(aten.ormqr.default, a, tau, torch.ones(3, 8), False) == left
+    complete = round(2 * m * n**2 - 2 * n**3 / 3 + 4 * m**2 * n - 4 * m * n**2 + 4 * n**3 / 3)
+    assert estimate_of(aten.linalg_qr.default, TALL, "complete") == complete
+    every = 4 * m**2 * n + 8 * m * n**2 + 9 * n**3
+    assert estimate_of(aten._linalg_svd.default, TALL, True) == every
+    assert estimate_of(aten.linalg_pinv.atol_rtol_tensor, TALL) == 16 * m * n**2 + 8 * n**3
+
+
+def test_solving_with_a_factorisation():
+    lu, pivots, _ = aten.linalg_lu_factor_ex(torch.eye(6))
+    sides = torch.ones(6, 5)
+    assert estimate_of(aten.linalg_lu_solve.default, lu, pivots, sides) == 2 * 36 * 5
+    assert estimate_of(aten.cholesky_solve.default, sides, torch.eye(6)) == 2 * 36 * 5
+    assert estimate_of(aten.triangular_solve.default, sides, torch.eye(6)) == 36 * 5
+    ld, pivots, _ = aten.linalg_ldl_factor_ex(torch.eye(6))
+    assert estimate_of(aten.linalg_ldl_solve.default, ld, pivots, sides) == 2 * 36 * 5
+    assert estimate_of(aten.cholesky_inverse.default, torch.eye(6)) == 144
+    m, n, k = 8, 4, 3
+    least = 2 * m * n**2 - 2 * n**3 / 3 + 4 * m * n * k - 2 * k * n**2 + n**2 * k
+    assert estimate_of(aten.linalg_lstsq.default, TALL, torch.ones(8, 3)) == round(least)
+
+
+def test_matrix_functions():
+    assert estimate_of(aten.linalg_matrix_exp.default, torch.eye(6)) == 10 * 216
+    assert estimate_of(aten._linalg_eigvals.default, torch.eye(6)) == 10 * 216
+    matrices, coefficients = torch.ones(3, 6, 6), torch.ones(2, 3)
+    combination = aten._compute_linear_combination.default
+    assert work_of(combination, matrices, coefficients).matmul == 2 * (2 * 3 * 36)
