@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
+from operator import mul
 from typing import Any
 
 from torchgauge.formulas.operand import Described
@@ -74,13 +75,15 @@ def _tensor(tensor: Any) -> int:
 
 
 def _strided(operand: Any) -> int:
-    elements = span = 1
-    for size, step in zip(operand.shape, operand.stride(), strict=True):
-        if size == 0:
-            return 0
-        if step:
-            elements *= size
-            span += (size - 1) * abs(step)
+    sizes, steps = operand.shape, operand.stride()
+    if 0 in sizes:
+        return 0
+    if 0 in steps:
+        elements = math.prod(size for size, step in zip(sizes, steps, strict=True) if step)
+    else:
+        elements = math.prod(sizes)
+    # From the first element to the last: less than the elements where windows overlap.
+    span = sum(map(mul, sizes, steps)) - sum(steps) + 1
     return int(min(elements, span) * operand.itemsize)
 
 
