@@ -8,10 +8,13 @@ from collections.abc import Callable
 from torchgauge.clock import Clock
 from torchgauge.device.base import Device
 
-REPETITIONS = 5
-SECONDS = 0.006
+REPETITIONS = 12
+FEWEST = 3
+SECONDS = 0.003
+BUDGET = 0.1
 METHOD = (
-    f"best of {REPETITIONS} repetitions of {SECONDS * 1e3:.0f} ms at least, after an untimed one"
+    f"best of {REPETITIONS} repetitions of {SECONDS * 1e3:.0f} ms at least ({FEWEST} where one "
+    "call takes long), after an untimed one"
 )
 
 
@@ -19,9 +22,6 @@ def best_time(
     call: Callable[[], object],
     device: Device,
     clock: Clock,
-    *,
-    repetitions: int = REPETITIONS,
-    seconds: float = SECONDS,
 ) -> float:
     """Return the seconds per call of the fastest repetition.
 
@@ -31,8 +31,11 @@ def best_time(
     """
     call()
     once = max(_timed(call, 1, device, clock), 1e-9)
-    calls = max(1, math.ceil(seconds / once))
-    return min(_timed(call, calls, device, clock) for _ in range(repetitions)) / calls
+    calls = max(1, math.ceil(SECONDS / once))
+    times: list[float] = []
+    while len(times) < FEWEST or (len(times) < REPETITIONS and sum(times) < BUDGET):
+        times.append(_timed(call, calls, device, clock))
+    return min(times) / calls
 
 
 def _timed(call: Callable[[], object], calls: int, device: Device, clock: Clock) -> float:
