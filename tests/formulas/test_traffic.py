@@ -5,7 +5,7 @@ import torch
 
 from torchgauge.formulas.operand import Described
 from torchgauge.formulas.touched import touched
-from torchgauge.formulas.traffic import bytes_of
+from torchgauge.formulas.traffic import _RULES, bytes_of
 
 aten = torch.ops.aten
 
@@ -198,3 +198,16 @@ def test_empty_tensors_and_numbers_move_nothing():
     assert touched(torch.empty(0, 5)) == 0
     assert touched(torch.empty(0, 5).expand(3, 0, 5)) == 0
     assert touched([1, None, "reflect", torch.float32, torch.device("cpu")]) == 0
+
+
+def test_every_operator_that_returns_nothing_says_what_it_writes():
+    silent = set()
+    for full in torch._C._dispatch_get_all_op_names():
+        name, _, overload = full.removeprefix("aten::").partition(".")
+        if full.startswith("aten::"):
+            schema = getattr(getattr(aten, name), overload or "default")._schema
+            writes = any(one.alias_info and one.alias_info.is_write for one in schema.arguments)
+            if writes and not schema.returns and "out" not in overload:
+                silent.add(schema.name)
+    assert len(silent) > 40
+    assert sorted(silent - set(_RULES)) == []

@@ -47,7 +47,8 @@ def _nothing(_args: Arguments, _kwargs: Named, _outputs: Any) -> int:
 
 def _overwrites(args: Arguments, kwargs: Named, outputs: Any) -> int:
     """The destination is the first argument, and its old values are not read."""
-    return _moved(args[1:], kwargs, args[0] if outputs is None or outputs == () else outputs)
+    written = args[0] if outputs is None or isinstance(outputs, tuple) else outputs
+    return _moved(args[1:], kwargs, written)
 
 
 def _writes(*places: int) -> Rule:
