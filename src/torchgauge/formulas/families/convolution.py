@@ -1,7 +1,9 @@
 """Convolutions, counted dense: padding's zeros take part in the products like any element.
 
 Each output element takes C_in / groups · kernel multiply-accumulates; with a transposed
-convolution each input element C_out / groups · kernel. Both gradients take as many as the forward.
+convolution each input element C_out / groups · kernel. Both gradients take as many as the forward,
+grouped or not. What a convolution is fused with (a bias, a sum, an activation) is not counted; the
+bias's gradient is a reduction, and is.
 """
 
 # ruff: noqa: ARG001 - a formula has the parameters of its operator
@@ -18,7 +20,10 @@ from torchgauge.formulas.work import FREE, Work, product, vector
 
 
 def _macs(output: Operand, weight: Operand) -> int:
-    return elements_of(output) * int(math.prod(weight.shape[1:]))
+    """Return elements · C / groups · kernel; a weight packed by mkldnn has the groups before it."""
+    packed = "mkldnn" in str(getattr(weight, "layout", ""))
+    leading = 2 if packed and len(weight.shape) > len(output.shape) else 1
+    return elements_of(output) * int(math.prod(weight.shape[leading:]))
 
 
 @formula("aten::convolution", "aten::_convolution", "aten::convolution_overrideable")
@@ -37,7 +42,7 @@ def convolution(
     "aten::miopen_depthwise_convolution", "aten::_slow_conv2d_forward",
     "aten::slow_conv3d_forward", "aten::slow_conv_dilated2d", "aten::slow_conv_dilated3d",
     "aten::_conv_depthwise2d", "aten::conv_depthwise3d", "aten::_nnpack_spatial_convolution",
-    "aten::_mps_convolution", "mkldnn::_convolution_pointwise",
+    "aten::_mps_convolution", "aten::thnn_conv2d", "aten::slow_conv3d",
 )  # fmt: skip
 def forward(operand: Operand, weight: Operand, *args: Any, outputs: Any, **kwargs: Any) -> Work:
     """The same for operators that are never transposed."""
@@ -45,10 +50,24 @@ def forward(operand: Operand, weight: Operand, *args: Any, outputs: Any, **kwarg
     return product(_macs(result, weight), operand)
 
 
+@formula("mkldnn::_convolution_pointwise")
+def pointwise(operand: Operand, second: Operand, *args: Any, outputs: Any) -> Work:
+    """The same; the binary form has the operand to add between input and weight."""
+    third = args[0] if args else None
+    weight = third if third is not None and len(third.shape) > 1 else second
+    return product(_macs(outputs, weight), operand)
+
+
+@formula("mkldnn::_convolution_pointwise_")
+def pointwise_added(other: Operand, operand: Operand, weight: Operand, *args: Any) -> Work:
+    """The same, added to `other` in place."""
+    return product(_macs(other, weight), operand)
+
+
 @formula(
     "aten::cudnn_convolution_transpose", "aten::miopen_convolution_transpose",
     "aten::slow_conv_transpose2d", "aten::slow_conv_transpose3d",
-    "aten::_mps_convolution_transpose",
+    "aten::_mps_convolution_transpose", "mkldnn::_convolution_transpose_pointwise",
 )  # fmt: skip
 def transposed(operand: Operand, weight: Operand, *args: Any, **kwargs: Any) -> Work:
     """[n, co, *out] = transposed([n, ci, *in], [ci, co / groups, *kernel])."""
@@ -90,6 +109,15 @@ def mps_backward(
 ) -> Work:  # fmt: skip
     """The same, its operands in another order."""
     return _backward(gradient, operand, weight, transposed=False, mask=output_mask)
+
+
+@formula("aten::mps_convolution_transpose_backward")
+def mps_transposed_backward(
+    operand: Operand, gradient: Operand, weight: Operand, padding: Any, output_padding: Any,
+    stride: Any, dilation: Any, groups: int, output_mask: Any,
+) -> Work:  # fmt: skip
+    """The same, transposed and without a bias."""
+    return _backward(gradient, operand, weight, transposed=True, mask=(*output_mask, False))
 
 
 def _backward(

@@ -1,7 +1,7 @@
 """Matrix products: [n, m] = aten::mm([n, k], [k, m]) takes n·k·m multiply-accumulates.
 
-A bias or a sum that a product is fused with is not counted, nor are the factors alpha and beta.
-Sparse operands count by the elements that they store.
+What a product is fused with is not counted: a bias, a sum, the factors alpha and beta, scales, an
+activation. A sparse operand counts by the elements that it stores, a nested one by its parts.
 """
 
 # ruff: noqa: ARG001 - a formula has the parameters of its operator
@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchgauge.formulas.families.sparse import is_sparse, sparse_sparse
+from torchgauge.formulas.nested import is_nested, parts
 from torchgauge.formulas.operand import Operand
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.touched import elements_of
@@ -20,26 +22,15 @@ from torchgauge.formulas.work import FREE, Work, product, vector
 CDIST_ROWS = 25
 
 
-def is_sparse(operand: Any) -> bool:
-    """Return True for every sparse layout; a description is dense."""
-    layout = getattr(operand, "layout", None)
-    return layout is not None and "sparse" in str(layout)
-
-
-@formula("aten::mm", "aten::_scaled_mm", "aten::_scaled_mm_v2", "aten::_sparse_mm")
+@formula(
+    "aten::mm", "aten::_scaled_mm", "aten::_scaled_mm_v2", "aten::_int_mm", "aten::_sparse_mm",
+    "aten::hspmm", "quantized::matmul",
+)  # fmt: skip
 def mm(a: Operand, b: Operand, *args: Any, **kwargs: Any) -> Work | None:
-    """[n, m] = mm([n, k], [k, m]); a sparse operand's stored elements times the other's columns."""
-    if len(b.shape) == 1:
-        return mv(a, b)
+    """[n, m] = mm([n, k], [k, m]); a sparse operand's stored elements times the other's side."""
     if is_sparse(b):
-        return None if is_sparse(a) else product(a.shape[0] * elements_of(b), a)
-    return product(elements_of(a) * b.shape[1], a)
-
-
-@formula("aten::_int_mm")
-def int_mm(a: Operand, b: Operand) -> Work:
-    """[n, m] = _int_mm([n, k], [k, m]) of integers."""
-    return product(elements_of(a) * b.shape[1], a)
+        return sparse_sparse(a, b) if is_sparse(a) else product(a.shape[0] * elements_of(b), a)
+    return product(elements_of(a) * b.shape[-1], a)
 
 
 @formula("aten::addmm", "aten::_addmm_activation", "aten::_sparse_addmm", "aten::sspaddmm")
@@ -48,26 +39,27 @@ def addmm(self: Operand, a: Operand, b: Operand, *args: Any, **kwargs: Any) -> W
     return mm(a, b)
 
 
-@formula("aten::hspmm")
-def hspmm(a: Operand, b: Operand) -> Work | None:
-    """[n, m] = hspmm(sparse [n, k], [k, m])."""
-    return mm(a, b)
-
-
-@formula("aten::sparse_sampled_addmm")
-def sparse_sampled_addmm(self: Operand, a: Operand, b: Operand, **kwargs: Any) -> Work:
-    """Only the elements that `self` stores are computed: each takes k."""
-    return product(elements_of(self) * a.shape[-1], a)
+@formula("inductor::_mm_plus_mm")
+def mm_plus_mm(a: Operand, b: Operand, c: Operand, d: Operand, out: Any) -> Work:
+    """[n, m] = [n, k]·[k, m] + [n, l]·[l, m]."""
+    return product(elements_of(a) * b.shape[1] + elements_of(c) * d.shape[1], a)
 
 
 @formula("aten::bmm")
-def bmm(a: Operand, b: Operand, **kwargs: Any) -> Work:
+def bmm(a: Operand, b: Operand, *args: Any, **kwargs: Any) -> Work:
     """[b, n, m] = bmm([b, n, k], [b, k, m])."""
+    if is_nested(a) or is_nested(b):
+        return product(_paired(a, b), a)
     return product(elements_of(a) * b.shape[2], a)
 
 
+def _paired(a: Operand, b: Operand) -> int:
+    pairs = zip(parts(a), parts(b), strict=True)
+    return sum(math.prod(left) * right[-1] for left, right in pairs)
+
+
 @formula("aten::baddbmm", "aten::addbmm")
-def baddbmm(self: Operand, a: Operand, b: Operand, **kwargs: Any) -> Work:
+def baddbmm(self: Operand, a: Operand, b: Operand, *args: Any, **kwargs: Any) -> Work:
     """As bmm; addbmm adds the products of the batch up as well, which is part of the product."""
     return bmm(a, b)
 
@@ -96,10 +88,31 @@ def addr(self: Operand, a: Operand, b: Operand, **kwargs: Any) -> Work:
     return product(elements_of(a) * elements_of(b), a)
 
 
-@formula("aten::linear", "aten::mkldnn_linear")
-def linear(operand: Operand, weight: Operand, bias: Any = None) -> Work:
+@formula("aten::matmul")
+def matmul(a: Operand, b: Operand, *, outputs: Any) -> Work:
+    """[..., n, m] = matmul([..., n, k], [..., k, m]), where it arrives whole."""
+    if is_nested(a) or is_nested(b):
+        return product(_paired(a, b), a)
+    return product(elements_of(outputs) * a.shape[-1], a)
+
+
+@formula("aten::matmul_backward")
+def matmul_backward(gradient: Operand, a: Operand, b: Operand, mask: Any) -> Work:
+    """The forward's products for each gradient that the mask asks for."""
+    wanted = bool(mask[0]) + bool(mask[1])
+    if is_nested(gradient) or is_nested(a):
+        pairs = zip(parts(gradient), parts(a), strict=True)
+        return product(wanted * sum(math.prod(out) * left[-1] for out, left in pairs), gradient)
+    return product(wanted * elements_of(gradient) * a.shape[-1], gradient)
+
+
+@formula("aten::linear", "aten::mkldnn_linear", "mkldnn::_linear_pointwise", "mkl::_mkl_linear")
+def linear(operand: Operand, weight: Operand, *args: Any, outputs: Any, **kwargs: Any) -> Work:
     """[..., m] = linear([..., k], [m, k])."""
-    return product(elements_of(operand) * weight.shape[0], operand)
+    if is_nested(operand):
+        return product(elements_of(operand) * weight.shape[0], operand)
+    # The output's side: a weight may be packed, and a fused operand may stand before it.
+    return product(elements_of(operand) * outputs.shape[-1], operand)
 
 
 @formula("aten::linear_backward", "aten::mkldnn_linear_backward")
@@ -109,6 +122,21 @@ def linear_backward(operand: Operand, gradient: Operand, weight: Operand, output
     work = product(wanted * elements_of(operand) * weight.shape[0], operand)
     bias = vector(elements_of(gradient), gradient) if output_mask[2] else FREE
     return work._replace(vector=bias.vector)
+
+
+@formula("aten::mkldnn_linear_backward_input")
+def linear_backward_input(input_size: Any, gradient: Operand, weight: Operand) -> Work:
+    """[..., k] = [..., m]·[m, k]."""
+    return product(elements_of(gradient) * weight.shape[1], gradient)
+
+
+@formula("aten::mkldnn_linear_backward_weights")
+def linear_backward_weights(
+    gradient: Operand, operand: Operand, weight: Operand, bias_defined: bool
+) -> Work:
+    """[m, k] = [m, ...]·[..., k], and the bias's sum."""
+    work = product(elements_of(operand) * weight.shape[0], operand)
+    return work._replace(vector=elements_of(gradient) if bias_defined else 0)
 
 
 @formula("aten::_grouped_mm", "aten::_scaled_grouped_mm", "aten::_scaled_grouped_mm_v2")
@@ -126,34 +154,11 @@ def grouped_mm(a: Operand, b: Operand, *args: Any, **kwargs: Any) -> Work:
 @formula(
     "aten::_weight_int8pack_mm", "aten::_weight_int4pack_mm", "aten::_weight_int4pack_mm_for_cpu",
     "aten::_weight_int4pack_mm_with_scales_and_zeros", "aten::_mixed_dtypes_linear",
-    "aten::_dyn_quant_matmul_4bit",
+    "aten::_dyn_quant_matmul_4bit", "quantized::int4mm_packed_weight_cpu",
 )  # fmt: skip
 def weight_only(a: Operand, weight: Operand, *args: Any, outputs: Any, **kwargs: Any) -> Work:
     """[n, m] = a floating [n, k] with packed integer weights, which are widened first."""
     return product(elements_of(a) * outputs.shape[-1], a)
-
-
-@formula("aten::_cslt_sparse_mm")
-def cslt_sparse_mm(compressed: Operand, dense: Operand, *args: Any, **kwargs: Any) -> Work:
-    """Half of [n, k] is stored, with its places beside it: dense work is half of n·k·m."""
-    columns = dense.shape[1]
-    stored = elements_of(compressed) * 8 // (9 if compressed.itemsize > 1 else 10)
-    return product(stored * columns, dense)._replace(estimated=True)
-
-
-@formula("aten::_sparse_semi_structured_linear", "aten::_sparse_semi_structured_mm")
-def semi_structured(a: Operand, b: Operand, *args: Any, outputs: Any, **kwargs: Any) -> Work:
-    """Two of four weights are stored: each takes part for each column of the other operand."""
-    inner = min(a.shape[-1], b.shape[-1])
-    return product(elements_of(outputs) * inner, outputs)._replace(estimated=True)
-
-
-@formula("aten::_sparse_semi_structured_addmm")
-def semi_structured_addmm(
-    self: Operand, a: Operand, meta: Any, b: Operand, *, outputs: Any, **kwargs: Any
-) -> Work:
-    """As the product without the sum: `a` stores half of its elements."""
-    return product(elements_of(outputs) * a.shape[-1], outputs)
 
 
 @formula("aten::_trilinear")
@@ -162,35 +167,45 @@ def trilinear(
     sumdim: Any, unroll_dim: int = 1,
 ) -> Work:  # fmt: skip
     """nn.Bilinear: [b, o] = [b, i] · [o, i, j] · [b, j], the first product b·o·i·j, then b·o·j."""
-    shapes = []
-    for operand, expanded in ((one, expand1), (two, expand2), (three, expand3)):
-        sizes = list(operand.shape)
-        for place in sorted(expanded):
-            sizes.insert(place, 1)
-        shapes.append(sizes)
-    whole = [max(sizes) for sizes in zip(*shapes, strict=True)]
-    first = math.prod(whole)
-    second = first // whole[sumdim[0]] if sumdim and whole[sumdim[0]] else first
-    return product(first + second, one)
+    left, middle, right = (
+        _expanded(operand, places)
+        for operand, places in ((one, expand1), (two, expand2), (three, expand3))
+    )
+    both = [max(sizes) for sizes in zip(left, middle, strict=True)]
+    # What the third operand lacks is summed already.
+    rest = [1 if place in sumdim and place in expand3 else size for place, size in enumerate(both)]
+    second = math.prod(max(sizes) for sizes in zip(rest, right, strict=True))
+    return product(math.prod(both) + second, one)
+
+
+def _expanded(operand: Operand, places: Any) -> list[int]:
+    sizes = list(operand.shape)
+    for place in sorted(places):
+        sizes.insert(place, 1)
+    return sizes
 
 
 @formula("aten::_euclidean_dist")
-def euclidean_dist(one: Operand, two: Operand) -> Work:
-    """[p, r] = ([p, m], [r, m]) by |x|² + |y|² − 2·x·y: the product."""
-    return product(elements_of(one) * two.shape[-2], one)
+def euclidean_dist(one: Operand, two: Operand, *, outputs: Any) -> Work:
+    """[..., p, r] by |x|² + |y|² − 2·x·y: the product, and the norms and roots as vector work.
+
+    Each component is squared and added up (2); each pair is added up twice, clamped and rooted (4).
+    """
+    work = product(elements_of(outputs) * one.shape[-1], one)
+    norms = 2 * (elements_of(one) + elements_of(two))
+    return work._replace(vector=norms + 4 * elements_of(outputs))
 
 
 @formula("aten::_cdist_forward")
-def cdist(one: Operand, two: Operand, p: float, compute_mode: Any) -> Work:
-    """[p, r] = ([p, m], [r, m]): a product for many rows and p = 2, else three per component."""
-    rows, others = one.shape[-2], two.shape[-2]
-    many = rows > CDIST_ROWS or others > CDIST_ROWS
+def cdist(one: Operand, two: Operand, p: float, compute_mode: Any, *, outputs: Any) -> Work:
+    """[..., p, r]: a product for many rows and p = 2, else three per component and pair."""
+    many = max(one.shape[-2], two.shape[-2]) > CDIST_ROWS
     if p == 2 and (compute_mode == 1 or (compute_mode in (None, 0) and many)):
-        return euclidean_dist(one, two)
-    return vector(3 * elements_of(one) * others, one)
+        return euclidean_dist(one, two, outputs=outputs)
+    return vector(3 * elements_of(outputs) * one.shape[-1], one)
 
 
 @formula("aten::_cdist_backward")
 def cdist_backward(gradient: Operand, one: Operand, two: Operand, p: float, cdist: Any) -> Work:
     """Four per component and pair: difference, derivative, product with the gradient, addition."""
-    return vector(4 * elements_of(one) * two.shape[-2], one)
+    return vector(4 * elements_of(gradient) * one.shape[-1], one)

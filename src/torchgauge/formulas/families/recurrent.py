@@ -1,4 +1,9 @@
-"""Recurrent layers: per step and gate a product with the input and one with the hidden state."""
+"""Recurrent layers: per step and gate a product with the input and one with the hidden state.
+
+A layer of T steps on a batch of N takes N·T·D·G·H·(in + H) multiply-accumulates: D directions, G
+gates of H units. A batch packed from sequences of several lengths has the rows that it stores.
+Backward takes as many for the gradients of inputs and states, and again for those of the weights.
+"""
 
 # ruff: noqa: ARG001 - a formula has the parameters of its operator
 
@@ -16,35 +21,32 @@ from torchgauge.formulas.work import Work, product, vector
 # are 3, tanh and o·tanh(c) are 2. Of a GRU: two sums for three gates 6, three activations,
 # r·h 1, and (1 − z)·n + z·h 4. Of a plain cell: two sums and the activation.
 LSTM_CELL, GRU_CELL, PLAIN_CELL = 17, 14, 3
-LSTM_MODE, GRU_MODE = 2, 3  # at::native::RNNMode; 0 and 1 are plain cells
+PLAIN, LSTM, GRU = 0, 2, 3  # at::native's modes; 1 is a plain cell too
+GATES = {LSTM: 4, GRU: 3}
+CELLS = {LSTM: LSTM_CELL, GRU: GRU_CELL}
 
 
-def _per_unit(mode: int) -> int:
-    return {LSTM_MODE: LSTM_CELL, GRU_MODE: GRU_CELL}.get(mode, PLAIN_CELL)
-
-
-def _gates(mode: int) -> int:
-    return {LSTM_MODE: 4, GRU_MODE: 3}.get(mode, 1)
-
-
-def _steps(operand: Operand) -> int:
+def _rows(operand: Operand) -> int:
     """Return steps times batch, of [t, n, in], [n, t, in] or packed [rows, in]."""
     return math.prod(operand.shape[:-1])
 
 
 def _layers(operand: Operand, weights: Any, mode: int) -> Work:
-    steps = _steps(operand)
+    """Each matrix takes part once for each row; in every layer and direction two of them or three.
+
+    The second is [gates · H, H or its projection], the third the projection, [projected, H].
+    """
     matrices = [weight for weight in weights if len(weight.shape) == 2]
-    units = sum(weight.shape[0] for weight in weights if len(weight.shape) == 2)
-    work = product(steps * sum(elements_of(matrix) for matrix in matrices), operand)
-    # A gate's row is in two matrices.
-    hidden = units // 2 // _gates(mode)
-    return work._replace(vector=_per_unit(mode) * steps * hidden)
+    gated = [one for one in matrices if one.shape[0] == matrices[0].shape[0]]
+    work = product(_rows(operand) * sum(elements_of(one) for one in matrices), operand)
+    units = matrices[0].shape[0] // GATES.get(mode, 1) * (len(gated) // 2)
+    return work._replace(vector=CELLS.get(mode, PLAIN_CELL) * _rows(operand) * units)
 
 
-def _twice(work: Work) -> Work:
-    """The gradients of the inputs, and those of the weights."""
-    return work._replace(matmul=2 * work.matmul, vector=2 * work.vector, integer=2 * work.integer)
+def _backward(work: Work, *, weights: bool = True) -> Work:
+    """The gradients of inputs and states, and those of the weights."""
+    times = 1 + weights
+    return work._replace(matmul=times * work.matmul, vector=2 * work.vector)
 
 
 @formula("aten::mkldnn_rnn_layer")
@@ -58,11 +60,12 @@ def mkldnn_layer(
 
 @formula("aten::mkldnn_rnn_layer_backward")
 def mkldnn_layer_backward(
-    operand: Operand, weight1: Operand, weight2: Operand, *args: Any, **kwargs: Any
-) -> Work:
-    """Twice the forward's products."""
-    mode = args[11] if len(args) > 11 else LSTM_MODE
-    return _twice(_layers(operand, (weight1, weight2), mode))
+    operand: Operand, weight1: Operand, weight2: Operand, weight3: Any, weight4: Any, hx_: Any,
+    cx_tmp: Any, output: Any, hy_: Any, cy_: Any, grad_output: Any, grad_hy: Any, grad_cy: Any,
+    reverse: bool, mode: int, *args: Any,
+) -> Work:  # fmt: skip
+    """Twice the forward's products: the operator always computes the input's gradient."""
+    return _backward(_layers(operand, (weight1, weight2), mode))
 
 
 @formula("aten::_cudnn_rnn")
@@ -70,7 +73,7 @@ def cudnn(
     operand: Operand, weight: Any, weight_stride0: int, weight_buf: Any, hx: Any, cx: Any,
     mode: int, *args: Any,
 ) -> Work:  # fmt: skip
-    """All layers and directions: each matrix once for each step."""
+    """All layers and directions."""
     return _layers(operand, weight, mode)
 
 
@@ -82,26 +85,51 @@ def miopen(
     return _layers(operand, weight, mode)
 
 
-@formula("aten::_cudnn_rnn_backward")
+@formula("aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward")
 def cudnn_backward(
     operand: Operand, weight: Any, weight_stride0: int, weight_buf: Any, hx: Any, cx: Any,
     output: Any, grad_output: Any, grad_hy: Any, grad_cy: Any, mode: int, *args: Any,
 ) -> Work:  # fmt: skip
-    """Twice the forward's products."""
-    return _twice(_layers(operand, weight, mode))
+    """The forward's products for inputs and states, and again where weights are wanted."""
+    return _backward(_layers(operand, weight, mode), weights=bool(args[-1][3]))
 
 
-@formula("aten::miopen_rnn_backward")
-def miopen_backward(
-    operand: Operand, weight: Any, weight_stride0: int, weight_buf: Any, hx: Any, cx: Any,
-    output: Any, grad_output: Any, grad_hy: Any, grad_cy: Any, mode: int, *args: Any,
+def _register_whole(mode: int, *names: str) -> None:
+    @formula(*names)
+    def whole(operand: Operand, second: Any, third: Any, fourth: Any, *args: Any) -> Work:
+        """(input, hx, params, …), or (data, batch_sizes, hx, params, …) where packed."""
+        params = fourth if isinstance(fourth, tuple | list) else third
+        return _layers(operand, params, mode)
+
+
+_register_whole(LSTM, "aten::lstm", "aten::_lstm_mps")
+_register_whole(GRU, "aten::gru")
+_register_whole(PLAIN, "aten::rnn_tanh", "aten::rnn_relu")
+
+
+@formula("aten::lstm_mps_backward")
+def lstm_mps_backward(
+    grad_y: Any, grad_hy: Any, grad_cy: Any, z_state: Any, cell_state_fwd: Any, operand: Operand,
+    outputs_of_layers: Any, hx: Any, params: Any, *args: Any,
 ) -> Work:  # fmt: skip
-    """The same on AMD."""
-    return _twice(_layers(operand, weight, mode))
+    """Twice the forward's products."""
+    return _backward(_layers(operand, params, LSTM))
+
+
+def _register_cell(mode: int, *names: str) -> None:
+    @formula(*names)
+    def cell(operand: Operand, hx: Any, w_ih: Operand, w_hh: Operand, *biases: Any) -> Work:
+        """One step: batch · gates · H · (in + H)."""
+        return _layers(operand, (w_ih, w_hh), mode)
+
+
+_register_cell(LSTM, "aten::lstm_cell")
+_register_cell(GRU, "aten::gru_cell")
+_register_cell(PLAIN, "aten::rnn_tanh_cell", "aten::rnn_relu_cell")
 
 
 @formula("aten::_thnn_fused_lstm_cell")
-def lstm_cell(
+def fused_lstm(
     input_gates: Operand, hidden_gates: Operand, cx: Operand, input_bias: Any = None,
     hidden_bias: Any = None,
 ) -> Work:  # fmt: skip
@@ -110,7 +138,7 @@ def lstm_cell(
 
 
 @formula("aten::_thnn_fused_lstm_cell_backward_impl")
-def lstm_cell_backward(
+def fused_lstm_backward(
     grad_hy: Any, grad_cy: Any, cx: Operand, cy: Any, workspace: Any, has_bias: bool
 ) -> Work:
     """Twice the forward's arithmetic."""
@@ -118,7 +146,7 @@ def lstm_cell_backward(
 
 
 @formula("aten::_thnn_fused_gru_cell")
-def gru_cell(
+def fused_gru(
     input_gates: Operand, hidden_gates: Operand, hx: Operand, input_bias: Any = None,
     hidden_bias: Any = None,
 ) -> Work:  # fmt: skip
@@ -127,6 +155,6 @@ def gru_cell(
 
 
 @formula("aten::_thnn_fused_gru_cell_backward")
-def gru_cell_backward(grad_hy: Operand, workspace: Any, has_bias: bool) -> Work:
+def fused_gru_backward(grad_hy: Operand, workspace: Any, has_bias: bool) -> Work:
     """Twice the forward's arithmetic."""
     return vector(2 * GRU_CELL * elements_of(grad_hy), grad_hy)
