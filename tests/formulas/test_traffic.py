@@ -141,6 +141,11 @@ def test_scattering_in_place_touches_the_places_written():
     assert moved(aten.scatter_.src, table(), 0, where, rows) == 128 + 64 + 64
     assert moved(aten.scatter_.value, table(), 0, where, 1) == 128 + 64
     assert moved(aten.scatter_add_.default, table(), 0, where, rows) == 128 + 64 + 2 * 64
+    reduced = 128 + 64 + 2 * 64
+    assert moved(aten.scatter_.reduce, table(), 0, where, rows, reduce="add") == reduced
+    assert moved(aten.scatter_reduce_.two, table(), 0, where, rows, "sum") == reduced
+    assert moved(aten.put_.default, table(), three, ones(3)) == 24 + 12 + 12
+    assert moved(aten.put_.default, table(), three, ones(3), True) == 24 + 12 + 2 * 12
 
 
 def test_scattering_out_of_place_copies_the_rest():
@@ -164,6 +169,29 @@ def test_lists():
     lists = (pair(), pair(), pair(), pair(), [], steps)
     # Parameters, gradients and two moments read, and all but the gradients written; the counters.
     assert moved(aten._fused_adam_.default, *lists, **options) == 4 * 40 + 3 * 40 + 8
+
+
+def test_optimizers_write_what_they_keep():
+    def pair():
+        return [ones(4), ones(6)]  # 40 bytes
+
+    options = {"weight_decay": 0.0, "momentum": 0.9, "lr": 0.1, "dampening": 0.0}
+    options |= {"nesterov": False, "maximize": False, "is_first_step": False}
+    # Parameters, gradients and momentum read, parameters and momentum written.
+    assert moved(aten._fused_sgd_.default, pair(), pair(), pair(), **options) == 5 * 40
+    assert (
+        moved(aten._fused_sgd_.default, pair(), pair(), [], **{**options, "momentum": 0.0}) == 120
+    )
+    unscale = aten._amp_foreach_non_finite_check_and_unscale_.default
+    assert moved(unscale, pair(), torch.zeros(1), ones(1)) == 80 + 8 + 4
+
+
+def test_helpers_write_their_arguments():
+    values, indices = ones(4, 8), torch.zeros(4, 8, dtype=torch.int64)
+    assert moved(aten._cummax_helper.default, A, values, indices, 1) == 128 + 128 + 256
+    rows = places(5, 6)
+    renormalised = moved(aten.embedding_renorm_.default, ones(100, 8), rows, 1.0, 2.0)
+    assert renormalised == 16 + 2 * 64
 
 
 def test_training_batch_norm_writes_its_running_statistics():

@@ -83,17 +83,26 @@ def _bags(args: Arguments, kwargs: Named, outputs: Any) -> int:
     return int(rows) + _moved(args[1:], kwargs, outputs)
 
 
-def _scatters(*, adds: bool, index: int = 2) -> Rule:
-    """op_(self, dim, index, source): each index is read, and its element written in place."""
+def _scatters(args: Arguments, kwargs: Named, _outputs: Any, *, adds: bool = False) -> int:
+    """scatter_(self, dim, index, source): each index is read, and its element written in place."""
+    adds = adds or "reduce" in kwargs
+    return _placed(args[0], args[2], args[3] if len(args) > 3 else None, adds=adds)
 
-    def rule(args: Arguments, kwargs: Named, _outputs: Any) -> int:
-        destination, where = args[0], args[index]
-        source: Any = args[index + 1] if len(args) > index + 1 else kwargs.get("src")
-        count = elements_of(where)
-        read = count * source.itemsize if touched(source) else 0
-        return touched(where) + read + int((1 + adds) * count * destination.itemsize)
 
-    return rule
+def _scatters_sums(args: Arguments, kwargs: Named, outputs: Any) -> int:
+    return _scatters(args, kwargs, outputs, adds=True)
+
+
+def _puts_flat(args: Arguments, kwargs: Named, _outputs: Any) -> int:
+    """put_(self, index, source, accumulate): as scatter_, on the tensor as one row."""
+    adds = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
+    return _placed(args[0], args[1], args[2], adds=bool(adds))
+
+
+def _placed(destination: Any, where: Any, source: Any, *, adds: bool) -> int:
+    count = elements_of(where)
+    read = count * source.itemsize if touched(source) else 0
+    return int(touched(where) + read + (1 + adds) * count * destination.itemsize)
 
 
 def _slices(*, adds: bool) -> Rule:
@@ -180,9 +189,9 @@ _RULES: dict[str, Rule] = {
     **_named("embedding", _looks_up),
     **_named("_embedding_bag _embedding_bag_forward_only", _bags),
     **_named("embedding_renorm_", _renormalises),
-    **_named("scatter_", _scatters(adds=False)),
-    **_named("scatter_add_ scatter_reduce_", _scatters(adds=True)),
-    **_named("put_", _scatters(adds=False, index=1)),
+    **_named("scatter_", _scatters),
+    **_named("scatter_add_ scatter_reduce_", _scatters_sums),
+    **_named("put_", _puts_flat),
     **_named("index_copy_ index_fill_", _slices(adds=False)),
     **_named("index_add_ index_reduce_", _slices(adds=True)),
     **_named("index_put_ _index_put_impl_", _puts),

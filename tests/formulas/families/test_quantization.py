@@ -38,3 +38,12 @@ def test_quantised_softmax_and_norm_do_the_arithmetic_of_floats():
     weight = torch.ones(10)
     # Weight and bias are floats, so that this is work on floats.
     assert work_of(norm, quantised, [10], weight, weight, 1e-5, 0.1, 0).vector == 320
+
+
+def test_fake_quantisation_with_an_observer():
+    one, zero = torch.ones(1), torch.zeros(1, dtype=torch.int32)
+    on = torch.ones(1, dtype=torch.int64)
+    call = (X, on, on, torch.zeros(1), torch.ones(1), one, zero, 0.1, 0, 255, 0)
+    assert work_of(aten._fused_moving_avg_obs_fq_helper.default, *call).vector == 120
+    functional = aten._fused_moving_avg_obs_fq_helper_functional.default
+    assert work_of(functional, *call).vector == 120
