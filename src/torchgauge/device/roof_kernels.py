@@ -13,6 +13,8 @@ from torchgauge.device.fp32 import tf32
 
 Call = Callable[[], object]
 
+# Elements of a cache line, so that no part begins within one.
+_ALIGNED = 16
 _DTYPES = {
     "float32": torch.float32,
     "tf32": torch.float32,
@@ -88,17 +90,17 @@ class TorchKernels:
         return values.mul_(8).sub_(4)
 
     def streams(self, working_set: int) -> Iterator[tuple[int, Call]]:
-        """Yield a copy, an addition and a sum, in float32."""
+        """Yield a copy, an addition and a sum, in float32, all in one buffer."""
+        whole = torch.ones(max(96, working_set // 4), device=self.device, dtype=torch.float32)
 
-        def part(share: int) -> torch.Tensor:
-            elements = max(1, working_set // (4 * share))
-            return torch.ones(elements, device=self.device, dtype=torch.float32)
+        def parts(count: int) -> tuple[torch.Tensor, ...]:
+            size = whole.numel() // count // _ALIGNED * _ALIGNED
+            return whole[: size * count].split(size)
 
-        a, b = part(2), part(2)
+        a, b = parts(2)
         yield 8 * a.numel(), lambda: b.copy_(a)
-        x, y, z = part(3), part(3), part(3)
+        x, y, z = parts(3)
         yield 12 * x.numel(), lambda: torch.add(x, y, out=z)
-        whole = part(1)
         yield 4 * whole.numel(), lambda: torch.sum(whole)
 
     def empty(self) -> Call:

@@ -8,11 +8,15 @@ import hashlib
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.device import calibration
 from torchgauge.device.base import Device
 from torchgauge.device.best_time import METHOD, best_time
+from torchgauge.device.checks.load import most_other
+from torchgauge.device.gpu_metrics import NoGpu
+from torchgauge.device.load import LoadWatch
 from torchgauge.device.roof_kernels import Kernels
 from torchgauge.errors import InputError
 from torchgauge.files import write_atomically
@@ -54,7 +58,8 @@ def roofs(
 
     Measuring takes a few seconds and a buffer of a few hundred MB, which the process's peak memory
     then includes: measure memory before, or in another process. Random states, threads and
-    settings stay as they were. A home that cannot be written means measuring again next time.
+    settings stay as they were. They are measured again next time where the home cannot be written,
+    or where other processes took more than a machine at rest shows.
     """
     from torchgauge.device.roof_kernels import TorchKernels
     from torchgauge.device.select import open_device
@@ -68,13 +73,22 @@ def roofs(
         return kept
     kernels = TorchKernels(device)
     opened = open_device(device)
+    watch = LoadWatch(NoGpu())
     with opened.current():
         found = measured(
             known, kernels, opened, clock or SystemClock(), progress=progress or Silent()
         )
-    with contextlib.suppress(InputError):
-        keep(found, file)
+    cores = psutil.cpu_count() or 1
+    found = msgspec.structs.replace(found, other=watch.load().other * cores)
+    if undisturbed(found, cores):
+        with contextlib.suppress(InputError):
+            keep(found, file)
     return found
+
+
+def undisturbed(found: Roofs, cores: int) -> bool:
+    """Return whether other processes left the machine alone: only such roofs are kept."""
+    return (found.other or 0.0) <= most_other(cores)
 
 
 def measured(
@@ -115,7 +129,6 @@ def keep(found: Roofs, file: Path) -> Path:
 
 def _facts(device: str) -> Roofs:
     """Return what is known without measuring: the device, its cache, the key of the machine."""
-    import psutil
     import torch
 
     from torchgauge.device.cpu import last_level_cache

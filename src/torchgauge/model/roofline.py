@@ -31,8 +31,9 @@ class Roofs(Record, frozen=True, kw_only=True):
     "float8", "float64"), operations per second for "int8". `bandwidth` is in order of working set
     and never rises with it; a datasheet gives one point, the device's memory. `dispatch` is the
     seconds that an operator call takes which does nothing. `last_level_cache` and `memory` are
-    bytes. `sources` names the document of each figure of a datasheet; `machine` is the key under
-    which measured roofs are kept, `created` their time in ISO 8601.
+    bytes. `other` is the cores' worth of time that other processes took meanwhile, which makes
+    measured roofs too low. `sources` names the document of each figure of a datasheet; `machine` is
+    the key under which measured roofs are kept, `created` their time in ISO 8601.
     """
 
     device: str
@@ -47,6 +48,7 @@ class Roofs(Record, frozen=True, kw_only=True):
     last_level_cache: int | None = None
     memory: int | None = None
     dispatch: float | None = None
+    other: float | None = None
     sources: dict[str, str] = msgspec.field(default_factory=dict)
 
     def peak(self, dtype: str, *, tf32: bool = False) -> float | None:

@@ -1,0 +1,145 @@
+"""What a call waits for: arithmetic, memory, or neither, and how sure that is."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from torchgauge import units
+from torchgauge.analyze.lower_bound import TORCH_DEFAULT, Fp32, LowerBound, row_bounds, summed
+from torchgauge.model.cost import Cost
+from torchgauge.model.latency import Latency
+from torchgauge.model.roofline import Bottleneck, Bound, Confidence, Roofs
+
+# From this share of the measured time on, the roofs explain it: kernels rarely do better.
+EXPLAINED = 0.5
+WELL_EXPLAINED = 0.65
+# One roof must bound so much of the explained time to be called the bottleneck without doubt.
+DOMINANT = 0.75
+BARELY_DOMINANT = 0.6
+# Empty calls cost at least this share of a time that is overhead: a module's own Python, more
+# arguments and more output make real calls a few times as dear.
+PLAUSIBLE = 0.15
+WELL_PLAUSIBLE = 0.3
+# Seconds of an operator call where no machine was measured.
+USUAL_DISPATCH = 4e-6
+# A lower bound so far above the measured time says that the roofs are not those of the run.
+IMPOSSIBLE = 1.25
+MOST_UNKNOWN = 0.5
+
+_LESS_SURE: dict[Confidence, Confidence] = {
+    "clear": "likely",
+    "likely": "unsure",
+    "unsure": "unsure",
+}
+_ROOFS: dict[str, str] = {"compute": "arithmetic", "memory": "memory traffic"}
+
+
+class _Times(NamedTuple):
+    bound: LowerBound
+    dispatch: float
+    calls: int
+
+
+def bottleneck(
+    cost: Cost, latency: Latency, roofs: Roofs | None, *, fp32: Fp32 = TORCH_DEFAULT
+) -> Bottleneck:
+    """Return what bounds a call of the median latency: the times that the roofs explain, and why.
+
+    "compute" or "memory" where that roof's lower bound explains most of the time. "overhead" where
+    neither does and the operator calls alone, each at the cost of an empty one, plausibly take the
+    rest. Where they cannot, kernels are slow: the nearer roof is named, never as clear. Unknown
+    operators, dtypes without a peak, datasheet roofs and an interval that reaches into another
+    answer each make it less sure. `cost` and `latency` must be of the same call.
+    """
+    calls = sum(row.calls for row in cost.rows)
+    missing = _missing(cost, latency, roofs, calls)
+    if roofs is None or missing:
+        return Bottleneck(kind=None, confidence="unsure", evidence=(missing,))
+    bound = summed(row_bounds(cost, roofs, fp32))
+    times = _Times(bound, calls * (roofs.dispatch or USUAL_DISPATCH), calls)
+    kind, confidence = _kind(times, latency.median)
+    for _ in range(_doubts(times, latency, kind, roofs)):
+        confidence = _LESS_SURE[confidence]
+    return Bottleneck(
+        kind=kind,
+        confidence=confidence,
+        evidence=(*_shares(times, latency.median, roofs), *_reservations(cost, times, roofs)),
+        compute_time=bound.compute,
+        memory_time=bound.memory,
+        unexplained=max(0.0, latency.median - bound.time),
+    )
+
+
+def _missing(cost: Cost, latency: Latency, roofs: Roofs | None, calls: int) -> str:
+    """Return why nothing can be said; empty where something can."""
+    if roofs is None or not roofs.peaks or not roofs.bandwidth:
+        return "The roofs of the device are unknown."
+    if not calls or latency.median <= 0:
+        return "No operator was counted, or the call took no time."
+    if (cost.coverage or 0.0) < 1 - MOST_UNKNOWN:
+        return f"{units.percent(1 - (cost.coverage or 0.0))} of the operator calls have no formula."
+    return ""
+
+
+def _kind(times: _Times, measured: float) -> tuple[Bound, Confidence]:
+    """Return the answer for one time, were every figure certain."""
+    bound = times.bound
+    nearer: Literal["compute", "memory"] = "compute" if bound.compute > bound.memory else "memory"
+    dominance = max(bound.compute, bound.memory) / bound.time if bound.time else 0.0
+    explained = bound.time / measured
+    if explained >= EXPLAINED:
+        if dominance < BARELY_DOMINANT or explained > IMPOSSIBLE:
+            return nearer, "unsure"
+        sure = dominance >= DOMINANT and explained >= WELL_EXPLAINED
+        return nearer, "clear" if sure else "likely"
+    plausible = times.dispatch / (measured - bound.time)
+    if plausible >= PLAUSIBLE:
+        sure = plausible >= WELL_PLAUSIBLE and explained <= 1 - WELL_EXPLAINED
+        return "overhead", "clear" if sure else "likely"
+    sure = explained >= EXPLAINED / 2 and dominance >= DOMINANT
+    return nearer, "likely" if sure else "unsure"
+
+
+def _doubts(times: _Times, latency: Latency, kind: Bound, roofs: Roofs) -> int:
+    """Return how many of the known doubts there are."""
+    interval = latency.interval
+    ends = () if interval is None else (interval.low, interval.high)
+    wavers = any(end > 0 and _kind(times, end)[0] != kind for end in ends)
+    return sum((times.bound.at_least, roofs.source == "datasheet", wavers))
+
+
+def _shares(times: _Times, measured: float, roofs: Roofs) -> tuple[str, ...]:
+    bound = times.bound
+    rest = max(0.0, measured - bound.time)
+    parts = [
+        f"{units.time(measured, 3)} measured; at the roofs of {roofs.device} ({roofs.source}) "
+        f"{units.time(bound.time, 3)}, {units.percent(bound.time / measured)} of it.",
+        *(
+            f"{_ROOFS[name].capitalize()} bounds operators of {units.time(time, 3)} "
+            f"({units.percent(time / measured)})."
+            for name, time in (("compute", bound.compute), ("memory", bound.memory))
+            if time > 0
+        ),
+    ]
+    if rest > 0:
+        each = roofs.dispatch or USUAL_DISPATCH
+        how = "an empty one takes here" if roofs.dispatch else "an empty one usually takes"
+        parts.append(
+            f"{units.time(rest, 3)} ({units.percent(rest / measured)}) is explained by neither; "
+            f"{times.calls} operator calls at the {units.time(each, 3)} that {how} "
+            f"are {units.time(times.dispatch, 3)}."
+        )
+    return tuple(parts)
+
+
+def _reservations(cost: Cost, times: _Times, roofs: Roofs) -> tuple[str, ...]:
+    notes = []
+    if cost.unknown:
+        names = ", ".join(f"{name} ×{calls}" for name, calls in list(cost.unknown.items())[:3])
+        notes.append(f"Operators without a formula are in no bound: {names}.")
+    elif times.bound.at_least:
+        dtypes = sorted({row.dtype for row in cost.rows if roofs.peak(row.dtype) is None})
+        notes.append(f"No peak is known of {', '.join(dtypes)}: the bound is too low.")
+    if roofs.source == "datasheet":
+        notes.append("Datasheet roofs are higher than any kernel reaches.")
+    return tuple(notes)
