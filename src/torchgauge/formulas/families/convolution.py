@@ -46,8 +46,7 @@ def convolution(
 )  # fmt: skip
 def forward(operand: Operand, weight: Operand, *args: Any, outputs: Any, **kwargs: Any) -> Work:
     """The same for operators that are never transposed."""
-    result = outputs[0] if isinstance(outputs, tuple | list) else outputs
-    return product(_macs(result, weight), operand)
+    return product(_macs(outputs, weight), operand)
 
 
 @formula("mkldnn::_convolution_pointwise")
