@@ -81,6 +81,9 @@ def test_solving_with_a_factorisation():
     m, n, k = 8, 4, 3
     least = 2 * m * n**2 - 2 * n**3 / 3 + 4 * m * n * k - 2 * k * n**2 + n**2 * k
     assert estimate_of(aten.linalg_lstsq.default, TALL, torch.ones(8, 3)) == round(least)
+    one = 2 * m * n**2 - 2 * n**3 / 3 + 4 * m * n - 2 * n**2 + n**2
+    batches = (TALL.expand(2, 8, 4).contiguous(), torch.ones(2, 8))
+    assert estimate_of(aten.linalg_lstsq.default, *batches) == round(2 * one)
 
 
 def test_matrix_functions():

@@ -121,9 +121,7 @@ def lu(operand: Operand, *_rest: Any, **_named: Any) -> Work:
 
 
 def _columns(n: int, right: Operand, left: bool = True) -> int:
-    """Return the number of right-hand sides: B is n × k, k × n from the right, or one vector."""
-    if len(right.shape) < 2:
-        return 1
+    """Return the number of right-hand sides: B is n × k, or k × n from the right."""
     return int(right.shape[-1] if left else right.shape[-2])
 
 
