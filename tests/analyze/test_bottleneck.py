@@ -73,6 +73,12 @@ def test_datasheet_roofs_make_it_less_sure():
     assert answer(TINY, 0.003, roofs) == ("overhead", "likely")
 
 
+def test_roofs_measured_beside_other_work_make_it_less_sure():
+    found = bottleneck(PRODUCT, latency(0.0125), msgspec.structs.replace(ROOFS, other=1.5))
+    assert (found.kind, found.confidence) == ("compute", "likely")
+    assert any("1.50 cores" in line for line in found.evidence)
+
+
 def test_a_dtype_without_a_peak_makes_it_less_sure_and_is_named():
     made = cost(*PRODUCT.rows, row(dtype="float64", matmul_flops=10**6, bytes=100))
     found = bottleneck(made, latency(0.0125), ROOFS)

@@ -3,6 +3,7 @@ import itertools
 
 import msgspec
 import numpy as np
+import psutil
 import pytest
 import torch
 from tests.fakes import FakeClock, FakeGpu
@@ -246,6 +247,8 @@ def test_streams_move_what_they_say():
 
 def test_the_process_is_left_as_it_was():
     torch.set_default_dtype(torch.float64)
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
     try:
         before = settings.read(), torch.get_rng_state(), torch.is_grad_enabled()
         numpy = np.random.get_state()[1].copy()
@@ -258,17 +261,28 @@ def test_the_process_is_left_as_it_was():
         assert not torch.is_inference_mode_enabled()
         assert (np.random.get_state()[1] == numpy).all()
     finally:
+        torch.set_float32_matmul_precision(precision)
         torch.set_default_dtype(torch.float32)
+
+
+def test_autocast_and_gradients_are_left_out():
+    with torch.autocast("cpu", dtype=torch.bfloat16), TorchKernels("cpu").quiet():
+        assert not torch.is_autocast_enabled("cpu")
+        assert not torch.is_grad_enabled()
 
 
 @pytest.mark.slow
 def test_large_products_and_copies_reach_the_roofs(tmp_path):
-    """Three tries: other work on the machine may disturb one."""
+    """Three tries: other work on the machine may disturb one, and says nothing of the roofs."""
+    quiet = False
     for _ in range(3):
         found = roofs.roofs("cpu", refresh=True, file=tmp_path / "roofs.json")
         shares = reached(found)
         if all(0.7 <= share <= 1.05 for share in shares.values()):
             return
+        quiet |= roofs.undisturbed(found, psutil.cpu_count())
+    if not quiet:
+        pytest.skip(f"other processes took {found.other:.2f} cores")
     pytest.fail(f"{shares} of {found}")
 
 

@@ -25,6 +25,8 @@ USUAL_DISPATCH = 4e-6
 # A lower bound so far above the measured time says that the roofs are not those of the run.
 IMPOSSIBLE = 1.25
 MOST_UNKNOWN = 0.5
+# Cores' worth of time of other processes, from which on measured roofs are too low.
+DISTURBED = 0.25
 
 _LESS_SURE: dict[Confidence, Confidence] = {
     "clear": "likely",
@@ -48,8 +50,8 @@ def bottleneck(
     "compute" or "memory" where that roof's lower bound explains most of the time. "overhead" where
     neither does and the operator calls alone, each at the cost of an empty one, plausibly take the
     rest. Where they cannot, kernels are slow: the nearer roof is named, never as clear. Unknown
-    operators, dtypes without a peak, datasheet roofs and an interval that reaches into another
-    answer each make it less sure. `cost` and `latency` must be of the same call.
+    operators, dtypes without a peak, roofs from a datasheet or measured beside other work, and an
+    interval that reaches into another answer each make it less sure. `cost` and `latency` must be of the same call.
     """
     calls = sum(row.calls for row in cost.rows)
     missing = _missing(cost, latency, roofs, calls)
@@ -105,7 +107,8 @@ def _doubts(times: _Times, latency: Latency, kind: Bound, roofs: Roofs) -> int:
     interval = latency.interval
     ends = () if interval is None else (interval.low, interval.high)
     wavers = any(end > 0 and _kind(times, end)[0] != kind for end in ends)
-    return sum((times.bound.at_least, roofs.source == "datasheet", wavers))
+    disturbed = (roofs.other or 0.0) > DISTURBED
+    return sum((times.bound.at_least, roofs.source == "datasheet", disturbed, wavers))
 
 
 def _shares(times: _Times, measured: float, roofs: Roofs) -> tuple[str, ...]:
@@ -142,4 +145,6 @@ def _reservations(cost: Cost, times: _Times, roofs: Roofs) -> tuple[str, ...]:
         notes.append(f"No peak is known of {', '.join(dtypes)}: the bound is too low.")
     if roofs.source == "datasheet":
         notes.append("Datasheet roofs are higher than any kernel reaches.")
+    if (roofs.other or 0.0) > DISTURBED:
+        notes.append(f"Others took {roofs.other:.2f} cores while the roofs were measured.")
     return tuple(notes)

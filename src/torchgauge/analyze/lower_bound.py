@@ -25,11 +25,6 @@ class RowBound(NamedTuple):
     memory: float
     known: bool
 
-    @property
-    def time(self) -> float:
-        """The longer of the two: both go on at once."""
-        return max(self.compute, self.memory)
-
 
 class LowerBound(NamedTuple):
     """Sums over operators: of those bound by compute, of those bound by memory, in seconds."""
@@ -60,7 +55,7 @@ def row_bounds(cost: Cost, roofs: Roofs, fp32: Fp32 = TORCH_DEFAULT) -> tuple[Ro
 
 
 def summed(bounds: Iterable[RowBound]) -> LowerBound:
-    """Return the sums; an operator's time counts as what bounds it."""
+    """Return the sums of the longer times: operations and bytes of one operator go on at once."""
     compute = memory = 0.0
     at_least = False
     for bound in bounds:

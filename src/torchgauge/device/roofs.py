@@ -25,7 +25,7 @@ from torchgauge.model.roofline import BandwidthPoint, Roofs
 from torchgauge.progress import Progress, Silent
 
 SMALLEST_PRODUCT, LARGEST_PRODUCT = 256, 16384
-LONGEST_PRODUCT = 0.25
+LONGEST_PRODUCT = 0.5
 GROWTH = 1.03
 SMALLEST_SET = 32 * 2**10
 LEAST_LARGEST_SET = 2**28
