@@ -77,15 +77,16 @@ def published() -> dict[str, tuple[float, int]]:
     return found
 
 
-def built(name: str, device: str) -> nn.Module:
+def built(name: str, size: int, device: str) -> nn.Module:
     """Build the model where it is counted; RegNet computes its widths with real tensors."""
+    given = {"image_size": size} if name.startswith("vit_") else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             with torch.device(device):
-                return models.get_model(name).eval()
+                return models.get_model(name, **given).eval()
         except NotImplementedError:
-            return models.get_model(name).eval().to(device)
+            return models.get_model(name, **given).eval().to(device)
 
 
 def main() -> None:
@@ -102,7 +103,7 @@ def main() -> None:
     for name, (gmacs, size) in chosen.items():
         image = torch.ones(1, 3, size, size, device=options.device)
         for counter in options.counters:
-            model = built(name, options.device)
+            model = built(name, size, options.device)
             try:
                 macs = COUNTERS[counter](model, image)
             except Exception as error:  # noqa: BLE001 - a peer may raise anything

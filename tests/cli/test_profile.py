@@ -88,7 +88,9 @@ def test_the_main_job(model, tmp_path, capsys):
     assert len(profile.latency.samples) == 5
     assert profile.memory.peak == sum(profile.memory.parts.values())
     assert (out / "profile.csv").read_text().count("\n") == 2
-    assert {p.probe for p in profile.passes} == {"loading", "size", "latency", "system", "memory"}
+    assert {p.probe for p in profile.passes} == {
+        "loading", "size", "latency", "system", "cost", "memory",
+    }  # fmt: skip
 
 
 def test_a_reader_that_goes_away_loses_nothing(model, tmp_path):
@@ -155,7 +157,7 @@ def test_a_forward_that_raises_leaves_the_rest_of_the_record(model, tmp_path):
     profile = tg.load(tmp_path / "profile.json")
     assert profile.size.parameters == 20
     assert profile.latency is None
-    assert [w.id for w in profile.warnings] == ["forward-raised", "skipped", "skipped"]
+    assert [w.id for w in profile.warnings] == ["forward-raised", *["skipped"] * 3]
     assert not profile.complete
 
 

@@ -184,7 +184,11 @@ def test_the_second_of_three_killed_leaves_the_first(tmp_path):
     assert warning.probe == "latency"
     assert warning.message == "Process 2 of 3: A measuring process was killed by SIGKILL."
     # It would kill this process too.
-    assert {w.probe for w in profile.warnings if w.id == "skipped"} == {"system", "memory"}
+    assert {w.probe for w in profile.warnings if w.id == "skipped"} == {
+        "system",
+        "cost",
+        "memory",
+    }
     assert not profile.complete
 
 
