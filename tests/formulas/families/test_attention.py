@@ -74,6 +74,15 @@ def test_sequences_of_several_lengths_meet_their_own_keys(name):
     assert call(name, q, q, ends=described(3, dtype="int32")) is None
 
 
+def test_sequences_with_keys_of_other_lengths_have_no_triangle():
+    q, k = described(8, H, D), described(9, H, D)
+    ends, key_ends = torch.tensor([0, 3, 8]), torch.tensor([0, 4, 9])
+    call = (q, k, k, ends, key_ends, 5, 5, 0.0, True, False)
+    found = work("aten::_flash_attention_forward", *call)
+    assert found.matmul == 2 * H * (3 * 4 + 5 * 5) * 2 * D
+    assert found.causal is None
+
+
 def test_keys_in_pages_are_unknown():
     name, q = "aten::_flash_attention_forward", described(B, S, H, D)
     call = (q, q, q, None, None, S, S, 0.0, False, False)

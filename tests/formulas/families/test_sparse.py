@@ -89,8 +89,8 @@ def test_half_of_a_semi_structured_operand_is_stored():
 
 @pytest.mark.parametrize(("dtype", "itemsize", "packed"), [("float16", 2, 18), ("int8", 1, 20)])
 def test_half_of_a_compressed_operand_is_stored(dtype, itemsize, packed):
-    # 8 × 32: half of it, and 1 (or 2) sixteenths for the places.
-    compressed = described(8, packed, dtype=dtype)._replace(itemsize=itemsize)
+    # 18 × 32: half of it, and 1 (or 2) sixteenths for the places.
+    compressed = described(18, packed, dtype=dtype)._replace(itemsize=itemsize)
     found = work("aten::_cslt_sparse_mm", compressed, described(32, 6, dtype=dtype))
-    assert found.matmul + found.integer == 2 * 8 * 16 * 6
+    assert found.matmul + found.integer == 2 * 18 * 16 * 6
     assert bool(found.integer) == (dtype == "int8")

@@ -172,8 +172,8 @@ def trilinear(
         for operand, places in ((one, expand1), (two, expand2), (three, expand3))
     )
     both = [max(sizes) for sizes in zip(left, middle, strict=True)]
-    # What the third operand lacks is summed already.
-    rest = [1 if place in sumdim and place in expand3 else size for place, size in enumerate(both)]
+    # What the third operand lacks is summed already; of what it has, its own size tells.
+    rest = [1 if place in sumdim else size for place, size in enumerate(both)]
     second = math.prod(max(sizes) for sizes in zip(rest, right, strict=True))
     return product(math.prod(both) + second, one)
 
