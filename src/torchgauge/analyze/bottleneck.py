@@ -51,7 +51,8 @@ def bottleneck(
     neither does and the operator calls alone, each at the cost of an empty one, plausibly take the
     rest. Where they cannot, kernels are slow: the nearer roof is named, never as clear. Unknown
     operators, dtypes without a peak, roofs from a datasheet or measured beside other work, and an
-    interval that reaches into another answer each make it less sure. `cost` and `latency` must be of the same call.
+    interval that reaches into another answer each make it less sure. `cost` and `latency` must be
+    of the same call.
     """
     calls = sum(row.calls for row in cost.rows)
     missing = _missing(cost, latency, roofs, calls)
