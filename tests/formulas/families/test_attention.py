@@ -104,9 +104,10 @@ def test_values_may_be_of_another_width():
 
 def test_a_nested_batch_by_its_parts():
     q = torch.nested.nested_tensor([torch.rand(H, 3, D), torch.rand(H, 5, D)])
-    found = call("aten::_scaled_dot_product_flash_attention", q, q, causal=True)
-    assert found.matmul == 2 * H * (9 + 25) * 2 * D
-    assert found.causal == 2 * H * (6 + 15) * 2 * D
+    for kind in ("flash_attention", "attention_math"):
+        found = call(f"aten::_scaled_dot_product_{kind}", q, q, causal=True)
+        assert found.matmul == 2 * H * (9 + 25) * 2 * D
+        assert found.causal == 2 * H * (6 + 15) * 2 * D
 
 
 def test_on_the_cpu_as_torch_calls_it():

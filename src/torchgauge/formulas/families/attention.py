@@ -125,12 +125,15 @@ def efficient(
     return _square(query, key, value, causal=is_causal)
 
 
-@formula("aten::_scaled_dot_product_fused_attention_overrideable")
+@formula(
+    "aten::_scaled_dot_product_fused_attention_overrideable",
+    "aten::_scaled_dot_product_attention_math",
+)
 def overrideable(
     query: Operand, key: Operand, value: Operand, attn_bias: Any = None, dropout_p: float = 0.0,
     is_causal: bool = False, *args: Any, **kwargs: Any,
 ) -> Work:  # fmt: skip
-    """The same where a backend brings its own kernel."""
+    """The same where a backend, or a nested batch, has its own kernel."""
     return _square(query, key, value, causal=is_causal)
 
 
