@@ -95,7 +95,7 @@ class TorchKernels:
 
         def parts(count: int) -> tuple[torch.Tensor, ...]:
             size = whole.numel() // count // _ALIGNED * _ALIGNED
-            return whole[: size * count].split(size)
+            return torch.split(whole[: size * count], size)
 
         a, b = parts(2)
         yield 8 * a.numel(), lambda: b.copy_(a)
