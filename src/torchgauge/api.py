@@ -80,12 +80,14 @@ def profile_request(
     iterations: int | None = None,
     processes: int = 1,
     budget: float | None = None,
+    roofs: bool = False,
     progress: bool | None = None,
 ) -> Profile:
     """Do the same for a target as the command line names it; `inputs` are texts of --input.
 
     `trust` allows files that hold a program, and measures in a process of its own. `loss` is "mean"
-    or names a function, `optimizer` a class of torch.optim.
+    or names a function, `optimizer` a class of torch.optim. `roofs` measures anew what the device
+    can do at most, and keeps it for later profiles.
     """
     _require_torch()
     from torchgauge.device.select import resolve
@@ -116,6 +118,11 @@ def profile_request(
         **_given(budget=budget),
     )
     source = Source.of_request(request)
+    if roofs:
+        from torchgauge.device.roofs import roofs as measure_roofs
+
+        with _shown(progress) as shown:
+            measure_roofs(request.device, refresh=True, progress=shown)
     if not trust:
         return _profile(source, options, progress)
     from torchgauge.measure.apart import profile_apart
@@ -161,12 +168,16 @@ def count_request(
     precision: str | None = None,
     trust: bool = False,
     backward: bool = False,
+    on: tuple[str, ...] = (),
 ) -> Count:
     """Do the same for a target as the command line names it, and count its size.
 
-    `device` None means meta, and the CPU where the model cannot run there.
+    `device` None means meta, and the CPU where the model cannot run there. `on` names devices of
+    the datasheet table ("h100", "l4"), for which time and memory are estimated. Raises InputError
+    `device-unknown`.
     """
     _require_torch()
+    from torchgauge.device import peaks
     from torchgauge.device.select import resolve
     from torchgauge.measure.count import count
     from torchgauge.target.target import TargetRequest
@@ -180,7 +191,8 @@ def count_request(
         precision=precision,
         trust=trust,
     )
-    return count(request, backward=backward, fall_back=device is None)
+    there = tuple(peaks.find(name) for name in on)
+    return count(request, backward=backward, fall_back=device is None, on=there)
 
 
 def measure_latency(

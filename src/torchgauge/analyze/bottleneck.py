@@ -76,7 +76,10 @@ def bottleneck(
 def _missing(cost: Cost, latency: Latency, roofs: Roofs | None, calls: int) -> str:
     """Return why nothing can be said; empty where something can."""
     if roofs is None or not roofs.peaks or not roofs.bandwidth:
-        return "The roofs of the device are unknown."
+        return (
+            "What this machine can do at most is not known yet: measure it once with "
+            "`torchgauge profile --roofs`."
+        )
     if not calls or latency.median <= 0:
         return "No operator was counted, or the call took no time."
     if (cost.coverage or 0.0) < 1 - MOST_UNKNOWN:

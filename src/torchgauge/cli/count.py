@@ -37,6 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backward", action="store_true", help="count the backward pass too; no loss is counted"
     )
     parser.add_argument(
+        "--on",
+        type=lambda text: [name.strip() for name in text.split(",")],
+        default=[],
+        metavar="DEVICE,…",
+        help="estimate time and memory on devices that are not here, such as h100,a100,l4",
+    )
+    parser.add_argument(
         "--by",
         choices=["layer", "operator", "type"],
         default="layer",
@@ -71,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
             precision=options.precision,
             trust=options.trust,
             backward=options.backward,
+            on=tuple(options.on),
         )
     show(count, options)
     return ExitCode.DONE

@@ -95,6 +95,12 @@ def _how(how: argparse._ArgumentGroup) -> None:
         "--processes", type=int, default=1, metavar="N", help="repeat in N fresh processes"
     )
     how.add_argument(
+        "--roofs",
+        action="store_true",
+        help="first measure what this machine can do at most, about ten seconds; it is kept, and "
+        "tells what bounds a model",
+    )
+    how.add_argument(
         "--budget", type=float, metavar="SECONDS", help="time for sampling at most (default: 30)"
     )
 
@@ -157,6 +163,7 @@ def run(options: argparse.Namespace) -> int:
             iterations=options.iterations,
             processes=options.processes,
             budget=options.budget,
+            roofs=options.roofs,
         )
     from torchgauge.measure.interrupts import Interrupts
 

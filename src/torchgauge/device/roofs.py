@@ -86,6 +86,19 @@ def roofs(
     return found
 
 
+def known(device: str, file: Path | None = None) -> Roofs | None:
+    """Return the roofs kept of this machine, or a GPU's datasheet; None where there are neither."""
+    from torchgauge.device import peaks
+
+    facts = _facts(device)
+    kept = read(file or path()).machines.get(facts.machine)
+    if kept is not None or not device.startswith("cuda"):
+        return kept
+    with contextlib.suppress(InputError):
+        return peaks.find(facts.device)
+    return None
+
+
 def undisturbed(found: Roofs, cores: int) -> bool:
     """Return whether other processes left the machine alone: only such roofs are kept."""
     return (found.other or 0.0) <= most_other(cores)

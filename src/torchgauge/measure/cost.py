@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -134,11 +135,11 @@ def _kind(model: Callable[..., Any], inputs: Inputs, device: str) -> str:
     from torch._subclasses.fake_tensor import FakeTensor
 
     module = module_of(model)
-    own = [] if module is None else list(module.parameters())
-    tensors = [*own, *(tensor for _, tensor in inputs.tensors())]
-    if any(isinstance(one, FakeTensor) for one in tensors):
-        return "fake"
-    return str(tensors[0].device.type) if tensors else device
+    own = () if module is None else module.parameters()
+    first = next(itertools.chain(own, (tensor for _, tensor in inputs.tensors())), None)
+    if first is None:
+        return device
+    return "fake" if isinstance(first, FakeTensor) else str(first.device.type)
 
 
 def _storages(tensors: tuple[torch.Tensor, ...]) -> Iterator[int]:

@@ -173,7 +173,7 @@ class Mode(DispatchMode):  # type: ignore[no-untyped-call]
         found = self.counter.operator(func)
         if types and not _PLAIN.issuperset(types) and _unwraps(types):
             return NotImplemented  # a subclass that is made of plain tensors: count what it calls
-        if found.composite:
+        if found.composite and not _nested(args):
             with self:
                 return decomposed(func, args, kwargs)
         outputs = func(*args, **kwargs)
@@ -182,6 +182,11 @@ class Mode(DispatchMode):  # type: ignore[no-untyped-call]
 
 
 never_compiled(Mode.__torch_dispatch__, below=True)
+
+
+def _nested(args: Any) -> bool:
+    """Whether a nested tensor is among them: its own kernel stands above the composite one."""
+    return any(isinstance(one, torch.Tensor) and one.is_nested for one in args)
 
 
 def _unwraps(types: Any) -> bool:

@@ -105,7 +105,9 @@ def _tagged(function: OpOverload) -> Kind:
 
 
 def _work(function: Any, name: str, kind: Kind) -> Work | None:
-    if kind in ("unknown", "composite"):
+    if kind == "composite":  # where it cannot be split: on nested tensors
+        return _called(function, name)
+    if kind == "unknown":
         return None
     if kind in ("view", "free"):
         return lambda _args, _kwargs, _outputs: NO_WORK

@@ -13,9 +13,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from torchgauge.analyze.bottleneck import bottleneck
 from torchgauge.analyze.latency import combine
+from torchgauge.analyze.roofline import roofline
 from torchgauge.analyze.throughput import throughput
 from torchgauge.analyze.training import training_time
+from torchgauge.device import roofs as machine
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.select import open_device
@@ -31,10 +34,12 @@ from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.processes import repeated
 from torchgauge.measure.step import guarded, prepared
 from torchgauge.model.cost import Cost
+from torchgauge.model.environment import Environment
 from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Pass, Profile
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.roofline import Bottleneck, Roofline
 from torchgauge.model.size import Size
 from torchgauge.model.system import System
 from torchgauge.model.target import InputDescription, TargetDescription
@@ -175,6 +180,7 @@ def _profile(source: Source, options: LatencyOptions, runner: Runner) -> Profile
             "memory",
             lambda: memory_probe.measure(placement, train=options.train),
         )
+    near, bound = _bounds(placement, where, cost, latency)
     description = describe(placement, training=training)
     return Profile(
         target=description,
@@ -186,6 +192,8 @@ def _profile(source: Source, options: LatencyOptions, runner: Runner) -> Profile
         memory=memory,
         training=None if latency is None else _training(latency, placement, options),
         system=system,
+        roofline=near,
+        bottleneck=bound,
         passes=tuple(runner.passes),
         interrupted=runner.interrupted or runner.interrupts.noted,
         warnings=tuple(runner.warnings),
@@ -242,6 +250,21 @@ def measure_system(placement: Placement, options: LatencyOptions) -> System:
             synchronize()
 
         return system_probe.measure(call, gpus=gpus)
+
+
+def _bounds(
+    placement: Placement, where: Environment, cost: Cost | None, latency: Latency | None
+) -> tuple[Roofline | None, Bottleneck | None]:
+    """Return how near the call comes to the machine's roofs, and what bounds it.
+
+    Of a training step neither: it is timed with its optimizer, and counted without.
+    """
+    if cost is None or latency is None or cost.backward or latency.cold_cache or latency.stages:
+        return None, None
+    roofs = machine.known(placement.device)
+    rounding = (where.settings.fp32_matmul, where.settings.fp32_convolution)
+    near = None if roofs is None else roofline(cost, latency, roofs, fp32=rounding)
+    return near, bottleneck(cost, latency, roofs, fp32=rounding)
 
 
 def _training(

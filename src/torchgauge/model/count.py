@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchgauge.model import rendering
 from torchgauge.model.cost import Cost
 from torchgauge.model.record import MeasurementWarning, Record
+from torchgauge.model.roofline import Elsewhere
 from torchgauge.model.size import Size
 from torchgauge.model.target import TargetDescription
 
@@ -12,12 +13,16 @@ SCHEMA = "torchgauge.count/1"
 
 
 class Count(Record, frozen=True, kw_only=True):
-    """Size and cost of one target, counted; `size` is None for a plain callable."""
+    """Size and cost of one target, counted; `size` is None for a plain callable.
+
+    `elsewhere` estimates the call on devices that were asked for.
+    """
 
     schema: str = SCHEMA
     target: TargetDescription
     cost: Cost
     size: Size | None = None
+    elsewhere: tuple[Elsewhere, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property

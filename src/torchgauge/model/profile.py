@@ -11,6 +11,7 @@ from torchgauge.model.environment import Environment
 from torchgauge.model.latency import Latency, Throughput
 from torchgauge.model.memory import Memory
 from torchgauge.model.record import MeasurementWarning, Record
+from torchgauge.model.roofline import Bottleneck, Roofline
 from torchgauge.model.size import Size
 from torchgauge.model.system import System
 from torchgauge.model.target import TargetDescription
@@ -44,6 +45,8 @@ class Profile(Record, frozen=True, kw_only=True):
     memory: Memory | None = None
     training: TrainingTime | None = None
     system: System | None = None
+    roofline: Roofline | None = None
+    bottleneck: Bottleneck | None = None
     passes: tuple[Pass, ...] = ()
     interrupted: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()

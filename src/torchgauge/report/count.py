@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -14,8 +15,9 @@ from rich.text import Text
 from torchgauge import units
 from torchgauge.model.cost import Cost, Work
 from torchgauge.model.count import Count
-from torchgauge.report.console import WIDTH, section_view, warnings_view
-from torchgauge.report.sections import cost, size
+from torchgauge.model.roofline import Elsewhere
+from torchgauge.report.console import LABEL, WIDTH, section_view, warnings_view
+from torchgauge.report.sections import Row, Section, cost, size
 
 By = Literal["layer", "operator", "type"]
 DEPTH = 3
@@ -96,6 +98,8 @@ def view(
     if count.size is not None:
         blocks += [section_view(size(count.size)), Text("")]
     blocks += [section_view(cost(count.cost)), Text(""), _table(count.cost, by, depth, width)]
+    if count.elsewhere:
+        blocks += [Text(""), section_view(_elsewhere(count.elsewhere))]
     notes = [CONVENTIONS]
     if count.cost.collapsed:
         notes.append(f"Not seen inside (scripted): {', '.join(count.cost.collapsed)}.")
@@ -103,6 +107,24 @@ def view(
     if count.all_warnings:
         blocks += [Text(""), warnings_view("Warnings", list(count.all_warnings))]
     return Group(*blocks)
+
+
+def _elsewhere(found: tuple[Elsewhere, ...]) -> Section:
+    """Say what the call would take on other devices."""
+    fits = {True: "fits", False: "does not fit", None: "may fit: activations are not counted"}
+    rows = []
+    for one in found:
+        least = "at least " if one.memory_at_least else ""
+        memory = f"{least}{units.size(one.memory)} of {units.size(one.memory_available)}"
+        note = f"{memory}: {fits[one.fits]}"
+        rows.append(Row(_model(one.device), f"≥ {units.time(one.latency)}", note))
+    return Section("Elsewhere", found[0].how, tuple(rows))
+
+
+def _model(device: str) -> str:
+    """Return what people call it: "NVIDIA A100-SXM4-80GB" is an A100."""
+    name = device.removeprefix("NVIDIA ").removeprefix("Tesla ").removeprefix("GeForce ")
+    return name if len(name) < LABEL - 1 else re.split("[ -]", name)[0]
 
 
 def _head(count: Count) -> Text:

@@ -11,6 +11,7 @@ from torchgauge.model.latency import Latency, Throughput
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Interval, MeasurementWarning
+from torchgauge.model.roofline import Bottleneck, Roofline
 from torchgauge.model.size import Size
 from torchgauge.model.system import GpuUse, System, Use
 from torchgauge.model.target import TargetDescription
@@ -47,6 +48,8 @@ def sections(profile: Profile) -> list[Section]:
         found.append(cost(profile.cost, profile.latency))
     if profile.latency is not None:
         found.append(latency(profile.latency, stages=profile.training is None))
+    if profile.bottleneck is not None:
+        found.append(bounds(profile.bottleneck, profile.roofline))
     if profile.throughput is not None:
         found.append(throughput(profile.throughput))
     if profile.training is not None:
@@ -149,6 +152,19 @@ def _unknown(found: Cost) -> str:
     names = [f"{name} ×{calls:,}" for name, calls in found.unknown.items()]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return said + (f"; unknown: {', '.join(names[:3])}{more}" if names else "")
+
+
+def bounds(found: Bottleneck, near: Roofline | None) -> Section:
+    """Say what the call waits for, and how near it comes to what the machine can do."""
+    rows = [Row("bound by", found.kind or units.UNKNOWN, found.confidence if found.kind else "")]
+    if near is not None:
+        least = "at least " if near.at_least else ""
+        where = f"lower bound on {near.roofs.device}, {near.roofs.source} roofs"
+        rows.append(Row("at best", least + units.time(near.lower_bound), where))
+        efficiency = units.percent(near.efficiency)
+        rows.append(Row("efficiency", efficiency, "that bound over the measured median"))
+    rows += [Row("", "", said) for said in found.evidence]
+    return Section("Bottleneck", found.how, tuple(rows))
 
 
 def latency(found: Latency, *, stages: bool = True) -> Section:

@@ -9,7 +9,6 @@ from types import TracebackType
 import torch
 
 from torchgauge.model.record import MeasurementWarning
-from torchgauge.target.tensors import nbytes
 
 _NAMED = 3  # tensors that a warning names; it counts the others
 
@@ -32,10 +31,10 @@ class Kept:
 
     def count(self, saved: torch.Tensor) -> None:
         """Add a copy to the bytes of its place."""
-        if saved.device.type == "cpu":
-            self.host += nbytes(saved)
+        if saved.is_cpu:
+            self.host += saved.nbytes
         else:
-            self.device += nbytes(saved)
+            self.device += saved.nbytes
 
     def guarded(
         self, what: str, restore: Callable[[], None]
