@@ -58,7 +58,8 @@ def section_view(section: Section) -> RenderableType:
         note = Text(row.note, style="dim") if row.share is None else _bar(row.share)
         table.add_row(f"  {row.label}", row.value, note)
     title = Text.assemble((section.title, "bold"), (f"  {section.how}", "dim italic"))
-    return Group(title, table)
+    notes = [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in section.notes]
+    return Group(title, table, *notes)
 
 
 def _bar(share: float) -> Text:

@@ -26,7 +26,8 @@ def _table(section: Section) -> str:
     )
     how = f" <i>{escape(section.how)}</i>" if section.how else ""
     caption = f'<caption style="text-align:left"><b>{escape(section.title)}</b>{how}</caption>'
-    return f"<table>{caption}<tbody>{rows}</tbody></table>"
+    notes = "".join(f"<p>{escape(note)}</p>" for note in section.notes)
+    return f"<table>{caption}<tbody>{rows}</tbody></table>{notes}"
 
 
 def _note(note: str, share: float | None) -> str:

@@ -32,11 +32,15 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A titled group of rows; `how` is measured, counted, estimated or empty."""
+    """A titled group of rows; `how` is measured, counted, estimated or empty.
+
+    `notes` are sentences below the rows.
+    """
 
     title: str
     how: str
     rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
 
 
 def sections(profile: Profile) -> list[Section]:
@@ -163,8 +167,7 @@ def bounds(found: Bottleneck, near: Roofline | None) -> Section:
         rows.append(Row("at best", least + units.time(near.lower_bound), where))
         efficiency = units.percent(near.efficiency)
         rows.append(Row("efficiency", efficiency, "that bound over the measured median"))
-    rows += [Row("", "", said) for said in found.evidence]
-    return Section("Bottleneck", found.how, tuple(rows))
+    return Section("Bottleneck", found.how, tuple(rows), found.evidence)
 
 
 def latency(found: Latency, *, stages: bool = True) -> Section:

@@ -1,0 +1,128 @@
+"""`torchgauge count` as a user runs it."""
+
+import csv
+import io
+import json
+
+import pytest
+
+import torchgauge as tg
+from torchgauge.cli.main import main
+
+MODEL = """
+import torch
+from torch import nn
+
+def make():
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), torch.ones(2, 8)
+
+class Reads(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) * x.sum().item()
+
+def reads():
+    return Reads(8, 8), torch.ones(2, 8)
+
+class Broken(nn.Linear):
+    def forward(self, x):
+        raise ValueError("the model's own words")
+
+def broken():
+    return Broken(8, 8), torch.ones(2, 8)
+"""
+MACS = 2 * (8 * 16 + 16 * 4)
+
+
+@pytest.fixture
+def target(tmp_path):
+    (tmp_path / "net.py").write_text(MODEL)
+    return lambda name: f"{tmp_path / 'net.py'}:{name}"
+
+
+def counted(capsys, *arguments):
+    assert main(["count", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_record_as_json_is_read_back(target, capsys, tmp_path):
+    out = counted(capsys, target("make"), "--json")
+    (tmp_path / "count.json").write_text(out)
+    record = tg.load(tmp_path / "count.json")
+    assert record.cost.macs == MACS
+    assert record.size.parameters == 8 * 16 + 16 + 16 * 4 + 4
+    assert record.cost.counted_on == "meta"
+    assert json.loads(out)["schema"] == "torchgauge.count/1"
+
+
+def test_the_table_as_csv_adds_up(target, capsys):
+    lines = list(csv.DictReader(io.StringIO(counted(capsys, target("make"), "--csv"))))
+    assert [line["path"] for line in lines] == ["", "0", "1", "2"]
+    assert [int(line["macs"]) for line in lines] == [MACS, 256, 0, 128]
+    assert sum(int(line["flops"]) for line in lines[1:]) == int(lines[0]["flops"])
+    assert sum(float(line["share"]) for line in lines[1:]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("by", ["operator", "type"])
+def test_the_lines_are_what_was_asked_for(target, capsys, by):
+    lines = list(csv.DictReader(io.StringIO(counted(capsys, target("make"), "--csv", "--by", by))))
+    names = {line["name"]: int(line["macs"]) for line in lines}
+    if by == "type":
+        assert names["Linear"] == MACS
+        assert names["ReLU"] == 0
+    else:
+        assert names["aten::addmm"] == MACS
+
+
+def test_the_report_fits_80_columns_and_says_what_it_is(target, capsys):
+    out = counted(capsys, target("make"), "--depth", "0")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\x1b" not in out
+    assert "100.0 %  of operator calls have a formula" in out
+    assert "1 MAC = 2 FLOP" in out
+    assert "nothing computed" in out
+    assert out.count("Linear") == 0  # below the depth
+
+
+def test_backward_counts_more(target, capsys):
+    once = json.loads(counted(capsys, target("make"), "--json"))
+    both = json.loads(counted(capsys, target("make"), "--json", "--backward"))
+    phases = {row["phase"] for row in both["cost"]["rows"]}
+    assert phases == {"forward", "backward"}
+    assert {row["phase"] for row in once["cost"]["rows"]} == {"forward"}
+
+
+def test_code_that_reads_values_is_counted_on_real_tensors_and_said(target, capsys):
+    out = counted(capsys, target("reads"))
+    assert "counted-on-cpu" in out
+    assert "cpu tensors" in out
+
+
+def test_a_model_that_raises_fails_with_its_words(target, capsys):
+    assert main(["count", target("broken")]) == 1
+    assert "the model's own words" in capsys.readouterr().err
+
+
+def test_meta_alone_is_kept_to_where_it_is_asked_for(target, capsys):
+    assert main(["count", target("reads"), "--device", "meta"]) == 1
+    assert "[forward-raised]" in capsys.readouterr().err
+
+
+def test_other_devices_are_estimated(target, capsys):
+    out = counted(capsys, target("make"), "--on", "h100,l4")
+    assert "Elsewhere  estimated" in out
+    assert "H100" in out
+    record = json.loads(counted(capsys, target("make"), "--on", "l4", "--json"))
+    (there,) = record["elsewhere"]
+    assert there["how"] == "estimated"
+    assert 0 < there["latency"] < 1e-3
+
+
+def test_an_unknown_device_is_bad_input(target, capsys):
+    assert main(["count", target("make"), "--on", "h1000"]) == 2
+    assert "[device-unknown]" in capsys.readouterr().err
+
+
+def test_a_depth_must_be_a_number(target):
+    with pytest.raises(SystemExit) as stopped:
+        main(["count", target("make"), "--depth", "deep"])
+    assert stopped.value.code == 2
