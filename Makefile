@@ -30,7 +30,8 @@ contract: $(VENV)/dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/dev $(VENV)/peers
-	for name in startup overhead training latency_peers latency_simulation models hygiene; do \
+	for name in startup overhead training latency_peers latency_simulation models hygiene \
+		costs_speed costs_torchvision; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers
 

@@ -30,7 +30,7 @@ def test_commands(command, tmp_path):
     words = shlex.split(command)
     assert words[0] == "torchgauge"
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    if "--iterations" not in words and "--budget" not in words:
+    if words[1] == "profile" and "--iterations" not in words and "--budget" not in words:
         words += ["--budget", "3"]
     done = subprocess.run(
         [sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, check=False

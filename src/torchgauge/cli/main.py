@@ -45,7 +45,7 @@ def build() -> Parser:
     """Return the parser of the whole command line."""
     parser = Parser(
         prog="torchgauge",
-        description="How big a PyTorch model is, how long it takes, how much memory it needs.",
+        description="How big a PyTorch model is, how much work it does, how long it takes.",
         epilog="Exit codes: 0 done, 1 a measurement failed (the record is still written), "
         "2 bad input, 130 interrupted.",
     )
