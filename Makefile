@@ -31,7 +31,7 @@ contract: $(VENV)/dev
 
 bench: $(VENV)/dev $(VENV)/peers
 	for name in startup overhead training latency_peers latency_simulation models hygiene \
-		costs_speed costs_torchvision; do \
+		costs_speed costs_torchvision costs_models; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers
 

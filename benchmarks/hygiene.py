@@ -101,6 +101,16 @@ def memory(target: Target) -> None:
     tg.measure_memory(target.model, target.inputs)
 
 
+def cost(target: Target) -> None:
+    """Count the forward."""
+    tg.count_cost(target.model, target.inputs)
+
+
+def both_costs(target: Target) -> None:
+    """Count forward and backward."""
+    tg.count_cost(target.model, target.inputs, backward=True)
+
+
 def _loss(outputs: Any, _: Any) -> torch.Tensor:
     leaves = torch.utils._pytree.tree_leaves(dict(outputs) if hasattr(outputs, "keys") else outputs)
     floats = [x for x in leaves if isinstance(x, torch.Tensor) and x.requires_grad]
@@ -142,8 +152,10 @@ PROBES: dict[str, Callable[[Target], None]] = {
     "latency": latency,
     "system": system_use,
     "memory": memory,
+    "cost": cost,
 }
 TRAINING: dict[str, Callable[[Target], None]] = {
+    "cost of forward and backward": both_costs,
     "training memory": training(),
     "training memory, backward raises": training(loss=_failing_loss),
     "training memory, optimizer raises": training(optimizer=FailingOptimizer),
@@ -221,8 +233,8 @@ def plant(name: str, target: Target, tally: Tally) -> None:
     operators = fault.operators
     points = sorted({round(i * (operators - 1) / (POINTS - 1)) for i in range(POINTS)})
     for index, point in enumerate(points):
-        for probe in ("latency", "system", "memory"):
-            call = index % (5 if probe == "memory" else 2)
+        for probe in ("latency", "system", "memory", "cost"):
+            call = index % {"memory": 5, "cost": 1}.get(probe, 2)
             fault.arm(point, call)
             raised = tally.check(
                 f"{name} at operator {point}", f"{probe}, fault", target, PROBES[probe]
