@@ -250,6 +250,20 @@ def test_totals_are_self_and_children_and_the_model_is_as_it_was():
         assert torch.equal(value, before[name])
 
 
+def test_gradients_that_are_there_stay_and_are_not_added_to():
+    model, x = nn.Linear(600, 600), torch.ones(1, 600, requires_grad=True)
+    (model(x) * 2).sum().backward()
+    before = [model.weight.grad, model.bias.grad, x.grad]
+    values = [one.clone() for one in before]
+    with_them = tg.count_cost(model, x, backward=True)
+    for one, value, now in zip(before, values, (model.weight, model.bias, x), strict=True):
+        assert now.grad is one
+        assert torch.equal(one, value)
+    model.zero_grad()
+    x.grad = None
+    assert tg.count_cost(model, x, backward=True).rows == with_them.rows
+
+
 def test_retained_for_backward():
     model = nn.Sequential(
         nn.Linear(1000, 1000), nn.ReLU(), nn.Linear(1000, 1000), nn.Dropout(), nn.Linear(1000, 10)

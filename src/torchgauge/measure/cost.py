@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from torchgauge.measure.counting import Counter, retained
 from torchgauge.measure.forward import running
@@ -65,14 +66,28 @@ def _counted(model: Callable[..., Any], inputs: Inputs, *, backward: bool) -> in
         return None
     module = module_of(model)
     own = () if module is None else (*module.parameters(), *module.buffers())
-    given = (tensor for _, tensor in inputs.tensors())
-    with retained(set(_storages((*own, *given)))) as bytes_kept:
+    given = [tensor for _, tensor in inputs.tensors()]
+    with _without_gradients((*own, *given)), retained(set(_storages((*own, *given)))) as bytes_kept:
         outputs = model(*inputs.args, **inputs.kwargs)
         results = [one for one in tensors_in(outputs) if one.requires_grad]
         kept = bytes_kept()
-    if results:
-        torch.autograd.backward(results, [_ones(one) for one in results])
+        if results:
+            torch.autograd.backward(results, [_ones(one) for one in results])
     return kept
+
+
+@contextlib.contextmanager
+def _without_gradients(tensors: tuple[torch.Tensor, ...]) -> Iterator[None]:
+    """Set gradients aside: the backward pass would add to what is there, and count the sum."""
+    leaves = [one for one in tensors if not is_lazy(one) and one.is_leaf and one.requires_grad]
+    before = [(one, one.grad) for one in leaves]
+    try:
+        for one in leaves:
+            one.grad = None
+        yield
+    finally:
+        for one, gradient in before:
+            one.grad = gradient
 
 
 def _ones(tensor: torch.Tensor) -> torch.Tensor:
