@@ -34,6 +34,7 @@ bench: $(VENV)/dev $(VENV)/peers
 		costs_speed costs_torchvision costs_models; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers
+	$(BIN)/python benchmarks/costs_peers.py $(VENV)/peers
 
 clean:
 	rm -rf $(VENV) $(RESULTS)

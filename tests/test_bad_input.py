@@ -390,7 +390,12 @@ def test_what_fails_while_measured_leaves_the_rest_of_the_record(case, folder, c
 def test_free_memory_stands_beside_what_was_asked_for(folder, capsys):
     record, _ = refused("@models.py:hungry", folder, capsys, code=1)
     failed = [warning for warning in record["warnings"] if warning["failed"]]
-    assert {warning["probe"] for warning in failed} == {"latency", "system", "memory"}
+    assert {warning["probe"] for warning in failed} == {
+        "latency",
+        "system",
+        "cost",
+        "memory",
+    }
     assert all(" are free." in warning["cause"] for warning in failed)
     assert "unknown are free" not in failed[0]["cause"]
 
