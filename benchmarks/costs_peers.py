@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import inspect
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,10 +33,12 @@ import torch
 from torch import nn
 
 from hygiene_models import Candidate, candidates
+from hygiene_peers import IMPORTED
 from torchgauge.target.target import Target
 
 AGREES = 0.05
 TIME_LIMIT = 1200
+MODEL_LIMIT = 30  # seconds for one model: a fork may wait for a lock that nobody holds any more
 
 
 class Positional(nn.Module):
@@ -142,9 +146,12 @@ def by_position(target: Target) -> tuple[nn.Module, tuple[Any, ...]]:
 def count_all(tool: str, out: Path) -> None:
     """Write name → MACs, or the error's name, one JSON document a line, each by a fork."""
     torch.set_num_threads(1)  # OpenMP's threads do not survive a fork
+    for module in IMPORTED.get(tool, ("torch._dynamo", "torch.utils.flop_counter")):
+        importlib.import_module(module)
     with out.open("w") as lines:
         for candidate in candidates():
             if (child := os.fork()) == 0:  # some leave patches behind that count the next one too
+                signal.alarm(MODEL_LIMIT)
                 lines.write(json.dumps([candidate.name, count_one(tool, candidate)]) + "\n")
                 lines.flush()
                 os._exit(0)
