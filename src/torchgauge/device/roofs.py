@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -33,7 +34,7 @@ BEYOND_CACHE = 4
 SHARE_OF_MEMORY = 4
 EMPTY_CALLS_SECONDS = 0.02
 HOW = (
-    "Peaks: the fastest square product as sizes double. Bandwidth: the fastest of copy, addition "
+    "Peaks: the fastest square product as sizes grow. Bandwidth: the fastest of copy, addition "
     "and sum in float32 by working set, bytes read and written together; a smaller set is never "
     f"slower than a larger one. Dispatch: an addition of one element. Each the {METHOD}."
 )
@@ -203,8 +204,8 @@ def _peaks(kernels: Kernels, device: Device, clock: Clock, progress: Progress) -
 
 def _peak(dtype: str, kernels: Kernels, device: Device, clock: Clock) -> float | None:
     """Return the operations per second of the best size; None where the device has no product."""
-    best, size = 0.0, SMALLEST_PRODUCT
-    while size <= LARGEST_PRODUCT:
+    best = 0.0
+    for size in product_sizes():
         try:
             seconds = best_time(kernels.product(dtype, size), device, clock)
         except RuntimeError:  # not implemented for the type, or no memory for the size
@@ -215,8 +216,19 @@ def _peak(dtype: str, kernels: Kernels, device: Device, clock: Clock) -> float |
         best = max(best, rate)
         if 8 * seconds > LONGEST_PRODUCT:
             break
-        size *= 2
     return best or None
+
+
+def product_sizes() -> Iterator[int]:
+    """Yield sides of square products: powers of two, and between each two the one half as large.
+
+    How a library cuts a matrix into blocks makes one side 10 % faster than twice that side.
+    """
+    size = SMALLEST_PRODUCT
+    while size <= LARGEST_PRODUCT:
+        yield size
+        yield size * 3 // 2
+        size *= 2
 
 
 def _curve(

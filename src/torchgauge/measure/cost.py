@@ -42,6 +42,7 @@ def measure(
         with (
             _eager(),
             _without_inference_mode(model, inputs),
+            _fake_mode(model, inputs),
             observed(counter.calls, modules),
             counter.attention.watched(),
             counter.counting(),
@@ -110,6 +111,20 @@ def _without_inference_mode(model: Callable[..., Any], inputs: Inputs) -> Iterat
         yield
 
 
+def _fake_mode(
+    model: Callable[..., Any], inputs: Inputs
+) -> contextlib.AbstractContextManager[object]:
+    """Return the mode of the fake tensors: what the call makes itself must be fake as well."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    module = module_of(model)
+    own = () if module is None else (*module.parameters(), *module.buffers())
+    for tensor in (*own, *(given for _, given in inputs.tensors())):
+        if isinstance(tensor, FakeTensor):
+            return tensor.fake_mode
+    return contextlib.nullcontext()
+
+
 @contextlib.contextmanager
 def _eager() -> Iterator[None]:
     """Run what torch.compile made as the Python it was made from."""
@@ -121,9 +136,7 @@ def _eager() -> Iterator[None]:
 
 
 def _compiled(model: Callable[..., Any], modules: list[nn.Module]) -> Iterator[MeasurementWarning]:
-    compiled = [one for one in (model, *modules) if hasattr(one, "_torchdynamo_orig_callable")]
-    compiled += [one for one in modules if hasattr(one, "_orig_mod") or _call_compiled(one)]
-    if compiled:
+    if hasattr(model, "_torchdynamo_orig_callable") or any(map(_is_compiled, modules)):
         yield MeasurementWarning(
             id="counted-eager",
             message="A compiled part was counted by running it eager: what fusion saves in bytes "
@@ -132,12 +145,18 @@ def _compiled(model: Callable[..., Any], modules: list[nn.Module]) -> Iterator[M
         )
 
 
-def _call_compiled(module: nn.Module) -> bool:
-    return getattr(module, "_compiled_call_impl", None) is not None
+def _is_compiled(module: nn.Module) -> bool:
+    # Looked up without nn.Module.__getattr__, which is slow where there is nothing.
+    own = vars(module)
+    return (
+        "_torchdynamo_orig_callable" in own
+        or "_orig_mod" in own.get("_modules", ())
+        or own.get("_compiled_call_impl") is not None
+    )
 
 
 def _collapsed(module: nn.Module | None) -> Iterator[str]:
-    if module is None:
+    if module is None or not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
         return
     inside = ""
     for name, one in module.named_modules():

@@ -131,7 +131,7 @@ def devices_of(target: Target) -> list[str]:
     tensors = [] if module is None else [*module.parameters(), *module.buffers()]
     if not tensors:
         tensors = [tensor for _, tensor in target.inputs.tensors()][:1]
-    return sorted({str(tensor.device) for tensor in tensors}) or ["cpu"]
+    return sorted(map(str, {tensor.device for tensor in tensors})) or ["cpu"]
 
 
 def _only(devices: list[str]) -> str:
@@ -151,8 +151,9 @@ def _native_precision(target: Target) -> str:
     if module is not None:
         tensors = list(module.parameters())
     weight: Counter[torch.dtype] = Counter()
-    for tensor in filter(torch.is_floating_point, tensors):
+    for tensor in tensors:
         weight[tensor.dtype] += tensor.numel() * tensor.element_size()
+    weight = Counter({dtype: size for dtype, size in weight.items() if dtype.is_floating_point})
     if not weight:
         return "unknown"
     dtype = weight.most_common(1)[0][0]

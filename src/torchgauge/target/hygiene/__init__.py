@@ -57,7 +57,7 @@ def evaluation(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
     """`untouched`, with the model in evaluation mode and under torch.inference_mode."""
     with untouched(model, *inputs) as kept:
         module = module_of(model)
-        if module is not None:
+        if module is not None and any(one.training for one in module.modules()):
             # An exported program's module has its mode built in and refuses to change it.
             with contextlib.suppress(NotImplementedError):
                 module.eval()

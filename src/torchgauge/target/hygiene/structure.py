@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from torchgauge.target.inputs import Inputs
 
+_CONTAINERS = frozenset({dict, OrderedDict, list, set})
 _HOOKS = tuple(name for name in vars(_module_globals) if name.startswith("_global_"))
 
 
@@ -21,7 +22,8 @@ def save_structure(model: torch.nn.Module) -> Callable[[], None]:
     before = []
     for module in model.modules():
         attributes = dict(vars(module))
-        contents = [(value, _copy(value)) for value in attributes.values() if _holds(value)]
+        # Most of a module's containers are empty, and a copy of an OrderedDict is slow.
+        contents = {id(v): v.copy() for v in attributes.values() if type(v) in _CONTAINERS and v}
         before.append((module, type(module), module.training, attributes, contents))
 
     def restore() -> None:
@@ -29,9 +31,9 @@ def save_structure(model: torch.nn.Module) -> Callable[[], None]:
             # A lazy module changes its class when it gets its parameters, and takes away the
             # hooks that would make them: with those put back it would be broken.
             if type(module) is kind and not _mirrors(module):
-                for holder, content in contents:
-                    if holder or content:
-                        _refill(holder, content)
+                for holder in attributes.values():
+                    if type(holder) in _CONTAINERS and (holder or id(holder) in contents):
+                        _refill(holder, contents.get(id(holder), ()))
                 _refill(vars(module), attributes)
             if module.training is not flag:  # no attribute of a ScriptModule
                 module.training = flag
@@ -82,12 +84,11 @@ def _mirrors(module: torch.nn.Module) -> bool:
 
 
 def _holds(value: Any) -> bool:
-    return type(value) in (dict, OrderedDict, list, set)
+    return type(value) in _CONTAINERS
 
 
 def _copy(value: Any) -> Any:
-    # Most of a module's containers are empty, and a copy of an OrderedDict is slow.
-    return (value.copy() if value else ()) if _holds(value) else value
+    return value.copy() if _holds(value) else value
 
 
 def _refill(holder: Any, content: Any) -> None:

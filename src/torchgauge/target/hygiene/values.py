@@ -25,7 +25,7 @@ SAMPLED = 16  # elements of a tensor that is not copied
 _Role = Literal["buffer", "parameter", "gradient", "input"]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class _Watched:
     """A tensor, another view of its storage, and what its content is compared with."""
 
@@ -40,7 +40,10 @@ class _Watched:
     def changed(self) -> bool:
         """Whether the content differs; the storage must be the tensor's own again."""
         if self.saved is not None:
-            return not _equal(self.alias.to(self.saved.device), self.saved)
+            here = self.alias.device == self.saved.device
+            return not _equal(
+                self.alias if here else self.alias.to(self.saved.device), self.saved
+            )
         if _version(self.alias) != self.version:
             return True
         elements = _some(self.alias)
@@ -120,15 +123,20 @@ def _save(watched: list[_Watched], kept: Kept, *, training: bool) -> None:
         if item.role == "buffer":
             item.saved = item.alias.clone()
         elif training and item.role == "parameter":
-            item.saved = item.alias.to("cpu", copy=True)
+            item.saved = _on_host(item.alias)
         elif size <= left:
-            item.saved = item.alias.to("cpu", copy=True)
+            item.saved = _on_host(item.alias)
             left -= size
         else:
             item.sample = _some(item.alias)
             item.sample = None if item.sample is None else item.sample.clone()
         if item.saved is not None:
             kept.count(item.saved)
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    # On the host already, a clone takes half the time of a copy to it.
+    return tensor.clone() if tensor.is_cpu else tensor.to("cpu", copy=True)
 
 
 def _put_back(item: _Watched, kept: Kept, *, training: bool) -> None:
