@@ -17,6 +17,7 @@ from torchgauge.measure.causal import CausalAttention, triangle
 from torchgauge.measure.internals import (
     DISABLED_DISPATCH,
     DispatchMode,
+    backward_code,
     decomposed,
     graph_task,
     modes,
@@ -144,11 +145,8 @@ class Counter:
 
     def _behind(self) -> tuple[LayerCall, Phase]:
         """Return whose work it is during a backward pass."""
-        if not torch.is_grad_enabled():
-            return self.calls.of_node(), "backward"
         if _in_checkpoint():
             return self.calls.recomputing(), "recompute"
-        # A graph of the backward pass itself (create_graph), or gradients taken inside a forward.
         return self.calls.of_node(), "backward"
 
     def _on_thread(self) -> Callable[[], None]:
@@ -177,7 +175,8 @@ class Mode(DispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return decomposed(func, args, kwargs)
         outputs = func(*args, **kwargs)
-        self.counter.add(found, args, kwargs, outputs)
+        if found.kind != "question":
+            self.counter.add(found, args, kwargs, outputs)
         return outputs
 
 
@@ -209,8 +208,9 @@ def _dtype(args: Any, outputs: Any) -> Any:
 
 
 def _in_checkpoint() -> bool:
+    """Whether a checkpoint runs its part again: inside of it gradients may be off as well."""
     frame = inspect.currentframe()
-    while frame is not None:
+    while frame is not None and frame.f_code is not backward_code:
         if frame.f_code.co_filename == _CHECKPOINT:
             return True
         frame = frame.f_back

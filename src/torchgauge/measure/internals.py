@@ -23,6 +23,7 @@ from torchgauge.errors import MeasurementError
 __all__ = [
     "DISABLED_DISPATCH",
     "DispatchMode",
+    "backward_code",
     "current_node",
     "decomposed",
     "graph_task",
@@ -74,6 +75,8 @@ graph_task: Callable[[], int] = _named(torch._C, "_current_graph_task_id")
 current_node: Callable[[], Any] = _named(torch._C, "_current_autograd_node")
 # The number that the next autograd node of this thread will get.
 sequence_number: Callable[[], int] = _named(torch.autograd, "_get_sequence_nr")
+# Every backward pass that Python starts is below a frame of this code.
+backward_code: Any = _named(torch.autograd.graph, "_engine_run_backward").__code__
 DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd

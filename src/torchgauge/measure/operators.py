@@ -14,7 +14,15 @@ from torchgauge.formulas.registry import as_work, find
 from torchgauge.formulas.work import FREE as NO_WORK
 
 Kind = Literal[
-    "formula", "pointwise", "reduction", "view", "free", "foreach", "composite", "unknown"
+    "formula",
+    "pointwise",
+    "reduction",
+    "view",
+    "free",
+    "foreach",
+    "composite",
+    "question",
+    "unknown",
 ]
 Work = Callable[[Any, Any, Any], Any]
 
@@ -40,6 +48,8 @@ _PRIMITIVES = {
     "xor_sum": "sum",
     "zeta": "special_zeta",
 }
+# What fake tensors are asked, as if it were an operator: no call of the model's.
+_QUESTIONS = frozenset({"prim::device"})
 _BACKENDS = ("CPU", "CUDA")
 _has: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001
 _exists: Callable[[str], bool] = torch._C._dispatch_has_kernel  # noqa: SLF001
@@ -76,6 +86,8 @@ def classify(function: Any) -> Kind:
     if not isinstance(function, OpOverload):
         return "formula" if find(_name(function)) else "unknown"
     name = _name(function)
+    if name in _QUESTIONS:
+        return "question"
     ours = function.namespace == "aten"
     if not ours and find(name):
         return "formula"
@@ -109,7 +121,7 @@ def _work(function: Any, name: str, kind: Kind) -> Work | None:
         return _called(function, name)
     if kind == "unknown":
         return None
-    if kind in ("view", "free"):
+    if kind in ("view", "free", "question"):
         return lambda _args, _kwargs, _outputs: NO_WORK
     if kind == "formula":
         return _called(function, name)

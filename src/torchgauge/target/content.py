@@ -19,11 +19,11 @@ IMAGE_RANK = 4
 def batch_of(inputs: Inputs) -> int | None:
     """Return the leading dimension that all tensors with dimensions share, else None.
 
-    A list of images, as detection models take, counts its members.
+    A list of images, as detection models take, counts its members; a nested tensor its parts.
     """
     if len(inputs.args) == 1 and isinstance(inputs.args[0], list):
         return len(inputs.args[0])
-    sizes = {tensor.shape[0] for _, tensor in inputs.tensors() if tensor.dim()}
+    sizes = {tensor.size(0) for _, tensor in inputs.tensors() if tensor.dim()}
     return sizes.pop() if len(sizes) == 1 else None
 
 
@@ -60,6 +60,7 @@ def images_of(inputs: Inputs) -> int | None:
 def _looks_like_images(tensor: torch.Tensor) -> bool:
     return (
         tensor.dim() == IMAGE_RANK
+        and not tensor.is_nested
         and tensor.is_floating_point()
         and tensor.shape[1] in IMAGE_CHANNELS
         and min(tensor.shape[2:]) >= SMALLEST_SIDE
