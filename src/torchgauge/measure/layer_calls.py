@@ -10,9 +10,10 @@ from typing import Any
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from torchgauge.analyze.call_tree import name_in
 from torchgauge.measure.internals import current_node, graph_task, node_number, sequence_number
+from torchgauge.measure.modules import Modules, identity
 from torchgauge.model.cost import CostNode
-from torchgauge.target.hygiene import module_of
 
 
 class LayerCall:
@@ -53,21 +54,13 @@ class LayerCalls:
     """
 
     def __init__(self, model: Callable[..., Any], on_thread: Callable[[], Callable[[], None]]):
-        owner = module_of(model)
-        root = owner if owner is model else None
-        name = type(owner).__name__ if root is not None else _callable_name(model)
-        kind = name if root is not None else "callable"
-        self.root = LayerCall(name, "", kind, None, root)
+        self._modules = Modules(model)
+        root = self._modules.root
+        self.root = LayerCall(self._modules.name, "", self._modules.table[0].kind, None, root)
         self._on_thread = on_thread
         self._thread = _Thread()
         self._main = self._thread.numbers, self._thread.owners
-        self._main_ident = threading.get_ident()
-        self._names: dict[int, list[str]] = {}
-        self._kept: list[nn.Module] = []
-        self._classes: dict[str, int] = {}
         self._last: dict[int, LayerCall] = {}
-        if owner is not None:
-            self._learn(owner, "")
         self._thread.current = self.root
         self._log(self.root)
         if root is None:
@@ -82,7 +75,7 @@ class LayerCalls:
             ending = self._on_thread()
         before = thread.current
         if graph_task() != -1 and thread.outermost:
-            call = self._last.get(_identity(module)) or self._child(before, module)
+            call = self._last.get(identity(module)) or self._child(before, module)
         elif before is self.root and module is self.root.module and thread.outermost:
             call = self.root
         else:
@@ -90,7 +83,7 @@ class LayerCalls:
         state = (before, thread.outermost, ending)
         call.calls += graph_task() == -1
         thread.current, thread.outermost = call, False
-        self._last[_identity(module)] = call
+        self._last[identity(module)] = call
         self._log(call)
         return state
 
@@ -152,37 +145,15 @@ class LayerCalls:
             thread.owners.append(call)
 
     def _child(self, parent: LayerCall, module: nn.Module) -> LayerCall:
-        key = _identity(module)
+        key = identity(module)
         child = parent.children.get(key)
         if child is None:
-            if key not in self._names:
-                self._learn(module, self._class_name(module))
-            path = self._path(key, parent.path)
-            start = parent.path + "." if parent.path else ""
-            name = path.removeprefix(start) if path.startswith(start) else path
-            child = LayerCall(name or self.root.name, path, type(module).__name__, parent, module)
+            named = self._modules.table[self._modules.number(module)]
+            path = named.path_in(parent.path)
+            name = name_in(path, parent.path) or self.root.name
+            child = LayerCall(name, path, type(module).__name__, parent, module)
             parent.children[key] = child
         return child
-
-    def _path(self, key: int, parent: str) -> str:
-        names = self._names[key]
-        inside = (name for name in names if name.startswith(parent + "."))
-        return next(inside, names[0]) if parent else names[0]
-
-    def _learn(self, module: nn.Module, prefix: str) -> None:
-        self._kept.append(module)  # an address must not be given to another module
-        for name, one in module.named_modules(prefix=prefix, remove_duplicate=False):
-            self._names.setdefault(_identity(one), []).append(name)
-
-    def _class_name(self, module: nn.Module) -> str:
-        kind = type(module).__name__
-        self._classes[kind] = count = self._classes.get(kind, 0) + 1
-        return kind if count == 1 else f"{kind}#{count}"
-
-
-def _identity(module: nn.Module) -> int:
-    # DataParallel's replicas share this dictionary with the module they copy.
-    return id(vars(module).get("_forward_hooks", module))
 
 
 def _parameters(module: nn.Module | None) -> int:
@@ -195,7 +166,3 @@ def _parameters(module: nn.Module | None) -> int:
     found = {id(one): one for one in mine if one is not None}
     parameters = found.values() if leaf else module.parameters()
     return sum(one.numel() for one in parameters if not is_lazy(one))
-
-
-def _callable_name(model: Callable[..., Any]) -> str:
-    return getattr(model, "__qualname__", type(model).__qualname__).rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""The layer scope: be told of every module call, by wrapping `nn.Module.__call__` for a while."""
+"""The layer scope: see every module call, by wrapping `nn.Module.__call__` for a while."""
 
 from __future__ import annotations
 
@@ -12,6 +12,19 @@ from torch import nn
 
 from torchgauge.measure.internals import never_compiled
 
+Call = Callable[..., Any]
+
+
+class Wrap(Protocol):
+    """Returns what is called in place of a class's `__call__`.
+
+    Its first parameter must be named self: torch's Python tracer reads that local by its name. It
+    must do nothing but pass on while `torch.compiler.is_compiling()`.
+    """
+
+    def __call__(self, original: Call, *, base: bool) -> Call:
+        """Wrap `original`, that of nn.Module (`base`) or of a class that overrides it."""
+
 
 class Observer(Protocol):
     """Told before and after each module call, on the thread that makes it."""
@@ -24,67 +37,83 @@ class Observer(Protocol):
 
 
 _lock = threading.Lock()
-_observers: tuple[Observer, ...] = ()
-_originals: dict[type[nn.Module], Any] = {}
-_pending = threading.local()  # the module whose overridden `__call__` may still reach the base
+_wraps: tuple[tuple[Wrap, frozenset[type[nn.Module]]], ...] = ()
+_originals: dict[type[nn.Module], Call] = {}
 
 
 @contextlib.contextmanager
-def observed(observer: Observer, modules: Iterable[nn.Module] = ()) -> Iterator[None]:
-    """Tell `observer` of every module call of this process until the block ends.
+def wrapped(wrap: Wrap, modules: Iterable[nn.Module] = ()) -> Iterator[None]:
+    """Call what `wrap` makes in place of every module's `__call__` until the block ends.
 
     `modules` are those whose classes may override `__call__`: such a class is wrapped as well, and
-    a call that goes on to `nn.Module.__call__` is told of once. Blocks may overlap, on any threads.
-    What Dynamo compiles inside is neither told of nor broken up.
+    a call that goes on to `nn.Module.__call__` passes both. Blocks may overlap, on any threads.
+    Dynamo neither compiles what is wrapped around nor breaks up what it compiles inside.
     """
-    global _observers
-    overriding: set[type[nn.Module]] = {
-        owner
-        for kind in {type(module) for module in modules}
-        for owner in kind.__mro__
-        if owner is not nn.Module and issubclass(owner, nn.Module) and "__call__" in vars(owner)
-    }
+    global _wraps
+    mine = (wrap, _overriding(modules))
     with _lock:
-        _observers = (*_observers, observer)
-        classes: list[type[nn.Module]] = [nn.Module, *overriding]
-        for owner in classes:
-            if owner not in _originals and callable(vars(owner)["__call__"]):
-                _originals[owner] = vars(owner)["__call__"]
-                wrapper = _wrapped(_originals[owner], base=owner is nn.Module)
-                type.__setattr__(owner, "__call__", wrapper)
+        _wraps = (*_wraps, mine)
+        _install()
     try:
         yield
     finally:
         with _lock:
-            _observers = tuple(one for one in _observers if one is not observer)
-            if not _observers:
-                for owner, original in _originals.items():
-                    type.__setattr__(owner, "__call__", original)
-                _originals.clear()
+            _wraps = tuple(one for one in _wraps if one is not mine)
+            _install()
 
 
-def _wrapped(original: Callable[..., Any], *, base: bool) -> Callable[..., Any]:
+def observed(
+    observer: Observer, modules: Iterable[nn.Module] = ()
+) -> contextlib.AbstractContextManager[None]:
+    """Tell `observer` of every module call of this process, of each once, until the block ends."""
+    pending = threading.local()  # the module whose overridden `__call__` may still reach the base
     compiling = torch.compiler.is_compiling
-    pending = _pending
 
-    # The first parameter must be named self: torch's Python tracer reads that local by its name.
-    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-        if compiling():
-            return original(self, *args, **kwargs)
-        if getattr(pending, "module", None) is self:
-            pending.module = None
-            return original(self, *args, **kwargs)
-        observers = _observers
-        tokens = [observer.enter(self) for observer in observers]
-        if not base:
-            pending.module = self
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            if not base:
+    def wrap(original: Call, *, base: bool) -> Call:
+        def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            if compiling():
+                return original(self, *args, **kwargs)
+            if getattr(pending, "module", None) is self:
                 pending.module = None
-            for observer, token in zip(observers, tokens, strict=True):
+                return original(self, *args, **kwargs)
+            token = observer.enter(self)
+            if not base:
+                pending.module = self
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                if not base:
+                    pending.module = None
                 observer.leave(token)
 
-    never_compiled(__call__)
-    return __call__
+        return __call__
+
+    return wrapped(wrap, modules)
+
+
+def _overriding(modules: Iterable[nn.Module]) -> frozenset[type[nn.Module]]:
+    return frozenset(
+        owner
+        for kind in {type(module) for module in modules}
+        for owner in kind.__mro__
+        if owner is not nn.Module
+        and issubclass(owner, nn.Module)
+        and callable(vars(owner).get("__call__"))
+    )
+
+
+def _install() -> None:
+    """Give each class its own `__call__` inside of all that wrap it, or back as it was."""
+    wanted: set[type[nn.Module]] = {nn.Module} if _wraps else set()
+    wanted = wanted.union(*(classes for _, classes in _wraps))
+    for owner in wanted - _originals.keys():
+        _originals[owner] = vars(owner)["__call__"]
+    for owner, original in list(_originals.items()):
+        call = original
+        for wrap, classes in _wraps:
+            if owner is nn.Module or owner in classes:
+                call = wrap(call, base=owner is nn.Module)
+                never_compiled(call)
+        type.__setattr__(owner, "__call__", call)
+        if owner not in wanted:
+            del _originals[owner]
