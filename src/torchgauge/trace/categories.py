@@ -1,0 +1,37 @@
+"""What kinds of events there are, by the category Kineto gives them."""
+
+from __future__ import annotations
+
+PYTHON = "python_function"
+MODULE_CALL = "nn.Module:"  # how the names of these begin that are calls of modules
+FLOWS = frozenset(("fwdbwd", "ac2g", "forward_backward", "async_cpu_to_gpu"))
+_RENAMED = {  # as versions before 2023 called them
+    "Operator": "cpu_op",
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Runtime": "cuda_runtime",
+    "async_cpu_to_gpu": "ac2g",
+    "forward_backward": "fwdbwd",
+}
+_TABLES = {
+    "cpu_op": "operators",
+    "user_annotation": "operators",
+    "gpu_user_annotation": "operators",
+    "kernel": "device_work",
+    "gpu_memcpy": "device_work",
+    "gpu_memset": "device_work",
+    PYTHON: "python",
+}
+
+
+def current_name(category: str) -> str:
+    """Return what today's Kineto calls this category."""
+    return _RENAMED.get(category, category)
+
+
+def table_of(category: str) -> str:
+    """Return which table the arguments of this category belong to; empty where none."""
+    if current_name(category).endswith(("_runtime", "_driver")):  # cuda, xpu, mtia, privateuse1
+        return "launches"
+    return _TABLES.get(current_name(category), "")

@@ -1,0 +1,260 @@
+"""The text of a trace, decoded in chunks: `traceEvents` is cut between events as it is read.
+
+A chunk ends where `}` `,` `{ "key" :` follow one another. No valid string holds that: its quotes
+are escaped. A list of objects inside an event may; then the chunk does not decode, because
+brackets are open, and an earlier place is tried.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from operator import attrgetter
+
+import msgspec
+
+from torchgauge.errors import InputError
+from torchgauge.trace.unpacking import PackingError
+
+_CUT = re.compile(rb'\}\s*(,)\s*\{\s*"\w[^"\\]{0,60}"\s*:')
+_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BYTE = re.compile(r" \(byte (\d+)\)")
+_STRIDE = 1 << 16
+# One event, or what stands before or after all of them, is never that large.
+_LARGEST = 1 << 28
+_BOM = b"\xef\xbb\xbf"
+
+ABSENT_TEXT = msgspec.Raw()
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event as the file has it; what is of many shapes stays text."""
+
+    name: str = ""
+    ph: str = ""
+    cat: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    ts: msgspec.Raw = ABSENT_TEXT
+    dur: msgspec.Raw = ABSENT_TEXT
+    id: int | str = ""
+    args: msgspec.Raw = ABSENT_TEXT
+
+
+THREAD = attrgetter("pid", "tid")
+CATEGORY = attrgetter("cat")
+
+
+class Header(msgspec.Struct, gc=False):
+    """What stands beside the events, before or after them."""
+
+    events: list[Event] = msgspec.field(name="traceEvents")
+    schema_version: msgspec.Raw = msgspec.field(name="schemaVersion", default=ABSENT_TEXT)
+    base_time: msgspec.Raw = msgspec.field(name="baseTimeNanoseconds", default=ABSENT_TEXT)
+    display_time_unit: msgspec.Raw = msgspec.field(name="displayTimeUnit", default=ABSENT_TEXT)
+    trace_name: msgspec.Raw = msgspec.field(name="traceName", default=ABSENT_TEXT)
+    devices: msgspec.Raw = msgspec.field(name="deviceProperties", default=ABSENT_TEXT)
+    distributed: msgspec.Raw = msgspec.field(name="distributedInfo", default=ABSENT_TEXT)
+
+
+_decode_events = msgspec.json.Decoder(list[Event]).decode
+_decode_header = msgspec.json.Decoder(Header).decode
+# UnicodeDecodeError is a ValueError as msgspec's own are.
+_UNDECODABLE = (ValueError, RecursionError)
+
+
+class Chunks:
+    """Iterates over lists of events; `headers` and `damage` are complete after the last.
+
+    With `partial` what cannot be read is left out, and `damage` says so; without, InputErrors
+    `trace-empty`, `trace-not-json`, `trace-no-events`, `trace-truncated`, `trace-malformed`,
+    `trace-packing` and `trace-too-large` are raised. Offsets are those of the unpacked text.
+    """
+
+    def __init__(self, pieces: Iterator[bytes], name: str, *, partial: bool) -> None:
+        self.headers: list[Header] = []
+        self.damage: str | None = None
+        self._pieces = pieces
+        self._name = name
+        self._partial = partial
+        self._buffer = b""
+        self._offset = 0  # of the buffer in the text
+        self._opening = b""  # what makes the rest of the text valid again
+
+    def __iter__(self) -> Iterator[list[Event]]:
+        self._open()
+        tried = 0  # the length at which there was no place to cut: the next try is at twice that
+        while True:
+            if len(self._buffer) >= 2 * tried:
+                if cut := self._cut():
+                    events, end = cut
+                    self._drop(end)
+                    yield events
+                tried = 0 if cut else len(self._buffer)
+            if not self._read():
+                break
+        yield self._rest()
+
+    def _read(self) -> bool:
+        try:
+            piece = next(self._pieces, b"")
+        except PackingError as error:
+            if not self._partial:
+                raise self._error("trace-packing", str(error)) from error
+            self.damage = str(error)
+            piece = b""
+        self._buffer += piece
+        if len(self._buffer) > _LARGEST:
+            raise self._error("trace-too-large", "One event is larger than any trace has.")
+        return bool(piece)
+
+    def _drop(self, count: int) -> None:
+        self._buffer = self._buffer[count:]
+        self._offset += count
+
+    def _open(self) -> None:
+        """Read up to the first event."""
+        tried = 0
+        while self._read():
+            if self._buffer.startswith(_BOM):
+                self._drop(len(_BOM))
+            first = self._buffer.lstrip()[:1]
+            if first == b"[":
+                self._opening = b"["
+                return self._drop(self._buffer.index(b"[") + 1)
+            if len(self._buffer) > len(_BOM) and first not in (b"", b"{"):
+                break
+            if len(self._buffer) >= 2 * tried:
+                if header := self._header():
+                    self._opening = b'{"traceEvents":['
+                    return self._drop(header)
+                tried = len(self._buffer)
+        if header := self._header():
+            self._opening = b'{"traceEvents":['
+            return self._drop(header)
+        raise self._no_trace()
+
+    def _header(self) -> int | None:
+        """Return where the list of events begins, and keep what stands before it."""
+        for match in _ARRAY.finditer(self._buffer):
+            try:
+                header = _decode_header(self._buffer[: match.end()] + b"]}")
+            except _UNDECODABLE:
+                continue  # the same words inside something else
+            self.headers.append(header)
+            return match.end()
+        return None
+
+    def _no_trace(self) -> InputError:
+        if self.damage is not None:
+            return self._error("trace-packing", self.damage)
+        if not self._buffer.strip():
+            return self._error("trace-empty", "It holds nothing.")
+        try:
+            msgspec.json.decode(self._buffer, type=msgspec.Raw)
+        except _UNDECODABLE as error:
+            known = _ARRAY.search(self._buffer)
+            return self._error("trace-malformed" if known else "trace-not-json", str(error))
+        return self._error("trace-no-events", "It is JSON without a list named traceEvents.")
+
+    def _cut(self) -> tuple[list[Event], int] | None:
+        """Return the events up to a late place to cut, and where the next begins."""
+        for place, end in _places(self._buffer):
+            try:
+                return _decode_events(b"[" + self._buffer[:place] + b"]"), end
+            except _UNDECODABLE as error:
+                if _truncated(error):
+                    continue  # brackets are open: that was no place between two events
+                if "trailing characters" in str(error):
+                    return None  # the array ends here
+                if not self._partial:
+                    raise self._broken(error, b"[") from error
+                return self._salvaged(self._buffer[:place]), end
+        return None
+
+    def _rest(self) -> list[Event]:
+        """Return the events before the end of the array, and keep what follows it."""
+        try:
+            return self._ended(self._buffer)
+        except _UNDECODABLE as error:
+            if not self._partial:
+                raise self._broken(error, self._opening) from error
+            return self._salvaged(self._buffer)
+
+    def _ended(self, text: bytes) -> list[Event]:
+        if self._opening == b"[":
+            return _decode_events(b"[" + text)
+        header = _decode_header(self._opening + text)
+        events, header.events = header.events, []
+        self.headers.append(header)
+        return events
+
+    def _salvaged(self, text: bytes) -> list[Event]:
+        """Return the events that can be read, each for itself."""
+        events: list[Event] = []
+        start = 0
+        for end in [match.start(1) for match in _CUT.finditer(text)] + [len(text)]:
+            try:
+                events += _decode_events(b"[" + text[start:end] + b"]")
+            except _UNDECODABLE as error:
+                if end < len(text) or not self._read_end(text[start:], events):
+                    self._note(start, error)
+            start = end + 1
+        return events
+
+    def _read_end(self, text: bytes, events: list[Event]) -> bool:
+        try:
+            events += self._ended(text)
+        except _UNDECODABLE:
+            return False
+        return True
+
+    def _note(self, start: int, error: Exception) -> None:
+        if self.damage is None:
+            self.damage = f"From byte {self._offset + start:,} on: {_said(error)}"
+
+    def _broken(self, error: Exception, before: bytes) -> InputError:
+        if _truncated(error):
+            end = self._offset + len(self._buffer)
+            return self._error("trace-truncated", f"It is cut off at byte {end:,}.")
+        found = _BYTE.search(str(error))
+        at = int(found.group(1)) - len(before) if found else 0
+        where = "At" if found else "After"
+        return self._error("trace-malformed", f"{where} byte {self._offset + at:,}: {_said(error)}")
+
+    def _error(self, id: str, cause: str) -> InputError:
+        salvage = id in ("trace-truncated", "trace-malformed", "trace-packing")
+        return InputError(
+            f"{self._name} cannot be read as a Kineto trace.",
+            id=id,
+            cause=cause,
+            remedy="Copy or record it again"
+            + (", or read what can be read with partial=True." if salvage else "."),
+        )
+
+
+def _places(text: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where chunks may end and the next events begin: the last, then ever longer before it.
+
+    Every place between two events will do, so not all are tried: where one event holds thousands
+    of false ones that would take their square.
+    """
+    end, stride = len(text), _STRIDE
+    while end > 0:
+        start = max(0, end - stride)
+        last = None
+        for last in _CUT.finditer(text, start, end):  # noqa: B007 (its last value is wanted)
+            pass
+        if last is not None:
+            yield last.start(1), last.end(1)
+        end, stride = start, stride * 4
+
+
+def _truncated(error: Exception) -> bool:
+    """Whether the text is JSON up to its end, and more was expected."""
+    return isinstance(error, msgspec.DecodeError) and "truncated" in str(error)
+
+
+def _said(error: Exception) -> str:
+    """Return the message without its byte, which counts from the start of a chunk."""
+    return _BYTE.sub("", str(error))

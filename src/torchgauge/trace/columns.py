@@ -1,0 +1,135 @@
+"""Columns that grow chunk by chunk: numbers, and codes of values that are kept once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from torchgauge.model.events import ABSENT, Coded, Codes
+
+H = TypeVar("H", bound=Hashable)
+
+
+class Column(Protocol):
+    """What a table is made of."""
+
+    def add(self, values: Iterable[Any], count: int) -> object:
+        """Append `count` values."""
+
+    def finish(self) -> Any:
+        """Return all of them; the column is empty afterwards."""
+
+
+class Parts:
+    """Arrays to be joined at the end."""
+
+    def __init__(self, dtype: type[np.generic]) -> None:
+        self._dtype = dtype
+        self._parts: list[NDArray[Any]] = []
+
+    def append(self, part: NDArray[Any]) -> None:
+        """Append an array of any integer or float type."""
+        self._parts.append(part.astype(self._dtype, copy=False))
+
+    def finish(self) -> NDArray[Any]:
+        """Return one array; the parts are let go."""
+        parts, self._parts = self._parts, []
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=self._dtype)
+
+
+class Numbers(Parts):
+    """A column of plain numbers."""
+
+    def add(self, values: Iterable[Any], count: int) -> None:
+        """Append `count` values."""
+        self.append(np.fromiter(values, self._dtype, count))
+
+
+class Triples(Parts):
+    """A column of three integers each."""
+
+    def __init__(self) -> None:
+        super().__init__(np.int64)
+
+    def add(self, values: Iterable[Any], count: int) -> None:
+        """Append `count` values."""
+        flat = (number for triple in values for number in triple)
+        self.append(np.fromiter(flat, self._dtype, 3 * count))
+
+    def finish(self) -> NDArray[Any]:
+        """Return an array of n × 3."""
+        return super().finish().reshape(-1, 3)
+
+
+class Interned(dict[H, int]):
+    """Numbers given to values in the order in which they first come; `absent` has −1."""
+
+    def __init__(self, absent: H) -> None:
+        super().__init__({absent: ABSENT})
+
+    def __missing__(self, value: H) -> int:
+        code = self[value] = len(self) - 1
+        return code
+
+    def values_by_code(self) -> tuple[H, ...]:
+        """Return the values but the absent one."""
+        return tuple(self)[1:]
+
+
+class Labels:
+    """A column of values that are kept once; at the end `meaning` says what each stands for."""
+
+    def __init__(self, absent: Any = None, meaning: Callable[[Any], Any] | None = None) -> None:
+        self._interned: Interned[Any] = Interned(absent)
+        self._codes = Parts(np.int32)
+        self._meaning = meaning
+
+    def code(self, values: Iterable[Any], count: int) -> Codes:
+        """Return the codes of `count` values without appending them."""
+        return np.fromiter(map(self._interned.__getitem__, values), np.int32, count)
+
+    def add(self, values: Iterable[Any], count: int) -> Codes:
+        """Append `count` values, and return their codes."""
+        codes = self.code(values, count)
+        self._codes.append(codes)
+        return codes
+
+    def values(self) -> tuple[Any, ...]:
+        """Return the values by their codes, before their meaning."""
+        return self._interned.values_by_code()
+
+    def finish(self) -> Coded[Any]:
+        """Return codes and values; those of one meaning share a code, None has none."""
+        if self._meaning is None:
+            return Coded(self._codes.finish(), self.values())
+        distinct: Interned[Any] = Interned(None)
+        codes = [distinct[self._meaning(value)] for value in self.values()]
+        renumber = np.array([*codes, ABSENT], dtype=np.int32)  # the last is for those without
+        return Coded(renumber[self._codes.finish()], distinct.values_by_code())
+
+
+class Documents(Labels):
+    """A column of JSON lists, told apart by their text and decoded once each to nested tuples."""
+
+    def __init__(self) -> None:
+        super().__init__(absent=b"", meaning=_decoded)
+
+    def add(self, values: Iterable[Any], count: int) -> Codes:
+        """Append `count` texts."""
+        return super().add(map(bytes, values), count)
+
+
+def _decoded(text: bytes) -> tuple[Any, ...] | None:
+    value = msgspec.json.decode(text.decode("utf-8", "replace"))
+    return tuple(map(_frozen, value)) if isinstance(value, list) else None
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    # Python takes true for 1, and cannot keep a mapping in a set.
+    return str(value) if isinstance(value, bool | dict) else value

@@ -1,0 +1,63 @@
+"""What a trace says of itself: the file's own keys, and the names of processes and threads."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from torchgauge.model.events import ThreadId, TraceMetadata
+from torchgauge.trace import arguments
+from torchgauge.trace.chunks import Event, Header
+
+V = TypeVar("V")
+
+
+class Names:
+    """Names of processes and threads, from metadata events (`ph` M)."""
+
+    def __init__(self) -> None:
+        self.processes: dict[int | str, str] = {}
+        self.labels: dict[int | str, str] = {}
+        self.threads: dict[ThreadId, str] = {}
+        self._decode = arguments.Decoder(arguments.Naming)
+
+    def add(self, events: list[Event]) -> None:
+        """Note the names in one chunk; a later one replaces an earlier one."""
+        for event, found in zip(events, self._decode([e.args for e in events]), strict=True):
+            if event.name == "process_labels" and found.labels is not None:
+                self.labels[event.pid] = found.labels
+            if found.name is None:
+                continue
+            if event.name == "process_name":
+                self.processes[event.pid] = found.name
+            elif event.name == "thread_name":
+                self.threads[event.pid, event.tid] = found.name
+
+
+def metadata(origin: int, headers: list[Header], names: Names) -> TraceMetadata:
+    """Return what is known; a value of an unexpected type is not."""
+    devices = _first(headers, "devices", list[dict[str, Any]])
+    return TraceMetadata(
+        origin=origin,
+        base_time=_first(headers, "base_time", int),
+        schema_version=_first(headers, "schema_version", int),
+        display_time_unit=_first(headers, "display_time_unit", str),
+        trace_name=_first(headers, "trace_name", str),
+        devices=tuple(devices or ()),
+        distributed=_first(headers, "distributed", dict[str, Any]),
+        process_names=names.processes,
+        process_labels=names.labels,
+        thread_names=names.threads,
+    )
+
+
+def _first(headers: list[Header], name: str, kind: type[V]) -> V | None:
+    for header in headers:
+        text = getattr(header, name)
+        if text:
+            try:
+                return msgspec.json.decode(text, type=kind)
+            except (ValueError, RecursionError):
+                continue
+    return None
