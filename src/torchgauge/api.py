@@ -168,18 +168,21 @@ def count_request(
     precision: str | None = None,
     trust: bool = False,
     backward: bool = False,
+    optimizer: str | None = None,
     on: tuple[str, ...] = (),
 ) -> Count:
     """Do the same for a target as the command line names it, and count its size.
 
-    `device` None means meta, and the CPU where the model cannot run there. `on` names devices of
-    the datasheet table ("h100", "l4"), for which time and memory are estimated. Raises InputError
-    `device-unknown`.
+    `device` None means meta, and the CPU where the model cannot run there. With `backward` the
+    memory of a training step is part of it, with `optimizer` ("adamw" if None). `on` names devices
+    of the datasheet table ("h100", "l4"), for which time and memory are estimated. Raises
+    InputError `device-unknown`, `optimizer-unknown`.
     """
     _require_torch()
+    from torchgauge.analyze.training_memory import OPTIMIZER, optimizer_named
     from torchgauge.device import peaks
     from torchgauge.device.select import resolve
-    from torchgauge.measure.count import count
+    from torchgauge.measure.count import CountOptions, count
     from torchgauge.target.target import TargetRequest
 
     request = TargetRequest(
@@ -191,8 +194,12 @@ def count_request(
         precision=precision,
         trust=trust,
     )
-    there = tuple(peaks.find(name) for name in on)
-    return count(request, backward=backward, fall_back=device is None, on=there)
+    options = CountOptions(
+        backward=backward,
+        optimizer=optimizer_named(optimizer or OPTIMIZER),
+        on=tuple(peaks.find(name) for name in on),
+    )
+    return count(request, options, fall_back=device is None)
 
 
 def measure_latency(

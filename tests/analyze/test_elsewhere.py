@@ -3,13 +3,24 @@ import pytest
 from tests.analyze.costs import ROOFS, cost, row, size
 
 from torchgauge.analyze.elsewhere import elsewhere
+from torchgauge.analyze.training_memory import Trainable, training_memory
 from torchgauge.device import peaks
 
 MADE = cost(row(matmul_flops=10**9, bytes=10**6))
 
 
+WEIGHT = [Trainable((10**6, 25), "float32", 4)]  # 100 MB, and a gradient of as much
+
+
+def trained(model, activations=0, optimizer="sgd", inputs=0):
+    return training_memory(
+        model, WEIGHT, inputs=inputs, activations=activations, optimizer=optimizer
+    )
+
+
 def test_latency_memory_and_fit_by_hand():
-    found = elsewhere(MADE, size(6 * 10**8, 10**8), ROOFS, 2 * 10**8, inputs=10**6)
+    model = size(6 * 10**8, 10**8)
+    found = elsewhere(MADE, model, ROOFS, trained(model, 10**8, inputs=10**6))
     assert found.latency == pytest.approx(0.01)
     assert found.memory == 901 * 10**6
     assert (found.memory_available, found.fits) == (10**9, True)
@@ -19,23 +30,34 @@ def test_latency_memory_and_fit_by_hand():
 
 
 def test_what_is_known_does_not_fit():
-    assert elsewhere(MADE, size(6 * 10**8), ROOFS, 5 * 10**8).fits is False
-    assert elsewhere(MADE, size(6 * 10**8), ROOFS, states=5 * 10**8).fits is False
+    model = size(6 * 10**8)
+    assert elsewhere(MADE, model, ROOFS, trained(model, 5 * 10**8)).fits is False
+    assert elsewhere(MADE, model, ROOFS, trained(model, 0, "adamw")).fits is True
+    assert elsewhere(MADE, model, ROOFS, trained(model, 0, "adamw-amsgrad")).fits is False
+    assert elsewhere(MADE, model, ROOFS, inputs=5 * 10**8).fits is False
+
+
+def test_a_step_that_fits_but_not_with_all_its_parts_at_once_may_fit():
+    # 700 MB of model, then 250 MB of activations and 100 MB of gradients: 950 or 1050 MB.
+    model = size(7 * 10**8)
+    found = elsewhere(MADE, model, ROOFS, trained(model, 25 * 10**7))
+    assert (found.fits, found.memory, found.memory_at_least) == (None, 105 * 10**7, False)
 
 
 def test_without_activations_it_is_not_said_to_fit():
-    found = elsewhere(MADE, size(4), ROOFS)
-    assert (found.fits, found.memory_at_least) == (None, True)
+    found = elsewhere(MADE, size(4), ROOFS, inputs=6)
+    assert (found.fits, found.memory, found.memory_at_least) == (None, 10, True)
 
 
 def test_uninitialised_parameters_are_missing_from_the_memory():
-    found = elsewhere(MADE, size(4, uninitialized=("a.weight",)), ROOFS, 0)
+    model = size(4, uninitialized=("a.weight",))
+    found = elsewhere(MADE, model, ROOFS, trained(model))
     assert (found.fits, found.memory_at_least) == (None, True)
 
 
 def test_a_device_of_unknown_memory():
     roofs = msgspec.structs.replace(ROOFS, memory=None)
-    assert elsewhere(MADE, size(4), roofs, 0).fits is None
+    assert elsewhere(MADE, size(4), roofs, trained(size(4))).fits is None
 
 
 def test_an_unknown_operator_makes_the_latency_at_least():
@@ -49,7 +71,8 @@ def test_on_an_h100_from_its_datasheet():
         row(dtype="bfloat16", matmul_flops=989_500 * 10**9, bytes=10**9),
         row(operator="aten::copy_", dtype="bfloat16", bytes=3_350 * 10**6),
     )
-    found = elsewhere(made, size(70 * 10**9), peaks.find("h100"), 0)
+    model = size(70 * 10**9)
+    found = elsewhere(made, model, peaks.find("h100"), trained(model))
     assert found.latency == pytest.approx(1.001)
     assert found.fits
     assert "H100" in found.sources["bfloat16"]

@@ -12,9 +12,17 @@ from torchgauge.cli.main import main
 MODEL = """
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 def make():
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), torch.ones(2, 8)
+
+class Again(nn.Sequential):
+    def forward(self, x):
+        return checkpoint(super().forward, x, use_reentrant=False)
+
+def again():
+    return Again(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16)), torch.ones(2, 16)
 
 class Reads(nn.Linear):
     def forward(self, x):
@@ -105,6 +113,58 @@ def test_a_model_that_raises_fails_with_its_words(target, capsys):
 def test_meta_alone_is_kept_to_where_it_is_asked_for(target, capsys):
     assert main(["count", target("reads"), "--device", "meta"]) == 1
     assert "[forward-raised]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_the_memory_of_a_training_step_is_part_of_it(target, capsys, device):
+    out = counted(capsys, target("make"), "--json", "--backward", "--device", device)
+    training = json.loads(out)["training"]
+    weights = 4 * (8 * 16 + 16 + 16 * 4 + 4)
+    assert training["parameters"] == {"bytes": weights, "how": "counted", "by_dtype": {}}
+    assert training["gradients"]["by_dtype"] == {"float32": weights}
+    assert training["inputs"]["bytes"] == 2 * 8 * 4
+    assert training["activations"]["bytes"] == 2 * 16 * 4  # what ReLU returns
+    adamw = training["optimizers"]["adamw"]
+    assert adamw["states"]["bytes"] == 2 * weights + 4 * 4
+    assert adamw["total"] == 4 * weights + 4 * 4 + 2 * 8 * 4 + 2 * 16 * 4
+    assert (training["optimizer"], adamw["how"]) == ("adamw", "estimated")
+
+
+def test_without_backward_there_is_no_training_step(target, capsys):
+    assert json.loads(counted(capsys, target("make"), "--json"))["training"] is None
+
+
+def test_the_optimizer_is_the_one_asked_for_elsewhere_too(target, capsys):
+    asked = ("--backward", "--on", "l4", "--optimizer", "Adafactor")
+    record = json.loads(counted(capsys, target("make"), *asked, "--json"))
+    training = record["training"]
+    assert record["elsewhere"][0]["memory"] == training["optimizers"]["adafactor"]["total"]
+    assert "Elsewhere, training with adafactor" in counted(capsys, target("make"), *asked)
+
+
+def test_an_optimizer_without_backward_or_an_unknown_one_is_bad_input(target, capsys):
+    assert main(["count", target("make"), "--optimizer", "sgd"]) == 2
+    assert "[option-conflict]" in capsys.readouterr().err
+    assert main(["count", target("make"), "--backward", "--optimizer", "sdg"]) == 2
+    assert "[optimizer-unknown]" in capsys.readouterr().err
+
+
+def test_the_totals_are_in_the_json(target, capsys):
+    totals = json.loads(counted(capsys, target("make"), "--json"))["totals"]
+    assert totals["macs"] == MACS
+    assert totals["flops"] == 2 * MACS + 2 * 16
+    assert totals["unknown_calls"] == 0
+
+
+def test_recomputation_is_executed_and_not_the_models(target, capsys):
+    totals = json.loads(counted(capsys, target("again"), "--json", "--backward"))["totals"]
+    product, elements = 2 * 2 * 16 * 16, 2 * 16
+    # Forward 2 and backward 3 products; ReLU, its backward, two sums for the biases.
+    assert totals["flops"] == 5 * product + 4 * elements
+    # The second layer's inputs come back with the first layer and ReLU.
+    assert totals["executed_flops"] == totals["flops"] + product + elements
+    assert "  executed  " in counted(capsys, target("again"), "--backward")
+    assert "  executed  " not in counted(capsys, target("make"), "--backward")
 
 
 def test_other_devices_are_estimated(target, capsys):

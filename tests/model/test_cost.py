@@ -38,6 +38,18 @@ def test_totals():
     assert COST.coverage == 7 / 11
 
 
+def test_totals_for_readers_of_the_file_are_the_same_by_name():
+    totals = COST.totals
+    assert totals.pop("unknown_calls") == 4
+    assert totals == {name: getattr(COST, name) for name in totals}
+    assert totals["flops"] == totals["matmul_flops"] + totals["vector_flops"]
+
+
+def test_so_many_times_the_work_is_the_sum_of_so_many():
+    work = COST.total()
+    assert work.times(3) == work.plus(work).plus(work)
+
+
 def test_the_tree_adds_up():
     tree = COST.tree
     assert [child.node.name for child in tree.children] == ["a", "c"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchgauge.cli.output import emit, prints_to_stderr
 from torchgauge.cli.profile import what_is_run
-from torchgauge.errors import ExitCode
+from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from torchgauge.model.count import Count
@@ -34,7 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         device_help="meta, cpu or cuda (default: meta, and cpu where the model cannot run there)",
     )
     parser.add_argument(
-        "--backward", action="store_true", help="count the backward pass too; no loss is counted"
+        "--backward",
+        action="store_true",
+        help="count the backward pass too (no loss is counted), and the memory of a training step",
+    )
+    parser.add_argument(
+        "--optimizer",
+        metavar="NAME",
+        help="whose states are part of that memory: adamw (the default), sgd, adafactor, …",
     )
     parser.add_argument(
         "--on",
@@ -66,6 +73,12 @@ def _depth(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Count and show; return the exit code."""
+    if options.optimizer and not options.backward:
+        raise InputError(
+            "--optimizer belongs to a training step.",
+            id="option-conflict",
+            remedy="Add --backward.",
+        )
     from torchgauge import api
 
     with prints_to_stderr():
@@ -78,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
             precision=options.precision,
             trust=options.trust,
             backward=options.backward,
+            optimizer=options.optimizer,
             on=tuple(options.on),
         )
     show(count, options)

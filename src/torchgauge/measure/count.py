@@ -5,22 +5,24 @@ from __future__ import annotations
 import dataclasses
 
 import msgspec
+from torch import nn
+from torch.nn.parameter import is_lazy
 
 from torchgauge.analyze.elsewhere import elsewhere
+from torchgauge.analyze.training_memory import OPTIMIZER, Trainable, training_memory
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure import size as size_probe
 from torchgauge.measure.plan import describe, measure_cost, opened
 from torchgauge.model.cost import Cost
 from torchgauge.model.count import Count
 from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.roofline import Elsewhere, Roofs
-from torchgauge.model.size import Size
+from torchgauge.model.roofline import Roofs
+from torchgauge.model.training_memory import TrainingMemory
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.placement import Placement
 from torchgauge.target.source import Source
 from torchgauge.target.target import TargetRequest
 
-TRAINING_COPIES = 3  # of the parameters: gradients, and the two moments of AdamW
 LARGEST = 4 << 30  # bytes of a model that is counted on real tensors where meta ones fail
 
 
@@ -29,16 +31,26 @@ def cost_of(source: Source, *, backward: bool) -> Cost:
     return measure_cost(opened(source), backward=backward)
 
 
-def count(
-    request: TargetRequest, *, backward: bool, fall_back: bool, on: tuple[Roofs, ...] = ()
-) -> Count:
+@dataclasses.dataclass(frozen=True)
+class CountOptions:
+    """What to count: the backward pass too, and a training step's memory with `optimizer`.
+
+    `on` are devices for which time and memory are estimated.
+    """
+
+    backward: bool = False
+    optimizer: str = OPTIMIZER
+    on: tuple[Roofs, ...] = ()
+
+
+def count(request: TargetRequest, options: CountOptions, *, fall_back: bool) -> Count:
     """Return size and cost; with `fall_back` on the CPU where the request's device fails.
 
     Meta tensors have no values: code that reads one (`.item()`, experts chosen by the data) raises.
     Raises what loading raises, and MeasurementError where the call raises on the last device tried.
     """
     try:
-        return _count(opened(Source.of_request(request)), backward=backward, on=on)
+        return _count(opened(Source.of_request(request)), options)
     except TorchgaugeError as error:
         if not fall_back or not isinstance(error, MeasurementError):
             raise
@@ -46,7 +58,7 @@ def count(
     if (size := _bytes(request)) > LARGEST:
         raise failed
     real = dataclasses.replace(request, device="cpu")
-    counted = _count(opened(Source.of_request(real)), backward=backward, on=on)
+    counted = _count(opened(Source.of_request(real)), options)
     warning = MeasurementWarning(
         id="counted-on-cpu",
         message=f"Counted on real tensors ({size / 1e6:,.0f} MB): {failed.cause or failed.message}",
@@ -64,28 +76,36 @@ def _bytes(request: TargetRequest) -> int:
     return size_probe.measure(model).bytes if module_of(model) is not None else 0
 
 
-def _count(placement: Placement, *, backward: bool, on: tuple[Roofs, ...]) -> Count:
+def _count(placement: Placement, options: CountOptions) -> Count:
     module = module_of(placement.model)
     size = None if module is None else size_probe.measure(module, placement.target.files)
-    cost = measure_cost(placement, backward=backward)
+    cost = measure_cost(placement, backward=options.backward)
+    inputs = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
+    training: TrainingMemory | None = None
+    if module is not None and size is not None and cost.retained_for_backward is not None:
+        training = training_memory(
+            size,
+            _trainable(module),
+            inputs=inputs,
+            activations=cost.retained_for_backward,
+            optimizer=options.optimizer,
+        )
     return Count(
-        target=describe(placement, training=backward),
+        target=describe(placement, training=options.backward),
         size=size,
         cost=cost,
+        totals=cost.totals,
+        training=training,
         elsewhere=()
         if size is None
-        else tuple(_elsewhere(cost, size, placement, roofs) for roofs in on),
+        else tuple(elsewhere(cost, size, roofs, training, inputs=inputs) for roofs in options.on),
     )
 
 
-def _elsewhere(cost: Cost, size: Size, placement: Placement, roofs: Roofs) -> Elsewhere:
-    """Estimate the call there; a training step with gradients and AdamW's two moments."""
-    trained = size.parameter_bytes * size.trainable // max(size.parameters, 1)
-    return elsewhere(
-        cost,
-        size,
-        roofs,
-        cost.retained_for_backward,
-        inputs=sum(tensor.nbytes for _, tensor in placement.inputs.tensors()),
-        states=TRAINING_COPIES * trained if cost.backward else 0,
-    )
+def _trainable(module: nn.Module) -> list[Trainable]:
+    """Return what has a gradient: each parameter once, as an optimizer is given them."""
+    return [
+        Trainable(tuple(one.shape), str(one.dtype).removeprefix("torch."), one.itemsize)
+        for one in module.parameters()
+        if one.requires_grad and not is_lazy(one)
+    ]

@@ -98,6 +98,19 @@ class Work(NamedTuple):
             self.estimated or other.estimated,
         )
 
+    def times(self, number: int) -> Work:
+        """Return the sums of so many."""
+        return Work(
+            number * self.calls,
+            number * self.matmul_flops,
+            number * self.causal_matmul_flops,
+            number * self.vector_flops,
+            number * self.integer_ops,
+            number * self.bytes,
+            number * self.unknown_calls,
+            self.estimated,
+        )
+
 
 class LayerCost(NamedTuple):
     """A node of the tree: `work` is that of the layer itself and of all that it calls.
@@ -185,6 +198,22 @@ class Cost(Record, frozen=True, kw_only=True):
     def bytes(self) -> int:
         """Compulsory traffic in bytes, recomputation included."""
         return self.total(("forward", "backward", "recompute")).bytes
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Every total by its name; lower bounds where `unknown_calls` is not 0."""
+        work = self.total()
+        return {
+            "macs": work.macs,
+            "flops": work.flops,
+            "executed_flops": self.executed_flops,
+            "matmul_flops": work.matmul_flops,
+            "causal_matmul_flops": work.causal_matmul_flops,
+            "vector_flops": work.vector_flops,
+            "integer_ops": work.integer_ops,
+            "bytes": self.bytes,
+            "unknown_calls": sum(self.unknown.values()),
+        }
 
     @property
     def intensity(self) -> float | None:

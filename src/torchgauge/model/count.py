@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from torchgauge.model import rendering
 from torchgauge.model.cost import Cost
 from torchgauge.model.record import MeasurementWarning, Record
 from torchgauge.model.roofline import Elsewhere
 from torchgauge.model.size import Size
 from torchgauge.model.target import TargetDescription
+from torchgauge.model.training_memory import TrainingMemory
 
 SCHEMA = "torchgauge.count/1"
 
@@ -15,13 +18,16 @@ SCHEMA = "torchgauge.count/1"
 class Count(Record, frozen=True, kw_only=True):
     """Size and cost of one target, counted; `size` is None for a plain callable.
 
-    `elsewhere` estimates the call on devices that were asked for.
+    `totals` is `cost.totals`, for readers of the file. `training` is the memory of a training step,
+    where the backward pass was counted. `elsewhere` estimates the call on devices asked for.
     """
 
     schema: str = SCHEMA
     target: TargetDescription
     cost: Cost
     size: Size | None = None
+    totals: dict[str, int] = msgspec.field(default_factory=dict)
+    training: TrainingMemory | None = None
     elsewhere: tuple[Elsewhere, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
-from torchgauge.report.sections import Section, sections, warning_text, warnings
+from torchgauge.report.sections import Row, Section, sections, warning_text, warnings
 
 WIDTH = 80
 BAR = 20
@@ -55,19 +55,26 @@ def section_view(section: Section) -> RenderableType:
     table.add_column(justify="right", min_width=VALUE, no_wrap=True)
     table.add_column(overflow="fold")
     for row in section.rows:
-        note = Text(row.note, style="dim") if row.share is None else _bar(row.share)
-        table.add_row(f"  {row.label}", row.value, note)
+        table.add_row(f"  {row.label}", row.value, _note(row))
     title = Text.assemble((section.title, "bold"), (f"  {section.how}", "dim italic"))
     notes = [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in section.notes]
     return Group(title, table, *notes)
 
 
-def _bar(share: float) -> Text:
+def _note(row: Row) -> Text:
+    note = Text(row.note, style="dim")
+    if row.share is None:
+        return note
+    share = f" {row.share:5.1%}".replace("%", " %")
+    return Text.assemble((bar(row.share, BAR), "cyan"), share, "  " if row.note else "", note)
+
+
+def bar(share: float, width: int) -> str:
+    """Return a share (0…1) drawn in `width` columns."""
     # A record edited by hand may hold a part that is larger than the whole.
-    eighths = round(min(max(share, 0), 1) * BAR * 8)
+    eighths = round(min(max(share, 0), 1) * width * 8)
     full, rest = divmod(eighths, 8)
-    bar = "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
-    return Text.assemble((bar.ljust(BAR), "cyan"), f" {share:5.1%}".replace("%", " %"))
+    return ("█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(width)
 
 
 def warnings_view(title: str, shown: list[MeasurementWarning]) -> RenderableType:

@@ -4,56 +4,32 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
 
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from torchgauge import units
-from torchgauge.model.cost import Cost, Work
+from torchgauge.analyze.training_memory import MASTERS, OPTIMIZER
 from torchgauge.model.count import Count
 from torchgauge.model.roofline import Elsewhere
-from torchgauge.report.console import LABEL, WIDTH, section_view, warnings_view
-from torchgauge.report.sections import Row, Section, cost, size
+from torchgauge.model.target import InputDescription
+from torchgauge.model.training_memory import TrainingMemory
+from torchgauge.report.console import WIDTH, section_view, warnings_view
+from torchgauge.report.sections import SMALLEST_SHARE, Row, Section, cost, size
+from torchgauge.report.work_table import NOTHING, PHASES, By, entries, work_table
 
-By = Literal["layer", "operator", "type"]
 DEPTH = 3
-MOST = 40  # operators shown in a table; the CSV has all
-WIDE = 100  # columns from which on there is room for more
 CONVENTIONS = (
     "1 MAC = 2 FLOP; vector work 1 FLOP per element; bytes: inputs read and outputs written once "
     "per operator; embedding, views, copies: 0 FLOP."
 )
-PHASES: tuple[Literal["forward", "backward", "recompute"], ...] = (
-    "forward",
-    "backward",
-    "recompute",
+LEAST = "of gradients and activations the larger alone"
+UNSEEN = (
+    "Activations: what operators save for the backward pass. In no figure: gradients of "
+    "activations, workspaces, the optimizer's temporaries."
 )
-
-
-class Entry(NamedTuple):
-    """One line of the table; `level` indents a layer under the one that calls it."""
-
-    level: int
-    name: str
-    path: str
-    kind: str
-    parameters: int | None
-    work: Work
-
-
-def entries(found: Cost, by: By = "layer", depth: int | None = DEPTH) -> list[Entry]:
-    """Return the lines, recomputation included; layers in calling order, others most work first."""
-    if by == "layer":
-        return [
-            Entry(level, one.node.name, one.node.path, one.node.kind, one.node.parameters, one.work)
-            for level, one in found.tree.walk(depth)
-        ]
-    groups = found.by_operator() if by == "operator" else found.by_type()
-    return [Entry(0, name, "", "", None, work) for name, work in groups.items()]
 
 
 def render(count: Count) -> str:
@@ -74,7 +50,7 @@ def table(count: Count, by: By = "layer", depth: int | None = None) -> str:
     buffer = io.StringIO()
     names = (
         "level,path,name,kind,parameters,calls,macs,flops,matmul_flops,causal_matmul_flops,"
-        "vector_flops,integer_ops,bytes,intensity_flop_per_byte,share,unknown_calls"
+        "vector_flops,integer_ops,bytes,intensity_flop_per_byte,share,unknown_calls,estimated"
     )
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(names.split(","))
@@ -85,7 +61,7 @@ def table(count: Count, by: By = "layer", depth: int | None = None) -> str:
             [one.level, one.path, one.name, one.kind, one.parameters, work.calls, work.macs,
              work.flops, work.matmul_flops, work.causal_matmul_flops, work.vector_flops,
              work.integer_ops, work.bytes, work.intensity, work.flops / whole if whole else None,
-             work.unknown_calls]
+             work.unknown_calls, work.estimated]
         )  # fmt: skip
     return buffer.getvalue()
 
@@ -97,9 +73,12 @@ def view(
     blocks: list[RenderableType] = [_head(count), Text("")]
     if count.size is not None:
         blocks += [section_view(size(count.size)), Text("")]
-    blocks += [section_view(cost(count.cost)), Text(""), _table(count.cost, by, depth, width)]
+    blocks += [section_view(cost(count.cost)), Text("")]
+    blocks.append(work_table(count.cost, by, depth, width))
+    if count.training is not None:
+        blocks += [Text(""), _training(count.training)]
     if count.elsewhere:
-        blocks += [Text(""), section_view(_elsewhere(count.elsewhere))]
+        blocks += [Text(""), _elsewhere(count)]
     notes = [CONVENTIONS]
     if count.cost.collapsed:
         notes.append(f"Not seen inside (scripted): {', '.join(count.cost.collapsed)}.")
@@ -109,29 +88,79 @@ def view(
     return Group(*blocks)
 
 
-def _elsewhere(found: tuple[Elsewhere, ...]) -> Section:
+def _training(found: TrainingMemory) -> RenderableType:
+    """Say what a training step holds, then how that changes with the optimizer."""
+    step = found.assumed
+    rows = [
+        Row(name, units.size(part.bytes), part.how, part.bytes / step.total)
+        for name, part in found.parts.items()
+        if part.bytes > SMALLEST_SHARE * step.total
+    ]
+    rows.append(Row("at least", units.size(step.least), LEAST))
+    rows.append(Row("together", units.size(step.total), "all parts at once"))
+    section = Section(f"Training step with {found.optimizer}", step.how, tuple(rows))
+    note = Padding(Text(UNSEEN, style="dim"), (0, 0, 0, 2))
+    return Group(section_view(section), Text(""), _optimizers(found), note)
+
+
+def _optimizers(found: TrainingMemory) -> Table:
+    dtypes = sorted({dtype for one in found.optimizers.values() for dtype in one.states.by_dtype})
+    grid = _grid("optimizer", *dtypes, "states", "at least", "together")
+    same = found.optimizers[MASTERS].least == found.optimizers[OPTIMIZER].least
+    for name, one in found.optimizers.items():
+        if name == MASTERS and same:
+            continue  # nothing is in half precision
+        kept = [_size(one.states.by_dtype.get(dtype, 0)) for dtype in dtypes]
+        totals = map(_size, (one.states.bytes, one.least, one.total))
+        chosen = name == found.optimizer
+        grid.add_row(f"  {name}", *kept, *totals, style="bold" if chosen else "")
+    return grid
+
+
+def _elsewhere(count: Count) -> RenderableType:
     """Say what the call would take on other devices."""
-    fits = {True: "fits", False: "does not fit", None: "may fit: activations are not counted"}
-    rows = []
-    for one in found:
-        least = "at least " if one.memory_at_least else ""
-        memory = f"{least}{units.size(one.memory)} of {units.size(one.memory_available)}"
-        note = f"{memory}: {fits[one.fits]}"
-        rows.append(Row(_model(one.device), f"≥ {units.time(one.latency)}", note))
-    return Section("Elsewhere", found[0].how, tuple(rows))
+    training = count.training
+    title = f"Elsewhere, training with {training.optimizer}" if training else "Elsewhere"
+    grid = _grid("device", "time at best", "memory", "of", "")
+    for one in count.elsewhere:
+        grid.add_row(
+            f"  {_model(one.device)}",
+            units.time(one.latency),
+            ("≥ " if one.memory_at_least else "") + units.size(one.memory),
+            units.size(one.memory_available, 3),
+            _fits(one),
+        )
+    return Group(Text.assemble((title, "bold"), ("  estimated", "dim italic")), grid)
+
+
+def _fits(one: Elsewhere) -> str:
+    if one.fits is None:
+        return "fits without activations" if one.memory_at_least else "may fit"
+    return "fits" if one.fits else "does not fit"
+
+
+def _grid(first: str, *others: str) -> Table:
+    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    grid.add_column(f"  {first}", no_wrap=True)
+    for name in others:
+        grid.add_column(name, justify="right" if name else "left", no_wrap=True)
+    return grid
+
+
+def _size(count: int) -> str:
+    return units.size(count) if count else NOTHING
 
 
 def _model(device: str) -> str:
-    """Return what people call it: "NVIDIA A100-SXM4-80GB" is an A100."""
-    name = device.removeprefix("NVIDIA ").removeprefix("Tesla ").removeprefix("GeForce ")
-    return name if len(name) < LABEL - 1 else re.split("[ -]", name)[0]
+    """Return what people call it: "NVIDIA A100-SXM4-80GB" is an A100-SXM4-80GB."""
+    for maker in ("NVIDIA ", "AMD Instinct ", "Tesla ", "GeForce "):
+        device = device.removeprefix(maker)
+    return device
 
 
 def _head(count: Count) -> Text:
     what = count.target
-    shapes = ", ".join(
-        f"{one.name} {'×'.join(map(str, one.shape)) or 'scalar'} {one.dtype}" for one in what.inputs
-    )
+    shapes = ", ".join(map(_input, what.inputs))
     passes = "forward and backward" if count.cost.backward else "forward"
     where = {"meta": "meta tensors, nothing computed", "fake": "fake tensors, nothing computed"}
     on = where.get(count.cost.counted_on, f"{count.cost.counted_on} tensors")
@@ -140,61 +169,7 @@ def _head(count: Count) -> Text:
     )
 
 
-def _table(found: Cost, by: By, depth: int | None, width: int) -> Table:
-    lines = entries(found, by, depth)
-    shown = lines if by == "layer" else lines[:MOST]
-    whole = found.total(PHASES)
-    wide = width >= WIDE
-    grid = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold", expand=False)
-    grid.add_column(by, no_wrap=True, overflow="ellipsis", max_width=44 if wide else 24)
-    columns = _columns(by, wide=wide, integer=bool(whole.integer_ops))
-    for name in columns:
-        grid.add_column(name, justify="left" if name == "kind" else "right", no_wrap=True)
-    for one in shown:
-        cells = dict(_cells(one, whole.flops))
-        style = "bold" if by == "layer" and one.level == 0 else ""
-        label = "  " * one.level + _shortened(one.name, (44 if wide else 24) - 2 * one.level)
-        grid.add_row(label, *(cells[name] for name in columns), style=style)
-    if len(lines) > len(shown):
-        grid.add_row(f"… {len(lines) - len(shown)} more")
-    return grid
-
-
-def _columns(by: By, *, wide: bool, integer: bool) -> list[str]:
-    names = ["parameters"] if by == "layer" else ["calls"]
-    names += ["MACs", "FLOPs"]
-    if wide:
-        names = (["kind"] if by == "layer" else []) + [*names, "vector"]
-        names += ["integer"] if integer else []
-    names.append("bytes")
-    if wide:
-        names.append("FLOP/B")
-    return [*names, "share"]
-
-
-def _cells(one: Entry, whole: int) -> Iterator[tuple[str, str]]:
-    work = one.work
-    least = "≥ " if work.at_least else ""
-    yield "kind", one.kind
-    yield "parameters", "" if one.parameters is None else _number(one.parameters)
-    yield "calls", f"{work.calls:,}"
-    yield "MACs", _number(work.macs)
-    yield "FLOPs", least + _number(work.flops)
-    yield "vector", _number(work.vector_flops)
-    yield "integer", _number(work.integer_ops)
-    yield "bytes", units.size(work.bytes) if work.bytes else "–"
-    yield "FLOP/B", "–" if not work.intensity else units.significant(work.intensity)
-    yield "share", f"{100 * work.flops / whole:.1f} %" if whole else "–"
-
-
-def _number(count: int) -> str:
-    return units.count(count) if count else "–"
-
-
-def _shortened(name: str, width: int) -> str:
-    """Keep both ends of a name that is too long: the middle tells least."""
-    if len(name) <= width:
-        return name
-    width = max(width, 8)
-    head = (width - 1) // 2
-    return f"{name[:head]}…{name[len(name) - (width - 1 - head) :]}"
+def _input(one: InputDescription) -> str:
+    shape = "×".join(map(str, one.shape)) or "scalar"
+    name = "" if one.name.isdecimal() else f"{one.name} "  # a position tells nothing
+    return f"{name}{shape} {one.dtype}"
