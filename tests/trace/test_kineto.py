@@ -461,7 +461,7 @@ def test_cut_at_any_byte_it_is_refused_or_its_readable_part_is_read(text, chunk,
     assert names == [e.get("name", "") for e in plain(text)][: len(names)]
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True, deadline=None)
 @given(st.binary(max_size=60), st.integers(1, 80), st.booleans())
 @example(b'{"traceEvents":[{"ph":"X","ts":1,"args":\xff}]}', 5, True)
 def test_any_bytes_give_events_or_an_error_of_ours(junk, chunk, partial):
