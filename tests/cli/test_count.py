@@ -17,6 +17,11 @@ from torch.utils.checkpoint import checkpoint
 def make():
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), torch.ones(2, 8)
 
+def frozen():
+    model, x = make()
+    model[0].requires_grad_(False)
+    return model, x
+
 class Again(nn.Sequential):
     def forward(self, x):
         return checkpoint(super().forward, x, use_reentrant=False)
@@ -128,6 +133,14 @@ def test_the_memory_of_a_training_step_is_part_of_it(target, capsys, device):
     assert adamw["states"]["bytes"] == 2 * weights + 4 * 4
     assert adamw["total"] == 4 * weights + 4 * 4 + 2 * 8 * 4 + 2 * 16 * 4
     assert (training["optimizer"], adamw["how"]) == ("adamw", "estimated")
+
+
+def test_what_is_frozen_has_neither_gradient_nor_state(target, capsys):
+    out = counted(capsys, target("frozen"), "--json", "--backward")
+    training = json.loads(out)["training"]
+    assert training["parameters"]["bytes"] == 4 * (8 * 16 + 16 + 16 * 4 + 4)
+    assert training["gradients"]["bytes"] == 4 * (16 * 4 + 4)
+    assert training["optimizers"]["sgd-momentum"]["states"]["bytes"] == 4 * (16 * 4 + 4)
 
 
 def test_without_backward_there_is_no_training_step(target, capsys):

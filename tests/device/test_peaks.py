@@ -82,5 +82,21 @@ def test_dense_not_sparse():
     assert peaks.find("v100").peak("bfloat16") is None
 
 
+def test_figures_that_documents_disagree_on():
+    # T4: the datasheet prints 300 GB/s, the whitepaper 320, which its 256 bits at 10 Gb/s are.
+    assert peaks.find("t4").memory_bandwidth == 256 / 8 * 10e9
+    assert "whitepaper" in peaks.find("t4").sources["bandwidth"]
+    # An H200 has the whole die's L2, an H100 ten twelfths of it; an H100 NVL's is not known.
+    whole = peaks.find("h200").last_level_cache
+    assert whole == 60 * 2**20
+    assert peaks.find("h100").last_level_cache == whole * 10 // 12
+    assert peaks.find("h100-nvl").last_level_cache is None
+
+
+def test_documents_can_be_found():
+    without = {key for key, text in peaks._table().documents.items() if "https://" not in text}
+    assert without == {"dgx-b200", "mi250x", "cdna2", "v100-whitepaper"}
+
+
 def test_names_lead_back_to_devices():
     assert sorted(peaks.find(name).device for name in peaks.names()) == sorted(EVERY)
