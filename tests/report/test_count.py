@@ -214,6 +214,7 @@ def test_recomputation_is_said():
     again = row(3, "aten::mm", phase="recompute", matmul_flops=10**12)
     shown = lines(counted(cost(again)), 80)
     assert any(line.split()[:3] == ["executed", "17.00", "T"] for line in shown)
+    assert "The table's FLOPs are the executed ones." in shown
     assert not any("executed" in line for line in lines(counted(), 80))
 
 

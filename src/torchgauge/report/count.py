@@ -80,6 +80,8 @@ def view(
     if count.elsewhere:
         blocks += [Text(""), _elsewhere(count)]
     notes = [CONVENTIONS]
+    if count.cost.executed_flops != count.cost.flops:
+        notes.append("The table's FLOPs are the executed ones.")
     if count.cost.collapsed:
         notes.append(f"Not seen inside (scripted): {', '.join(count.cost.collapsed)}.")
     blocks += [Text(""), *(Text(note, style="dim") for note in notes)]
