@@ -73,4 +73,3 @@ def _times(layer: LayerCost, times: int, most: int, name: str = "") -> LayerCost
         work=layer.work.times(times),
         children=tuple(_times(child, times, most) for child in layer.children),
     )
-
