@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from inspect import getattr_static, isgenerator
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from torchgauge.model.record import MeasurementWarning
 from torchgauge.target import hygiene
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.inputs import Inputs
+
+_COMPILES = {"torch._dynamo", "torch.nn.attention.flex_attention"}  # the latter when it is called
 
 
 def measure(
@@ -63,13 +66,11 @@ def measure(
 
 def _counted(model: Callable[..., Any], inputs: Inputs, *, backward: bool) -> int | None:
     if not backward:
-        model(*inputs.args, **inputs.kwargs)
+        _run_through(model(*inputs.args, **inputs.kwargs))
         return None
-    module = module_of(model)
-    own = () if module is None else (*module.parameters(), *module.buffers())
-    given = [tensor for _, tensor in inputs.tensors()]
-    with _without_gradients((*own, *given)), retained(set(_storages((*own, *given)))) as bytes_kept:
-        outputs = model(*inputs.args, **inputs.kwargs)
+    tensors = _tensors(model, inputs)
+    with _without_gradients(tensors), retained(set(_storages(tensors))) as bytes_kept:
+        outputs = _run_through(model(*inputs.args, **inputs.kwargs))
         results = [one for one in tensors_in(outputs) if one.requires_grad]
         kept = bytes_kept()
         if results:
@@ -77,10 +78,15 @@ def _counted(model: Callable[..., Any], inputs: Inputs, *, backward: bool) -> in
     return kept
 
 
+def _run_through(outputs: Any) -> Any:
+    """Return what a generator yields: until it is asked, nothing of the call has run."""
+    return list(outputs) if isgenerator(outputs) else outputs
+
+
 @contextlib.contextmanager
 def _without_gradients(tensors: tuple[torch.Tensor, ...]) -> Iterator[None]:
     """Set gradients aside: the backward pass would add to what is there, and count the sum."""
-    leaves = [one for one in tensors if not is_lazy(one) and one.is_leaf and one.requires_grad]
+    leaves = [one for one in tensors if one.is_leaf and one.requires_grad]
     before = [(one, one.grad) for one in leaves]
     try:
         for one in leaves:
@@ -99,11 +105,9 @@ def _ones(tensor: torch.Tensor) -> torch.Tensor:
 @contextlib.contextmanager
 def _without_inference_mode(model: Callable[..., Any], inputs: Inputs) -> Iterator[None]:
     """Leave inference mode, where composites arrive whole and must be split, one by one."""
-    module = module_of(model)
-    own = () if module is None else (*module.parameters(), *module.buffers())
-    given = (tensor for _, tensor in inputs.tensors())
     # Tensors made in inference mode may be written to in it alone.
-    inside = torch.is_inference_mode_enabled() and any(t.is_inference() for t in (*own, *given))
+    made = (tensor.is_inference() for tensor in _tensors(model, inputs))
+    inside = torch.is_inference_mode_enabled() and any(made)
     if inside or not torch.is_inference_mode_enabled():
         yield
         return
@@ -117,9 +121,7 @@ def _fake_mode(
     """Return the mode of the fake tensors: what the call makes itself must be fake as well."""
     from torch._subclasses.fake_tensor import FakeTensor
 
-    module = module_of(model)
-    own = () if module is None else (*module.parameters(), *module.buffers())
-    for tensor in (*own, *(given for _, given in inputs.tensors())):
+    for tensor in _tensors(model, inputs):
         if isinstance(tensor, FakeTensor):
             return tensor.fake_mode
     return contextlib.nullcontext()
@@ -128,7 +130,7 @@ def _fake_mode(
 @contextlib.contextmanager
 def _eager() -> Iterator[None]:
     """Run what torch.compile made as the Python it was made from."""
-    if "torch._dynamo" not in sys.modules:  # nothing was compiled, and importing it is slow
+    if not _COMPILES & sys.modules.keys():  # nothing was compiled, and importing Dynamo is slow
         yield
         return
     with torch.compiler.set_stance("force_eager"):
@@ -136,7 +138,10 @@ def _eager() -> Iterator[None]:
 
 
 def _compiled(model: Callable[..., Any], modules: list[nn.Module]) -> Iterator[MeasurementWarning]:
-    if hasattr(model, "_torchdynamo_orig_callable") or any(map(_is_compiled, modules)):
+    if "torch._dynamo" not in sys.modules:
+        return
+    forwards = (getattr_static(kind, "forward", None) for kind in set(map(type, modules)))
+    if any(map(_is_compiled_function, (model, *forwards))) or any(map(_is_compiled, modules)):
         yield MeasurementWarning(
             id="counted-eager",
             message="A compiled part was counted by running it eager: what fusion saves in bytes "
@@ -152,17 +157,25 @@ def _is_compiled(module: nn.Module) -> bool:
         "_torchdynamo_orig_callable" in own
         or "_orig_mod" in own.get("_modules", ())
         or own.get("_compiled_call_impl") is not None
+        or any(map(_is_compiled_function, own.values()))
     )
+
+
+def _is_compiled_function(value: Any) -> bool:
+    return "_torchdynamo_orig_callable" in getattr(value, "__dict__", ())
 
 
 def _collapsed(module: nn.Module | None) -> Iterator[str]:
     if module is None or not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
         return
+    if isinstance(module, torch.jit.ScriptModule):
+        yield type(module).__name__
+        return
     inside = ""
     for name, one in module.named_modules():
         if isinstance(one, torch.jit.ScriptModule) and not (inside and name.startswith(inside)):
             inside = name + "."
-            yield name or type(module).__name__
+            yield name
 
 
 def _kind(model: Callable[..., Any], inputs: Inputs, device: str) -> str:
@@ -174,6 +187,13 @@ def _kind(model: Callable[..., Any], inputs: Inputs, device: str) -> str:
     if first is None:
         return device
     return "fake" if isinstance(first, FakeTensor) else str(first.device.type)
+
+
+def _tensors(model: Callable[..., Any], inputs: Inputs) -> tuple[torch.Tensor, ...]:
+    """Return what the model has and is given; a lazy module's are not there yet."""
+    module = module_of(model)
+    own = () if module is None else (*module.parameters(), *module.buffers())
+    return tuple(one for one in (*own, *(t for _, t in inputs.tensors())) if not is_lazy(one))
 
 
 def _storages(tensors: tuple[torch.Tensor, ...]) -> Iterator[int]:

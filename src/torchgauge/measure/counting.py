@@ -30,6 +30,7 @@ from torchgauge.model.cost import CostRow, Phase
 from torchgauge.model.record import MeasurementWarning
 
 _CHECKPOINT = torch.utils.checkpoint.__file__
+_WITH_WORK_OF_THEIR_OWN = ("flex_attention", "flex_attention_backward")
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 # Sums of one row: calls, matmul, causal, vector, integer, bytes, known, estimated.
@@ -174,10 +175,28 @@ class Mode(DispatchMode):  # type: ignore[no-untyped-call]
         if found.composite and not _nested(args):
             with self:
                 return decomposed(func, args, kwargs)
+        if found.kind == "higher" and any(map(callable, args)):
+            return self._higher_order(func, args, kwargs)
         outputs = func(*args, **kwargs)
         if found.kind != "question":
             self.counter.add(found, args, kwargs, outputs)
         return outputs
+
+    def _higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that takes functions, and count what they do."""
+        if func.name().startswith(_WITH_WORK_OF_THEIR_OWN):
+            with self:
+                return decomposed(func, args, kwargs)
+
+        def counted(function: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return function(*args, **kwargs)
+
+            return call
+
+        # Most refuse to run where a mode is on.
+        return func(*(counted(one) if callable(one) else one for one in args), **kwargs)
 
 
 never_compiled(Mode.__torch_dispatch__, below=True)

@@ -12,6 +12,7 @@ import torch
 
 # This import does not load torch._dynamo, which takes a second.
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
@@ -23,6 +24,7 @@ from torchgauge.errors import MeasurementError
 __all__ = [
     "DISABLED_DISPATCH",
     "DispatchMode",
+    "HigherOrderOperator",
     "backward_code",
     "current_node",
     "decomposed",
@@ -37,11 +39,13 @@ __all__ = [
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A dispatch mode whose `__torch_dispatch__` is called as it is, every time.
+    """A dispatch mode whose `__torch_dispatch__` is called as it is, every time, for any operator.
 
     By default it is wrapped so that Dynamo leaves it alone, which doubles its time; a subclass
     marks its code by `never_compiled` instead.
     """
+
+    supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -80,6 +84,7 @@ backward_code: Any = _named(torch.autograd.graph, "_engine_run_backward").__code
 DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_EXPLICIT = torch._C.DispatchKey.CompositeExplicitAutograd
 
 
 def node_number(node: Any) -> int | None:
@@ -90,6 +95,8 @@ def node_number(node: Any) -> int | None:
 
 def decomposed(function: Any, args: Any, kwargs: Any) -> Any:
     """Run an operator by its composite kernel, so that the operators it is made of arrive."""
+    if isinstance(function, HigherOrderOperator):
+        return function.dispatch(_EXPLICIT, *args, **kwargs)  # type: ignore[no-untyped-call]
     return function._op_dk(_COMPOSITE, *args, **kwargs)
 
 

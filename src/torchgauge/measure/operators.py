@@ -12,6 +12,7 @@ from torchgauge.formulas.elementwise import pointwise_work, reduction_work, summ
 from torchgauge.formulas.free import FREE, STILL, VIEWS
 from torchgauge.formulas.registry import as_work, find
 from torchgauge.formulas.work import FREE as NO_WORK
+from torchgauge.measure.internals import HigherOrderOperator
 
 Kind = Literal[
     "formula",
@@ -21,6 +22,7 @@ Kind = Literal[
     "free",
     "foreach",
     "composite",
+    "higher",
     "question",
     "unknown",
 ]
@@ -84,7 +86,9 @@ def classify(function: Any) -> Kind:
     whole; a custom operator's formula goes before that. In-place and out= forms follow their base.
     """
     if not isinstance(function, OpOverload):
-        return "formula" if find(_name(function)) else "unknown"
+        if find(_name(function)):
+            return "formula"
+        return "higher" if isinstance(function, HigherOrderOperator) else "unknown"
     name = _name(function)
     if name in _QUESTIONS:
         return "question"
@@ -119,7 +123,7 @@ def _tagged(function: OpOverload) -> Kind:
 def _work(function: Any, name: str, kind: Kind) -> Work | None:
     if kind == "composite":  # where it cannot be split: on nested tensors
         return _called(function, name)
-    if kind == "unknown":
+    if kind in ("higher", "unknown"):
         return None
     if kind in ("view", "free", "question"):
         return lambda _args, _kwargs, _outputs: NO_WORK

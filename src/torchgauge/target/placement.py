@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from torchgauge.device.fp32 import tf32
 from torchgauge.errors import InputError
@@ -151,7 +153,7 @@ def _native_precision(target: Target) -> str:
     if module is not None:
         tensors = list(module.parameters())
     weight: Counter[torch.dtype] = Counter()
-    for tensor in tensors:
+    for tensor in itertools.filterfalse(is_lazy, tensors):
         weight[tensor.dtype] += tensor.numel() * tensor.element_size()
     weight = Counter({dtype: size for dtype, size in weight.items() if dtype.is_floating_point})
     if not weight:

@@ -57,9 +57,9 @@ def evaluation(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
     """`untouched`, with the model in evaluation mode and under torch.inference_mode."""
     with untouched(model, *inputs) as kept:
         module = module_of(model)
-        if module is not None and any(one.training for one in module.modules()):
-            # An exported program's module has its mode built in and refuses to change it.
-            with contextlib.suppress(NotImplementedError):
+        if module is not None and any(getattr(one, "training", True) for one in module.modules()):
+            # Exported and frozen programs have their mode built in and refuse to change it.
+            with contextlib.suppress(NotImplementedError, AttributeError):
                 module.eval()
         with torch.inference_mode():
             yield kept
@@ -74,7 +74,7 @@ def training(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
     """
     with untouched(model, *inputs, training=True) as kept:
         module = module_of(model)
-        if module is not None and not module.training:
+        if module is not None and not getattr(module, "training", True):
             module.train()
         with torch.inference_mode(mode=False):  # which turns gradients on as well
             yield kept

@@ -24,7 +24,8 @@ def save_structure(model: torch.nn.Module) -> Callable[[], None]:
         attributes = dict(vars(module))
         # Most of a module's containers are empty, and a copy of an OrderedDict is slow.
         contents = {id(v): v.copy() for v in attributes.values() if type(v) in _CONTAINERS and v}
-        before.append((module, type(module), module.training, attributes, contents))
+        flag = getattr(module, "training", None)  # None in a frozen program
+        before.append((module, type(module), flag, attributes, contents))
 
     def restore() -> None:
         for module, kind, flag, attributes, contents in before:
@@ -35,7 +36,7 @@ def save_structure(model: torch.nn.Module) -> Callable[[], None]:
                     if type(holder) in _CONTAINERS and (holder or id(holder) in contents):
                         _refill(holder, contents.get(id(holder), ()))
                 _refill(vars(module), attributes)
-            if module.training is not flag:  # no attribute of a ScriptModule
+            if flag is not None and module.training is not flag:  # in no ScriptModule's attributes
                 module.training = flag
 
     return restore

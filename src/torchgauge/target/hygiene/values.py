@@ -41,9 +41,7 @@ class _Watched:
         """Whether the content differs; the storage must be the tensor's own again."""
         if self.saved is not None:
             here = self.alias.device == self.saved.device
-            return not _equal(
-                self.alias if here else self.alias.to(self.saved.device), self.saved
-            )
+            return not _equal(self.alias if here else self.alias.to(self.saved.device), self.saved)
         if _version(self.alias) != self.version:
             return True
         elements = _some(self.alias)
