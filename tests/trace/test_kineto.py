@@ -350,6 +350,10 @@ def test_what_inflates_beyond_reason_is_refused(monkeypatch):
         read_events(bomb)
     assert error.value.id == "trace-too-large"
     monkeypatch.undo()
+    # However much a few bytes unpack to, it comes in small pieces.
+    pieces = list(unpacking.unpacked(io.BytesIO(bomb), "bomb", 5000))
+    assert max(map(len, pieces)) <= 5000
+    assert sum(map(len, pieces)) == (8 << 20) + 2
     assert len(read_events(bomb)) == 0
 
 
@@ -379,6 +383,16 @@ def test_partial_leaves_out_what_is_broken_and_says_so():
         assert len(packed) == 200
         assert "gzip" in packed.warnings[0].cause
     assert read_events(whole, partial=True).warnings == ()
+
+
+def test_partial_reads_what_follows_the_events_too():
+    text = encoded(span("a"), span("b"), span("c"))[:-1] + b', "traceName": "x"}'
+    broken = text.replace(b'"b"', b'"b" "')
+    for chunk in (40, 1 << 20):
+        read = read_events(broken, partial=True, chunk_size=chunk)
+        assert read.name.values == ("a", "c")
+        assert read.metadata.trace_name == "x"
+        assert [w.id for w in read.warnings] == ["trace-damaged"]
 
 
 def test_begin_and_end_apart_are_left_out_with_a_warning():
