@@ -167,6 +167,39 @@ def test_work_on_other_threads_is_counted():
     assert by_path(cost)["layer"].node.calls == 2
 
 
+def test_backward_work_of_other_threads_belongs_to_their_layers():
+    class Threaded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.before = nn.Linear(8, 8, bias=False)
+            self.branches = nn.ModuleList(
+                nn.Sequential(nn.Linear(8, size), nn.Tanh(), nn.Linear(size, 4, bias=False))
+                for size in (16, 32)
+            )
+            self.after = nn.Linear(4, 2, bias=False)
+
+        def forward(self, x):
+            x, results = self.before(x), {}
+
+            def run(branch):
+                with torch.enable_grad():
+                    results[branch] = branch(x)
+
+            for branch in self.branches:
+                thread = threading.Thread(target=run, args=(branch,))
+                thread.start()
+                thread.join()
+            return self.after(sum(results.values()))
+
+    cost = tg.count_cost(Threaded(), torch.ones(1, 8, requires_grad=True), backward=True)
+    macs = macs_by_path(cost)
+    assert (macs["before"], macs["after"]) == (3 * 64, 3 * 8)
+    assert [macs[f"branches.{n}.0"] for n in (0, 1)] == [3 * 8 * 16, 3 * 8 * 32]
+    assert [macs[f"branches.{n}.2"] for n in (0, 1)] == [3 * 16 * 4, 3 * 32 * 4]
+    assert by_path(cost)["branches.1.1"].work.vector_flops == 2 * 32
+    assert by_path(cost)[""].own.macs == 0
+
+
 def test_a_class_with_its_own_call_is_a_layer_once():
     class Own(nn.Module):
         def __init__(self):

@@ -26,6 +26,7 @@ from torchgauge.measure.internals import (
 )
 from torchgauge.measure.layer_calls import LayerCall, LayerCalls
 from torchgauge.measure.operators import Operator, operator
+from torchgauge.measure.thread_nodes import OwnNodes
 from torchgauge.model.cost import CostRow, Phase
 from torchgauge.model.record import MeasurementWarning
 
@@ -155,6 +156,9 @@ class Counter:
         if counting:  # the autograd engine carries the modes of the thread that called it
             return lambda: None
         undo = contextlib.ExitStack()
+        if torch.is_grad_enabled():
+            undo.enter_context(OwnNodes(self.calls.current))
+            self.calls.several_threads = True
         undo.enter_context(self.counting())
         return undo.close
 

@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 from torchgauge.analyze.call_tree import name_in
 from torchgauge.measure.internals import current_node, graph_task, node_number, sequence_number
 from torchgauge.measure.modules import Modules, identity
+from torchgauge.measure.thread_nodes import noted
 from torchgauge.model.cost import CostNode
 
 
@@ -49,8 +50,9 @@ class LayerCalls:
 
     `on_thread` is called on every other thread that runs a module, and returns what ends it.
     Backward operators belong to the layer call during which their node was made, by its sequence
-    number; nodes without one (gradient accumulation) to that of the node before. Recomputed layers
-    (activation checkpointing) belong where their forward was.
+    number, or as was noted on the nodes of another thread; nodes without one (gradient
+    accumulation) to that of the node before. Recomputed layers (activation checkpointing) belong
+    where their forward was.
     """
 
     def __init__(self, model: Callable[..., Any], on_thread: Callable[[], Callable[[], None]]):
@@ -58,6 +60,7 @@ class LayerCalls:
         root = self._modules.root
         self.root = LayerCall(self._modules.name, "", self._modules.table[0].kind, None, root)
         self._on_thread = on_thread
+        self.several_threads = False  # nodes were made on others than the main one
         self._thread = _Thread()
         self._main = self._thread.numbers, self._thread.owners
         self._last: dict[int, LayerCall] = {}
@@ -104,9 +107,12 @@ class LayerCalls:
     def of_node(self) -> LayerCall:
         """Return the layer call to which the autograd node that is running belongs."""
         thread = self._thread
-        number = node_number(current_node())
+        node = current_node()
+        number = node_number(node)
         numbers, owners = self._main  # the engine runs on its own threads for a GPU
-        if number is not None:
+        if self.several_threads and (owner := noted(node)) is not None:
+            thread.last_owner = owner
+        elif number is not None:
             place = bisect_right(numbers, number) - 1
             thread.last_owner = owners[max(place, 0)]
         return thread.last_owner or self.root
