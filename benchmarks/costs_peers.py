@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hygiene_models import Candidate, candidates
+from hygiene_models import candidates
 from hygiene_peers import IMPORTED
 from torchgauge.target.target import Target
 
@@ -150,21 +150,22 @@ def count_all(tool: str, out: Path) -> None:
         importlib.import_module(module)
     with out.open("w") as lines:
         for candidate in candidates():
+            torch.manual_seed(0)
+            target = candidate.make()  # here, so that what it imports is imported once
             if (child := os.fork()) == 0:  # some leave patches behind that count the next one too
                 signal.alarm(MODEL_LIMIT)
-                lines.write(json.dumps([candidate.name, count_one(tool, candidate)]) + "\n")
+                lines.write(json.dumps([candidate.name, count_one(tool, target)]) + "\n")
                 lines.flush()
                 os._exit(0)
             os.waitpid(child, 0)
 
 
-def count_one(tool: str, candidate: Candidate) -> Any:
+def count_one(tool: str, target: Target) -> Any:
     """Return the MACs, or the error's name."""
-    torch.manual_seed(0)
     try:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return TOOLS[tool](*by_position(candidate.make()))
+            return TOOLS[tool](*by_position(target))
     except Exception as error:  # noqa: BLE001 - a tool may raise anything
         return type(error).__name__
 

@@ -71,6 +71,10 @@ class CallTree:
         self._last[module] = found
         return found
 
+    def type(self, layer: int) -> str:
+        """Return the class of the layer's module."""
+        return self._modules[self.layers[layer].module].kind
+
     def root(self, module: int, *, again: bool) -> int:
         """Return the layer of a call that nothing encloses.
 

@@ -39,9 +39,17 @@ class Marks:
         return name
 
 
-def record(work: Callable[[], Any], *, memory: bool = False, all_threads: bool = False) -> bytes:
+def record(
+    work: Callable[[], Any],
+    *,
+    memory: bool = False,
+    shapes: bool = False,
+    device: str = "cpu",
+    all_threads: bool = False,
+) -> bytes:
     """Run `work` under torch.profiler and return the exported Kineto trace.
 
+    `shapes` records the operators' inputs and overloads; on a CUDA `device` its work is recorded.
     `memory` records allocations of the calling thread and of autograd's; with `all_threads` the
     profiler sees operators of every thread and no allocation at all. Raises MeasurementError
     `profiler-active` where a profiler runs already: starting a second one would end it silently.
@@ -54,9 +62,15 @@ def record(work: Callable[[], Any], *, memory: bool = False, all_threads: bool =
             remedy="Measure outside of `with torch.profiler.profile(...)`.",
         )
     recorder = profile(
-        activities=[ProfilerActivity.CPU],
+        activities=[
+            ProfilerActivity.CPU,
+            *([ProfilerActivity.CUDA] if device.startswith("cuda") else []),
+        ],
+        record_shapes=shapes,
         profile_memory=memory,
-        experimental_config=_ExperimentalConfig(profile_all_threads=all_threads, trace_only=True),
+        experimental_config=_ExperimentalConfig(
+            profile_all_threads=all_threads, trace_only=True, capture_overload_names=shapes
+        ),
     )
     # Every thousandth free of a block that is older than the recording prints a warning, starting
     # with the first in the process: that one is freed here.

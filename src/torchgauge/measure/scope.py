@@ -19,11 +19,12 @@ class Wrap(Protocol):
     """Returns what is called in place of a class's `__call__`.
 
     Its first parameter must be named self: torch's Python tracer reads that local by its name. It
-    must do nothing but pass on while `torch.compiler.is_compiling()`.
+    must do nothing but pass on while `torch.compiler.is_compiling()`, and for modules whose type is
+    in `inner`: their own class overrides `__call__`, is wrapped as well, and came first.
     """
 
-    def __call__(self, original: Call, *, base: bool) -> Call:
-        """Wrap `original`, that of nn.Module (`base`) or of a class that overrides it."""
+    def __call__(self, original: Call, inner: frozenset[type[nn.Module]]) -> Call:
+        """Wrap `original`, that of nn.Module or of a class that overrides it."""
 
 
 class Observer(Protocol):
@@ -37,7 +38,7 @@ class Observer(Protocol):
 
 
 _lock = threading.Lock()
-_wraps: tuple[tuple[Wrap, frozenset[type[nn.Module]]], ...] = ()
+_wraps: tuple[tuple[Wrap, dict[type[nn.Module], type[nn.Module]]], ...] = ()
 _originals: dict[type[nn.Module], Call] = {}
 
 
@@ -45,9 +46,9 @@ _originals: dict[type[nn.Module], Call] = {}
 def wrapped(wrap: Wrap, modules: Iterable[nn.Module] = ()) -> Iterator[None]:
     """Call what `wrap` makes in place of every module's `__call__` until the block ends.
 
-    `modules` are those whose classes may override `__call__`: such a class is wrapped as well, and
-    a call that goes on to `nn.Module.__call__` passes both. Blocks may overlap, on any threads.
-    Dynamo neither compiles what is wrapped around nor breaks up what it compiles inside.
+    `modules` are those whose classes may override `__call__`: such a class is wrapped as well.
+    Blocks may overlap, on any threads. Dynamo neither compiles what is wrapped around nor breaks up
+    what it compiles inside.
     """
     global _wraps
     mine = (wrap, _overriding(modules))
@@ -66,24 +67,16 @@ def observed(
     observer: Observer, modules: Iterable[nn.Module] = ()
 ) -> contextlib.AbstractContextManager[None]:
     """Tell `observer` of every module call of this process, of each once, until the block ends."""
-    pending = threading.local()  # the module whose overridden `__call__` may still reach the base
     compiling = torch.compiler.is_compiling
 
-    def wrap(original: Call, *, base: bool) -> Call:
+    def wrap(original: Call, inner: frozenset[type[nn.Module]]) -> Call:
         def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-            if compiling():
-                return original(self, *args, **kwargs)
-            if getattr(pending, "module", None) is self:
-                pending.module = None
+            if compiling() or type(self) in inner:
                 return original(self, *args, **kwargs)
             token = observer.enter(self)
-            if not base:
-                pending.module = self
             try:
                 return original(self, *args, **kwargs)
             finally:
-                if not base:
-                    pending.module = None
                 observer.leave(token)
 
         return __call__
@@ -91,28 +84,27 @@ def observed(
     return wrapped(wrap, modules)
 
 
-def _overriding(modules: Iterable[nn.Module]) -> frozenset[type[nn.Module]]:
-    return frozenset(
-        owner
-        for kind in {type(module) for module in modules}
-        for owner in kind.__mro__
-        if owner is not nn.Module
-        and issubclass(owner, nn.Module)
-        and callable(vars(owner).get("__call__"))
-    )
+def _overriding(modules: Iterable[nn.Module]) -> dict[type[nn.Module], type[nn.Module]]:
+    """Return the class whose `__call__` a module's class uses, where that is not nn.Module's."""
+    found = {}
+    for kind in {type(module) for module in modules}:
+        owner = next(one for one in kind.__mro__ if "__call__" in vars(one))
+        if owner is not nn.Module and issubclass(owner, nn.Module):
+            found[kind] = owner
+    return found
 
 
 def _install() -> None:
     """Give each class its own `__call__` inside of all that wrap it, or back as it was."""
     wanted: set[type[nn.Module]] = {nn.Module} if _wraps else set()
-    wanted = wanted.union(*(classes for _, classes in _wraps))
+    wanted = wanted.union(*(owners.values() for _, owners in _wraps))
     for owner in wanted - _originals.keys():
         _originals[owner] = vars(owner)["__call__"]
     for owner, original in list(_originals.items()):
         call = original
-        for wrap, classes in _wraps:
-            if owner is nn.Module or owner in classes:
-                call = wrap(call, base=owner is nn.Module)
+        for wrap, owners in _wraps:
+            if owner is nn.Module or owner in owners.values():
+                call = wrap(call, frozenset(k for k, first in owners.items() if first is not owner))
                 never_compiled(call)
         type.__setattr__(owner, "__call__", call)
         if owner not in wanted:

@@ -25,12 +25,15 @@ class Stamps:
     """
 
     def __init__(
-        self, model: Callable[..., Any], now: Callable[[], int] = time.perf_counter_ns
+        self,
+        model: Callable[..., Any],
+        modules: Modules | None = None,
+        now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        self.modules = Modules(model)
+        self.modules = modules or Modules(model)
         self._model = model
         self._now = now
-        self._notes: list[tuple[nn.Module, int, int, int, bool, bool]] = []
+        self._notes: list[tuple[nn.Module, int, int, int, bool]] = []
 
     def watching(self) -> contextlib.AbstractContextManager[None]:
         """Take stamps until the block ends."""
@@ -41,31 +44,23 @@ class Stamps:
         """Return the calls that have ended since the last time, in the order of their ends."""
         notes, self._notes[:] = self._notes[:], []
         number = self.modules.number
-        calls: dict[int, Call] = {}
-        inner: dict[int, tuple[int, nn.Module]] = {}
-        for place, (module, thread, start, end, again, base) in enumerate(notes):
-            if base:
-                inner[thread] = place, module
-            elif thread in inner and inner[thread][1] is module:
-                # A class that overrides `__call__` went on to nn.Module's: that is the same call.
-                within = inner.pop(thread)[0]
-                if within in calls and calls[within].start >= start:
-                    del calls[within]
-            calls[place] = Call(number(module), thread, start, end, again)
-        return list(calls.values())
+        return [
+            Call(number(module), thread, start, end, again)
+            for module, thread, start, end, again in notes
+        ]
 
-    def _wrap(self, original: Callable[..., Any], *, base: bool) -> Callable[..., Any]:
+    def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
         compiling, now, thread = torch.compiler.is_compiling, self._now, threading.get_ident
         note = self._notes.append
 
         def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-            if compiling():
+            if compiling() or type(self) in inner:
                 return original(self, *args, **kwargs)
             again = graph_task() != -1
             start = now()
             try:
                 return original(self, *args, **kwargs)
             finally:
-                note((self, thread(), start, now(), again, base))
+                note((self, thread(), start, now(), again))
 
         return __call__

@@ -1,0 +1,221 @@
+"""Whose an operator is: the layer and phase of every span that the host recorded.
+
+Forward: the innermost range of a layer around it, on its thread. Backward: the layer during which
+the autograd node was made, by its sequence number; nodes without one (gradient accumulation) go to
+that of the node before on their thread. What a checkpoint runs again is inside both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
+from typing import Literal, get_args
+
+import numpy as np
+
+from torchgauge.analyze.call_tree import Call, CallTree, place
+from torchgauge.model.events import ABSENT, Codes, Events, Integers, Rows
+from torchgauge.trace.nesting import Nesting, nest
+
+Phase = Literal["forward", "backward", "recompute", "optimizer", "zero_grad", "outside"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER, ZERO_GRAD, OUTSIDE = range(len(PHASES))
+
+LAYER = re.compile(r"tg#(\d+)")
+_NODE = "autograd::engine::evaluate_function: "
+_HOST = ("cpu_op", "user_annotation")
+NONE = -1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Spans:
+    """The host's spans, an outer one before what it holds; all columns have one entry for each.
+
+    `row` is the span's place in the events. `layer` numbers the layers of the call tree, NONE
+    outside of them. `parent` is the place of the span around it, NONE without. `is_layer` are
+    ranges of layers, `is_node` those of autograd's engine around one node.
+    """
+
+    row: Rows
+    thread: Codes
+    nesting: Nesting
+    layer: Integers
+    phase: Integers
+    is_layer: np.ndarray
+    is_node: np.ndarray
+
+    @property
+    def parent(self) -> Rows:
+        """The place of the span around each."""
+        return self.nesting.parent
+
+
+def attribute(events: Events, tree: CallTree, *, ranges: re.Pattern[str] = LAYER) -> Spans:
+    """Return the host's spans with layer and phase; the tree grows by the layers that are new.
+
+    `ranges` matches the names of layers' ranges, its group the number of the module.
+    """
+    rows = np.flatnonzero(events.category.where(lambda name: name in _HOST))
+    start, duration, thread = events.start, events.duration, events.thread.codes
+    rows = rows[np.lexsort((-duration[rows], start[rows], thread[rows]))]
+    thread = thread[rows]
+    nesting = nest(start[rows], duration[rows], thread)
+    named = _Named(events, rows)
+    module = named.number(lambda name: _module(name, ranges))
+    is_layer = module != NONE
+    is_node = named.where(lambda name: name.startswith(_NODE))
+    node = _inherited(np.where(is_node, np.arange(len(rows)), NONE), nesting)
+    within = _inherited(np.where(is_layer, np.arange(len(rows)), NONE), nesting)
+    of_range = _placed(nesting, thread, module, node != NONE, tree)
+    layer = np.where(within == NONE, NONE, of_range[within])
+    again = (node != NONE) & (within > node)  # an outer span comes before what it holds
+    behind = (node != NONE) & ~again
+    if behind.any():
+        layer[behind] = _layers_of_nodes(events, rows, nesting, thread, layer, is_node)[
+            node[behind]
+        ]
+    phase = np.full(len(rows), OUTSIDE)
+    phase[within != NONE] = FORWARD
+    phase[again] = RECOMPUTE
+    phase[behind] = BACKWARD
+    for prefix, kind in (("Optimizer.step#", OPTIMIZER), ("Optimizer.zero_grad#", ZERO_GRAD)):
+        starts = named.where(lambda name, prefix=prefix: name.startswith(prefix))  # type: ignore[misc]
+        inside = _inherited(np.where(starts, np.arange(len(rows)), NONE), nesting) != NONE
+        phase[inside & (node == NONE)] = kind
+        layer[inside & (node == NONE)] = NONE
+    return Spans(rows, thread, nesting, layer, phase, is_layer, is_node)
+
+
+class _Named:
+    """Answers about spans from answers about the few names that they have."""
+
+    def __init__(self, events: Events, rows: Rows) -> None:
+        self._names = events.name.take(rows)
+
+    def where(self, test: Callable[[str], bool]) -> np.ndarray:
+        return self._names.where(test)
+
+    def number(self, of: Callable[[str], int]) -> Integers:
+        values = np.fromiter(map(of, self._names.values), np.int64, len(self._names.values))
+        return np.append(values, NONE)[self._names.codes]
+
+
+def _module(name: str, ranges: re.Pattern[str]) -> int:
+    found = ranges.fullmatch(name)
+    return int(found[1]) if found else NONE
+
+
+def _inherited(own: Integers, nesting: Nesting) -> Integers:
+    """Return for each span its own value, else that of the nearest span around it that has one."""
+    values = own.copy()
+    for places in by_depth(nesting):
+        inner = places[(values[places] == NONE) & (nesting.parent[places] != NONE)]
+        values[inner] = values[nesting.parent[inner]]
+    return values
+
+
+def by_depth(nesting: Nesting) -> Iterator[Rows]:
+    """Yield the places of the outermost spans, then of those directly inside, and so on."""
+    order = np.argsort(nesting.depth, kind="stable")
+    if len(order):
+        yield from np.split(order, np.cumsum(np.bincount(nesting.depth))[:-1])
+
+
+def _placed(
+    nesting: Nesting, thread: Codes, module: Integers, in_node: np.ndarray, tree: CallTree
+) -> Integers:
+    """Return the layer of every range, NONE for other spans."""
+    places = np.flatnonzero(module != NONE)
+    columns = (module, thread, nesting.start, nesting.end, in_node)
+    calls = [Call(*values) for values in zip(*(c[places].tolist() for c in columns), strict=True)]
+    layers = np.full(len(module), NONE)
+    # `place` takes calls in the order of their ends, and tells equal spans apart by it.
+    found = place(calls[::-1], tree)[::-1]
+    layers[places] = [one.layer for one in found]
+    return layers
+
+
+def _layers_of_nodes(
+    events: Events,
+    rows: Rows,
+    nesting: Nesting,
+    thread: Codes,
+    layer: Integers,
+    is_node: np.ndarray,
+) -> Integers:
+    """Return the layer of each span of the engine around a node; NONE for the other spans."""
+    sequence, forward_thread = _numbers(events, rows)
+    nodes = np.flatnonzero(is_node)
+    nodes = nodes[np.argsort(nesting.start[nodes], kind="stable")]
+    makers = _makers(events, nesting, thread, sequence, forward_thread, nodes)
+    enclosing = _inherited(np.where(is_node, np.arange(len(rows)), NONE), nesting)
+    found = np.full(len(rows), NONE)
+    before: dict[int, int] = {}
+    for place_, maker in zip(nodes.tolist(), makers.tolist(), strict=True):
+        here = int(thread[place_])
+        if maker != NONE:
+            around = int(enclosing[maker])
+            # An operator of a backward pass made it (a gradient of a gradient): its node's layer.
+            within_node = around != NONE and layer[maker] == NONE
+            before[here] = int(found[around] if within_node else layer[maker])
+            found[place_] = before[here]
+        elif sequence[place_] == ABSENT:
+            found[place_] = before.get(here, NONE)
+    return found
+
+
+def _makers(
+    events: Events,
+    nesting: Nesting,
+    thread: Codes,
+    sequence: Integers,
+    forward_thread: Integers,
+    nodes: Rows,
+) -> Integers:
+    """Return the operator that made each node: the last to begin under the node's number.
+
+    Numbers are counted per thread: where two threads ran forward, the arrows of the trace decide.
+    """
+    forward = np.flatnonzero((sequence != ABSENT) & (forward_thread <= 0))
+    forward = forward[np.argsort(nesting.start[forward], kind="stable")]
+    by_number = dict(zip(sequence[forward].tolist(), forward.tolist(), strict=True))
+    found = np.array([by_number.get(n, NONE) for n in sequence[nodes].tolist()], np.int64)
+    if len(np.unique(thread[forward])) > 1:
+        arrows = _arrows(events, nesting, thread)
+        for place_, node in enumerate(nodes.tolist()):
+            found[place_] = arrows.get(node, found[place_])
+    return found
+
+
+def _arrows(events: Events, nesting: Nesting, thread: Codes) -> dict[int, int]:
+    """Return, by the span around an autograd node, the operator from which its arrow comes."""
+    flows = events.flows
+    chosen = np.flatnonzero(flows.category.where(lambda name: name == "fwdbwd"))
+    spans = zip(thread.tolist(), nesting.start.tolist(), strict=True)
+    at = {key: place_ for place_, key in enumerate(spans)}
+    begins: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for flow in chosen.tolist():
+        place_ = at.get((int(flows.thread[flow]), int(flows.time[flow])))
+        if place_ is not None:
+            (begins if flows.begins[flow] else ends)[int(flows.id[flow])] = place_
+    joined: dict[int, int] = {}
+    for number, end in ends.items():
+        if number in begins:
+            joined[end] = joined[int(nesting.parent[end])] = begins[number]
+    return joined
+
+
+def _numbers(events: Events, rows: Rows) -> tuple[Integers, Integers]:
+    """Return sequence number and forward thread of each span, ABSENT where it has none."""
+    place_of = np.full(len(events), NONE)
+    place_of[events.operators.row] = np.arange(len(events.operators.row))
+    entry = place_of[rows]
+    known = entry != NONE
+    columns = []
+    for column in (events.operators.sequence, events.operators.forward_thread):
+        values = np.full(len(rows), ABSENT)
+        values[known] = column[entry[known]]
+        columns.append(values)
+    return columns[0], columns[1]

@@ -1,0 +1,103 @@
+"""The tree of one typical step, from several recorded and several stamped ones."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Literal, cast
+
+import numpy as np
+
+from torchgauge.analyze.attribution import FORWARD, PHASES
+from torchgauge.analyze.layer_times import LayerTimes
+from torchgauge.analyze.tree import Growth
+from torchgauge.model.tree import Kind, Pass, Tree, TreeRow
+
+
+def typical(
+    growth: Growth,
+    stamped: LayerTimes,
+    *,
+    step: Literal["inference", "training"],
+    passes: tuple[Pass, ...],
+) -> Tree:
+    """Return the tree of a step: each node's own time is its median over the steps.
+
+    What the recording says of a layer's forward pass is scaled to the layer's stamped time: the
+    profiler is slower where operators are many, so that its own times say how a layer's time is
+    shared, not how long it is. A node's total is the sum over the nodes below by construction.
+    """
+    host = np.median(growth.host, axis=1).astype(np.int64)
+    calls = _most_common(growth.calls)
+    for layer, known in _forward_nodes(growth).items():
+        times = [own[layer] for own in stamped.steps if layer in own]
+        if times:
+            host[known] = shared(int(statistics.median(times)), host[known])
+    order = _outer_first(growth)
+    place = {number: row for row, number in enumerate(order)}
+    rows = tuple(_row(growth, number, place, int(host[number]), calls[number]) for number in order)
+    bare = passes[0].bare if passes else None
+    residual = None if bare is None else int(host.sum()) * 1e-9 - bare
+    return Tree(rows=rows, step=step, passes=passes, residual=residual)
+
+
+def shared(total: int, parts: np.ndarray) -> np.ndarray:
+    """Return integers that add up to `total` in the proportions of `parts`; rest to the first.
+
+    The first is the layer itself: what rounding leaves is Python's time, not an operator's.
+    """
+    parts = np.maximum(parts, 0)
+    whole = int(parts.sum())
+    scaled = np.array([total * int(part) // whole if whole else 0 for part in parts], np.int64)
+    scaled[0] += total - int(scaled.sum())
+    return scaled
+
+
+def _forward_nodes(growth: Growth) -> dict[int, list[int]]:
+    """Return, by layer, its own node and those of its forward operators."""
+    found: dict[int, list[int]] = {}
+    layer_of: list[int] = []
+    for number, node in enumerate(growth.nodes):
+        layer = node.layer if node.kind != "operator" else layer_of[node.parent]
+        layer_of.append(layer)
+        if node.kind in ("model", "layer") or (layer >= 0 and node.phase == FORWARD):
+            found.setdefault(layer, []).append(number)
+    return found
+
+
+def _most_common(calls: np.ndarray) -> list[int]:
+    return [statistics.mode(row) if len(row) else 0 for row in calls.tolist()]
+
+
+def _outer_first(growth: Growth) -> list[int]:
+    """Return the nodes, a parent before its children, without what never ran."""
+    children: dict[int, list[int]] = {}
+    for number, node in enumerate(growth.nodes):
+        children.setdefault(node.parent, []).append(number)
+    ran = [bool(node.any()) for node in np.hstack([growth.host, growth.calls])]
+    for number in range(len(growth.nodes) - 1, 0, -1):
+        above = growth.nodes[number].parent
+        ran[above] = ran[above] or ran[number]
+    order, pending = [], [0]
+    while pending:
+        number = pending.pop()
+        order.append(number)
+        below = [child for child in children.get(number, []) if ran[child]]
+        # Layers and operators as they were met, buckets last.
+        below.sort(key=lambda child: growth.nodes[child].kind == "bucket")
+        pending += reversed(below)
+    return order
+
+
+def _row(growth: Growth, number: int, place: dict[int, int], host: int, calls: int) -> TreeRow:
+    node = growth.nodes[number]
+    return TreeRow(
+        name=node.name,
+        kind=cast("Kind", node.kind),
+        parent=place.get(node.parent, -1),
+        calls=calls,
+        path=node.path,
+        type=node.type,
+        phase=PHASES[node.phase] if node.phase >= 0 else "",
+        shapes=node.shapes,
+        host=host,
+    )

@@ -1,0 +1,64 @@
+"""Ranges: every module call as a named span of a recording, `tg#` and the module's number."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch._C._profiler import _RecordFunctionFast
+
+from torchgauge.measure.modules import Modules, identity
+from torchgauge.measure.scope import wrapped
+from torchgauge.target.hygiene import module_of
+
+# A quote in a name would break the whole exported file: a number and nothing else.
+LAYER = "tg#"
+STEP = "tg@"
+
+
+class Ranges:
+    """Marks the calls of a target's modules, and of others that they call, while `marking`."""
+
+    def __init__(self, model: Callable[..., Any], modules: Modules) -> None:
+        self._model = model
+        self._modules = modules
+        self._names: dict[int, str] = {}
+        # A range cannot be entered twice at once, as recursion and threads would.
+        self._free: dict[int, list[Any]] = {}
+
+    def marking(self) -> contextlib.AbstractContextManager[None]:
+        """Mark module calls until the block ends; the recording must begin and end inside it."""
+        module = module_of(self._model)
+        return wrapped(self._wrap, () if module is None else module.modules())
+
+    def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
+        compiling, free, new = torch.compiler.is_compiling, self._free, self._new
+
+        def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            if compiling() or type(self) in inner:
+                return original(self, *args, **kwargs)
+            key = identity(self)
+            pool = free.get(key)
+            mark = pool.pop() if pool else new(self, key)
+            mark.__enter__()
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                mark.__exit__(None, None, None)
+                free[key].append(mark)
+
+        return __call__
+
+    def _new(self, module: nn.Module, key: int) -> Any:
+        if key not in self._names:
+            self._names[key] = f"{LAYER}{self._modules.number(module)}"
+            self._free.setdefault(key, [])
+        return _RecordFunctionFast(self._names[key])
+
+
+def step_range(number: int) -> contextlib.AbstractContextManager[object]:
+    """Return the range of one step of a recording."""
+    return _RecordFunctionFast(f"{STEP}{number}")

@@ -1,0 +1,125 @@
+"""The timeline probe: stamps for how long layers take, a recording for what happens in them."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable
+
+from torchgauge.analyze.attribution import attribute
+from torchgauge.analyze.call_tree import CallTree
+from torchgauge.analyze.layer_times import LayerTimes, layer_times
+from torchgauge.analyze.tree import Growth, grow
+from torchgauge.analyze.typical import typical
+from torchgauge.clock import Clock, SystemClock
+from torchgauge.device.select import open_device
+from torchgauge.measure.modules import Modules
+from torchgauge.measure.ranges import STEP, Ranges, step_range
+from torchgauge.measure.recording import record
+from torchgauge.measure.stamps import Stamps
+from torchgauge.measure.step import Step, prepared
+from torchgauge.model.tree import Pass, Tree
+from torchgauge.target.placement import Placement
+from torchgauge.target.training import Training
+from torchgauge.trace.kineto import read_events
+
+ROUNDS = 30
+FEWEST = 3
+RECORDED = 10
+SHORT = 0.02  # seconds
+SECONDS = 2.0  # for each of the two passes
+_STEPS = re.compile(re.escape(STEP) + r"\d+")
+
+
+def measure(
+    placement: Placement, *, train: Training | bool | None = None, clock: Clock | None = None
+) -> Tree:
+    """Return the tree of one step: host time by layer and operator, forward and backward.
+
+    Layer times of the forward pass are medians over stamped steps, which alternate with bare ones;
+    operators share a layer's time as they did in the recording. Backward, optimizer and what is in
+    no layer are medians over recorded steps. Raises MeasurementError as `recording.record` does.
+    """
+    now = (clock or SystemClock()).now
+    how = Training.resolve(train)
+    with open_device(placement.device).current(), prepared(placement, how) as step:
+        modules = Modules(placement.model)
+        tree = CallTree(modules.table, modules.name)
+        step()
+        stamped, bare, with_stamps = _stamped(placement, step, modules, tree, now)
+        growth, with_ranges = _recorded(placement, step, modules, tree, bare)
+    return typical(
+        growth,
+        stamped,
+        step="inference" if how is None else "training",
+        passes=(
+            Pass(name="stamps", steps=len(stamped.steps), duration=with_stamps, bare=bare),
+            Pass(name="recording", steps=growth.host.shape[1], duration=with_ranges, bare=bare),
+        ),
+    )
+
+
+def _stamped(
+    placement: Placement,
+    step: Step,
+    modules: Modules,
+    tree: CallTree,
+    now: Callable[[], int],
+) -> tuple[LayerTimes, float, float]:
+    """Return the layers' times by step, and the medians of the bare and the stamped steps in s."""
+    stamps = Stamps(placement.model, modules, now)
+    bare: list[int] = []
+    watched: list[int] = []
+    calls = []
+    began = now()
+    while len(bare) < FEWEST or (len(bare) < ROUNDS and now() - began < SECONDS * 1e9):
+        bare.append(_settled(step, now))
+        with stamps.watching():
+            watched.append(_settled(step, now, stamps.taken))
+        calls.append(stamps.taken())
+    times = layer_times(calls, tree)
+    return times, statistics.median(bare) * 1e-9, statistics.median(watched) * 1e-9
+
+
+def _recorded(
+    placement: Placement,
+    step: Step,
+    modules: Modules,
+    tree: CallTree,
+    bare: float,
+) -> tuple[Growth, float]:
+    """Return the recorded nodes, and the median of the recorded steps in s.
+
+    The first recorded step is not read: the profiler is slower in it.
+    """
+    steps = max(FEWEST, min(RECORDED, int(SECONDS / max(bare, 1e-9) / 2)))
+    ranges = Ranges(placement.model, modules)
+
+    def work() -> None:
+        step()
+        for number in range(steps):
+            with step_range(number):
+                step()
+
+    with ranges.marking():
+        recorded = record(work, shapes=True, device=placement.device)
+    events = read_events(recorded)
+    growth = grow(events, attribute(events, tree), tree, _STEPS)
+    return growth, statistics.median(growth.host.sum(axis=0).tolist()) * 1e-9
+
+
+def _settled(
+    step: Step, now: Callable[[], int], forget: Callable[[], object] = lambda: None
+) -> int:
+    """Time a step, of short ones the second: a new `__call__` empties method caches."""
+    taken = _timed(step, now)
+    if taken < SHORT * 1e9:
+        forget()
+        taken = _timed(step, now)
+    return taken
+
+
+def _timed(step: Step, now: Callable[[], int]) -> int:
+    start = now()
+    step()
+    return now() - start

@@ -1,0 +1,141 @@
+"""The tree's nodes as flat tables: layers, operators, kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torchgauge.model.tree import Node, Tree, base_name
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Named columns of equal length; a cell is None where its figure is unknown."""
+
+    columns: dict[str, list[Any]]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), []))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return each row as a mapping."""
+        names = list(self.columns)
+        return [
+            dict(zip(names, values, strict=True))
+            for values in zip(*self.columns.values(), strict=True)
+        ]
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame. Raises MissingExtra without pandas."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            from torchgauge.errors import missing_extra
+
+            raise missing_extra("pandas", "pandas", "A DataFrame") from error
+        return pd.DataFrame(self.columns)
+
+
+def layers(tree: Tree) -> Table:
+    """Return one row per layer, in calling order: times in seconds, FLOP, bytes."""
+    found = [node for node in tree.root.walk() if node.kind in ("model", "layer")]
+    figures: dict[str, Callable[[Node], Any]] = {
+        "path": lambda node: node.row.path,
+        "type": lambda node: node.row.type,
+        "calls": lambda node: node.calls,
+        "host_time": lambda node: node.host_time,
+        "host_time_self": lambda node: sum_of(own(node), "host"),
+        "device_time": lambda node: node.device_time,
+        "flops": lambda node: node.flops,
+        "bytes": lambda node: node.bytes,
+    }
+    return Table({name: [of(node) for node in found] for name, of in figures.items()})
+
+
+def own(layer: Node) -> list[Node]:
+    """Return the layer and all below it that is in no layer that it calls."""
+    found, pending = [], [layer]
+    while pending:
+        node = pending.pop()
+        found.append(node)
+        pending += [child for child in node.children if child.kind not in ("layer", "bucket")]
+    return found
+
+
+def sum_of(nodes: Iterable[Node], figure: str) -> float | int | None:
+    """Return the sum of the nodes' own figures; seconds of times. None where none is known."""
+    known = [value for node in nodes if (value := getattr(node.row, figure)) is not None]
+    if not known:
+        return None
+    total: int = sum(known)
+    return total * 1e-9 if figure in ("host", "device") else total
+
+
+def operators(tree: Tree, *, by_shape: bool = False) -> Table:
+    """Return one row per operator, most time of its own first, under torch.profiler's names.
+
+    Times in seconds of one step; `by_shape` tells the same operator on other shapes apart. `CPU
+    total` holds what an operator calls. As there, overloads are one operator, and one that calls
+    nothing but itself under another overload ran once.
+    """
+    groups: dict[tuple[str, str], list[Node]] = {}
+    for node in tree.root.walk():
+        if node.kind == "operator" and not _again(node):
+            shape = node.row.shapes if by_shape else ""
+            groups.setdefault((base_name(node.name), shape), []).append(node)
+    whole = sum_of(tree.root.walk(), "host") or 0.0
+    rows = [_operator(name, shape, nodes, whole) for (name, shape), nodes in groups.items()]
+    rows.sort(key=lambda row: -(row["Self CPU"] or 0.0))
+    columns: dict[str, list[Any]] = {name: [] for name in (rows[0] if rows else {})}
+    for row in rows:
+        for name, value in row.items():
+            columns[name].append(value)
+    if not by_shape:
+        columns.pop("Input Shapes", None)
+    return Table(columns)
+
+
+def _again(node: Node) -> bool:
+    """Whether it is all that an operator of the same name did."""
+    above = node.parent
+    return (
+        above is not None
+        and above.kind == "operator"
+        and len(above.children) == 1
+        and above.calls == node.calls
+        and base_name(above.name) == base_name(node.name)
+    )
+
+
+def _whole(node: Node) -> list[Node]:
+    """Return the node with those that it ran again as."""
+    found = [node]
+    while len(found[-1].children) == 1 and _again(found[-1].children[0]):
+        found.append(found[-1].children[0])
+    return found
+
+
+def _operator(name: str, shape: str, nodes: list[Node], whole: float) -> dict[str, Any]:
+    calls = sum(node.calls for node in nodes)
+    selves = [one for node in nodes for one in _whole(node)]
+    own_time = sum_of(selves, "host")
+    totals = [time for node in nodes if (time := node.host_time) is not None]
+    total = sum(totals) if totals else None
+    return {
+        "Name": name,
+        "Input Shapes": shape,
+        "Self CPU %": _share(own_time, whole),
+        "Self CPU": own_time,
+        "CPU total %": _share(total, whole),
+        "CPU total": total,
+        "CPU time avg": total / calls if total is not None and calls else None,
+        "Self CPU Mem": sum_of(selves, "allocated"),
+        "# of Calls": calls,
+        "flops": sum_of(selves, "flops"),
+        "bytes": sum_of(selves, "bytes"),
+    }
+
+
+def _share(part: float | int | None, whole: float) -> float | None:
+    return None if part is None or not whole else part / whole

@@ -1,0 +1,213 @@
+"""The tree of a run: model, layers, operators, kernels and what belongs to none of them."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from typing import Literal
+
+from torchgauge.model.record import How, MeasurementWarning, Record
+
+Kind = Literal["model", "layer", "operator", "kernel", "bucket"]
+Phase = Literal["", "forward", "backward", "recompute", "optimizer", "zero_grad", "outside"]
+
+
+class TreeRow(Record, frozen=True, kw_only=True):
+    """One node's own figures, without its children's: `parent` is its row, −1 for the root's.
+
+    `path` is a layer's qualified name, `type` its class; `shapes` are an operator's input shapes.
+    `host` and `device` are integer ns; `flops`, `bytes` and `allocated` (bytes allocated less bytes
+    freed) are those of what the node did itself. None is unknown. All are of one step.
+    """
+
+    name: str
+    kind: Kind
+    parent: int
+    calls: int
+    path: str = ""
+    type: str = ""
+    phase: Phase = ""
+    shapes: str = ""
+    host: int | None = None
+    device: int | None = None
+    flops: int | None = None
+    bytes: int | None = None
+    allocated: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check nothing: thousands of rows hold whole numbers alone."""
+
+
+class Pass(Record, frozen=True, kw_only=True):
+    """One instrumented run: `steps`, and `duration` of a step in seconds, beside the bare one's."""
+
+    name: str
+    steps: int
+    duration: float
+    bare: float | None = None
+
+    @property
+    def overhead(self) -> float | None:
+        """Instrumented ÷ bare; None where the bare duration is not known."""
+        return self.duration / self.bare if self.bare else None
+
+
+class Node:
+    """A node of the tree with its children: every figure is its own plus theirs.
+
+    Times are seconds; `host_time_self` and the like are without children. None is unknown: in a sum
+    it counts as nothing, and `at_least` says that it was there.
+    """
+
+    __slots__ = ("children", "parent", "row", "totals")
+
+    def __init__(self, row: TreeRow, parent: Node | None) -> None:
+        self.row = row
+        self.parent = parent
+        self.children: list[Node] = []
+        self.totals: dict[str, int | None] = {}
+
+    @property
+    def name(self) -> str:
+        """The layer's name in its parent, the operator's or kernel's name."""
+        return self.row.name
+
+    @property
+    def path(self) -> str:
+        """The qualified name of the layer that this is or belongs to."""
+        node: Node | None = self
+        while node is not None and node.row.kind not in ("model", "layer"):
+            node = node.parent
+        return "" if node is None else node.row.path
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return self.row.kind
+
+    @property
+    def calls(self) -> int:
+        """How often it ran in a step."""
+        return self.row.calls
+
+    @property
+    def host_time(self) -> float | None:
+        """Seconds on the host, children included."""
+        return _seconds(self.total("host"))
+
+    @property
+    def host_time_self(self) -> float | None:
+        """Seconds on the host outside of its children."""
+        return _seconds(self.row.host)
+
+    @property
+    def device_time(self) -> float | None:
+        """Seconds on the device, children included."""
+        return _seconds(self.total("device"))
+
+    @property
+    def device_time_self(self) -> float | None:
+        """Seconds on the device of what it started itself."""
+        return _seconds(self.row.device)
+
+    @property
+    def flops(self) -> int | None:
+        """FLOP, children included."""
+        return self.total("flops")
+
+    @property
+    def bytes(self) -> int | None:
+        """Compulsory traffic in bytes, children included."""
+        return self.total("bytes")
+
+    @property
+    def allocated(self) -> int | None:
+        """Bytes allocated less bytes freed, children included."""
+        return self.total("allocated")
+
+    def total(self, figure: str) -> int | None:
+        """Return the sum of a row's figure over the node and all below; None if none is known."""
+        if figure not in self.totals:
+            for node in reversed(list(self.walk())):
+                if figure not in node.totals:
+                    parts = [getattr(node.row, figure), *(c.totals[figure] for c in node.children)]
+                    known = [part for part in parts if part is not None]
+                    node.totals[figure] = sum(known) if known else None
+        return self.totals[figure]
+
+    def walk(self) -> Iterator[Node]:
+        """Yield this node and all below, a parent before its children."""
+        pending = [self]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending += reversed(node.children)
+
+    @property
+    def layers(self) -> list[Node]:
+        """The children that are layers."""
+        return [child for child in self.children if child.kind == "layer"]
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.path if self.kind == 'layer' else self.name!r}>"
+
+
+class Tree(Record, frozen=True, kw_only=True):
+    """Where a step's time, work and memory go; a parent's row comes before its children's.
+
+    `passes` are the runs that the figures come from, `residual` the seconds by which the tree's sum
+    is above (or, negative, below) the time of the bare step; None where that was not measured.
+    """
+
+    rows: tuple[TreeRow, ...]
+    step: Literal["inference", "training", "loop"] = "inference"
+    passes: tuple[Pass, ...] = ()
+    residual: float | None = None
+    warnings: tuple[MeasurementWarning, ...] = ()
+    how: How = "measured"
+
+    @property
+    def root(self) -> Node:
+        """The model with all below it, as nodes."""
+        nodes: list[Node] = []
+        for row in self.rows:
+            parent = nodes[row.parent] if row.parent >= 0 else None
+            node = Node(row, parent)
+            nodes.append(node)
+            if parent is not None:
+                parent.children.append(node)
+        return nodes[0]
+
+    def find(self, path: str) -> Node:
+        """Return the layer of this qualified name, the first that was called of several.
+
+        Raises KeyError with the names most like it.
+        """
+        names = []
+        for node in self.root.walk():
+            if node.kind in ("layer", "model"):
+                if node.row.path == path:
+                    return node
+                names.append(node.row.path)
+        import difflib
+
+        near = difflib.get_close_matches(path, names, 3, 0.4)
+        raise KeyError(f"no layer {path!r}" + (f"; is it {', '.join(near)}?" if near else ""))
+
+    def match(self, pattern: str) -> list[Node]:
+        """Return the layers whose qualified name fits a pattern like `*.attention*`."""
+        return [
+            node
+            for node in self.root.walk()
+            if node.kind in ("layer", "model") and fnmatch.fnmatchcase(node.row.path, pattern)
+        ]
+
+
+def base_name(name: str) -> str:
+    """Return an operator's name without its overload: "aten::add" of "aten::add.Tensor"."""
+    namespace, separator, rest = name.partition("::")
+    return namespace + separator + rest.partition(".")[0] if separator else name
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds * 1e-9

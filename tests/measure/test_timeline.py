@@ -1,0 +1,161 @@
+"""The tree of a real run: what adds up, whose each operator is, and torch's own table beside it."""
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
+
+import torchgauge as tg
+from torchgauge.analyze.tree_costs import with_costs
+from torchgauge.measure import timeline
+from torchgauge.measure.plan import opened
+from torchgauge.model import tables
+from torchgauge.model.tree import base_name
+from torchgauge.target.source import Source
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 16)
+        self.shared = nn.Linear(16, 16)
+        self.block = nn.Sequential(self.shared, nn.ReLU())
+
+    def forward(self, x):
+        return self.shared(self.block(self.first(x))) * 2
+
+
+def tree_of(model, *inputs, train=None):
+    source = Source.of_object(model, inputs, training=train is not None)
+    return timeline.measure(opened(source), train=train)
+
+
+def sgd(loss=lambda outputs, _inputs: outputs.sum()):
+    return tg.Training(loss, lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+
+
+def names_below(node, phase):
+    return Counter(
+        base_name(one.name)
+        for one in tables.own(node)
+        if one.kind == "operator" and one.row.phase == phase
+    )
+
+
+@pytest.fixture(scope="module")
+def inference():
+    return tree_of(Net().eval(), torch.ones(4, 8))
+
+
+@pytest.fixture(scope="module")
+def training():
+    return tree_of(Net(), torch.ones(4, 8), train=sgd())
+
+
+def test_layers_are_those_that_were_called(inference):
+    paths = [node.row.path for node in inference.root.walk() if node.kind in ("model", "layer")]
+    assert paths == ["", "first", "block", "block.0", "block.1", "shared"]
+    assert inference.find("block").layers[0].path == "block.0"
+    assert [node.calls for node in inference.match("*")] == [1] * 6
+
+
+def test_every_total_is_the_sum_of_its_parts(training):
+    for node in training.root.walk():
+        below = sum(child.total("host") for child in node.children)
+        assert node.total("host") == node.row.host + below
+    assert training.root.total("host") == sum(row.host for row in training.rows)
+
+
+def test_operators_are_in_their_layer(inference):
+    assert names_below(inference.find("first"), "forward")["aten::addmm"] == 1
+    assert names_below(inference.find("block.1"), "forward") == Counter(
+        {"aten::relu": 1, "aten::clamp_min": 1}
+    )
+    assert names_below(inference.root, "forward")["aten::mul"] == 1
+    assert not names_below(inference.root, "forward")["aten::relu"]
+
+
+def test_backward_operators_are_where_their_forward_was(training):
+    first = names_below(training.find("first"), "backward")
+    assert (first["AddmmBackward0"], first["torch::autograd::AccumulateGrad"]) == (1, 2)
+    assert names_below(training.find("block.1"), "backward")["ReluBackward0"] == 1
+    assert names_below(training.root, "backward")["MulBackward0"] == 1
+    buckets = {node.name: node for node in training.root.children if node.kind == "bucket"}
+    assert set(buckets) == {"optimizer", "autograd engine", "outside the model"}
+    assert any("SGD.step" in node.name for node in buckets["optimizer"].children)
+    assert names_below(buckets["outside the model"], "backward")["SumBackward0"] == 1
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_recomputed_operators_are_in_their_layer_and_told_apart(reentrant):
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return checkpoint(self.layer, x, use_reentrant=reentrant)
+
+    x = torch.ones(4, 8, requires_grad=True)
+    layer = tree_of(Checkpointed(), x, train=sgd()).find("layer")
+    assert names_below(layer, "recompute")["aten::addmm"] == 1
+    assert names_below(layer, "backward")["AddmmBackward0"] == 1
+    assert names_below(layer, "forward")["aten::addmm"] == 1
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_names_and_calls_are_those_of_torch_s_own_table(train):
+    model, x = Net(), torch.ones(4, 8)
+    tree = tree_of(model if train else model.eval(), x, train=sgd() if train else None)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        if not train:
+            with torch.inference_mode():
+                return model(x)
+        optimizer.zero_grad(set_to_none=True)
+        model(x).sum().backward()
+        return optimizer.step()
+
+    step()
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        step()
+    wanted = Counter({event.key: event.count for event in recorded.key_averages()})
+    found = tables.operators(tree)
+    assert dict(zip(found.columns["Name"], found.columns["# of Calls"], strict=True)) == wanted
+
+
+def test_the_work_on_the_tree_is_what_was_counted(training):
+    model, x = Net(), torch.ones(4, 8)
+    cost = tg.count_cost(model, x, backward=True)
+    tree = with_costs(training, cost)
+    assert (tree.root.flops, tree.root.bytes) == (cost.flops, cost.bytes)
+    by_path = {layer.node.path: layer.work.flops for _, layer in cost.tree.walk()}
+    assert tree.find("block").flops == by_path["block"]
+    matmul = 2 * 4 * 8 * 16
+    found = [n for n in tree.find("first").children if base_name(n.name) == "aten::linear"]
+    assert [node.flops for node in found] == [matmul]
+
+
+def test_an_operator_that_only_the_count_saw_is_its_layer_s_own():
+    model, x = nn.Sequential(nn.Linear(8, 8)).eval(), torch.ones(4, 8)
+    other = nn.Sequential(nn.Conv1d(8, 8, 1)).eval()
+    tree = with_costs(tree_of(model, x), tg.count_cost(other, torch.ones(1, 8, 4)))
+    assert tree.find("0").row.flops == 2 * 4 * 8 * 8
+    assert tree.root.flops == 2 * 4 * 8 * 8
+
+
+def test_the_model_and_torch_are_as_before():
+    model = Net()
+    before, flag = nn.Module.__call__, model.training
+    tree_of(model, torch.ones(4, 8), train=sgd())
+    assert nn.Module.__call__ is before
+    assert model.training == flag
+
+
+def test_an_unknown_layer_is_named_with_those_most_like_it(inference):
+    with pytest.raises(KeyError, match=r"block\.1"):
+        inference.find("block.2")
