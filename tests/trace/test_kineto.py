@@ -458,6 +458,13 @@ def test_any_chunk_size_reads_what_a_plain_decode_reads(text, chunk):
         assert (events.operators.dims[i] is not None) == said
 
 
+@pytest.mark.parametrize("end", ["[", "}", ",", "]"])
+def test_cut_between_two_events_it_is_damaged_too(end):
+    whole = b'{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1}, {"ph": "M"}]}'
+    part = read_events(whole[: whole.index(end.encode()) + 1], partial=True)
+    assert [warning.id for warning in part.warnings] == ["trace-damaged"]
+
+
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(some_events(), st.integers(1, 400), st.data())
 def test_cut_at_any_byte_it_is_refused_or_its_readable_part_is_read(text, chunk, data):

@@ -183,7 +183,10 @@ class Chunks:
         except _UNDECODABLE as error:
             if not self._partial:
                 raise self._broken(error, self._opening) from error
-            return self._salvaged(self._buffer)
+            events = self._salvaged(self._buffer)
+            # Cut off between two events, each of them is whole and the array has no end.
+            self._note(len(self._buffer), error)
+            return events
 
     def _ended(self, text: bytes) -> list[Event]:
         if self._opening == b"[":
