@@ -5,29 +5,34 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from torchgauge import units
 from torchgauge.analyze.alike import folded
 from torchgauge.model.cost import Cost, LayerCost, Phase, Work
 from torchgauge.report.console import bar
+from torchgauge.report.fitted_table import Column, Line, fitted_table
 
 By = Literal["layer", "operator", "type"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute")
 MOST = 40  # operators shown in a table; the CSV has all
-NAME = 48  # columns of the first column at most, and at least
-NARROW = 8
-KIND = 28
 BAR = 10
-GAP = 2
 NOTHING = "–"
 
-# In the order of reading. What is not always shown comes as there is room, by the second order.
-COLUMNS = ("kind", "parameters", "calls", "MACs", "FLOPs", "vector", "integer", "bytes", "FLOP/B",
-           "share", "bar")  # fmt: skip
-OPTIONAL = ("integer", "bar", "kind", "FLOP/B", "vector")
-LEFT = frozenset({"kind", "bar"})
+# In the order of reading; "integer", the bar and so on come as there is room.
+COLUMNS = (
+    Column("kind", 3, left=True, style="dim", most=28),
+    Column("parameters"),
+    Column("calls"),
+    Column("MACs"),
+    Column("FLOPs"),
+    Column("vector", 5),
+    Column("integer", 1),
+    Column("bytes"),
+    Column("FLOP/B", 4),
+    Column("share"),
+    Column("bar", 2, title="", left=True, style="cyan"),
+)
 
 
 class Entry(NamedTuple):
@@ -65,69 +70,41 @@ def work_table(found: Cost, by: By, depth: int | None, width: int) -> Renderable
     lines = entries(found, by, depth, fold=True)
     shown = lines if by == "layer" else [one for one in lines if _works(one.work)][:MOST]
     whole = found.total(PHASES)
-    rows = [_cells(one, whole) for one in shown]
-    widths = {name: max([len(name), *(len(row[name]) for row in rows)]) for name in COLUMNS}
-    widths["bar"] = BAR
-    widths["kind"] = min(widths["kind"], KIND)
-    names = ["  " * one.level + one.name for one in shown]
-    natural = min(max([len(by), *map(len, names)]), NAME)
-    columns = _columns(by, whole, widths, width - natural)
-    room = width - sum(widths[name] + GAP for name in columns)
-    grid = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    grid.add_column(by, no_wrap=True)
-    for name in columns:
-        style = "cyan" if name == "bar" else "dim" if name == "kind" else ""
-        grid.add_column(_placed("" if name == "bar" else name, name, widths), style=style)
-    for one, name, row in zip(shown, names, rows, strict=True):
-        bold = "bold" if by == "layer" and one.level == 0 else ""
-        label = _shortened(name, min(natural, max(room, NARROW)), 2 * one.level)
-        cells = (_placed(row[column], column, widths) for column in columns)
-        grid.add_row(Text(label), *cells, style=bold)
+    rows = [Line(one.level, one.name, _cells(one, by, whole), _style(one, by)) for one in shown]
+    grid = fitted_table(by, rows, COLUMNS, width)
     if len(lines) == len(shown):
         return grid
     return Group(grid, Text(f"… {len(lines) - len(shown)} with less or no work", style="dim"))
-
-
-def _placed(text: str, column: str, widths: dict[str, int]) -> Text:
-    """Return a cell, padded here: rich would take the blanks that stand where a unit is not."""
-    width = widths[column]
-    text = _shortened(text, width)
-    return Text(text.ljust(width) if column in LEFT else text.rjust(width), no_wrap=True)
 
 
 def _works(work: Work) -> bool:
     return bool(work.flops or work.integer_ops or work.bytes or work.at_least)
 
 
-def _columns(by: By, whole: Work, widths: dict[str, int], room: int) -> list[str]:
-    """Return the columns that fit: those that must be there, then others as there is room."""
-    wanted = ["parameters" if by == "layer" else "calls", "MACs", "FLOPs", "bytes", "share"]
-    room -= sum(widths[name] + GAP for name in wanted)
-    for name in OPTIONAL:
-        told = whole.integer_ops > whole.flops / 100 if name == "integer" else True
-        told &= by == "layer" if name == "kind" else True
-        if told and widths[name] + GAP <= room:
-            room -= widths[name] + GAP
-            wanted.append(name)
-    return sorted(wanted, key=COLUMNS.index)
+def _style(one: Entry, by: By) -> str:
+    return "bold" if by == "layer" and one.level == 0 else ""
 
 
-def _cells(one: Entry, whole: Work) -> dict[str, str]:
+def _cells(one: Entry, by: By, whole: Work) -> dict[str, str]:
     work = one.work
     share = work.flops / whole.flops if whole.flops else 0.0
-    return {
-        "kind": one.kind,
-        "parameters": "" if one.parameters is None else _number(one.parameters),
-        "calls": f"{work.calls:,}",
+    cells = {
         "MACs": _number(work.macs, at_least=work.at_least),
         "FLOPs": _number(work.flops, at_least=work.at_least),
         "vector": _number(work.vector_flops),
-        "integer": _number(work.integer_ops),
         "bytes": _bytes(work.bytes),
         "FLOP/B": units.significant(work.intensity) if work.intensity else NOTHING,
         "share": f"{100 * share:.1f} %" if work.flops else f"{NOTHING}  ",
         "bar": bar(share, BAR),
     }
+    if by == "layer":
+        cells["kind"] = one.kind
+        cells["parameters"] = "" if one.parameters is None else _number(one.parameters)
+    else:
+        cells["calls"] = f"{work.calls:,}"
+    if whole.integer_ops > whole.flops / 100:
+        cells["integer"] = _number(work.integer_ops)
+    return cells
 
 
 def _number(count: int, *, at_least: bool = False) -> str:
@@ -141,11 +118,3 @@ def _number(count: int, *, at_least: bool = False) -> str:
 def _bytes(size: int) -> str:
     text = units.size(size) if size else NOTHING
     return text.replace(" B", "  B") if size else f"{text}   "
-
-
-def _shortened(name: str, width: int, indent: int = 0) -> str:
-    """Keep both ends of a name that is too long: the middle tells least."""
-    if len(name) <= width:
-        return name
-    head = indent + (width - indent - 1) // 2
-    return f"{name[:head]}…{name[len(name) - (width - 1 - head) :]}"
