@@ -73,6 +73,11 @@ def bottleneck(
     )
 
 
+def nearest(bound: LowerBound, measured: float, roofs: Roofs, calls: int) -> Bound:
+    """Return what most likely bounds a part of a call, of so many seconds and operator calls."""
+    return _kind(_Times(bound, calls * (roofs.dispatch or USUAL_DISPATCH), calls), measured)[0]
+
+
 def _missing(cost: Cost, latency: Latency, roofs: Roofs | None, calls: int) -> str:
     """Return why nothing can be said; empty where something can."""
     if roofs is None or not roofs.peaks or not roofs.bandwidth:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
 import msgspec
@@ -13,8 +14,9 @@ _Key = tuple[int, str, str]  # a layer's row, a phase, an operator without its o
 
 
 class _Sum(NamedTuple):
-    flops: int | None  # None: unknown
+    flops: int
     bytes: int
+    unknown: int  # calls
 
 
 def with_costs(tree: Tree, cost: Cost) -> Tree:
@@ -27,46 +29,52 @@ def with_costs(tree: Tree, cost: Cost) -> Tree:
     """
     rows = list(tree.rows)
     operators = _operators(rows)
-    flops: dict[int, int | None] = {}
-    moved: dict[int, int] = {}
-    for (layer, phase, name), found in _sums(rows, cost).items():
+    found: dict[int, _Sum] = {}
+    for (layer, phase, name), work in _sums(tree, cost).items():
         places = operators.get((layer, phase, name)) or [layer]
         weights = [rows[place].calls for place in places]
-        for place, work, size in zip(
-            places, _split(found.flops, weights), _split(found.bytes, weights), strict=True
-        ):
-            before = flops.get(place, 0)
-            flops[place] = None if work is None or before is None else before + work
-            moved[place] = moved.get(place, 0) + (size or 0)
+        for place, *parts in zip(places, *(_split(part, weights) for part in work), strict=True):
+            found[place] = _added(found.get(place), _Sum(*parts))
     counted: list[bool] = []
     for place, row in enumerate(rows):
         inside = row.kind == "operator" and row.parent >= 0 and counted[row.parent]
-        counted.append(row.kind == "operator" and (place in flops or inside))
-        if place in flops:
-            rows[place] = msgspec.structs.replace(row, flops=flops[place], bytes=moved[place])
-        elif inside or row.kind in ("model", "layer"):
-            rows[place] = msgspec.structs.replace(row, flops=0, bytes=0)
+        counted.append(row.kind == "operator" and (place in found or inside))
+        if inside or place in found or row.kind in ("model", "layer"):
+            work = found.get(place, _Sum(0, 0, 0))
+            known = work.flops or not work.unknown
+            rows[place] = msgspec.structs.replace(
+                row, flops=work.flops if known else None, bytes=work.bytes, unknown=work.unknown
+            )
     return msgspec.structs.replace(tree, rows=tuple(rows))
 
 
-def _sums(rows: list[TreeRow], cost: Cost) -> dict[_Key, _Sum]:
+def rows_of_layers(tree: Tree, cost: Cost) -> list[int]:
+    """Return the tree's row of each of `Cost.nodes`: of one not recorded, that of its caller."""
     place = {
         (row.parent, row.path): number
-        for number, row in reversed(list(enumerate(rows)))
+        for number, row in reversed(list(enumerate(tree.rows)))
         if row.kind == "layer"
     }
-    layers = [0]
+    found = [0]
     for node in cost.nodes[1:]:
-        above = layers[node.parent]
-        layers.append(place.get((above, node.path), above))
+        above = found[node.parent]
+        found.append(place.get((above, node.path), above))
+    return found
+
+
+def _sums(tree: Tree, cost: Cost) -> dict[_Key, _Sum]:
+    layers = rows_of_layers(tree, cost)
     sums: dict[_Key, _Sum] = {}
     for row in cost.rows:
         key = (layers[row.node], row.phase, row.operator)
-        before = sums.get(key, _Sum(0, 0))
-        known = row.known and before.flops is not None
-        flops = (before.flops or 0) + row.matmul_flops + row.vector_flops if known else None
-        sums[key] = _Sum(flops, before.bytes + row.bytes)
+        flops = row.matmul_flops + row.vector_flops
+        work = _Sum(flops, row.bytes, 0 if row.known else row.calls)
+        sums[key] = _added(sums.get(key), work)
     return sums
+
+
+def _added(before: _Sum | None, work: _Sum) -> _Sum:
+    return work if before is None else _Sum(*map(operator.add, before, work))
 
 
 def _operators(rows: list[TreeRow]) -> dict[_Key, list[int]]:
@@ -75,21 +83,19 @@ def _operators(rows: list[TreeRow]) -> dict[_Key, list[int]]:
     layers: list[int] = []
     names: list[frozenset[str]] = []
     for number, row in enumerate(rows):
-        operator = row.kind == "operator"
-        layers.append(layers[row.parent] if operator else number)
-        above = names[row.parent] if operator else frozenset()
+        is_operator = row.kind == "operator"
+        layers.append(layers[row.parent] if is_operator else number)
+        above = names[row.parent] if is_operator else frozenset()
         name = base_name(row.name)
-        names.append(above | {name} if operator else above)
-        if operator and name not in above:
+        names.append(above | {name} if is_operator else above)
+        if is_operator and name not in above:
             found.setdefault((layers[number], row.phase, name), []).append(number)
     return found
 
 
-def _split(total: int | None, weights: list[int]) -> list[int | None]:
+def _split(total: int, weights: list[int]) -> list[int]:
     """Return integers that add up to the total, in proportion; the first takes what is left."""
     whole = sum(weights)
-    if total is None:
-        return [None] * len(weights)
     parts = [total * weight // whole if whole else 0 for weight in weights]
     parts[0] += total - sum(parts)
-    return list(parts)
+    return parts

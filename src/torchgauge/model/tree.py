@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from typing import Literal
 
 from torchgauge.model.record import How, MeasurementWarning, Record
+from torchgauge.model.roofline import Bound
 
 Kind = Literal["model", "layer", "operator", "kernel", "bucket"]
 Phase = Literal["", "forward", "backward", "recompute", "optimizer", "zero_grad", "outside"]
 
 
-class TreeRow(Record, frozen=True, kw_only=True):
+class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One node's own figures, without its children's: `parent` is its row, −1 for the root's.
 
     `path` is a layer's qualified name, `type` its class; `shapes` are an operator's input shapes.
     `host` and `device` are integer ns; `flops`, `bytes` and `allocated` (bytes allocated less bytes
-    freed) are those of what the node did itself. None is unknown. All are of one step.
+    freed) are those of what the node did itself; `unknown` counts its calls without a formula.
+    `lower_bound` is the ns that a layer with its operators takes at least under the device's roofs,
+    `bound` what it waits for with all below it. None is unknown. All are of one step.
     """
 
     name: str
@@ -33,6 +36,9 @@ class TreeRow(Record, frozen=True, kw_only=True):
     flops: int | None = None
     bytes: int | None = None
     allocated: int | None = None
+    unknown: int = 0
+    lower_bound: int | None = None
+    bound: Bound | None = None
 
     def __post_init__(self) -> None:
         """Check nothing: thousands of rows hold whole numbers alone."""
@@ -55,8 +61,8 @@ class Pass(Record, frozen=True, kw_only=True):
 class Node:
     """A node of the tree with its children: every figure is its own plus theirs.
 
-    Times are seconds; `host_time_self` and the like are without children. None is unknown: in a sum
-    it counts as nothing, and `at_least` says that it was there.
+    Times are seconds; `host_time_self` and the like are without children. None is unknown, and
+    counts as nothing in a sum.
     """
 
     __slots__ = ("children", "parent", "row", "totals")
@@ -121,6 +127,42 @@ class Node:
         return self.total("bytes")
 
     @property
+    def at_least(self) -> bool:
+        """True where an operator without a formula took part, so that FLOPs and bytes are more."""
+        return bool(self.total("unknown"))
+
+    @property
+    def time(self) -> float | None:
+        """Seconds on the device where it has one of its own, else on the host."""
+        device = self.device_time
+        return self.host_time if device is None else device
+
+    @property
+    def flops_per_second(self) -> float | None:
+        """FLOP per second of `time`; a lower bound where `at_least`."""
+        return _per(self.flops, self.time)
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Compulsory traffic per second of `time`."""
+        return _per(self.bytes, self.time)
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOP per byte of compulsory traffic."""
+        return _per(self.flops, self.bytes)
+
+    @property
+    def efficiency(self) -> float | None:
+        """The time that it takes at least under the device's roofs, as a share of `time`."""
+        return _per(_seconds(self.total("lower_bound")), self.time)
+
+    @property
+    def bound(self) -> Bound | None:
+        """What a layer waits for: arithmetic, memory, or neither."""
+        return self.row.bound
+
+    @property
     def allocated(self) -> int | None:
         """Bytes allocated less bytes freed, children included."""
         return self.total("allocated")
@@ -167,8 +209,8 @@ class Tree(Record, frozen=True, kw_only=True):
     how: How = "measured"
 
     @property
-    def root(self) -> Node:
-        """The model with all below it, as nodes."""
+    def nodes(self) -> list[Node]:
+        """One node for each row; the first is the model with all below it."""
         nodes: list[Node] = []
         for row in self.rows:
             parent = nodes[row.parent] if row.parent >= 0 else None
@@ -176,7 +218,12 @@ class Tree(Record, frozen=True, kw_only=True):
             nodes.append(node)
             if parent is not None:
                 parent.children.append(node)
-        return nodes[0]
+        return nodes
+
+    @property
+    def root(self) -> Node:
+        """The model with all below it, as nodes."""
+        return self.nodes[0]
 
     def find(self, path: str) -> Node:
         """Return the layer of this qualified name, the first that was called of several.
@@ -207,6 +254,10 @@ def base_name(name: str) -> str:
     """Return an operator's name without its overload: "aten::add" of "aten::add.Tensor"."""
     namespace, separator, rest = name.partition("::")
     return namespace + separator + rest.partition(".")[0] if separator else name
+
+
+def _per(amount: float | None, of: float | None) -> float | None:
+    return amount / of if amount is not None and of else None
 
 
 def _seconds(nanoseconds: int | None) -> float | None:
