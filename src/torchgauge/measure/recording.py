@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from torchgauge.errors import MeasurementError
 
-MARK = "tg#"  # then a number and nothing else: a quote in a name breaks the whole exported file
+MARK = "tg!"  # names have no quote: it would break the whole exported file
 
 
 _OLDER_BLOCK = b"Memory block of unknown size was allocated before the profiling started"

@@ -38,7 +38,7 @@ class Table:
 
 
 def layers(tree: Tree) -> Table:
-    """Return one row per layer, in calling order: times in seconds, FLOP, bytes."""
+    """Return one row per layer, in calling order: times in seconds, FLOP, bytes, elements."""
     found = [node for node in tree.root.walk() if node.kind in ("model", "layer")]
     figures: dict[str, Callable[[Node], Any]] = {
         "path": lambda node: node.row.path,
@@ -49,6 +49,11 @@ def layers(tree: Tree) -> Table:
         "device_time": lambda node: node.device_time,
         "flops": lambda node: node.flops,
         "bytes": lambda node: node.bytes,
+        "allocated": lambda node: node.memory,
+        "allocations": lambda node: node.allocations,
+        "peak": lambda node: node.peak,
+        "retained_for_backward": lambda node: node.retained_for_backward,
+        "parameters": lambda node: node.parameters,
     }
     return Table({name: [of(node) for node in found] for name, of in figures.items()})
 
@@ -85,7 +90,10 @@ def operators(tree: Tree, *, by_shape: bool = False) -> Table:
             shape = node.row.shapes if by_shape else ""
             groups.setdefault((base_name(node.name), shape), []).append(node)
     whole = sum_of(tree.root.walk(), "host") or 0.0
-    rows = [_operator(name, shape, nodes, whole) for (name, shape), nodes in groups.items()]
+    rows = [
+        _operator(name, shape, nodes, whole, tree.allocator)
+        for (name, shape), nodes in groups.items()
+    ]
     rows.sort(key=lambda row: -(row["Self CPU"] or 0.0))
     columns: dict[str, list[Any]] = {name: [] for name in (rows[0] if rows else {})}
     for row in rows:
@@ -116,12 +124,15 @@ def _whole(node: Node) -> list[Node]:
     return found
 
 
-def _operator(name: str, shape: str, nodes: list[Node], whole: float) -> dict[str, Any]:
+def _operator(
+    name: str, shape: str, nodes: list[Node], whole: float, allocator: str
+) -> dict[str, Any]:
     calls = sum(node.calls for node in nodes)
     selves = [one for node in nodes for one in _whole(node)]
     own_time = sum_of(selves, "host")
     totals = [time for node in nodes if (time := node.host_time) is not None]
     total = sum(totals) if totals else None
+    memory = [size for node in nodes if (size := node.memory) is not None]
     return {
         "Name": name,
         "Input Shapes": shape,
@@ -130,7 +141,8 @@ def _operator(name: str, shape: str, nodes: list[Node], whole: float) -> dict[st
         "CPU total %": _share(total, whole),
         "CPU total": total,
         "CPU time avg": total / calls if total is not None and calls else None,
-        "Self CPU Mem": sum_of(selves, "allocated"),
+        f"{allocator} Mem": sum(memory) if memory else None,
+        f"Self {allocator} Mem": sum_of(selves, "allocated"),
         "# of Calls": calls,
         "flops": sum_of(selves, "flops"),
         "bytes": sum_of(selves, "bytes"),

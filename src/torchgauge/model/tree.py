@@ -17,8 +17,11 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One node's own figures, without its children's: `parent` is its row, −1 for the root's.
 
     `path` is a layer's qualified name, `type` its class; `shapes` are an operator's input shapes.
-    `host` and `device` are integer ns; `flops`, `bytes` and `allocated` (bytes allocated less bytes
-    freed) are those of what the node did itself; `unknown` counts its calls without a formula.
+    `host` and `device` are integer ns; `flops`, `bytes` and the bytes of memory are those of what
+    the node did itself; `unknown` counts its calls without a formula. `allocations` are bytes
+    allocated, `allocated` is that less bytes freed (torch's "Self CPU Mem"), `retained` what of it
+    the forward pass left for the backward pass; `peak` the most that a call of a layer with all
+    below it held at once beyond what was there, which does not add up. `parameters` are elements.
     `lower_bound` is the ns that a layer with its operators takes at least under the device's roofs,
     `bound` what it waits for with all below it. None is unknown. All are of one step.
     """
@@ -36,6 +39,10 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     flops: int | None = None
     bytes: int | None = None
     allocated: int | None = None
+    allocations: int | None = None
+    peak: int | None = None
+    retained: int | None = None
+    parameters: int | None = None
     unknown: int = 0
     lower_bound: int | None = None
     bound: Bound | None = None
@@ -163,9 +170,34 @@ class Node:
         return self.row.bound
 
     @property
-    def allocated(self) -> int | None:
-        """Bytes allocated less bytes freed, children included."""
+    def memory(self) -> int | None:
+        """Bytes allocated less bytes freed, children included: torch's "CPU Mem"."""
         return self.total("allocated")
+
+    @property
+    def memory_self(self) -> int | None:
+        """Bytes allocated less bytes freed outside of its children: torch's "Self CPU Mem"."""
+        return self.row.allocated
+
+    @property
+    def allocations(self) -> int | None:
+        """Bytes allocated, children included, whether freed since or not."""
+        return self.total("allocations")
+
+    @property
+    def peak(self) -> int | None:
+        """The most bytes alive during one call of a layer beyond those when it began."""
+        return self.row.peak
+
+    @property
+    def retained_for_backward(self) -> int | None:
+        """Bytes that the forward pass left for the backward pass, children included."""
+        return self.total("retained")
+
+    @property
+    def parameters(self) -> int | None:
+        """Elements of parameters, children included; a shared tensor is the first layer's."""
+        return self.total("parameters")
 
     def total(self, figure: str) -> int | None:
         """Return the sum of a row's figure over the node and all below; None if none is known."""
@@ -199,12 +231,14 @@ class Tree(Record, frozen=True, kw_only=True):
 
     `passes` are the runs that the figures come from, `residual` the seconds by which the tree's sum
     is above (or, negative, below) the time of the bare step; None where that was not measured.
+    `allocator` is whose bytes the memory is: "CPU" or "CUDA".
     """
 
     rows: tuple[TreeRow, ...]
     step: Literal["inference", "training", "loop"] = "inference"
     passes: tuple[Pass, ...] = ()
     residual: float | None = None
+    allocator: str = "CPU"
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "measured"
 

@@ -1,0 +1,159 @@
+"""Allocations on the tree: what each layer and operator allocated, freed and kept, in bytes.
+
+An allocation or a free belongs to the innermost operator or layer that is running on its thread;
+what runs in neither, to the bucket of what is outside the model. A free of a block that is older
+than the recording is left out: what is reported of it may be another block's size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from torchgauge.analyze.attribution import FORWARD, NONE, PHASES, Spans
+from torchgauge.analyze.call_tree import MODEL
+from torchgauge.analyze.memory import Blocks, pair
+from torchgauge.analyze.tree import ELSEWHERE, Growth
+from torchgauge.model.events import Events, Integers, MemoryEvents
+from torchgauge.model.tree import Kind, TreeRow
+from torchgauge.trace.allocations import Allocations
+
+
+class LayerMemory(NamedTuple):
+    """The rows with the figures of one step, and how many blocks were freed unseen."""
+
+    rows: tuple[TreeRow, ...]
+    lost: int
+
+
+def layer_memory(
+    events: Events,
+    spans: Spans,
+    growth: Growth,
+    step: re.Pattern[str],
+    *,
+    device: tuple[int, int],
+    parameters: Sequence[int],
+    outputs: Collection[int] | None = None,
+) -> LayerMemory:
+    """Return a row for each node of the growth with its own figures in the step that matches.
+
+    `device` is the allocator's by torch's numbers of type and index: (0, −1) is the CPU. `outputs`
+    are the addresses of what the model returned; with them, what its forward pass left for the
+    backward pass is told. `parameters` are elements by layer. `peak` is that of a layer's largest
+    call, recomputation included.
+    """
+    recorded = _in_order(events.memory).of(*device)
+    blocks = pair(recorded)
+    nodes = _nodes(recorded, spans, growth)
+    names = events.name.take(spans.row)
+    place = int(np.flatnonzero(names.where(lambda name: step.fullmatch(name) is not None))[0])
+    inside = slice(*(at + 1 for at in _events_of(blocks, spans, place)))
+    sizes = _sizes(recorded, blocks)[inside]
+    count = len(growth.nodes)
+    allocations = _by_node(nodes[inside], np.maximum(sizes, 0), count).tolist()
+    allocated = _by_node(nodes[inside], sizes, count).tolist()
+    peaks = _peaks(blocks, spans, growth)
+    retained: list[int | None] = [None] * count
+    if outputs is not None:
+        retained = _retained(blocks, nodes, spans, growth, outputs)
+    rows = tuple(
+        TreeRow(
+            name=node.name,
+            kind=cast("Kind", node.kind),
+            parent=node.parent,
+            calls=int(growth.calls[number].sum()),
+            path=node.path,
+            type=node.type,
+            phase=PHASES[node.phase] if node.phase >= 0 else "",
+            shapes=node.shapes,
+            allocations=allocations[number],
+            allocated=allocated[number],
+            peak=peaks[number],
+            retained=retained[number],
+            parameters=parameters[number] if number < len(parameters) else None,
+        )
+        for number, node in enumerate(growth.nodes)
+    )
+    return LayerMemory(rows, blocks.lost)
+
+
+def _in_order(memory: MemoryEvents) -> Allocations:
+    """Return the events in the order in which they happened; see `trace.allocations`."""
+    order = np.lexsort((memory.index, memory.time))
+    return Allocations(
+        time=memory.time[order],
+        size=memory.size[order],
+        address=memory.address[order],
+        device_type=memory.device_type[order],
+        device_id=memory.device[order],
+        thread=memory.thread[order].astype(np.int64),
+    )
+
+
+def _nodes(recorded: Allocations, spans: Spans, growth: Growth) -> Integers:
+    """Return the node to which each event belongs."""
+    places = spans.nesting.at(recorded.time, recorded.thread.astype(np.int32))
+    found = np.where(places == NONE, NONE, growth.of_span[places])
+    names = [node.name if node.kind == "bucket" else "" for node in growth.nodes]
+    return np.where(found == NONE, names.index(ELSEWHERE), found)
+
+
+def _sizes(recorded: Allocations, blocks: Blocks) -> Integers:
+    """Return the size of each event, 0 for frees of blocks that were not seen to be allocated."""
+    known = recorded.size > 0
+    known[blocks.died[blocks.died < len(known)]] = True
+    return np.where(known, recorded.size, 0)
+
+
+def _by_node(nodes: Integers, sizes: Integers, count: int) -> Integers:
+    found = np.zeros(count, np.int64)
+    np.add.at(found, nodes, sizes)
+    return found
+
+
+def _events_of(blocks: Blocks, spans: Spans, place: int) -> tuple[int, int]:
+    """Return the positions of the last events before a span begins and before it ends."""
+    start, end = spans.nesting.start[place], spans.nesting.end[place]
+    return blocks.position(int(start)), blocks.position(int(end))
+
+
+def _peaks(blocks: Blocks, spans: Spans, growth: Growth) -> list[int | None]:
+    change = np.zeros(len(blocks.times) + 1, np.int64)
+    np.add.at(change, blocks.born + 1, blocks.size)
+    freed = blocks.died < len(blocks.times)
+    np.subtract.at(change, blocks.died[freed] + 1, blocks.size[freed])
+    alive = np.cumsum(change)  # at p + 1 what is alive after event p
+    found: list[int | None] = [None] * len(growth.nodes)
+    for place in np.flatnonzero(spans.is_layer & (growth.of_span != NONE)).tolist():
+        first, last = _events_of(blocks, spans, place)
+        peak = int(alive[first + 1 : last + 2].max() - alive[first + 1])
+        node = int(growth.of_span[place])
+        found[node] = max(peak, found[node] or 0)
+    return found
+
+
+def _retained(
+    blocks: Blocks, nodes: Integers, spans: Spans, growth: Growth, outputs: Collection[int]
+) -> list[int | None]:
+    """Return what the model's forward left alive, at the nodes that allocated it.
+
+    What it freed of older blocks is taken off where it was freed: a layer that replaces what it
+    keeps retains nothing. So the sum is what is alive after the forward pass, less what was before,
+    less the outputs.
+    """
+    count = len(growth.nodes)
+    is_model = spans.is_layer & (growth.of_span == MODEL) & (spans.phase == FORWARD)
+    calls = np.flatnonzero(is_model)
+    if not len(calls):
+        return [None] * count
+    call = int(calls[np.argmin(spans.nesting.start[calls])])
+    was, now = (blocks.alive(position) for position in _events_of(blocks, spans, call))
+    kept = now & ~was & ~np.isin(blocks.address, list(outputs))
+    gone = was & ~now
+    found = _by_node(nodes[blocks.born[kept]], blocks.size[kept], count)
+    found -= _by_node(nodes[blocks.died[gone]], blocks.size[gone], count)
+    return [int(size) for size in found]

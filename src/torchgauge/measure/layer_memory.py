@@ -1,0 +1,114 @@
+"""The memory pass of the timeline: what each layer and operator allocates in a step."""
+
+from __future__ import annotations
+
+import gc
+import re
+
+import torch
+
+from torchgauge.analyze.attribution import attribute
+from torchgauge.analyze.call_tree import CallTree
+from torchgauge.analyze.layer_memory import layer_memory
+from torchgauge.analyze.tree import grow
+from torchgauge.measure.layer_parameters import parameters_by_layer
+from torchgauge.measure.modules import Modules
+from torchgauge.measure.ranges import STEP, Ranges, step_range
+from torchgauge.measure.recording import record
+from torchgauge.measure.step import Step
+from torchgauge.measure.storages import storages, tensors_in
+from torchgauge.model.events import Events, ThreadId
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.tree import Pass, Tree
+from torchgauge.target.placement import Placement
+from torchgauge.trace.kineto import read_events
+
+_SECOND = re.compile(re.escape(STEP) + "1")
+
+
+def measure(placement: Placement, step: Step, modules: Modules, tree: CallTree) -> Tree:
+    """Return the memory of each layer and operator in a step, in bytes, on the target's device.
+
+    Runs three steps: one to see the threads in use, two recorded, of which the second is read: what
+    the first leaves is then known. `tree` grows by layers that are new. Raises MeasurementError as
+    `recording.record` does.
+    """
+    device = torch.device(placement.device)
+    threads = _threads(read_events(record(step, all_threads=True)))
+    events, outputs = _recorded(placement, step, modules, device)
+    spans = attribute(events, tree)
+    growth = grow(events, spans, tree, _SECOND)
+    found = layer_memory(
+        events,
+        spans,
+        growth,
+        _SECOND,
+        device=_numbers(device),
+        parameters=parameters_by_layer(modules, tree),
+        outputs=None if step.optimizer is None else outputs,
+    )
+    return Tree(
+        rows=found.rows,
+        step="inference" if step.optimizer is None else "training",
+        passes=(Pass(name="memory", steps=1, duration=int(growth.host.sum()) * 1e-9),),
+        allocator=device.type.upper(),
+        warnings=_warnings(len(threads - _threads(events)), found.lost),
+    )
+
+
+def _recorded(
+    placement: Placement, step: Step, modules: Modules, device: torch.device
+) -> tuple[Events, set[int]]:
+    """Return the recording of two steps, and the addresses of the second's outputs."""
+    outputs: set[int] = set()
+    if step.optimizer is not None:  # or their frees would be frees of blocks never seen
+        step.optimizer.zero_grad(set_to_none=True)
+
+    def work() -> None:
+        for number in range(2):
+            gc.collect()  # cycles of an earlier step would end at a time of their own
+            with step_range(number):
+                returned = step()
+                outputs.clear()
+                outputs.update(storages(tensors_in(returned), device))
+                del returned
+
+    with Ranges(placement.model, modules).marking():
+        recorded = record(work, memory=True, shapes=True)
+    return read_events(recorded), outputs
+
+
+def _numbers(device: torch.device) -> tuple[int, int]:
+    """Return torch's numbers for the device's type (c10::DeviceType) and index."""
+    if device.type == "cpu":
+        return 0, -1
+    return 1, torch.cuda.current_device() if device.index is None else device.index
+
+
+def _threads(events: Events) -> set[ThreadId]:
+    """Return the threads that ran operators."""
+    operators = events.thread.take(events.category.where(lambda name: name == "cpu_op"))
+    return {operators.values[code] for code in set(operators.codes.tolist())}
+
+
+def _warnings(threads: int, lost: int) -> tuple[MeasurementWarning, ...]:
+    found = []
+    if threads:
+        found.append(
+            MeasurementWarning(
+                id="threads-unrecorded",
+                message=f"The step ran operators on {threads} more thread(s), whose allocations "
+                "cannot be recorded: the memory of layers is a lower bound.",
+                probe="timeline",
+            )
+        )
+    if lost:
+        found.append(
+            MeasurementWarning(
+                id="frees-unrecorded",
+                message=f"{lost} block(s) were freed unseen (by another thread): peaks of layers "
+                "are upper bounds.",
+                probe="timeline",
+            )
+        )
+    return tuple(found)
