@@ -395,6 +395,7 @@ def test_free_memory_stands_beside_what_was_asked_for(folder, capsys):
         "system",
         "cost",
         "memory",
+        "timeline",
     }
     assert all(" are free." in warning["cause"] for warning in failed)
     assert "unknown are free" not in failed[0]["cause"]

@@ -17,6 +17,7 @@ from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Profile
 from torchgauge.model.size import Size
+from torchgauge.model.tree import DETAIL, Detail, check_detail
 from torchgauge.progress import Progress
 from torchgauge.progress import progress as progress_for
 
@@ -32,24 +33,27 @@ def profile(
     device: str | None = None,
     precision: str | None = None,
     train: Training | bool | None = None,
+    detail: Detail = DETAIL,
     warmup: int | None = None,
     iterations: int | None = None,
     processes: int = 1,
     budget: float | None = None,
     progress: bool | None = None,
 ) -> Profile:
-    """Measure size, latency, throughput, memory and system use of a model, and return the record.
+    """Measure size, work, time and memory of a model and where they go, and return the record.
 
     `inputs` is a tensor (one positional argument), a tuple (positional), a mapping (keyword) or
     `tg.Inputs(args, kwargs)`. `device` ("cpu", "cuda", "cuda:N", "auto") and `precision` ("fp32",
     "tf32", "bf16", "fp16") None leave the model as it is; a change is made on a copy. `train`
-    measures a training step in place of inference. `budget` is the time in seconds that sampling
-    the latency may take. Ctrl-C ends the run early and returns what was measured, with
+    measures a training step in place of inference. `detail` is how far down the tree goes: "layers"
+    times them with nothing recorded, "summary" makes no tree. `budget` is the time in seconds that
+    sampling the latency may take. Ctrl-C ends the run early and returns what was measured, with
     `interrupted` set. A probe that fails leaves a warning with `failed` on the record.
 
-    Raises InputError for what cannot be measured at all: an unknown device or precision, a device
-    that is not there.
+    Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
+    device that is not there.
     """
+    check_detail(detail)
     source, options = _prepare(
         model,
         inputs,
@@ -61,7 +65,7 @@ def profile(
         processes=processes,
         budget=budget,
     )
-    return _profile(source, options, progress)
+    return _profile(source, options, detail, progress)
 
 
 def profile_request(
@@ -76,6 +80,7 @@ def profile_request(
     train: bool = False,
     loss: str | None = None,
     optimizer: str | None = None,
+    detail: Detail = DETAIL,
     warmup: int | None = None,
     iterations: int | None = None,
     processes: int = 1,
@@ -124,11 +129,11 @@ def profile_request(
         with _shown(progress) as shown:
             measure_roofs(request.device, refresh=True, progress=shown)
     if not trust:
-        return _profile(source, options, progress)
+        return _profile(source, options, detail, progress)
     from torchgauge.measure.apart import profile_apart
 
     with _shown(progress) as shown:
-        return profile_apart(source, options, shown)
+        return profile_apart(source, options, shown, detail)
 
 
 def measure_size(model: object) -> Size:
@@ -308,11 +313,11 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _profile(source: Source, options: Any, progress: bool | None) -> Profile:
+def _profile(source: Source, options: Any, detail: Detail, progress: bool | None) -> Profile:
     from torchgauge.measure import plan
 
     with _shown(progress) as shown:
-        return plan.profile(source, options, shown)
+        return plan.profile(source, options, shown, detail)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,8 @@ from torchgauge.device.checks import every
 from torchgauge.device.checks.readings import TorchState
 from torchgauge.model import rendering
 from torchgauge.model.doctor import Check, Diagnosis
-from torchgauge.report.doctor import WIDTH, view
+from torchgauge.report.doctor import view
+from torchgauge.report.plain import WIDTH
 
 
 def torchgauge(*arguments, **variables):

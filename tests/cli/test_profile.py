@@ -89,7 +89,7 @@ def test_the_main_job(model, tmp_path, capsys):
     assert profile.memory.peak == sum(profile.memory.parts.values())
     assert (out / "profile.csv").read_text().count("\n") == 2
     assert {p.probe for p in profile.passes} == {
-        "loading", "size", "latency", "system", "cost", "memory",
+        "loading", "size", "latency", "system", "cost", "memory", "timeline",
     }  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def test_a_forward_that_raises_leaves_the_rest_of_the_record(model, tmp_path):
     profile = tg.load(tmp_path / "profile.json")
     assert profile.size.parameters == 20
     assert profile.latency is None
-    assert [w.id for w in profile.warnings] == ["forward-raised", *["skipped"] * 3]
+    assert [w.id for w in profile.warnings] == ["forward-raised", *["skipped"] * 4]
     assert not profile.complete
 
 

@@ -30,7 +30,7 @@ def test_everything_is_measured_and_adds_up(model):
     assert profile.memory.peak == 4 * 212 + 4 * 2 * 8 + 2 * (4 * 2 * 16)
     assert profile.system.calls >= 1
     assert [p.probe for p in profile.passes] == [
-        "loading", "size", "latency", "system", "cost", "memory",
+        "loading", "size", "latency", "system", "cost", "memory", "timeline",
     ]  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_a_failing_probe_leaves_the_others(model, monkeypatch):
 
 def test_a_forward_that_raises_is_said_once(model):
     profile = tg.profile(model, torch.ones(2, 9), **QUICK)
-    assert [w.id for w in profile.warnings] == ["forward-raised", *["skipped"] * 3]
+    assert [w.id for w in profile.warnings] == ["forward-raised", *["skipped"] * 4]
     assert "test_plan" not in profile.warnings[0].traceback
     assert "linear" in profile.warnings[0].traceback
     assert profile.size.parameters == 212

@@ -188,6 +188,7 @@ def test_the_second_of_three_killed_leaves_the_first(tmp_path):
         "system",
         "cost",
         "memory",
+        "timeline",
     }
     assert not profile.complete
 

@@ -62,6 +62,18 @@ def rows_of_layers(tree: Tree, cost: Cost) -> list[int]:
     return found
 
 
+def layer_times(tree: Tree, cost: Cost) -> dict[int, float]:
+    """Return the seconds of `Cost.nodes`, by index, of those that the tree has."""
+    nodes = tree.nodes
+    rows = rows_of_layers(tree, cost)
+    times = {}
+    for number, (row, node) in enumerate(zip(rows, cost.nodes, strict=True)):
+        seconds = nodes[row].time
+        if seconds is not None and nodes[row].row.path == node.path:
+            times[number] = seconds
+    return times
+
+
 def _sums(tree: Tree, cost: Cost) -> dict[_Key, _Sum]:
     layers = rows_of_layers(tree, cost)
     sums: dict[_Key, _Sum] = {}

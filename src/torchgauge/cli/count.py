@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
-from torchgauge.cli.output import emit, prints_to_stderr
+from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.cli.profile import what_is_run
 from torchgauge.errors import ExitCode, InputError
 
@@ -108,10 +107,5 @@ def show(count: Count, options: argparse.Namespace) -> None:
         emit(rendering.text(count, "json"))
     elif options.csv:
         emit(report.table(count, options.by, options.depth))
-    elif sys.stdout.isatty():
-        from rich.console import Console
-
-        console = Console()
-        console.print(report.view(count, options.by, depth, width=console.width))
     else:
-        emit(report.text(count, options.by, depth) + "\n")
+        print_view(lambda width: report.view(count, options.by, depth, width=width))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from torchgauge.cli.output import emit, prints_to_stderr
+from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode
 
 NAME = "doctor"
@@ -39,14 +38,10 @@ def run(options: argparse.Namespace) -> int:
         diagnosis = api.diagnose(quick=options.quick)
     if options.json:
         emit(rendering.text(diagnosis, "json"))
-    elif sys.stdout.isatty():
-        from rich.console import Console
-
+    else:
         from torchgauge.report.doctor import view
 
-        Console().print(view(diagnosis))
-    else:
-        emit(rendering.text(diagnosis, "doctor") + "\n")
+        print_view(lambda _width: view(diagnosis))
     # Not "a measurement failed": a shell's plain "no", as grep and diff say it.
     failed = options.strict and not diagnosis.healthy
     return 1 if failed else ExitCode.DONE

@@ -5,7 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @contextlib.contextmanager
@@ -25,6 +29,19 @@ def prints_to_stderr() -> Iterator[None]:
         sys.stdout.flush()
         os.dup2(out, 1)
         os.close(out)
+
+
+def print_view(view: Callable[[int], RenderableType]) -> None:
+    """Print what `view` makes for a width: in colours on a terminal, as plain text elsewhere."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        console = Console()
+        console.print(view(console.width))
+    else:
+        from torchgauge.report.plain import plain
+
+        emit(plain(view) + "\n")
 
 
 def emit(text: str) -> None:

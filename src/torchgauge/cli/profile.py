@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.cli.output import emit, prints_to_stderr
+from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import check_writable
 
@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _training(parser.add_argument_group("training"))
     _how(parser.add_argument_group("how latency is measured"))
+    _tree(parser.add_argument_group("where it goes"))
     _out(parser.add_argument_group("what comes out"))
 
 
@@ -105,6 +106,32 @@ def _how(how: argparse._ArgumentGroup) -> None:
     )
 
 
+def _tree(tree: argparse._ArgumentGroup) -> None:
+    tree.add_argument(
+        "--detail",
+        choices=("summary", "layers", "operators", "kernels"),
+        default="kernels",
+        help="how far down: summary makes no tree, layers records nothing (default: kernels)",
+    )
+    tree.add_argument(
+        "--depth", type=int, default=2, metavar="N", help="levels of layers shown (default: 2)"
+    )
+    tree.add_argument(
+        "--top", type=int, default=10, metavar="N", help="operators shown (default: 10)"
+    )
+    tree.add_argument(
+        "--sort",
+        choices=("self", "total", "calls", "average", "flops", "bytes"),
+        default="self",
+        help="the order of the operators (default: self)",
+    )
+    tree.add_argument(
+        "--group-by-shape",
+        action="store_true",
+        help="tell an operator on inputs of other shapes apart",
+    )
+
+
 def _out(out: argparse._ArgumentGroup) -> None:
     out.add_argument(
         "--output-dir", type=Path, metavar="DIR", help="write profile.json and others there"
@@ -159,6 +186,7 @@ def run(options: argparse.Namespace) -> int:
             train=options.train,
             loss=options.loss,
             optimizer=options.optimizer,
+            detail=options.detail,
             warmup=options.warmup,
             iterations=options.iterations,
             processes=options.processes,
@@ -173,10 +201,10 @@ def run(options: argparse.Namespace) -> int:
             try:
                 written = write(profile, options.output_dir, options.formats or ["json"])
             except InputError:
-                show(profile, as_json=options.json)  # or the measurement would be lost
+                show(profile, options)  # or the measurement would be lost
                 options.json = False  # standard output holds one document
                 raise
-    show(profile, as_json=options.json)
+    show(profile, options)
     for path in written:
         sys.stderr.write(f"Wrote {path}\n")
     if profile.interrupted or interrupts.noted:
@@ -184,23 +212,21 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.DONE if profile.complete else ExitCode.MEASUREMENT_FAILED
 
 
-def show(profile: Profile, *, as_json: bool) -> None:
+def show(profile: Profile, options: argparse.Namespace) -> None:
     """Print the record as JSON, or the summary; colours on a terminal only."""
     from torchgauge.model import rendering
 
     for warning in profile.all_warnings:
         if warning.traceback:
             sys.stderr.write(warning.traceback)
-    if as_json:
+    if options.json:
         emit(rendering.text(profile, "json"))
-    elif sys.stdout.isatty():
-        from rich.console import Console
+        return
+    from torchgauge.report.console import view
+    from torchgauge.report.tree import View
 
-        from torchgauge.report.console import view
-
-        Console().print(view(profile))
-    else:
-        emit(rendering.text(profile, "console") + "\n")
+    shown = View(options.depth, options.top, options.sort, options.group_by_shape)
+    print_view(lambda width: view(profile, shown, width=width))
 
 
 def write(profile: Profile, folder: Path, formats: list[str]) -> list[Path]:

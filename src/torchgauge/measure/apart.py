@@ -8,18 +8,21 @@ from torchgauge.errors import MeasurementError
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.processes import ask
 from torchgauge.model.profile import Profile
+from torchgauge.model.tree import Detail
 from torchgauge.progress import Progress
 from torchgauge.target.source import Source
 
 
-def profile_apart(source: Source, options: LatencyOptions, progress: Progress) -> Profile:
+def profile_apart(
+    source: Source, options: LatencyOptions, progress: Progress, detail: Detail
+) -> Profile:
     """Load and measure in a fresh process, and return the record it made.
 
     Raises what loading raises there; MeasurementError `child-killed`, `child-timeout`,
     `child-failed`; KeyboardInterrupt where nothing was measured before it.
     """
     progress.start("measuring in a process of its own")
-    answer, interrupted = ask("profile", source, options)
+    answer, interrupted = ask("profile", source, options, detail=detail)
     if answer.profile is None:
         raise MeasurementError(
             "A measuring process ended without a record.",

@@ -14,9 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
-    from torchgauge.measure.latency import LatencyOptions
-    from torchgauge.measure.processes import ChildAnswer
-    from torchgauge.target.source import Source
+    from torchgauge.measure.processes import ChildAnswer, Request
 
 PR_SET_PDEATHSIG = 1
 
@@ -54,25 +52,25 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
     with request:
         wanted = pickle.load(request)  # noqa: S301 - the parent wrote it
         settings.apply(wanted)
-        source, options = unpacked(request)
+        source, options, detail = unpacked(request)
     Path(request.name).unlink()  # it holds the model, maybe in memory
     if work == "profile":
         from torchgauge.measure import plan
         from torchgauge.progress import Silent
 
-        return ChildAnswer(profile=plan.profile(source, options, Silent()))
+        return ChildAnswer(profile=plan.profile(source, options, Silent(), detail))
     with running(source.device or "cpu", "Loading the model"):
         placement = source.open()
     settings.apply(wanted, once=True)
     return ChildAnswer(run=measure(placement, options))
 
 
-def unpacked(request: BinaryIO) -> tuple[Source, LatencyOptions]:
+def unpacked(request: BinaryIO) -> Request:
     """Return what is to be measured; raises InputError `not-picklable` where it cannot be had."""
     from torchgauge.errors import InputError
 
     try:
-        source, options = pickle.load(request)  # noqa: S301 - the parent wrote it
+        wanted: Request = pickle.load(request)  # noqa: S301 - the parent wrote it
     except Exception as error:
         raise InputError(
             "The model cannot be rebuilt in a fresh process.",
@@ -80,7 +78,7 @@ def unpacked(request: BinaryIO) -> tuple[Source, LatencyOptions]:
             cause=f"{type(error).__name__}: {error}",
             remedy="Use processes=1, or name it as file.py:factory on the command line.",
         ) from error
-    return source, options
+    return wanted
 
 
 def end_with(parent: int) -> None:

@@ -2,8 +2,8 @@
 
 Size runs nothing. Latency comes first of those that run the model, with nothing attached. The
 system's use is sampled in a phase of its own, because the sampler is a load itself. Costs are
-counted after what is timed. Memory comes last: it needs torch's profiler, whose libraries stay
-loaded.
+counted after what is timed. Memory and the timeline come last: they need torch's profiler, whose
+libraries stay loaded.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from typing import Any, TypeVar
 
 from torchgauge.analyze.bottleneck import bottleneck
 from torchgauge.analyze.latency import combine
+from torchgauge.analyze.lower_bound import Fp32
 from torchgauge.analyze.roofline import roofline
 from torchgauge.analyze.throughput import throughput
 from torchgauge.analyze.training import training_time
+from torchgauge.analyze.tree_bounds import with_bounds
+from torchgauge.analyze.tree_costs import layer_times, with_costs
 from torchgauge.device import roofs as machine
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
@@ -28,6 +31,7 @@ from torchgauge.measure import latency as latency_probe
 from torchgauge.measure import memory as memory_probe
 from torchgauge.measure import size as size_probe
 from torchgauge.measure import system as system_probe
+from torchgauge.measure import timeline as timeline_probe
 from torchgauge.measure.forward import running
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency import LatencyOptions
@@ -44,6 +48,7 @@ from torchgauge.model.size import Size
 from torchgauge.model.system import System
 from torchgauge.model.target import InputDescription, TargetDescription
 from torchgauge.model.training import TrainingTime
+from torchgauge.model.tree import DETAIL, Detail, Tree
 from torchgauge.progress import Progress
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.placement import Placement
@@ -135,17 +140,19 @@ def _crash(probe: str, error: Exception) -> MeasurementWarning:
     )
 
 
-def profile(source: Source, options: LatencyOptions, progress: Progress) -> Profile:
+def profile(
+    source: Source, options: LatencyOptions, progress: Progress, detail: Detail = DETAIL
+) -> Profile:
     """Load the target, run every probe that applies, and return the record.
 
     Raises what loading raises; what a probe raises is a failed warning on the record. Ctrl-C while
     loading raises KeyboardInterrupt; later the record of what was measured is returned.
     """
     with Interrupts() as interrupts:
-        return _profile(source, options, Runner(progress, interrupts))
+        return _profile(source, options, Runner(progress, interrupts), detail)
 
 
-def _profile(source: Source, options: LatencyOptions, runner: Runner) -> Profile:
+def _profile(source: Source, options: LatencyOptions, runner: Runner, detail: Detail) -> Profile:
     start = time.perf_counter()
     with runner.interrupts.allowed():
         runner.progress.start("loading")
@@ -180,7 +187,10 @@ def _profile(source: Source, options: LatencyOptions, runner: Runner) -> Profile
             "memory",
             lambda: memory_probe.measure(placement, train=options.train),
         )
-    near, bound = _bounds(placement, where, cost, latency)
+    tree = _tree(placement, options, runner, detail)
+    if tree is not None and cost is not None:
+        tree = _judged(tree, cost, placement, where)
+    near, bound = _bounds(placement, where, cost, latency, tree)
     description = describe(placement, training=training)
     return Profile(
         target=description,
@@ -194,6 +204,7 @@ def _profile(source: Source, options: LatencyOptions, runner: Runner) -> Profile
         system=system,
         roofline=near,
         bottleneck=bound,
+        tree=tree,
         passes=tuple(runner.passes),
         interrupted=runner.interrupted or runner.interrupts.noted,
         warnings=tuple(runner.warnings),
@@ -252,8 +263,36 @@ def measure_system(placement: Placement, options: LatencyOptions) -> System:
         return system_probe.measure(call, gpus=gpus)
 
 
+def _tree(
+    placement: Placement, options: LatencyOptions, runner: Runner, detail: Detail
+) -> Tree | None:
+    if detail == "summary" or placement.device == "meta":
+        return None
+    return runner.attempt(
+        "timeline",
+        lambda: timeline_probe.measure(
+            placement, train=options.train, operators=detail != "layers"
+        ),
+    )
+
+
+def _judged(tree: Tree, cost: Cost, placement: Placement, where: Environment) -> Tree:
+    """Return the tree with its work, and with what bounds each layer where the roofs are known."""
+    tree = with_costs(tree, cost)
+    roofs = machine.known(placement.device)
+    return tree if roofs is None else with_bounds(tree, cost, roofs, fp32=_rounding(where))
+
+
+def _rounding(where: Environment) -> Fp32:
+    return where.settings.fp32_matmul, where.settings.fp32_convolution
+
+
 def _bounds(
-    placement: Placement, where: Environment, cost: Cost | None, latency: Latency | None
+    placement: Placement,
+    where: Environment,
+    cost: Cost | None,
+    latency: Latency | None,
+    tree: Tree | None,
 ) -> tuple[Roofline | None, Bottleneck | None]:
     """Return how near the call comes to the machine's roofs, and what bounds it.
 
@@ -262,8 +301,11 @@ def _bounds(
     if cost is None or latency is None or cost.backward or latency.cold_cache or latency.stages:
         return None, None
     roofs = machine.known(placement.device)
-    rounding = (where.settings.fp32_matmul, where.settings.fp32_convolution)
-    near = None if roofs is None else roofline(cost, latency, roofs, fp32=rounding)
+    rounding = _rounding(where)
+    times = {} if tree is None else layer_times(tree, cost)
+    near = (
+        None if roofs is None else roofline(cost, latency, roofs, layer_times=times, fp32=rounding)
+    )
     return near, bottleneck(cost, latency, roofs, fp32=rounding)
 
 

@@ -24,6 +24,7 @@ from torchgauge.measure.latency import LatencyOptions
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.tree import DETAIL, Detail
 from torchgauge.progress import Progress
 from torchgauge.target.source import Source
 
@@ -37,6 +38,7 @@ PATIENCE = 5.0
 STDERR_TAIL = 4096
 
 Work = Literal["latency", "profile"]
+Request = tuple[Source, LatencyOptions, Detail]
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -131,7 +133,9 @@ def in_fresh_process(source: Source, options: LatencyOptions) -> LatencyRun:
     return msgspec.structs.replace(answer.run, stop="interrupted") if interrupted else answer.run
 
 
-def ask(work: Work, source: Source, options: LatencyOptions) -> tuple[ChildAnswer, bool]:
+def ask(
+    work: Work, source: Source, options: LatencyOptions, detail: Detail = DETAIL
+) -> tuple[ChildAnswer, bool]:
     """Return what a fresh process answers, and whether Ctrl-C ended it before its time.
 
     Raises what `in_fresh_process` does.
@@ -139,7 +143,7 @@ def ask(work: Work, source: Source, options: LatencyOptions) -> tuple[ChildAnswe
     limit = START_LIMIT + BUDGET_FACTOR * min(options.plan.time_limit, LONGEST)
     with tempfile.TemporaryDirectory(prefix="torchgauge-") as name:
         folder = Path(name)
-        _write_request(folder / "request", source, options)
+        _write_request(folder / "request", (source, options, detail))
         end = _run(work, folder, limit)
         answer = folder / "answer"
         if end.interrupted:
@@ -150,13 +154,13 @@ def ask(work: Work, source: Source, options: LatencyOptions) -> tuple[ChildAnswe
         raise _timed_out(limit) if end.late else _died(end.code, _tail(folder / "stderr"))
 
 
-def _write_request(path: Path, source: Source, options: LatencyOptions) -> None:
+def _write_request(path: Path, request: Request) -> None:
     # Three pickles, in the order in which the child can read them: see `child`.
     with path.open("wb") as file:
         cloudpickle.dump({"path": sys.path, "folder": str(Path.cwd())}, file)
         cloudpickle.dump(settings.read(), file)
         try:
-            cloudpickle.dump((source, options), file)
+            cloudpickle.dump(request, file)
         except Exception as error:
             raise InputError(
                 "The model cannot be sent to a fresh process.",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable
+from typing import Literal
 
 from torchgauge.analyze.attribution import attribute
 from torchgauge.analyze.call_tree import CallTree
 from torchgauge.analyze.layer_times import LayerTimes, layer_times
+from torchgauge.analyze.stamped_tree import stamped_tree
 from torchgauge.analyze.tree import Growth, grow
 from torchgauge.analyze.typical import typical
 from torchgauge.clock import Clock, SystemClock
@@ -25,6 +27,8 @@ from torchgauge.trace.kineto import read_events
 
 ROUNDS = 30
 FEWEST = 3
+FEWEST_LONG = 1
+LONG = 5.0  # seconds: of such steps one of each kind has to do
 RECORDED = 10
 SHORT = 0.02  # seconds
 SECONDS = 2.0  # for each of the two passes
@@ -32,31 +36,33 @@ _STEPS = re.compile(re.escape(STEP) + r"\d+")
 
 
 def measure(
-    placement: Placement, *, train: Training | bool | None = None, clock: Clock | None = None
+    placement: Placement,
+    *,
+    train: Training | bool | None = None,
+    operators: bool = True,
+    clock: Clock | None = None,
 ) -> Tree:
     """Return the tree of one step: host time by layer and operator, forward and backward.
 
     Layer times of the forward pass are medians over stamped steps, which alternate with bare ones;
     operators share a layer's time as they did in the recording. Backward, optimizer and what is in
-    no layer are medians over recorded steps. Raises MeasurementError as `recording.record` does.
+    no layer are medians over recorded steps. Without `operators` nothing is recorded, and layers
+    have their forward time alone. Raises MeasurementError as `recording.record` does.
     """
     now = (clock or SystemClock()).now
     how = Training.resolve(train)
+    kind: Literal["inference", "training"] = "inference" if how is None else "training"
     with open_device(placement.device).current(), prepared(placement, how) as step:
         modules = Modules(placement.model)
         tree = CallTree(modules.table, modules.name)
         step()
         stamped, bare, with_stamps = _stamped(placement, step, modules, tree, now)
+        stamps = Pass(name="stamps", steps=len(stamped.steps), duration=with_stamps, bare=bare)
+        if not operators:
+            return stamped_tree(stamped, tree, step=kind, passes=(stamps,))
         growth, with_ranges = _recorded(placement, step, modules, tree, bare)
-    return typical(
-        growth,
-        stamped,
-        step="inference" if how is None else "training",
-        passes=(
-            Pass(name="stamps", steps=len(stamped.steps), duration=with_stamps, bare=bare),
-            Pass(name="recording", steps=growth.host.shape[1], duration=with_ranges, bare=bare),
-        ),
-    )
+    recording = Pass(name="recording", steps=growth.host.shape[1], duration=with_ranges, bare=bare)
+    return typical(growth, stamped, step=kind, passes=(stamps, recording))
 
 
 def _stamped(
@@ -72,11 +78,13 @@ def _stamped(
     watched: list[int] = []
     calls = []
     began = now()
-    while len(bare) < FEWEST or (len(bare) < ROUNDS and now() - began < SECONDS * 1e9):
+    fewest = FEWEST
+    while len(bare) < fewest or (len(bare) < ROUNDS and now() - began < SECONDS * 1e9):
         bare.append(_settled(step, now))
         with stamps.watching():
             watched.append(_settled(step, now, stamps.taken))
         calls.append(stamps.taken())
+        fewest = _fewest(bare[0] * 1e-9)
     times = layer_times(calls, tree)
     return times, statistics.median(bare) * 1e-9, statistics.median(watched) * 1e-9
 
@@ -92,7 +100,7 @@ def _recorded(
 
     The first recorded step is not read: the profiler is slower in it.
     """
-    steps = max(FEWEST, min(RECORDED, int(SECONDS / max(bare, 1e-9) / 2)))
+    steps = max(_fewest(bare), min(RECORDED, int(SECONDS / max(bare, 1e-9) / 2)))
     ranges = Ranges(placement.model, modules)
 
     def work() -> None:
@@ -106,6 +114,10 @@ def _recorded(
     events = read_events(recorded)
     growth = grow(events, attribute(events, tree), tree, _STEPS)
     return growth, statistics.median(growth.host.sum(axis=0).tolist()) * 1e-9
+
+
+def _fewest(step: float) -> int:
+    return FEWEST if step < LONG else FEWEST_LONG
 
 
 def _settled(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torchgauge.model import rendering
 from torchgauge.model.cost import Cost
@@ -16,6 +16,10 @@ from torchgauge.model.size import Size
 from torchgauge.model.system import System
 from torchgauge.model.target import TargetDescription
 from torchgauge.model.training import TrainingTime
+from torchgauge.model.tree import Tree
+
+if TYPE_CHECKING:
+    from torchgauge.model.tables import Table
 
 SCHEMA = "torchgauge.profile/1"
 
@@ -47,6 +51,7 @@ class Profile(Record, frozen=True, kw_only=True):
     system: System | None = None
     roofline: Roofline | None = None
     bottleneck: Bottleneck | None = None
+    tree: Tree | None = None
     passes: tuple[Pass, ...] = ()
     interrupted: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()
@@ -59,7 +64,7 @@ class Profile(Record, frozen=True, kw_only=True):
     @property
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The record's own warnings and those of its parts."""
-        parts = (self.cost, self.latency, self.memory, self.system)
+        parts = (self.cost, self.latency, self.memory, self.system, self.tree)
         return self.warnings + tuple(w for part in parts if part is not None for w in part.warnings)
 
     def save(self, path: str | Path) -> Path:
@@ -76,6 +81,16 @@ class Profile(Record, frozen=True, kw_only=True):
         from torchgauge.model.summary import summarize
 
         return summarize(self)
+
+    def table(self, kind: Literal["layers", "operators", "kernels"], **options: Any) -> Table:
+        """Return the tree's nodes of one kind as named columns; see `model/tables.py`.
+
+        `by_shape=True` tells operators on inputs of other shapes apart. Raises InputError
+        `no-tree` where the profile was made without one.
+        """
+        from torchgauge.model import tables
+
+        return tables.table(self.tree, kind, **options)
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """Return the summary as CSV text, and write it to `path` if one is given."""

@@ -37,6 +37,30 @@ class Table:
         return pd.DataFrame(self.columns)
 
 
+def table(tree: Tree | None, kind: str, **options: Any) -> Table:
+    """Return the nodes of one kind: "layers", "operators" or "kernels".
+
+    Raises InputError `no-tree` where there is none, `table-unknown`.
+    """
+    from torchgauge.errors import InputError
+
+    makers: dict[str, Callable[..., Table]] = {"layers": layers, "operators": operators}
+    if kind not in makers:
+        raise InputError(
+            f"There is no table '{kind}'.",
+            id="table-unknown",
+            remedy=f"Ask for one of {', '.join(makers)}.",
+        )
+    if tree is None:
+        raise InputError(
+            "The profile has no tree, of which tables are made.",
+            id="no-tree",
+            cause='It was made with detail="summary", on the meta device, or the probe failed.',
+            remedy='Profile with detail="operators" or "kernels".',
+        )
+    return makers[kind](tree, **options)
+
+
 def layers(tree: Tree) -> Table:
     """Return one row per layer, in calling order: times in seconds, FLOP, bytes, elements."""
     found = [node for node in tree.root.walk() if node.kind in ("model", "layer")]

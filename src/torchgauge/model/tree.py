@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, get_args
 
+from torchgauge.errors import InputError
+from torchgauge.model.device_use import DeviceUse
+from torchgauge.model.kernel import Kernel
 from torchgauge.model.record import How, MeasurementWarning, Record
 from torchgauge.model.roofline import Bound
 
 Kind = Literal["model", "layer", "operator", "kernel", "bucket"]
+Detail = Literal["summary", "layers", "operators", "kernels"]
+DETAIL: Detail = "kernels"
 Phase = Literal["", "forward", "backward", "recompute", "optimizer", "zero_grad", "outside"]
 
 
@@ -23,7 +28,8 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     the forward pass left for the backward pass; `peak` the most that a call of a layer with all
     below it held at once beyond what was there, which does not add up. `parameters` are elements.
     `lower_bound` is the ns that a layer with its operators takes at least under the device's roofs,
-    `bound` what it waits for with all below it. None is unknown. All are of one step.
+    `bound` what it waits for with all below it. None is unknown. All are of one step, but in the
+    tree of a trace that was recorded elsewhere: there of all its `Tree.steps`.
     """
 
     name: str
@@ -46,6 +52,7 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     unknown: int = 0
     lower_bound: int | None = None
     bound: Bound | None = None
+    kernel: Kernel | None = None
 
     def __post_init__(self) -> None:
         """Check nothing: thousands of rows hold whole numbers alone."""
@@ -120,8 +127,10 @@ class Node:
 
     @property
     def device_time_self(self) -> float | None:
-        """Seconds on the device of what it started itself."""
-        return _seconds(self.row.device)
+        """Seconds on the device of the kernels that it launched outside of its other children."""
+        kernels = [child.row.device for child in self.children if child.kind == "kernel"]
+        known = [time for time in (self.row.device, *kernels) if time is not None]
+        return _seconds(sum(known)) if known else None
 
     @property
     def flops(self) -> int | None:
@@ -231,13 +240,16 @@ class Tree(Record, frozen=True, kw_only=True):
 
     `passes` are the runs that the figures come from, `residual` the seconds by which the tree's sum
     is above (or, negative, below) the time of the bare step; None where that was not measured.
-    `allocator` is whose bytes the memory is: "CPU" or "CUDA".
+    `allocator` is whose bytes the memory is: "CPU" or "CUDA". The rows' figures are of `steps`
+    steps; `devices` says how busy each was in that time.
     """
 
     rows: tuple[TreeRow, ...]
     step: Literal["inference", "training", "loop"] = "inference"
     passes: tuple[Pass, ...] = ()
     residual: float | None = None
+    steps: int = 1
+    devices: tuple[DeviceUse, ...] = ()
     allocator: str = "CPU"
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "measured"
@@ -282,6 +294,16 @@ class Tree(Record, frozen=True, kw_only=True):
             for node in self.root.walk()
             if node.kind in ("layer", "model") and fnmatch.fnmatchcase(node.row.path, pattern)
         ]
+
+
+def check_detail(detail: str) -> None:
+    """Raise InputError `detail-unknown` for what is no `Detail`."""
+    if detail not in get_args(Detail):
+        raise InputError(
+            f"'{detail}' is no level of detail.",
+            id="detail-unknown",
+            remedy=f"Give one of {', '.join(get_args(Detail))}.",
+        )
 
 
 def base_name(name: str) -> str:

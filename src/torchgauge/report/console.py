@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.report import tree as tree_report
+from torchgauge.report.bar import bar
+from torchgauge.report.plain import plain
 from torchgauge.report.sections import Row, Section, sections, warning_text, warnings
+from torchgauge.report.tree import View
 
-WIDTH = 80
 BAR = 20
 LABEL = 14
 VALUE = 16
@@ -21,20 +22,19 @@ VALUE = 16
 
 def render(profile: Profile) -> str:
     """Return the summary as plain text, 80 columns wide."""
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=WIDTH, force_terminal=False, color_system=None)
-    console.print(view(profile))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+    return plain(lambda width: view(profile, width=width))
 
 
-def view(profile: Profile) -> RenderableType:
-    """Return the summary as something rich prints in any width."""
+def view(profile: Profile, shown: View | None = None, *, width: int) -> RenderableType:
+    """Return the summary as something rich prints in `width` columns."""
     head, *others = sections(profile)
     blocks: list[RenderableType] = [_head(head)]
     blocks += [block for section in others for block in (Text(""), section_view(section))]
-    if shown := warnings(profile):
+    if profile.tree is not None:
+        blocks += [Text(""), tree_report.view(profile.tree, shown, width=width)]
+    if listed := warnings(profile):
         title = "Warnings" if profile.complete else "Failed and warnings"
-        blocks += [Text(""), warnings_view(title, shown)]
+        blocks += [Text(""), warnings_view(title, listed)]
     return Group(*blocks)
 
 
@@ -67,14 +67,6 @@ def _note(row: Row) -> Text:
         return note
     share = f" {row.share:5.1%}".replace("%", " %")
     return Text.assemble((bar(row.share, BAR), "cyan"), share, "  " if row.note else "", note)
-
-
-def bar(share: float, width: int) -> str:
-    """Return a share (0…1) drawn in `width` columns."""
-    # A record edited by hand may hold a part that is larger than the whole.
-    eighths = round(min(max(share, 0), 1) * width * 8)
-    full, rest = divmod(eighths, 8)
-    return ("█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(width)
 
 
 def warnings_view(title: str, shown: list[MeasurementWarning]) -> RenderableType:

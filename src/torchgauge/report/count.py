@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +16,8 @@ from torchgauge.model.count import Count
 from torchgauge.model.roofline import Elsewhere
 from torchgauge.model.target import InputDescription
 from torchgauge.model.training_memory import TrainingMemory
-from torchgauge.report.console import WIDTH, section_view, warnings_view
+from torchgauge.report.console import section_view, warnings_view
+from torchgauge.report.plain import plain
 from torchgauge.report.sections import SMALLEST_SHARE, Row, Section, cost, size
 from torchgauge.report.work_table import NOTHING, PHASES, By, entries, work_table
 
@@ -39,10 +40,7 @@ def render(count: Count) -> str:
 
 def text(count: Count, by: By = "layer", depth: int | None = DEPTH) -> str:
     """Return the report as plain text, 80 columns wide."""
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=WIDTH, force_terminal=False, color_system=None)
-    console.print(view(count, by, depth, width=WIDTH))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+    return plain(lambda width: view(count, by, depth, width=width))
 
 
 def table(count: Count, by: By = "layer", depth: int | None = None) -> str:

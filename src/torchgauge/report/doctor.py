@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.doctor import Check, Diagnosis, Noise
 from torchgauge.model.finding import Finding
+from torchgauge.report.plain import plain
 
-WIDTH = 80
 LABEL = 14
 SIGNS = {
     "serious": ("✗", "bold red"),
@@ -25,10 +23,7 @@ SIGNS = {
 
 def render(diagnosis: Diagnosis) -> str:
     """Return the diagnosis as plain text, 80 columns wide."""
-    buffer = io.StringIO()
-    console = Console(file=buffer, width=WIDTH, force_terminal=False, color_system=None)
-    console.print(view(diagnosis))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+    return plain(lambda _width: view(diagnosis))
 
 
 def view(diagnosis: Diagnosis) -> RenderableType:

@@ -10,7 +10,7 @@ from rich.text import Text
 from torchgauge import units
 from torchgauge.analyze.alike import folded
 from torchgauge.model.cost import Cost, LayerCost, Phase, Work
-from torchgauge.report.console import bar
+from torchgauge.report.bar import bar
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 
 By = Literal["layer", "operator", "type"]

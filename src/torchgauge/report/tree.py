@@ -1,0 +1,233 @@
+"""Where a step's time goes: its layers, what belongs to none, the operators that take most."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Hashable, Iterator
+from typing import Any, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from torchgauge import units
+from torchgauge.model import tables
+from torchgauge.model.tree import Node, Tree
+from torchgauge.report.bar import bar
+from torchgauge.report.fitted_table import Column, Line, fitted_table
+
+BAR = 10
+NOTHING = "–"
+_NUMBERED = re.compile(r"(.*?)(\d+)")
+
+LAYERS = (
+    Column("type", 9, left=True, style="dim", most=28),
+    Column("parameters", 10),
+    Column("calls", 6),
+    Column("host", 7),
+    Column("time"),
+    Column("self", 5),
+    Column("share"),
+    Column("bar", 2, title="", left=True, style="cyan"),
+    Column("FLOPs", 1),
+    Column("FLOP/s", 3),
+    Column("B/s", 8),
+    Column("bound", 4, left=True),
+)
+OPERATORS = (
+    Column("calls"),
+    Column("self"),
+    Column("share"),
+    Column("bar", 2, title="", left=True, style="cyan"),
+    Column("total", 1),
+    Column("average", 5),
+    Column("FLOPs", 3),
+    Column("FLOP/s", 4),
+    Column("bytes", 6),
+)
+
+
+class View(NamedTuple):
+    """What of a tree is shown: layers to `depth`, `top` operators, by `sort` (see `ORDERS`)."""
+
+    depth: int | None = 2
+    top: int = 10
+    sort: str = "self"
+    by_shape: bool = False
+
+
+ORDERS = {
+    "self": "Self CPU",
+    "total": "CPU total",
+    "calls": "# of Calls",
+    "average": "CPU time avg",
+    "flops": "flops",
+    "bytes": "bytes",
+}
+
+
+def view(tree: Tree, shown: View | None = None, *, width: int) -> RenderableType:
+    """Return layers, operators and how they were measured, in `width` columns."""
+    shown = shown or View()
+    root = tree.root
+    blocks: list[RenderableType] = [
+        Text.assemble(("Where the time goes", "bold"), (f"  {tree.how}", "dim italic")),
+        fitted_table("layer", list(_layers(root, shown.depth)), LAYERS, width),
+    ]
+    lines, more = _operators(tree, shown)
+    if lines:
+        blocks += [Text(""), fitted_table("operator", lines, OPERATORS, width)]
+        if more:
+            blocks.append(Text(f"… {more} others", style="dim"))
+    blocks += [Text(""), Padding(_method(tree, root), (0, 0, 0, 2))]
+    return Group(*blocks)
+
+
+class Alike(NamedTuple):
+    """Layers of one kind, one after the other, shown as one."""
+
+    name: str
+    nodes: tuple[Node, ...]
+
+    def sum(self, figure: str) -> Any:
+        """Return the sum of a figure of all of them; None where none is known."""
+        known = [value for node in self.nodes if (value := getattr(node, figure)) is not None]
+        return sum(known) if known else None
+
+    @property
+    def children(self) -> list[Alike]:
+        """The layers that each of them calls, together where they are alike."""
+        likes = [_likeness(layer) for layer in self.nodes[0].layers]
+        columns = list(zip(*(node.layers for node in self.nodes), strict=True))
+        places = itertools.groupby(range(len(columns)), key=lambda place: likes[place])
+        found = []
+        for _, group in places:
+            same = list(group)
+            first, last = columns[same[0]][0].name, columns[same[-1]][0].name
+            name = first if len(same) == 1 else f"{first}–{_number(last)} ×{len(same)}"
+            nodes = tuple(node for place in same for node in columns[place])
+            found.append(Alike(name, nodes))
+        return found
+
+
+def _likeness(node: Node) -> Hashable:
+    """Return what makes a layer the like of the one before it; one without a number is of none."""
+    named = _NUMBERED.fullmatch(node.name)
+    return (named[1] if named else node.name, _shape(node))
+
+
+def _shape(node: Node) -> Hashable:
+    return (
+        node.row.type,
+        node.calls,
+        node.flops,
+        tuple((child.name, _shape(child)) for child in node.layers),
+    )
+
+
+def _number(name: str) -> str:
+    named = _NUMBERED.fullmatch(name)
+    return named[2] if named else name
+
+
+def _layers(root: Node, depth: int | None) -> Iterator[Line]:
+    """Yield the layers in calling order, then what belongs to none."""
+    whole = root.time or 0.0
+    pending = [(0, Alike(root.name, (root,)))]
+    while pending:
+        level, alike = pending.pop()
+        yield Line(level, alike.name, _cells(alike, whole), "" if level else "bold")
+        if depth is None or level < depth:
+            pending += [(level + 1, child) for child in reversed(alike.children)]
+    for bucket in root.children:
+        if bucket.kind == "bucket" and bucket.time:
+            yield Line(1, bucket.name, _time_cells(bucket.time, whole), "italic")
+
+
+def _cells(alike: Alike, whole: float) -> dict[str, str]:
+    time = alike.sum("time")
+    selves = [tables.sum_of(tables.own(node), _axis(node)) for node in alike.nodes]
+    own = [value for value in selves if value is not None]
+    flops, moved = alike.sum("flops"), alike.sum("bytes")
+    least = "≥ " if any(node.at_least for node in alike.nodes) else ""
+    cells = {
+        "type": alike.nodes[0].row.type,
+        "calls": f"{alike.sum('calls'):,}",
+        **_time_cells(time, whole),
+        "self": units.time(sum(own), 3) if own else NOTHING,
+    }
+    if alike.nodes[0].device_time is not None:
+        cells["host"] = units.time(alike.sum("host_time"), 3)
+    if flops is not None:
+        cells["FLOPs"] = least + units.count(flops, 3) if flops else NOTHING
+        cells["FLOP/s"] = least + _rate(flops, time)
+        cells["B/s"] = _rate(moved, time)
+    bounds = [node.bound for node in alike.nodes]
+    if bound := max(bounds, key=bounds.count):
+        cells["bound"] = bound
+    return cells
+
+
+def _axis(node: Node) -> str:
+    return "host" if node.device_time is None else "device"
+
+
+def _time_cells(time: float | None, whole: float) -> dict[str, str]:
+    share = (time or 0.0) / whole if whole else 0.0
+    return {
+        "time": units.time(time, 3),
+        "share": f"{100 * share:.1f} %",
+        "bar": bar(share, BAR),
+    }
+
+
+def _rate(amount: float | None, time: float | None) -> str:
+    return units.count(amount / time, 3) if amount and time else NOTHING
+
+
+def _operators(tree: Tree, shown: View) -> tuple[list[Line], int]:
+    """Return the first operators, and how many are not shown."""
+    found = tables.operators(tree, by_shape=shown.by_shape).rows()
+    key = ORDERS[shown.sort]
+    found.sort(key=lambda row: -(row[key] or 0))
+    lines = [
+        Line(0, row["Name"] + (f" {row['Input Shapes']}" if shown.by_shape else ""), _figures(row))
+        for row in found[: shown.top]
+    ]
+    return lines, len(found) - len(lines)
+
+
+def _figures(row: dict[str, Any]) -> dict[str, str]:
+    share = row["Self CPU %"] or 0.0
+    cells = {
+        "calls": f"{row['# of Calls']:,}",
+        "self": units.time(row["Self CPU"], 3),
+        "share": f"{100 * share:.1f} %",
+        "bar": bar(share, BAR),
+        "total": units.time(row["CPU total"], 3),
+        "average": units.time(row["CPU time avg"], 3),
+    }
+    if row["flops"] is not None:
+        cells["FLOPs"] = units.count(row["flops"], 3) if row["flops"] else NOTHING
+        cells["FLOP/s"] = _rate(row["flops"], row["CPU total"])
+        cells["bytes"] = units.size(row["bytes"], 3) if row["bytes"] else NOTHING
+    return cells
+
+
+def _method(tree: Tree, root: Node) -> RenderableType:
+    """Say what the passes cost, and how the parts' sum compares with the undisturbed step."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for one in tree.passes:
+        cost = "" if one.overhead is None else f"{one.overhead:.3f}× the bare step, "
+        grid.add_row(one.name, f"{cost}{one.steps} steps")
+    bare = next((one.bare for one in tree.passes if one.bare), None)
+    if tree.residual is not None and bare:
+        side = "above" if tree.residual >= 0 else "below"
+        share = units.percent(abs(tree.residual) / bare)
+        text = f"{units.time(root.host_time, 4)}, {share} {side} the bare step's"
+        grid.add_row("parts' sum", f"{text} {units.time(bare, 4)}")
+    return grid
