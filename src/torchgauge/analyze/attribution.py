@@ -16,16 +16,25 @@ import numpy as np
 
 from torchgauge.analyze.call_tree import Call, CallTree, place
 from torchgauge.model.events import ABSENT, Codes, Events, Integers, Rows
-from torchgauge.trace.nesting import Nesting, nest
+from torchgauge.trace.categories import PYTHON
+from torchgauge.trace.nesting import ROUNDING, Nesting, nest
 
 Phase = Literal["forward", "backward", "recompute", "optimizer", "zero_grad", "outside"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER, ZERO_GRAD, OUTSIDE = range(len(PHASES))
 
-LAYER = re.compile(r"tg#(\d+)")
+_LAYER = re.compile(r"tg#(\d+)")
+# Set where a checkpoint ended what it ran again: a mark, no span of the host's work.
+STOPPED = "tg!"
 _NODE = "autograd::engine::evaluate_function: "
 _HOST = ("cpu_op", "user_annotation")
 NONE = -1
+
+
+def own_range(name: str) -> int:
+    """Return the module whose call a range of ours is, NONE for other names."""
+    found = _LAYER.fullmatch(name)
+    return int(found[1]) if found else NONE
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,18 +60,23 @@ class Spans:
         return self.nesting.parent
 
 
-def attribute(events: Events, tree: CallTree, *, ranges: re.Pattern[str] = LAYER) -> Spans:
+def attribute(events: Events, tree: CallTree, *, number: Callable[[str], int] = own_range) -> Spans:
     """Return the host's spans with layer and phase; the tree grows by the layers that are new.
 
-    `ranges` matches the names of layers' ranges, its group the number of the module.
+    `number` gives the module of a call of a layer by the name of its span, which may be a Python
+    function's, and NONE for other names.
     """
-    rows = np.flatnonzero(events.category.where(lambda name: name in _HOST))
+    is_call = _Named(events, np.arange(len(events))).number(number) != NONE
+    is_call &= events.category.where(lambda name: name == PYTHON)
+    is_host = events.category.where(lambda name: name in _HOST)
+    is_host &= ~events.name.where(lambda name: name == STOPPED)
+    rows = np.flatnonzero(is_host | is_call)
     start, duration, thread = events.start, events.duration, events.thread.codes
     rows = rows[np.lexsort((-duration[rows], start[rows], thread[rows]))]
     thread = thread[rows]
-    nesting = nest(start[rows], duration[rows], thread)
+    nesting = nest(start[rows], duration[rows], thread, tolerance=_rounding(events))
     named = _Named(events, rows)
-    module = named.number(lambda name: _module(name, ranges))
+    module = named.number(number)
     is_layer = module != NONE
     is_node = named.where(lambda name: name.startswith(_NODE))
     node = _inherited(np.where(is_node, np.arange(len(rows)), NONE), nesting)
@@ -101,9 +115,9 @@ class _Named:
         return np.append(values, NONE)[self._names.codes]
 
 
-def _module(name: str, ranges: re.Pattern[str]) -> int:
-    found = ranges.fullmatch(name)
-    return int(found[1]) if found else NONE
+def _rounding(events: Events) -> int:
+    """Return by how much times are off, in ns: old traces have whole microseconds."""
+    return 0 if (events.start % ROUNDING).any() or (events.duration % ROUNDING).any() else ROUNDING
 
 
 def _inherited(own: Integers, nesting: Nesting) -> Integers:

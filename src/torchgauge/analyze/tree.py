@@ -1,4 +1,4 @@
-"""From spans with layer and phase to the table of nodes: layers, operators below them, buckets."""
+"""From spans to the table of nodes: layers, operators and kernels below them, buckets."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ import numpy as np
 
 from torchgauge.analyze.attribution import NONE, OPTIMIZER, ZERO_GRAD, Spans, by_depth
 from torchgauge.analyze.call_tree import CallTree
-from torchgauge.model.events import Events, Integers
+from torchgauge.analyze.device_time import BEFORE, COMMUNICATION, COPIES, device_nodes
+from torchgauge.analyze.device_use import device_use
+from torchgauge.analyze.device_warnings import device_warnings
+from torchgauge.analyze.kernel_facts import Facts
+from torchgauge.analyze.launches import launched
+from torchgauge.analyze.steps import Steps, marked, whole
+from torchgauge.model.device_use import DeviceUse
+from torchgauge.model.events import Coded, Events, Integers
+from torchgauge.model.kernel import Kernel
+from torchgauge.model.record import MeasurementWarning
 
 ENGINE = "autograd engine"
 OPTIMIZING = "optimizer"
 ELSEWHERE = "outside the model"
-BUCKETS = (OPTIMIZING, ENGINE, ELSEWHERE)
+BUCKETS = (OPTIMIZING, ENGINE, ELSEWHERE, COMMUNICATION, COPIES, BEFORE)
 
 
 @dataclasses.dataclass
 class Grown:
-    """A node in the making: `host` and `calls` by step, the node's own."""
+    """A node in the making."""
 
     name: str
     kind: str
@@ -30,28 +39,70 @@ class Grown:
     layer: int = NONE
     path: str = ""
     type: str = ""
+    kernel: Kernel | None = None
 
 
 @dataclasses.dataclass
 class Growth:
-    """All nodes, layers first, then buckets, then operators; `host` (ns) and `calls` by step.
+    """All nodes: layers, buckets, operators, kernels.
 
-    `of_span` is the node of each span, NONE for those outside of every step.
+    Of each its own `host` and `device` (ns) and `calls`, by step. `of_span` is the node of each
+    span, NONE for those outside of every step. `device` is that of the work launched in the step,
+    None where the recording has no device; `uses` says how busy devices were.
     """
 
     nodes: list[Grown]
     host: np.ndarray
     calls: np.ndarray
     of_span: Integers
+    device: np.ndarray | None = None
+    uses: tuple[DeviceUse, ...] = ()
+    warnings: tuple[MeasurementWarning, ...] = ()
 
 
-def grow(events: Events, spans: Spans, tree: CallTree, marks: re.Pattern[str]) -> Growth:
+def grow(
+    events: Events,
+    spans: Spans,
+    tree: CallTree,
+    marks: re.Pattern[str],
+    *,
+    as_one: bool = False,
+) -> Growth:
     """Return the nodes of what was recorded inside the steps, whose spans `marks` matches.
 
     The sum of all nodes' `host` is the time of each step's span: what is in no layer, operator or
-    gap of the autograd engine is in the bucket "outside the model".
+    gap of the autograd engine is in the bucket "outside the model". `as_one`: the whole recording
+    is taken as one step, with what is outside of those marked. `device` is as in `device_time`.
     """
-    nodes = [
+    nodes = _layers(tree)
+    bucket = {name: len(nodes) + place for place, name in enumerate(BUCKETS)}
+    nodes += [Grown(name, "bucket", 0) for name in BUCKETS]
+    nesting = spans.nesting
+    names = events.name.take(spans.row)
+    is_step = names.where(lambda name: marks.fullmatch(name) is not None)
+    steps = marked(is_step, nesting.start, nesting.end)
+    step = np.zeros(len(spans.row), np.int64) if as_one else steps.at(nesting.start)
+    base = np.where(spans.layer != NONE, spans.layer, bucket[ELSEWHERE])
+    base[np.isin(spans.phase, (OPTIMIZER, ZERO_GRAD))] = bucket[OPTIMIZING]
+    is_operator = ~(spans.is_layer | is_step)
+    of_span = _place_operators(events, spans, names, nodes, base, is_operator & (step != NONE))
+    of_span[step == NONE] = NONE
+    count = 1 if as_one else len(steps)
+    host = np.zeros((len(nodes), count), np.int64)
+    calls = np.zeros((len(nodes), count), np.int64)
+    own = nesting.self_time.copy()
+    _move_gaps(spans, steps, step, own, host[bucket[ENGINE]])
+    inside = step != NONE
+    np.add.at(host, (of_span[inside], step[inside]), own[inside])
+    counted = inside & ~is_step
+    np.add.at(calls, (of_span[counted], step[counted]), 1)
+    growth = Growth(nodes, host, calls, of_span)
+    _add_device(growth, events, spans, None if as_one else steps, bucket)
+    return growth
+
+
+def _layers(tree: CallTree) -> list[Grown]:
+    return [
         Grown(
             layer.name,
             "layer" if number else "model",
@@ -62,22 +113,25 @@ def grow(events: Events, spans: Spans, tree: CallTree, marks: re.Pattern[str]) -
         )
         for number, layer in enumerate(tree.layers)
     ]
-    bucket = {name: len(nodes) + place for place, name in enumerate(BUCKETS)}
-    nodes += [Grown(name, "bucket", 0) for name in BUCKETS]
-    nesting, count = spans.nesting, len(spans.row)
-    names = events.name.take(spans.row)
-    is_step = names.where(lambda name: marks.fullmatch(name) is not None)
-    step = _steps(spans, is_step)
-    base = np.where(spans.layer != NONE, spans.layer, bucket[ELSEWHERE])
-    base[np.isin(spans.phase, (OPTIMIZER, ZERO_GRAD))] = bucket[OPTIMIZING]
+
+
+def _place_operators(
+    events: Events,
+    spans: Spans,
+    names: Coded[str],
+    nodes: list[Grown],
+    base: Integers,
+    is_operator: np.ndarray,
+) -> Integers:
+    """Add the operators' nodes and return the node of each span; `base` is where it belongs."""
     of_span = base.copy()
-    is_operator = ~(spans.is_layer | is_step)
     shapes = _shapes(events, spans)
     known: dict[tuple[int, int, int, int], int] = {}
     texts: dict[int, str] = {}
-    for places in by_depth(nesting):
-        for place in places[is_operator[places] & (step[places] != NONE)].tolist():
-            parent = int(nesting.parent[place])
+    for places in by_depth(spans.nesting):
+        here = places[is_operator[places]]
+        for place in here[np.argsort(spans.nesting.start[here], kind="stable")].tolist():
+            parent = int(spans.nesting.parent[place])
             inside = parent != NONE and is_operator[parent] and base[parent] == base[place]
             above = int(of_span[parent] if inside else base[place])
             shape = int(shapes[place])
@@ -91,49 +145,88 @@ def grow(events: Events, spans: Spans, tree: CallTree, marks: re.Pattern[str]) -
                     Grown(str(names[place]), "operator", above, key[1], texts[shape], NONE)
                 )
             of_span[place] = number
-    of_span[step == NONE] = NONE
-    steps = int(step.max()) + 1 if count else 0
-    own = nesting.self_time.copy()
-    gaps = _gaps(spans)
-    host = np.zeros((len(nodes), steps), np.int64)
-    calls = np.zeros((len(nodes), steps), np.int64)
-    inside = step != NONE
-    for place_, gap in gaps:
-        if step[place_] != NONE:
-            host[bucket[ENGINE], step[place_]] += gap
-            if nesting.parent[place_] != NONE:
-                own[nesting.parent[place_]] -= gap
-    np.add.at(host, (of_span[inside], step[inside]), own[inside])
-    counted = inside & ~is_step
-    np.add.at(calls, (of_span[counted], step[counted]), 1)
-    return Growth(nodes, host, calls, of_span)
+    return of_span
 
 
-def _steps(spans: Spans, is_step: np.ndarray) -> Integers:
-    """Return in which step each span began, on whatever thread; NONE outside of them."""
-    marked = np.flatnonzero(is_step)
-    marked = marked[np.argsort(spans.nesting.start[marked], kind="stable")]
-    if not len(marked):
-        return np.full(len(is_step), NONE)
-    starts, ends = spans.nesting.start[marked], spans.nesting.end[marked]
-    found = np.searchsorted(starts, spans.nesting.start, side="right") - 1
-    within = (found >= 0) & (spans.nesting.start <= ends[np.maximum(found, 0)])
-    return np.where(within, found, NONE)
+def _add_device(
+    growth: Growth, events: Events, spans: Spans, steps: Steps | None, bucket: dict[str, int]
+) -> None:
+    """Add the nodes of device work; `steps` is None where all is one step."""
+    work = launched(events, spans)
+    if not len(work.row):
+        return
+    facts = Facts(events, work)
+    if steps is None:
+        rows = np.concatenate([spans.row, work.row])
+        steps = whole(events.start[rows], events.start[rows] + events.duration[rows])
+    found = device_nodes(
+        events,
+        spans,
+        work,
+        facts,
+        of_span=growth.of_span,
+        step=steps.at(work.time),
+        steps=len(steps),
+        bucket=bucket,
+        elsewhere=bucket[ELSEWHERE],
+    )
+    growth.nodes += [
+        Grown(node.name, "kernel", node.parent, node.phase, kernel=node.kernel) for node in found
+    ]
+    nothing = np.zeros_like(growth.host)
+    kernels = np.zeros((len(found), len(steps)), np.int64)
+    growth.host = np.vstack([growth.host, kernels])
+    growth.calls = np.vstack([growth.calls, *(node.calls for node in found)])
+    growth.device = np.vstack([nothing, *(node.time for node in found)])
+    growth.uses = device_use(events, work.row, facts.device, steps.begin, steps.end)
+    growth.warnings = device_warnings([node.kernel for node in found])
+
+
+def _move_gaps(
+    spans: Spans, steps: Steps, step: Integers, own: Integers, engine: np.ndarray
+) -> None:
+    """Move the engine's time between nodes from whose it seems to be to the bucket's row `engine`.
+
+    Where the backward pass runs on a thread of its own, the thread that called it waits inside a
+    span: that is not time of the span's own.
+    """
+    nesting = spans.nesting
+    waited = np.where(spans.is_node & (nesting.parent == NONE), nesting.total_time, 0)
+    for place, gap in _gaps(spans):
+        if step[place] != NONE:
+            engine[step[place]] += gap
+        if nesting.parent[place] != NONE:
+            own[nesting.parent[place]] -= gap
+        else:
+            waited[place] += gap
+    mark = steps.at(nesting.start)
+    away = np.flatnonzero((waited > 0) & (mark != NONE))
+    caller = spans.thread[steps.place[mark[away]]]
+    away, caller = away[caller != spans.thread[away]], caller[caller != spans.thread[away]]
+    waiting = nesting.at(nesting.start[away], caller)
+    np.subtract.at(own, waiting[waiting != NONE], waited[away][waiting != NONE])
+    np.maximum(own, 0, out=own)
 
 
 def _gaps(spans: Spans) -> Iterator[tuple[int, int]]:
-    """Yield (place, ns) of the engine's time between one node and the next on its thread."""
+    """Yield (place, ns) of the engine's time between one node and the next on its thread.
+
+    On a thread of its own the engine also waits for the next backward pass: no gap of its own is a
+    time in which another thread began something.
+    """
     nesting = spans.nesting
-    nodes = np.flatnonzero(spans.is_node)
+    alone = np.unique(spans.thread[spans.is_node & (nesting.parent == NONE)])
+    others = np.sort(nesting.start[~np.isin(spans.thread, alone)])
     last: dict[tuple[int, int], int] = {}
     siblings = zip(spans.thread.tolist(), nesting.parent.tolist(), strict=True)
-    is_node = set(nodes.tolist())
+    is_node = set(np.flatnonzero(spans.is_node).tolist())
     for place, key in enumerate(siblings):
         before = last.get(key)
         if place in is_node and before is not None and before in is_node:
-            gap = int(nesting.start[place] - nesting.end[before])
-            if gap > 0:
-                yield place, gap
+            begin, end = int(nesting.end[before]), int(nesting.start[place])
+            began = key[1] == NONE and np.diff(np.searchsorted(others, (begin, end)))[0]
+            if end > begin and not began:
+                yield place, end - begin
         last[key] = place
 
 

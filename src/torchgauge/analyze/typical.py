@@ -17,14 +17,15 @@ def typical(
     growth: Growth,
     stamped: LayerTimes,
     *,
-    step: Literal["inference", "training"],
+    step: Literal["inference", "training", "loop"],
     passes: tuple[Pass, ...],
 ) -> Tree:
     """Return the tree of a step: each node's own time is its median over the steps.
 
     What the recording says of a layer's forward pass is scaled to the layer's stamped time: the
     profiler is slower where operators are many, so that its own times say how a layer's time is
-    shared, not how long it is. A node's total is the sum over the nodes below by construction.
+    shared, not how long it is. Device times are as recorded: the profiler does not slow a device
+    down. A node's total is the sum over the nodes below by construction.
     """
     host = np.median(growth.host, axis=1).astype(np.int64)
     calls = _most_common(growth.calls)
@@ -34,10 +35,28 @@ def typical(
             host[known] = shared(int(statistics.median(times)), host[known])
     order = _outer_first(growth)
     place = {number: row for row, number in enumerate(order)}
-    rows = tuple(_row(growth, number, place, int(host[number]), calls[number]) for number in order)
+    device = None if growth.device is None else np.median(growth.device, axis=1).astype(np.int64)
+    rows = tuple(
+        _row(
+            growth,
+            number,
+            place,
+            host=int(host[number]),
+            calls=calls[number],
+            device=None if device is None else int(device[number]),
+        )
+        for number in order
+    )
     bare = passes[0].bare if passes else None
     residual = None if bare is None else int(host.sum()) * 1e-9 - bare
-    return Tree(rows=rows, step=step, passes=passes, residual=residual)
+    return Tree(
+        rows=rows,
+        step=step,
+        passes=passes,
+        residual=residual,
+        devices=growth.uses,
+        warnings=growth.warnings,
+    )
 
 
 def shared(total: int, parts: np.ndarray) -> np.ndarray:
@@ -73,7 +92,8 @@ def _outer_first(growth: Growth) -> list[int]:
     children: dict[int, list[int]] = {}
     for number, node in enumerate(growth.nodes):
         children.setdefault(node.parent, []).append(number)
-    ran = [bool(node.any()) for node in np.hstack([growth.host, growth.calls])]
+    figures = [growth.host, growth.calls, *([] if growth.device is None else [growth.device])]
+    ran = [bool(node.any()) for node in np.hstack(figures)]
     for number in range(len(growth.nodes) - 1, 0, -1):
         above = growth.nodes[number].parent
         ran[above] = ran[above] or ran[number]
@@ -88,7 +108,15 @@ def _outer_first(growth: Growth) -> list[int]:
     return order
 
 
-def _row(growth: Growth, number: int, place: dict[int, int], host: int, calls: int) -> TreeRow:
+def _row(
+    growth: Growth,
+    number: int,
+    place: dict[int, int],
+    *,
+    host: int,
+    calls: int,
+    device: int | None,
+) -> TreeRow:
     node = growth.nodes[number]
     return TreeRow(
         name=node.name,
@@ -100,4 +128,6 @@ def _row(growth: Growth, number: int, place: dict[int, int], host: int, calls: i
         phase=PHASES[node.phase] if node.phase >= 0 else "",
         shapes=node.shapes,
         host=host,
+        device=device,
+        kernel=node.kernel,
     )

@@ -1,0 +1,112 @@
+"""Whose time on the device is: every kernel, copy and memory set below a node of the tree.
+
+The whole is the sum of the durations of all device work ("GPU time"): every piece is in one node.
+Work of several streams at once counts for each; how long a device was busy is in `device_use`. By
+the first that applies, a piece belongs to
+
+- "communication" (NCCL, RCCL): its time is mostly waiting for other ranks, in whatever layer it was
+  launched;
+- "launched before the window", where the trace has no launch of it;
+- "memory copies": copies and memory sets launched neither in a layer nor by the optimizer;
+- the node whose host code launched it. Backward operators are in their layer already.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from torchgauge.analyze.attribution import NONE, OPTIMIZER, ZERO_GRAD, Spans
+from torchgauge.analyze.kernel_facts import Facts
+from torchgauge.analyze.launches import Launched
+from torchgauge.model.events import Events, Integers
+from torchgauge.model.kernel import Kernel
+
+COMMUNICATION = "communication"
+COPIES = "memory copies"
+BEFORE = "launched before the window"
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceNode:
+    """A kernel's node in the making, below the node `parent`; `time` (ns) and `calls` by step."""
+
+    parent: int
+    phase: int
+    name: str
+    kernel: Kernel
+    time: Integers
+    calls: Integers
+
+
+def device_nodes(
+    events: Events,
+    spans: Spans,
+    work: Launched,
+    facts: Facts,
+    *,
+    of_span: Integers,
+    step: Integers,
+    steps: int,
+    bucket: dict[str, int],
+    elsewhere: int,
+) -> list[DeviceNode]:
+    """Return the nodes of all work of the steps, in the order of their first launches.
+
+    `of_span` is the node of each host span, `step` that of each piece of work (NONE: in none),
+    `bucket` the node of each bucket, `elsewhere` that of launches outside of all spans.
+    """
+    parent, phase = _owners(spans, work, facts, of_span, bucket, elsewhere)
+    within = np.flatnonzero(step != NONE)
+    if not len(within):
+        return []
+    keys = np.column_stack([parent, phase, *facts.columns()])[within]
+    groups = _groups(keys)
+    duration = events.duration[work.row]
+    nodes = []
+    for members in groups:
+        group = within[members]
+        first = group[0]
+        nodes.append(
+            DeviceNode(
+                int(parent[first]),
+                int(phase[first]),
+                str(facts.name[int(first)]),
+                facts.kernel(group),
+                np.bincount(step[group], duration[group], steps).astype(np.int64),
+                np.bincount(step[group], minlength=steps),
+            )
+        )
+    return nodes
+
+
+def _owners(
+    spans: Spans,
+    work: Launched,
+    facts: Facts,
+    of_span: Integers,
+    bucket: dict[str, int],
+    elsewhere: int,
+) -> tuple[Integers, Integers]:
+    """Return the node that each piece of work belongs to, and its phase."""
+    parent = np.append(of_span, NONE)[work.span]
+    parent[parent == NONE] = elsewhere
+    phase = np.append(spans.phase, NONE)[work.span]
+    in_layer = np.append(spans.layer, NONE)[work.span] != NONE
+    optimizing = np.isin(phase, (OPTIMIZER, ZERO_GRAD))
+    for name, mine in (
+        (COPIES, ~facts.is_kernel & ~in_layer & ~optimizing),
+        (BEFORE, ~work.launched),
+        (COMMUNICATION, facts.communicates),
+    ):
+        parent[mine] = bucket[name]
+        phase[mine] = NONE
+    return parent, phase
+
+
+def _groups(keys: Integers) -> list[Integers]:
+    """Return the places of equal rows together, by the first of each."""
+    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first[group.ravel()], kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(first[group.ravel()][order])) + 1)

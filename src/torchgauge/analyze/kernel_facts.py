@@ -1,0 +1,144 @@
+"""What a trace says of kernels and copies: columns to group them by, and the record of a group."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import numpy as np
+
+from torchgauge.analyze.launches import KINDS, Launched, places
+from torchgauge.analyze.occupancy import Limits, limits, occupancy
+from torchgauge.model.events import ABSENT, Coded, Events, Integers, Rows
+from torchgauge.model.kernel import Collective, Kernel, Limiter, Triple, Work
+
+_WORK: dict[str, Work] = dict(zip(KINDS, ("kernel", "copy", "memory set"), strict=True))
+
+
+class Facts:
+    """Facts about device work, by its place in `work`."""
+
+    def __init__(self, events: Events, work: Launched) -> None:
+        table, collectives = events.device_work, events.collectives
+        self._work = work
+        self.name = events.name.take(work.row)
+        self.device = _taken(table.device, work.entry)
+        self._category = events.category.take(work.row)
+        self._duration = events.duration[work.row]
+        self._stream = _taken(table.stream, work.entry)
+        self._grid = _taken(table.grid, work.entry)
+        self._block = _taken(table.block, work.entry)
+        self._registers = _taken(table.registers, work.entry)
+        self._shared = _taken(table.shared_memory, work.entry)
+        self._graph = _taken(table.graph_node, work.entry) > 0
+        self._size = _taken(table.size, work.entry)
+        self._occupancy = np.append(table.occupancy, math.nan)[work.entry]
+        message = places(collectives.row, work.row)
+        self._collective = _coded(collectives.name, message)
+        self._dtype = _coded(collectives.dtype, message)
+        self._elements = _taken(collectives.elements_in, message)
+        self._group = _taken(collectives.group_size, message)
+        self._limits: dict[int, Limits | None] = {
+            device["id"]: limits(device)
+            for device in events.metadata.devices
+            if isinstance(device.get("id"), int)
+        }
+        self.is_kernel = self._category.where(lambda name: name == "kernel")
+        self.is_graph = self._graph
+        self.communicates = self.name.where(_communicates) | (message != ABSENT)
+
+    def columns(self) -> list[Integers]:
+        """Return what calls of one node of the tree have in common, as columns of integers."""
+        return [
+            self.name.codes,
+            self._category.codes,
+            self.device,
+            *self._grid.T,
+            *self._block.T,
+            self._registers,
+            self._shared,
+            self._graph,
+            self._work.launched,
+            self._collective.codes,
+            self._dtype.codes,
+            self._elements,
+            self._group,
+        ]
+
+    def kernel(self, group: Rows) -> Kernel:
+        """Return the record of calls that have these columns in common."""
+        first = int(group[0])
+        work = _WORK[str(self._category[first])]
+        occupied, limiter = self._filling(first)
+        sizes = self._size[group]
+        return Kernel(
+            durations=tuple(np.sort(self._duration[group]).tolist()),
+            work=work,
+            device=_known(self.device[first]),
+            streams=tuple(sorted(set(self._stream[group].tolist()) - {ABSENT})),
+            grid=_triple(self._grid[first]),
+            block=_triple(self._block[first]),
+            registers=_known(self._registers[first]),
+            shared_memory=_known(self._shared[first]),
+            occupancy=occupied,
+            limiter=limiter,
+            launched=bool(self._work.launched[first]),
+            graph=bool(self._graph[first]),
+            bytes=int(sizes.sum()) if (sizes != ABSENT).all() else None,
+            pageable=_pageable(str(self.name[first])) if work == "copy" else None,
+            collective=self._message(first),
+        )
+
+    def _filling(self, place: int) -> tuple[float | None, Limiter | None]:
+        """Return occupancy and its limiter; the trace's own figure where no rule is known."""
+        device = self._limits.get(int(self.device[place]))
+        grid, block = _triple(self._grid[place]), _triple(self._block[place])
+        registers, shared = int(self._registers[place]), int(self._shared[place])
+        if device and grid and block and ABSENT not in (registers, shared):
+            found = occupancy(device, math.prod(grid), math.prod(block), registers, shared)
+            if found is not None:
+                return found
+        said = float(self._occupancy[place])
+        return (None if math.isnan(said) else said), None
+
+    def _message(self, place: int) -> Collective | None:
+        name = self._collective[place]
+        if name is None:
+            return None
+        return Collective(
+            name=name,
+            dtype=self._dtype[place],
+            elements=_known(self._elements[place]),
+            group_size=_known(self._group[place]),
+        )
+
+
+def _communicates(name: str) -> bool:
+    lower = name.lower()
+    return "nccl" in lower or "rccl" in lower
+
+
+def _pageable(name: str) -> bool | None:
+    """Return what the name of an NVIDIA copy says: "Memcpy HtoD (Pageable -> Device)"."""
+    if "Pageable" in name:
+        return True
+    return False if "Pinned" in name or "DtoD" in name or "PtoP" in name else None
+
+
+def _taken(column: Any, entry: Rows) -> Integers:
+    """Return a column's entries, ABSENT where there is none."""
+    absent = np.full((1, *column.shape[1:]), ABSENT, column.dtype)
+    return cast("Integers", np.concatenate([column, absent])[entry])
+
+
+def _coded(column: Coded[str], entry: Rows) -> Coded[str]:
+    return Coded(_taken(column.codes, entry).astype(np.int32), column.values)
+
+
+def _known(value: Any) -> int | None:
+    return None if value == ABSENT else int(value)
+
+
+def _triple(values: Any) -> Triple | None:
+    x, y, z = (int(value) for value in values)
+    return None if ABSENT in (x, y, z) else (x, y, z)

@@ -1,0 +1,60 @@
+"""Which host code started each piece of device work: kernel → launch → the span around it.
+
+The launch is the runtime or driver call of the same `correlation`; `External id` is not used, since
+its numbers collide and it names the wrong operator for communication. The span is the innermost one
+of the launch's thread around the middle of the launch: its ends may lie outside by rounding and by
+the error between the two clocks, its middle does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from torchgauge.analyze.attribution import NONE, Spans
+from torchgauge.model.events import ABSENT, Events, Integers, Rows
+
+KINDS = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Launched:
+    """Device work, first launched first; all columns have one entry for each piece.
+
+    `row` is its place in the events, `entry` that in their `device_work`, ABSENT where the trace
+    has no arguments for it. `launched`: the trace has its launch; `time` (ns) is when that was, or
+    else when the work began. `span` is the place of the host's span around the launch, or NONE.
+    """
+
+    row: Rows
+    entry: Rows
+    launched: np.ndarray
+    time: Integers
+    span: Rows
+
+
+def launched(events: Events, spans: Spans) -> Launched:
+    """Return all device work with its launches."""
+    row = np.flatnonzero(events.category.where(lambda name: name in KINDS))
+    entry = places(events.device_work.row, row)
+    correlation = np.append(events.device_work.correlation, ABSENT)[entry]
+    order = np.argsort(events.launches.correlation, kind="stable")
+    found = places(events.launches.correlation[order], correlation)
+    found[correlation == ABSENT] = NONE
+    launch = np.append(events.launches.row[order], NONE)[found]
+    known = launch != NONE
+    time, span = events.start[row], np.full(len(row), NONE)
+    calls = launch[known]
+    time[known] = events.start[calls] + events.duration[calls] // 2
+    span[known] = spans.nesting.at(time[known], events.thread.codes[calls])
+    by_time = np.argsort(time, kind="stable")
+    columns = (row, entry, known, time, span)
+    return Launched(*(column[by_time] for column in columns))
+
+
+def places(ascending: Integers, wanted: Integers) -> Rows:
+    """Return the first place of each wanted value among ascending ones, NONE where it is not."""
+    found = np.searchsorted(ascending, wanted)
+    hit = np.append(ascending, 0)[found] == wanted
+    return np.where(hit & (found < len(ascending)), found, NONE)

@@ -1,0 +1,77 @@
+"""The tree of a trace that was recorded elsewhere: model → layer → operator → kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+
+import msgspec
+import numpy as np
+
+from torchgauge.analyze.attribution import attribute
+from torchgauge.analyze.layer_times import LayerTimes
+from torchgauge.analyze.module_calls import Modules
+from torchgauge.analyze.tree import grow
+from torchgauge.analyze.typical import typical
+from torchgauge.model.events import Events
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.tree import Tree
+
+_STEPS = re.compile(r"ProfilerStep#\d+|tg@\d+")
+
+
+def recorded_tree(events: Events) -> Tree:
+    """Return the tree of all that was recorded, its figures summed over the whole recording.
+
+    Nothing is left out: the sum of `device` is that of the durations of all device work, the sum of
+    `host` that of the threads' times in operators and steps. `Tree.steps` counts the steps that are
+    marked (1 where none is); a figure divided by it is the mean of a step.
+
+    Layers are those of our ranges, else of torch's `nn.Module:` calls, which name class and
+    instance and no path. Without either, operators and kernels are the model's own, and a warning
+    says so.
+    """
+    modules = Modules(events, _name(events))
+    spans = attribute(events, modules.tree, number=modules.number)
+    if not len(modules):
+        spans = dataclasses.replace(spans, layer=np.zeros_like(spans.layer))
+    growth = grow(events, spans, modules.tree, _STEPS, as_one=True)
+    tree = typical(growth, LayerTimes([], []), step="loop", passes=())
+    steps = sum(_STEPS.fullmatch(name) is not None for name in _annotations(events))
+    return msgspec.structs.replace(
+        tree,
+        steps=max(steps, 1),
+        warnings=(*events.warnings, *tree.warnings, *_layer_warnings(modules)),
+    )
+
+
+def _name(events: Events) -> str:
+    name = events.metadata.trace_name
+    return PurePath(name).name if name else "recording"
+
+
+def _annotations(events: Events) -> Iterator[str]:
+    """Yield the names of the host's annotations, one for each event."""
+    rows = np.flatnonzero(events.category.where(lambda name: name == "user_annotation"))
+    return (str(events.name[row]) for row in rows.tolist())
+
+
+def _layer_warnings(modules: Modules) -> Iterator[MeasurementWarning]:
+    if not len(modules):
+        yield MeasurementWarning(
+            id="no-layers",
+            message="The trace names no layers: the tree has operators and kernels alone.",
+            cause="It was recorded without stacks and without torchgauge.",
+            remedy="Record with torch.profiler.profile(with_stack=True), or with torchgauge.",
+        )
+    else:
+        yield MeasurementWarning(
+            id="no-layer-paths",
+            message="The trace says no paths of layers: they are named as in it.",
+            cause="Its ranges number the modules, and the table of names is not in the trace."
+            if modules.are_ours
+            else "torch names a module's class and counts its instances.",
+            remedy="Profile the model with torchgauge to see qualified names.",
+        )
