@@ -253,6 +253,13 @@ def test_the_same_figures_stand_on_the_timed_tree():
     assert tree.passes[-1].bare == tree.passes[0].bare
 
 
+def test_a_parameter_of_two_layers_is_the_first_one_s():
+    words, head = nn.Embedding(10, 4), nn.Linear(4, 10)
+    head.weight = words.weight
+    tree = measured(nn.Sequential(words, head), torch.tensor([1, 2]))
+    assert [tree.find(path).parameters for path in ("0", "1", "")] == [40, 10, 50]
+
+
 def test_parameters_of_modules_that_are_never_called_belong_to_those_that_hold_them():
     attention = nn.MultiheadAttention(8, 2)
     model = Call(lambda self, x: self.attention(x, x, x)[0], attention=attention)

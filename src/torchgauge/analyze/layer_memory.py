@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from torchgauge.analyze.attribution import FORWARD, NONE, PHASES, Spans
+from torchgauge.analyze.attribution import NONE, PHASES, Spans
 from torchgauge.analyze.call_tree import MODEL
 from torchgauge.analyze.memory import Blocks, pair
 from torchgauge.analyze.tree import ELSEWHERE, Growth
@@ -146,8 +146,7 @@ def _retained(
     less the outputs.
     """
     count = len(growth.nodes)
-    is_model = spans.is_layer & (growth.of_span == MODEL) & (spans.phase == FORWARD)
-    calls = np.flatnonzero(is_model)
+    calls = np.flatnonzero(spans.is_layer & (growth.of_span == MODEL))
     if not len(calls):
         return [None] * count
     call = int(calls[np.argmin(spans.nesting.start[calls])])
