@@ -187,14 +187,17 @@ def _makers(
     forward_thread: Integers,
     nodes: Rows,
 ) -> Integers:
-    """Return the operator that made each node: the last to begin under the node's number.
+    """Return the operator that made each node: the last to begin under its number or one before.
 
     Numbers are counted per thread: where two threads ran forward, the arrows of the trace decide.
     """
     forward = np.flatnonzero((sequence != ABSENT) & (forward_thread <= 0))
     forward = forward[np.argsort(nesting.start[forward], kind="stable")]
     by_number = dict(zip(sequence[forward].tolist(), forward.tolist(), strict=True))
-    found = np.array([by_number.get(n, NONE) for n in sequence[nodes].tolist()], np.int64)
+    # A view that is written to takes further numbers, which no operator begins under.
+    numbers = np.array([NONE, *sorted(by_number)], np.int64)
+    latest = numbers[np.searchsorted(numbers, sequence[nodes], side="right") - 1]
+    found = np.array([by_number.get(n, NONE) for n in latest.tolist()], np.int64)
     if len(np.unique(thread[forward])) > 1:
         arrows = _arrows(events, nesting, thread)
         for place_, node in enumerate(nodes.tolist()):

@@ -1,16 +1,37 @@
 """Costs from recorded operators alone: what each span did itself, by its shapes in the trace.
 
-The interface is settled, the body is being written: every figure is unknown for now.
+The outermost operator whose work is known counts, and what runs inside it does not: that is its
+way of doing it. Composites do nothing themselves. No torch is needed, nor the model: this reads
+traces from elsewhere, and checks the cost pass of a live run.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from typing import NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.attribution import Spans
-from torchgauge.model.events import ABSENT, Events, Integers
+from torchgauge.analyze.attribution import NONE, Spans, by_depth
+from torchgauge.analyze.recorded_work import Texts, free_bytes, recorded_work
+from torchgauge.analyze.stopped import never_ran
+from torchgauge.formulas.kinds import COMPOSITE_OVERLOADS, kernel_kind, kind
+from torchgauge.model.events import ABSENT, Coded, Events, Integers
+
+# What is known of a span by its name and arguments.
+OPEN = 0  # did nothing itself: what is inside counts
+COUNTED = 1  # its figures are known, and what is inside is skipped
+UNKNOWN = 2  # an operator whose work is not known; what is inside would be a part of it
+OUTER = 3  # unknown, unless something inside is counted
+OTHERWISE = 4  # open where something inside is counted, else counted
+LEAF = 5  # open, but unknown where it holds nothing
+PARTLY = 6  # open, and unknown beside
+NEVER = 7  # has an event, and was stopped before it ran
+CLOSING = (COUNTED, UNKNOWN, NEVER)
+
+_NODE = re.compile(r".*Backward\d*")
+_COMPILED = "## Call CompiledFxGraph"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -19,22 +40,167 @@ class EventCosts:
 
     `matmul` and `vector` are FLOP, `bytes` compulsory traffic; 0 for what did nothing itself (a
     range, a composite, what runs inside a counted operator), ABSENT where it is unknown. `counts`
-    says which spans were counted or are unknown: operators that answer for themselves.
+    says which spans answer for themselves: operators that were counted or are unknown. `unknown`
+    has the calls of each unknown operator, and why.
     """
 
     matmul: Integers
     vector: Integers
     bytes: Integers
     counts: np.ndarray
+    unknown: dict[str, tuple[int, str]]
 
     @property
     def flops(self) -> Integers:
         """FLOP of each span itself, ABSENT where unknown."""
         return np.where(self.matmul == ABSENT, ABSENT, self.matmul + self.vector)
 
+    @property
+    def coverage(self) -> float | None:
+        """The share of operator calls whose work is known; None without calls."""
+        calls = int(self.counts.sum())
+        return float((self.counts & (self.matmul != ABSENT)).sum()) / calls if calls else None
+
+
+class LayerSum(NamedTuple):
+    """Sums over the operators of one layer in one phase; `unknown` is how many are in no sum."""
+
+    matmul: int
+    vector: int
+    calls: int
+    unknown: int
+
+
+def by_layer(costs: EventCosts, spans: Spans) -> dict[tuple[int, int], LayerSum]:
+    """Return the sums by layer (NONE outside of all) and phase, as numbered in `Spans`."""
+    keys, place = np.unique(
+        np.stack([spans.layer, spans.phase])[:, costs.counts], axis=1, return_inverse=True
+    )
+    matmul, vector = costs.matmul[costs.counts], costs.vector[costs.counts]
+    known = matmul != ABSENT
+    columns = np.zeros((4, keys.shape[1]), np.int64)
+    for row, values in enumerate((matmul * known, vector * known, 1, ~known)):
+        np.add.at(columns[row], place.ravel(), values)
+    return {
+        (int(layer), int(phase)): LayerSum(*sums)
+        for layer, phase, sums in zip(*keys.tolist(), columns.T.tolist(), strict=True)
+    }
+
 
 def event_costs(events: Events, spans: Spans) -> EventCosts:
-    """Return the work of every span as its recorded shapes tell it; no torch is needed."""
-    count = len(spans.row)
-    unknown = np.full(count, ABSENT)
-    return EventCosts(unknown, unknown, unknown, np.ones(count, np.bool_))
+    """Return the work of every span as its recorded shapes tell it."""
+    plans, of_span = _plans(events, spans)
+    columns = np.array([plan.numbers for plan in plans], np.int64).reshape(-1, 5)[of_span]
+    rule, matmul, vector, moved, works = columns.T
+    rule[never_ran(events, spans)] = NEVER
+    rule, closed = _settled(spans, rule, works.astype(np.bool_))
+    unknown = (rule == UNKNOWN) & ~closed
+    counted = (rule == COUNTED) & ~closed
+    figures = [
+        np.where(unknown, ABSENT, np.where(counted, column, 0))
+        for column in (matmul, vector, moved)
+    ]
+    reasons: dict[str, tuple[int, str]] = {}
+    for plan in of_span[unknown].tolist():
+        name, reason = plans[plan].name, plans[plan].reason
+        reasons[name] = (reasons.get(name, (0, ""))[0] + 1, reason)
+    ordered = dict(sorted(reasons.items(), key=lambda item: -item[1][0]))
+    return EventCosts(figures[0], figures[1], figures[2], counted | unknown, ordered)
+
+
+class _Plan(NamedTuple):
+    """What the name and arguments of a span say; `works` where they have a formula."""
+
+    name: str
+    rule: int
+    matmul: int = 0
+    vector: int = 0
+    bytes: int = 0
+    works: bool = False
+    reason: str = ""
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int, bool]:
+        return self.rule, self.matmul, self.vector, self.bytes, self.works
+
+
+def _plans(events: Events, spans: Spans) -> tuple[list[_Plan], Integers]:
+    """Return a plan for each name with its arguments, and which of them each span has."""
+    operators = events.operators
+    entry = np.full(len(events), NONE)
+    entry[operators.row] = np.arange(len(operators.row))
+    entry = entry[spans.row]
+    columns: list[Coded[tuple[object, ...]]] = [
+        operators.dims, operators.types, operators.strides, operators.inputs,
+    ]  # fmt: skip
+    names = events.name.take(spans.row)
+    is_operator = events.category.take(spans.row).where(lambda name: name == "cpu_op")
+    codes = [np.append(column.codes, ABSENT)[entry] for column in columns]
+    keys, place = np.unique(
+        np.stack([names.codes, is_operator, *codes]), axis=1, return_inverse=True
+    )
+    plans = []
+    for name, operator, *found in keys.T.tolist():
+        texts = [
+            None if code == ABSENT else column.values[code]
+            for column, code in zip(columns, found, strict=True)
+        ]
+        dims, types, strides, inputs = texts
+        plans.append(_plan(names.values[name], bool(operator), Texts(dims, types, strides, inputs)))
+    return plans, place.ravel()
+
+
+def _plan(name: str, operator: bool, texts: Texts) -> _Plan:
+    if name.startswith(_COMPILED):
+        return _Plan(name, PARTLY, reason="what a compiler fused is no operator")
+    if not operator or name.startswith(("autograd::", "torch::autograd::")):
+        return _Plan(name, OPEN)
+    if "::" not in name:
+        # A range has no arguments; what has some and holds nothing is a function of the user's.
+        empty = texts.dims is None or _NODE.fullmatch(name) or name.startswith("detach")
+        return _Plan(name, OPEN if empty else LEAF, reason="no operator inside it was recorded")
+    composite, how = kind(name) == "composite", kernel_kind(name)
+    mixed = name.partition(".")[0] in COMPOSITE_OVERLOADS
+    if composite and not mixed:
+        return _Plan(name, OPEN)
+    if how == "free":
+        return _Plan(name, COUNTED, bytes=_or_absent(free_bytes(name, texts)))
+    if how == "lists":
+        return _Plan(name, OUTER, reason="the trace does not say the types in a list of tensors")
+    if how == "unknown":
+        return _Plan(name, OUTER, reason="it has no formula")
+    found = recorded_work(name, texts)
+    if found.work is None:
+        return _Plan(name, OUTER if mixed else UNKNOWN, reason=found.reason)
+    matmul, vector, *_ = found.work
+    moved = _or_absent(found.bytes)
+    rule = OTHERWISE if composite else COUNTED
+    return _Plan(name, rule, matmul, vector, moved, works=True)
+
+
+def _or_absent(value: int | None) -> int:
+    return ABSENT if value is None else value
+
+
+def _settled(spans: Spans, rule: Integers, works: np.ndarray) -> tuple[Integers, np.ndarray]:
+    """Return OPEN, COUNTED or UNKNOWN for each span, and which are inside one that is closed."""
+    parent, levels = spans.parent, list(by_depth(spans.nesting))
+    below = np.zeros(len(rule), np.bool_)
+    holds = np.zeros(len(rule), np.bool_)
+    for places in reversed(levels):
+        inner = places[parent[places] != NONE]
+        outer = parent[inner]
+        holds[outer] = True
+        counted = works[inner] & np.isin(rule[inner], (COUNTED, OTHERWISE))
+        full = counted | (rule[inner] == NEVER) | below[inner]
+        below[outer[full]] = True
+    settled = rule.copy()
+    settled[rule == OUTER] = np.where(below, OPEN, UNKNOWN)[rule == OUTER]
+    settled[rule == OTHERWISE] = np.where(below, OPEN, COUNTED)[rule == OTHERWISE]
+    settled[rule == LEAF] = np.where(holds, OPEN, UNKNOWN)[rule == LEAF]
+    closed = np.zeros(len(rule), np.bool_)
+    for places in levels:
+        inner = places[parent[places] != NONE]
+        closed[inner] = closed[parent[inner]] | np.isin(settled[parent[inner]], CLOSING)
+    settled[rule == PARTLY] = UNKNOWN
+    return settled, closed

@@ -175,18 +175,26 @@ def kind(name: str) -> Kind:
 
     The order is that of `measure.operators.classify`.
     """
-    plain = name.partition(".")[0]
-    forms = (plain, plain) if plain.startswith("aten::__") else (plain, plain.removesuffix("_"))
-    if not plain.startswith("aten::"):
-        return "formula" if any(map(find, forms)) else "free" if plain in FREE else "unknown"
-    if name in COMPOSITE_OVERLOADS or any(one in COMPOSITE for one in forms):
-        return "composite"
+    forms = _forms(name)
+    composite = name in COMPOSITE_OVERLOADS or any(one in COMPOSITE for one in forms)
+    return "composite" if composite else kernel_kind(name)
+
+
+def kernel_kind(name: str) -> Kind:
+    """Return the kind of those overloads that are not composite."""
+    forms = _forms(name)
     if any(map(find, forms)):
         return "formula"
     if any(one in FREE or one in MOVING for one in forms):
         return "free"
-    if plain.startswith("aten::_foreach_"):
+    if name.startswith("aten::_foreach_"):
         return "lists"
     if any(one in POINTWISE for one in forms):
         return "pointwise"
     return "reduction" if any(one in REDUCTION for one in forms) else "unknown"
+
+
+def _forms(name: str) -> tuple[str, str]:
+    """Return the name without overload, and that without the mark of working in place."""
+    plain = name.partition(".")[0]
+    return plain, plain if plain.startswith("aten::__") else plain.removesuffix("_")

@@ -23,6 +23,7 @@ from torchgauge.errors import MeasurementError
 
 __all__ = [
     "DISABLED_DISPATCH",
+    "EARLY_STOP",
     "DispatchMode",
     "HigherOrderOperator",
     "backward_code",
@@ -82,6 +83,8 @@ sequence_number: Callable[[], int] = _named(torch.autograd, "_get_sequence_nr")
 # Every backward pass that Python starts is below a frame of this code.
 backward_code: Any = _named(torch.autograd.graph, "_engine_run_backward").__code__
 DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
+# Raised through modules that a checkpoint runs again, once it has all that backward needs.
+EARLY_STOP: Any = _named(torch.utils.checkpoint, "_StopRecomputationError")
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _EXPLICIT = torch._C.DispatchKey.CompositeExplicitAutograd

@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch._C._profiler import _RecordFunctionFast
 
+from torchgauge.analyze.attribution import STOPPED
+from torchgauge.measure.internals import EARLY_STOP
 from torchgauge.measure.modules import Modules, identity
 from torchgauge.measure.scope import wrapped
 from torchgauge.target.hygiene import module_of
@@ -46,6 +48,10 @@ class Ranges:
             mark.__enter__()
             try:
                 return original(self, *args, **kwargs)
+            except EARLY_STOP:
+                # The operator that is stopped by it has an event, and may never have run.
+                with _RecordFunctionFast(STOPPED):
+                    raise
             finally:
                 mark.__exit__(None, None, None)
                 free[key].append(mark)
