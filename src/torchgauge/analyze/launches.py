@@ -41,7 +41,7 @@ def launched(events: Events, spans: Spans) -> Launched:
     correlation = np.append(events.device_work.correlation, ABSENT)[entry]
     order = np.argsort(events.launches.correlation, kind="stable")
     found = places(events.launches.correlation[order], correlation)
-    found[correlation == ABSENT] = NONE
+    found[correlation <= 0] = NONE  # 0 is no correlation either
     launch = np.append(events.launches.row[order], NONE)[found]
     known = launch != NONE
     time, span = events.start[row], np.full(len(row), NONE)

@@ -19,18 +19,17 @@ class Modules:
     """
 
     def __init__(self, events: Events, name: str) -> None:
-        values = events.name.values
-        self._numbers = {text: own_range(text) for text in values if own_range(text) != NONE}
-        self.are_ours = bool(self._numbers)
-        if self.are_ours:
-            kinds = [""] * (max(self._numbers.values()) + 1)
-            labels = [f"tg#{number}" for number in range(len(kinds))]
-        else:
-            labels, kinds = self._named(events, name)
-        labels[MODEL] = labels[MODEL] if labels[MODEL] != "tg#0" else name
-        table = [Named((label,), kind) for label, kind in zip(labels, kinds, strict=True)]
-        table[MODEL] = Named(("",), kinds[MODEL])
-        self.tree = CallTree(table, labels[MODEL])
+        ours = {text: own_range(text) for text in events.name.values if own_range(text) != NONE}
+        self.are_ours = bool(ours)
+        self._numbers = ours or _instances(events)
+        table = [Named(("",), "")] * (max(self._numbers.values(), default=MODEL) + 1)
+        for text, number in self._numbers.items():
+            label = text.removeprefix(MODULE_CALL).strip()
+            path = label if number != MODEL else ""
+            table[number] = Named((path,), label.rpartition("_")[0])
+            if number == MODEL and not ours:
+                name = label
+        self.tree = CallTree(table, name)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -39,16 +38,14 @@ class Modules:
         """Return the module's number, NONE for names that are no module's."""
         return self._numbers.get(name, NONE)
 
-    def _named(self, events: Events, name: str) -> tuple[list[str], list[str]]:
-        outer, inner = _callers(events)
-        models = outer - inner
-        labels = [name, *sorted(outer | inner)]
-        if len(models) == 1:
-            labels.remove(next(iter(models)))
-            labels[MODEL] = next(iter(models))
-        self._numbers = {label: number for number, label in enumerate(labels) if label != name}
-        texts = [label.removeprefix(MODULE_CALL).strip() for label in labels]
-        return texts, [text.rpartition("_")[0] for text in texts]
+
+def _instances(events: Events) -> dict[str, int]:
+    """Return the numbers of the modules that torch names, in the order of their names."""
+    outer, inner = _callers(events)
+    models = outer - inner
+    first = models if len(models) == 1 else set[str]()
+    rest = sorted((outer | inner) - first)
+    return dict.fromkeys(first, MODEL) | {text: number for number, text in enumerate(rest, 1)}
 
 
 def _callers(events: Events) -> tuple[set[str], set[str]]:

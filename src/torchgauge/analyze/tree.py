@@ -191,32 +191,33 @@ def _move_gaps(
     span: that is not time of the span's own.
     """
     nesting = spans.nesting
-    waited = np.where(spans.is_node & (nesting.parent == NONE), nesting.total_time, 0)
-    for place, gap in _gaps(spans):
+    outer = nesting.parent == NONE
+    backward = np.isin(spans.thread, np.unique(spans.thread[spans.is_node & outer]))
+    waited = np.where(outer & backward, nesting.total_time, 0)
+    for place, gap in _gaps(spans, backward):
         if step[place] != NONE:
             engine[step[place]] += gap
-        if nesting.parent[place] != NONE:
-            own[nesting.parent[place]] -= gap
-        else:
+        if outer[place]:
             waited[place] += gap
+        else:
+            own[nesting.parent[place]] -= gap
     mark = steps.at(nesting.start)
     away = np.flatnonzero((waited > 0) & (mark != NONE))
     caller = spans.thread[steps.place[mark[away]]]
-    away, caller = away[caller != spans.thread[away]], caller[caller != spans.thread[away]]
     waiting = nesting.at(nesting.start[away], caller)
-    np.subtract.at(own, waiting[waiting != NONE], waited[away][waiting != NONE])
+    waits = (waiting != NONE) & (caller != spans.thread[away])
+    np.subtract.at(own, waiting[waits], waited[away[waits]])
     np.maximum(own, 0, out=own)
 
 
-def _gaps(spans: Spans) -> Iterator[tuple[int, int]]:
+def _gaps(spans: Spans, backward: np.ndarray) -> Iterator[tuple[int, int]]:
     """Yield (place, ns) of the engine's time between one node and the next on its thread.
 
-    On a thread of its own the engine also waits for the next backward pass: no gap of its own is a
-    time in which another thread began something.
+    On a thread of its own (`backward`) the engine also waits for the next backward pass: that is no
+    gap, and other threads begin something in it.
     """
     nesting = spans.nesting
-    alone = np.unique(spans.thread[spans.is_node & (nesting.parent == NONE)])
-    others = np.sort(nesting.start[~np.isin(spans.thread, alone)])
+    others = np.sort(nesting.start[~backward])
     last: dict[tuple[int, int], int] = {}
     siblings = zip(spans.thread.tolist(), nesting.parent.tolist(), strict=True)
     is_node = set(np.flatnonzero(spans.is_node).tolist())
@@ -224,8 +225,8 @@ def _gaps(spans: Spans) -> Iterator[tuple[int, int]]:
         before = last.get(key)
         if place in is_node and before is not None and before in is_node:
             begin, end = int(nesting.end[before]), int(nesting.start[place])
-            began = key[1] == NONE and np.diff(np.searchsorted(others, (begin, end)))[0]
-            if end > begin and not began:
+            low, high = np.searchsorted(others, (begin, end)) if key[1] == NONE else (0, 0)
+            if end > begin and low == high:
                 yield place, end - begin
         last[key] = place
 

@@ -51,6 +51,7 @@ def _row(found: list[tuple[Node, Kernel]], whole: int) -> dict[str, Any]:
     durations = sorted(duration for _, one in found for duration in one.durations)
     sizes = [one.bytes for _, one in found if one.bytes is not None]
     size = sum(sizes) if len(sizes) == len(found) else None
+    every = sum(durations)
     places = {_place(one): None for one, _ in found}
     return {
         "name": node.name,
@@ -67,7 +68,7 @@ def _row(found: list[tuple[Node, Kernel]], whole: int) -> dict[str, Any]:
         "shared_memory": kernel.shared_memory,
         "occupancy": kernel.occupancy,
         "limiter": kernel.limiter,
-        "bandwidth": size / sum(durations) * 1e9 if size is not None and sum(durations) else None,
+        "bandwidth": size / every * 1e9 if size is not None and every else None,
         "layers": _several(list(places)),
         "operator": _operator(node),
     }
