@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         measure_memory,
         measure_size,
         profile,
+        timeline,
     )
     from torchgauge.errors import (
         InputError,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     )
     from torchgauge.formulas.registry import flop_formula
     from torchgauge.formulas.work import Work
+    from torchgauge.measure.mark import mark
+    from torchgauge.measure.schedule import Schedule
     from torchgauge.model.cost import Cost
     from torchgauge.model.latency import Latency, Throughput
     from torchgauge.model.memory import Memory
@@ -45,6 +48,7 @@ _HOMES = {
         "measure_memory",
         "measure_size",
         "profile",
+        "timeline",
     ),
     "torchgauge.errors": (
         "InputError",
@@ -55,6 +59,8 @@ _HOMES = {
     ),
     "torchgauge.formulas.registry": ("flop_formula",),
     "torchgauge.formulas.work": ("Work",),
+    "torchgauge.measure.mark": ("mark",),
+    "torchgauge.measure.schedule": ("Schedule",),
     "torchgauge.model.cost": ("Cost",),
     "torchgauge.model.latency": ("Latency", "Throughput"),
     "torchgauge.model.memory": ("Memory",),
@@ -76,6 +82,7 @@ __all__ = [
     "MissingExtraError",
     "Profile",
     "RecordError",
+    "Schedule",
     "Size",
     "System",
     "Throughput",
@@ -86,10 +93,12 @@ __all__ = [
     "diagnose",
     "flop_formula",
     "load",
+    "mark",
     "measure_latency",
     "measure_memory",
     "measure_size",
     "profile",
+    "timeline",
 ]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchgauge.errors import missing_extra
+from torchgauge.files import check_replaceable
 from torchgauge.model import codec
 from torchgauge.model.cost import Cost
 from torchgauge.model.count import Count
@@ -17,11 +18,19 @@ from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Profile
 from torchgauge.model.size import Size
-from torchgauge.model.tree import DETAIL, Detail, check_detail
+from torchgauge.model.tree import DETAIL, Detail
 from torchgauge.progress import Progress
 from torchgauge.progress import progress as progress_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import nn
+
+    from torchgauge.measure.loop import Timeline
+    from torchgauge.measure.schedule import Schedule
+    from torchgauge.measure.timeline_options import TimelineOptions
+    from torchgauge.model.ranks import Ranks
     from torchgauge.target.source import Source
     from torchgauge.target.training import Training
 
@@ -34,6 +43,7 @@ def profile(
     precision: str | None = None,
     train: Training | bool | None = None,
     detail: Detail = DETAIL,
+    trace: str | Path | None = None,
     warmup: int | None = None,
     iterations: int | None = None,
     processes: int = 1,
@@ -46,14 +56,15 @@ def profile(
     `tg.Inputs(args, kwargs)`. `device` ("cpu", "cuda", "cuda:N", "auto") and `precision` ("fp32",
     "tf32", "bf16", "fp16") None leave the model as it is; a change is made on a copy. `train`
     measures a training step in place of inference. `detail` is how far down the tree goes: "layers"
-    times them with nothing recorded, "summary" makes no tree. `budget` is the time in seconds that
-    sampling the latency may take. Ctrl-C ends the run early and returns what was measured, with
-    `interrupted` set. A probe that fails leaves a warning with `failed` on the record.
+    times them with nothing recorded, "summary" makes no tree. `trace` is a file (.json or .json.gz)
+    to which the recording of the timeline is written, for Perfetto. `budget` is the time in seconds
+    that sampling the latency may take. Ctrl-C ends the run early and returns what was measured,
+    with `interrupted` set. A probe that fails leaves a warning with `failed` on the record.
 
     Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
     device that is not there.
     """
-    check_detail(detail)
+    wanted = _timeline(detail, trace)
     source, options = _prepare(
         model,
         inputs,
@@ -65,7 +76,7 @@ def profile(
         processes=processes,
         budget=budget,
     )
-    return _profile(source, options, detail, progress)
+    return _profile(source, options, wanted, progress)
 
 
 def profile_request(
@@ -81,6 +92,7 @@ def profile_request(
     loss: str | None = None,
     optimizer: str | None = None,
     detail: Detail = DETAIL,
+    trace: str | Path | None = None,
     warmup: int | None = None,
     iterations: int | None = None,
     processes: int = 1,
@@ -95,6 +107,7 @@ def profile_request(
     can do at most, and keeps it for later profiles.
     """
     _require_torch()
+    wanted = _timeline(detail, trace)
     from torchgauge.device.select import resolve
     from torchgauge.measure.latency import LatencyOptions
     from torchgauge.target.source import Source
@@ -129,11 +142,11 @@ def profile_request(
         with _shown(progress) as shown:
             measure_roofs(request.device, refresh=True, progress=shown)
     if not trust:
-        return _profile(source, options, detail, progress)
+        return _profile(source, options, wanted, progress)
     from torchgauge.measure.apart import profile_apart
 
     with _shown(progress) as shown:
-        return profile_apart(source, options, shown, detail)
+        return profile_apart(source, options, shown, wanted)
 
 
 def measure_size(model: object) -> Size:
@@ -265,6 +278,29 @@ def measure_memory(
     return measure(opened(source), train=options.train)
 
 
+def timeline(
+    model: nn.Module | Iterable[nn.Module] | None = None,
+    *,
+    schedule: Schedule | None = None,
+    memory_budget: int | None = None,
+) -> Timeline:
+    """Return a context manager that records some steps of your own loop: `with … as run:`.
+
+    `model` is a module, several, or None for those that the loop calls. A step ends with the
+    optimizer's step, in inference with a call of the model, or where the loop says `run.step()`.
+    `schedule` says which steps are recorded; fewer are where more would take more memory than
+    `memory_budget` bytes (1 GiB, a quarter of what is free if that is less). `tg.mark(name)` names
+    parts of the loop. After the block `run.tree`, `run.steps`, `run.captured` and `run.record`.
+
+    Raises InputError `not-a-module`, `budget-invalid`; on entering `timeline-active`, and
+    MeasurementError `profiler-active`.
+    """
+    _require_torch()
+    from torchgauge.measure.loop import Timeline
+
+    return Timeline(model, schedule=schedule, memory_budget=memory_budget)
+
+
 def diagnose(*, quick: bool = False, progress: bool | None = None) -> Diagnosis:
     """Find what makes timings lie on this machine; `quick` leaves out the A/A run of 10 s."""
     from torchgauge.measure.doctor import diagnose as examine
@@ -273,13 +309,25 @@ def diagnose(*, quick: bool = False, progress: bool | None = None) -> Diagnosis:
         return examine(quick=quick, progress=shown)
 
 
-def load(path: str | Path) -> Profile | Diagnosis | Count:
-    """Return the record saved at `path`, a profile or a diagnosis; torch is not needed.
+def load(path: str | Path) -> codec.Saved:
+    """Return the record saved at `path`; torch is not needed.
+
+    A folder is that of a distributed loop: its ranks' records (`*.rank*.json`) come side by side.
 
     Raises InputError `file-missing`; RecordError `record-unreadable`, `record-foreign`,
-    `record-newer`, `record-invalid`.
+    `record-newer`, `record-invalid`; of ranks what `analyze.ranks.merged` raises.
     """
-    return codec.load(Path(path))
+    path = Path(path)
+    return load_ranks(path) if path.is_dir() else codec.load(path)
+
+
+def load_ranks(folder: Path) -> Ranks:
+    """Return the ranks whose records are in a folder, side by side."""
+    from torchgauge.analyze.ranks import merged
+    from torchgauge.model.loop import Loop
+
+    found = [codec.load(path) for path in sorted(folder.glob("*.rank*.json"))]
+    return merged([one for one in found if isinstance(one, Loop)])
 
 
 def _prepare(
@@ -308,16 +356,27 @@ def _prepare(
     return source, LatencyOptions(train=training, **_given(**options))
 
 
+def _timeline(detail: Detail, trace: str | Path | None) -> TimelineOptions:
+    from torchgauge.measure.timeline_options import TimelineOptions
+
+    wanted = TimelineOptions(detail, None if trace is None else Path(trace))
+    if wanted.trace is not None:
+        check_replaceable(wanted.trace)  # before minutes of measuring, not after
+    return wanted
+
+
 def _given(**options: Any) -> dict[str, Any]:
     """Leave out what is None, so that the defaults stand in one place."""
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _profile(source: Source, options: Any, detail: Detail, progress: bool | None) -> Profile:
+def _profile(
+    source: Source, options: Any, timeline: TimelineOptions, progress: bool | None
+) -> Profile:
     from torchgauge.measure import plan
 
     with _shown(progress) as shown:
-        return plan.profile(source, options, shown, detail)
+        return plan.profile(source, options, shown, timeline)
 
 
 @contextlib.contextmanager

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from torchgauge.cli import count, doctor, profile
+from torchgauge.cli import count, doctor, profile, run
 from torchgauge.cli.output import emit
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 
-VERBS = (profile, count, doctor)
+VERBS = (profile, run, count, doctor)
 
 
 class Parser(argparse.ArgumentParser):

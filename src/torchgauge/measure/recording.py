@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._C._autograd import _profiler_enabled
 from torch._C._profiler import _ExperimentalConfig, _RecordFunctionFast
-from torch.autograd import profiler
 from torch.profiler import ProfilerActivity, profile
 
 from torchgauge.errors import MeasurementError
+from torchgauge.measure import other_profilers
 
 MARK = "tg!"  # names have no quote: it would break the whole exported file
 
@@ -39,6 +38,61 @@ class Marks:
         return name
 
 
+class Recorder:
+    """One recording under torch.profiler, from `start` to `stop`, which any thread may call.
+
+    `shapes` records the operators' inputs and overloads; on a CUDA `device` its work is recorded.
+    `memory` records allocations of the calling thread and of autograd's; with `all_threads` the
+    profiler sees operators of every thread and no allocation at all.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory: bool = False,
+        shapes: bool = False,
+        device: str = "cpu",
+        all_threads: bool = False,
+    ) -> None:
+        self._memory = memory
+        self._profile = profile(
+            activities=[
+                ProfilerActivity.CPU,
+                *([ProfilerActivity.CUDA] if device.startswith("cuda") else []),
+            ],
+            record_shapes=shapes,
+            profile_memory=memory,
+            experimental_config=_ExperimentalConfig(
+                profile_all_threads=all_threads, trace_only=True, capture_overload_names=shapes
+            ),
+        )
+
+    def start(self) -> None:
+        """Begin. Raises MeasurementError `profiler-active` where another profiler records."""
+        if other := other_profilers.recorder():
+            raise MeasurementError(
+                "A recording cannot start inside another one.",
+                id="profiler-active",
+                cause=f"{other} is recording in this process; a second would end it silently.",
+                remedy=f"Measure outside of {other}.",
+            )
+        # Every thousandth free of a block that is older than the recording prints a warning,
+        # starting with the first in the process: that one is freed here.
+        older = torch.empty(1) if self._memory else None
+        with _quiet():
+            self._profile.start()
+            del older
+
+    def stop(self) -> None:
+        """End it."""
+        with _quiet():
+            self._profile.stop()
+
+    def export(self, path: Path) -> None:
+        """Write the Kineto trace to a file, after `stop` and once."""
+        self._profile.export_chrome_trace(str(path))
+
+
 def record(
     work: Callable[[], Any],
     *,
@@ -49,43 +103,17 @@ def record(
 ) -> bytes:
     """Run `work` under torch.profiler and return the exported Kineto trace.
 
-    `shapes` records the operators' inputs and overloads; on a CUDA `device` its work is recorded.
-    `memory` records allocations of the calling thread and of autograd's; with `all_threads` the
-    profiler sees operators of every thread and no allocation at all. Raises MeasurementError
-    `profiler-active` where a profiler runs already: starting a second one would end it silently.
+    The options are those of `Recorder`; raises MeasurementError as its `start` does.
     """
-    if _profiler_enabled() or profiler._is_profiler_enabled:  # noqa: SLF001 (there is no public way)
-        raise MeasurementError(
-            "A recording cannot start inside another one.",
-            id="profiler-active",
-            cause="A torch profiler is running in this process.",
-            remedy="Measure outside of `with torch.profiler.profile(...)`.",
-        )
-    recorder = profile(
-        activities=[
-            ProfilerActivity.CPU,
-            *([ProfilerActivity.CUDA] if device.startswith("cuda") else []),
-        ],
-        record_shapes=shapes,
-        profile_memory=memory,
-        experimental_config=_ExperimentalConfig(
-            profile_all_threads=all_threads, trace_only=True, capture_overload_names=shapes
-        ),
-    )
-    # Every thousandth free of a block that is older than the recording prints a warning, starting
-    # with the first in the process: that one is freed here.
-    older = torch.empty(1) if memory else None
-    with _quiet():
-        recorder.start()
-        del older
+    recorder = Recorder(memory=memory, shapes=shapes, device=device, all_threads=all_threads)
+    recorder.start()
     try:
         work()
     finally:
-        with _quiet():
-            recorder.stop()
+        recorder.stop()
     with tempfile.TemporaryDirectory(prefix="torchgauge-") as directory:
         path = Path(directory) / "recording.json"
-        recorder.export_chrome_trace(str(path))
+        recorder.export(path)
         return path.read_bytes()
 
 

@@ -12,11 +12,21 @@ from torchgauge.model.count import SCHEMA as COUNT
 from torchgauge.model.count import Count
 from torchgauge.model.doctor import SCHEMA as DIAGNOSIS
 from torchgauge.model.doctor import Diagnosis
+from torchgauge.model.loop import SCHEMA as LOOP
+from torchgauge.model.loop import Loop
 from torchgauge.model.profile import SCHEMA, Profile
+from torchgauge.model.ranks import SCHEMA as RANKS
+from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import Record
 
-Saved = Profile | Diagnosis | Count
-KINDS: dict[str, type[Saved]] = {SCHEMA: Profile, DIAGNOSIS: Diagnosis, COUNT: Count}
+Saved = Profile | Diagnosis | Count | Loop | Ranks
+KINDS: dict[str, type[Saved]] = {
+    SCHEMA: Profile,
+    DIAGNOSIS: Diagnosis,
+    COUNT: Count,
+    LOOP: Loop,
+    RANKS: Ranks,
+}
 
 
 class _Peek(msgspec.Struct):
@@ -82,7 +92,7 @@ def _foreign(origin: str) -> RecordError:
     )
 
 
-def save(record: Profile, path: Path) -> Path:
+def save(record: Record, path: Path) -> Path:
     """Write the record to `path`, whole or not at all, and return the path."""
     return write_atomically(path, encode(record))
 

@@ -16,7 +16,9 @@ RENDERERS = {
     "csv": "torchgauge.report.csv",
     "doctor": "torchgauge.report.doctor",
     "json": "torchgauge.report.json",
+    "loop": "torchgauge.report.loop",
     "notebook": "torchgauge.report.notebook",
+    "ranks": "torchgauge.report.ranks",
 }
 
 
@@ -26,3 +28,9 @@ def text(record: object, form: str, path: str | Path | None = None) -> str:
     if path is not None:
         write_atomically(Path(path), rendered.encode())
     return rendered
+
+
+def trace(recorded: object, path: Path) -> Path:
+    """Write a recording (`analyze.named_spans`) as a Chrome trace, and return the path."""
+    written: Path = importlib.import_module("torchgauge.report.chrome_trace").write(recorded, path)
+    return written

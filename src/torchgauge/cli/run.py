@@ -1,0 +1,151 @@
+"""`torchgauge run`: the timeline of an unedited script."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchgauge.cli.output import emit, prints_to_stderr
+from torchgauge.errors import ExitCode, InputError
+from torchgauge.files import check_writable
+
+if TYPE_CHECKING:
+    from torchgauge.model.loop import Loop
+    from torchgauge.model.ranks import Ranks
+
+NAME = "run"
+SUMMARY = "run an unedited script and show where the steps of its loop go"
+DESCRIPTION = """\
+Run a script as Python would, and record some steps of its loop.
+
+  torchgauge run [options] script.py [arguments]
+  torchgauge run [options] -m package.module [arguments]
+  torchrun --nproc-per-node 2 -m torchgauge run --output-dir out script.py
+
+Its modules are found as they are called. A step ends with the optimizer's step, in inference with
+a call of the outermost module. The script's output is its own; the summary goes to standard error.
+The exit code is the script's. A script that ends by os._exit or a signal leaves no record.
+"""
+FILE = "loop.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    which = parser.add_argument_group("which steps are recorded")
+    for name, default, text in (
+        ("skip", 1, "steps to leave out first"),
+        ("warmup", 2, "steps under the profiler that are not read"),
+        ("repeat", 1, "how often all that is done"),
+    ):
+        which.add_argument(
+            f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: {default})"
+        )
+    which.add_argument(
+        "--record",
+        type=_steps,
+        default=5,
+        metavar="N",
+        help="steps to record, or 'all' that fit into the memory (default: 5)",
+    )
+    which.add_argument(
+        "--memory-budget",
+        type=_bytes,
+        metavar="SIZE",
+        help="memory that the recording may take, such as 500MB or 2GiB (default: 1GiB, a quarter "
+        "of what is free if that is less)",
+    )
+    out = parser.add_argument_group("what comes out")
+    out.add_argument(
+        "--output-dir", type=Path, metavar="DIR", help=f"write {FILE} there, with torchrun per rank"
+    )
+    out.add_argument(
+        "--json",
+        action="store_true",
+        help="print the record as JSON; the script's own output then goes to standard error",
+    )
+    parser.add_argument("-m", action="store_true", dest="module", help="run a module, by its name")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="script.py [arguments]")
+
+
+def _steps(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isdecimal():
+        message = f"'{text}' is no number of steps, nor 'all'"
+        raise argparse.ArgumentTypeError(message)
+    return int(text)
+
+
+def _bytes(text: str) -> int:
+    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+    upper = text.strip().upper()
+    for name, factor in units.items():
+        number = upper.removesuffix(name).strip()
+        if upper.endswith(name) and number.replace(".", "", 1).isdecimal():
+            return int(float(number) * factor)
+    message = f"'{text}' is no size such as 500MB or 2GiB"
+    raise argparse.ArgumentTypeError(message)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the script, show, write; return its exit code."""
+    if not options.command:
+        raise InputError(
+            "There is no script to run.",
+            id="option-conflict",
+            remedy="torchgauge run script.py [arguments]",
+        )
+    if options.output_dir is not None:
+        check_writable(options.output_dir)
+    from torchgauge import api
+    from torchgauge.measure.schedule import Schedule
+
+    timeline = api.timeline(
+        schedule=Schedule(options.skip, options.warmup, options.record, options.repeat),
+        memory_budget=options.memory_budget,
+    )
+    from torchgauge.measure.interrupts import Interrupts
+    from torchgauge.measure.script import run_program, show
+
+    with prints_to_stderr() if options.json else contextlib.nullcontext():
+        ran = run_program(options.command, module=options.module, timeline=timeline)
+    with Interrupts():  # what was measured is written before a Ctrl-C ends it
+        if ran.error is not None:
+            show(ran.error)
+        _report(ran.record, options)
+    failed = ExitCode.DONE if ran.record.complete else ExitCode.MEASUREMENT_FAILED
+    return ran.code or failed
+
+
+def _report(record: Loop, options: argparse.Namespace) -> None:
+    from torchgauge.model import rendering
+
+    written = [] if options.output_dir is None else [record.save(options.output_dir / FILE)]
+    ranks = None if options.output_dir is None else _ranks(record, options.output_dir)
+    if options.json:
+        emit(rendering.text(record, "json"))
+    elif record.rank is None or record.rank.number == 0:  # one of several speaks
+        sys.stderr.write(f"{record}\n")
+    if ranks is not None:
+        path = options.output_dir / "ranks.json"
+        rendering.text(ranks, "json", path)
+        written.append(path)
+        sys.stderr.write(f"{ranks}\n")
+    for path in written:
+        sys.stderr.write(f"Wrote {path}\n")
+
+
+def _ranks(record: Loop, folder: Path) -> Ranks | None:
+    """Return all ranks side by side where this is the last of them to be written."""
+    if record.rank is None or record.rank.world < 2:
+        return None
+    if len(list(folder.glob(FILE.replace(".", ".rank*.")))) < record.rank.world:
+        return None
+    from torchgauge import api
+
+    with contextlib.suppress(InputError):  # the files of some ranks are an earlier run's
+        return api.load_ranks(folder)
+    return None

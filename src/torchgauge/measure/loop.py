@@ -1,0 +1,230 @@
+"""The timeline of the user's own loop: `with tg.timeline(model) as run:`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import psutil
+from torch import nn
+
+from torchgauge.errors import InputError, MeasurementError
+from torchgauge.measure import other_profilers
+from torchgauge.measure.loop_modules import InnerRanges, LoopModules
+from torchgauge.measure.loop_record import loop_record
+from torchgauge.measure.loop_steps import LoopSteps
+from torchgauge.measure.schedule import Schedule
+from torchgauge.measure.stamps import Stamps
+from torchgauge.measure.step_ends import StepEnds
+from torchgauge.model.loop import Captured, Loop
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.tables import Table
+from torchgauge.model.tree import Tree
+
+# Of memory that a recording may take where the user does not say.
+BUDGET = 2**30
+SHARE_OF_FREE = 4
+
+_lock = threading.Lock()
+_active: Timeline | None = None
+
+
+class Timeline:
+    """The context manager of `tg.timeline`; after the block it has the record of the loop.
+
+    Steps end at the optimizer's steps, in inference at the model's calls, or where `step` is
+    called. What was recorded before an exception or Ctrl-C ends the loop is kept.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | Iterable[nn.Module] | None = None,
+        *,
+        schedule: Schedule | None = None,
+        memory_budget: int | None = None,
+    ) -> None:
+        self._roots = _roots(model)
+        self._schedule = schedule or Schedule()
+        self._budget = _budget(memory_budget)
+        self._record: Loop | None = None
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Timeline:
+        """Begin to watch the loop.
+
+        Raises InputError `timeline-active` within another timeline, MeasurementError
+        `profiler-active` where another profiler records.
+        """
+        global _active
+        if other := other_profilers.recorder():
+            raise MeasurementError(
+                "A timeline cannot be recorded inside another recording.",
+                id="profiler-active",
+                cause=f"{other} is recording in this process; a second would end it silently.",
+                remedy=f"Leave {other} out, or end it first.",
+            )
+        with _lock:
+            if _active is not None:
+                raise InputError(
+                    "A timeline is active already.",
+                    id="timeline-active",
+                    cause="This process has entered tg.timeline, or runs under `torchgauge run`.",
+                    remedy="Use one timeline, around the whole loop; tg.mark names parts of it.",
+                )
+            _active = self
+        try:
+            self._begin()
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> Literal[False]:
+        """Put torch back as it was, then read what was recorded."""
+        slowing = other_profilers.slowing()
+        try:
+            self._ends.close()
+            self._steps.close()
+            self._record = loop_record(
+                self._steps,
+                by=self._ends.by,
+                modules=self._modules,
+                asked=self._schedule.asked,
+                budget=self._budget,
+                interrupted=isinstance(error, KeyboardInterrupt),
+                slowing=slowing,
+            )
+        finally:
+            self._leave()
+        return False
+
+    def step(self) -> None:
+        """End a step of the loop; who calls it once decides where all steps end."""
+        if _active is self:
+            self._ends.explicit()
+
+    @property
+    def record(self) -> Loop:
+        """The record of the loop. Raises InputError `timeline-running` inside the block."""
+        if self._record is None:
+            raise InputError(
+                "The timeline has no record yet.",
+                id="timeline-running",
+                cause="It is made when the block ends.",
+                remedy="Read it after the `with` block.",
+            )
+        return self._record
+
+    @property
+    def tree(self) -> Tree | None:
+        """Where a typical recorded step went; None where no whole step was recorded."""
+        return self.record.tree
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """The durations of all steps in seconds."""
+        return self.record.steps
+
+    @property
+    def captured(self) -> Captured:
+        """How many steps were recorded, of how many asked for, and why not all."""
+        return self.record.captured
+
+    @property
+    def warnings(self) -> tuple[MeasurementWarning, ...]:
+        """What the reader must know."""
+        return self.record.all_warnings
+
+    def table(self, kind: Literal["layers", "operators"] = "layers") -> Table:
+        """Return the nodes of a step as a flat table."""
+        return self.record.table(kind)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the record as JSON and return the path, with the rank in it where there is one."""
+        return self.record.save(path)
+
+    def __str__(self) -> str:
+        return "a timeline that is running" if self._record is None else str(self._record)
+
+    def _begin(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="torchgauge-"))
+        self._open.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._modules = LoopModules(self._roots)
+        stamps = Stamps(self._modules.target, self._modules)
+        self._ends = StepEnds(self._roots, self._ended, self._again)
+        self._steps = LoopSteps(
+            self._schedule,
+            self._budget,
+            folder,
+            InnerRanges(self._modules),
+            stamps,
+            self._ends.outermost,
+        )
+        self._open.callback(self._ends.close)
+        self._ends.open()
+        self._steps.begin()
+
+    def _ended(self) -> None:
+        self._steps.ended()
+
+    def _again(self) -> None:
+        self._steps.again()
+
+    def _leave(self) -> None:
+        global _active
+        self._open.close()
+        with _lock:
+            if _active is self:
+                _active = None
+
+
+def _forget_in_child() -> None:
+    """Let a forked process (a data loader's worker) neither count steps nor record."""
+    global _active
+    if _active is not None:
+        _active._ends.active = False  # noqa: SLF001 - the same file
+        _active = None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _roots(model: Any) -> tuple[nn.Module, ...]:
+    if model is None:
+        return ()
+    if isinstance(model, nn.Module):
+        return (model,)
+    found = tuple(model) if isinstance(model, Iterable) else (model,)
+    for one in found:
+        if not isinstance(one, nn.Module):
+            raise InputError(
+                f"A {type(one).__name__} is no module.",
+                id="not-a-module",
+                cause="A timeline is of torch.nn.Modules: one, several, or those that it finds.",
+                remedy="Give the model itself, or nothing.",
+            )
+    return found
+
+
+def _budget(asked: int | None) -> int:
+    if asked is None:
+        return min(BUDGET, int(psutil.virtual_memory().available) // SHARE_OF_FREE)
+    if type(asked) is not int or asked <= 0:
+        raise InputError(
+            f"A memory budget is a positive number of bytes, not {asked!r}.",
+            id="budget-invalid",
+            remedy="For example memory_budget=2**30.",
+        )
+    return asked

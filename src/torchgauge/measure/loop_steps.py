@@ -1,0 +1,263 @@
+"""The steps of the user's loop while it runs: their times, and the recording of some of them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch._C._profiler import _RecordFunctionFast
+
+from torchgauge.analyze.call_tree import Call
+from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.measure import mark
+from torchgauge.measure.interrupts import Interrupts
+from torchgauge.measure.ranges import Ranges, step_range
+from torchgauge.measure.recording import Recorder
+from torchgauge.measure.schedule import RECORDING, Schedule
+from torchgauge.measure.stamps import Stamps
+from torchgauge.model.loop import Phase, Stretch
+from torchgauge.model.record import MeasurementWarning
+
+# Of memory for each byte of an exported file: the profiler holds some 2.9 kB for an event that
+# takes 0.41 kB in the file (torch 2.13; benchmarks/loop_memory.py measures it).
+MEMORY_PER_FILE_BYTE = 8
+MARK = "tg:"
+# A loop of weeks must not fill the memory with its own times.
+MOST_TIMES = 100_000
+
+
+@dataclasses.dataclass
+class StepNeeds:
+    """What recording one step takes: events, and bytes of a file and of memory."""
+
+    events: int
+    file: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory while a step is recorded and exported."""
+        return self.file * MEMORY_PER_FILE_BYTE
+
+
+class LoopSteps:
+    """Takes note of each step's end, and records those that the schedule says.
+
+    `moved` is called when wrappers of module calls have changed. A recording that fails leaves a
+    warning, and the loop goes on without: nothing is raised into the user's code but Ctrl-C.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        memory: int,
+        folder: Path,
+        ranges: Ranges,
+        stamps: Stamps,
+        moved: Callable[[], None],
+        now: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self.needs: StepNeeds | None = None
+        self.names: list[str] = []
+        self.warnings: list[MeasurementWarning] = []
+        self._schedule = schedule
+        self._memory = memory
+        self._folder = folder
+        self._ranges = ranges
+        self._stamps = stamps
+        self._moved = moved
+        self._now = now
+        self._numbers = itertools.count()
+        self._files = itertools.count()
+        self._start_of_loop = 0
+        self.phase: Phase = "bare"
+        self._forget()
+
+    def begin(self) -> None:
+        """Take the loop to begin now."""
+        self._start_of_loop = self._now()
+        self.phase = next(self._phases)
+        if self.phase == "estimate":
+            self._undisturbed(self._start)
+        self._began = self._now()
+
+    def ended(self) -> None:
+        """Take note that a step has ended, and make ready what the next one is for."""
+        took = self._now() - self._began
+        if self._recorder is not None and self.phase != "warmup":
+            self._boundary()
+        if self.phase == "stamp":
+            self.stamped.append(self._stamps.taken())
+        self._note(took)
+        before = self.phase
+        if before == "estimate":
+            self._undisturbed(self._stop)  # what it needs decides what comes next
+        self.phase = next(self._phases)
+        if self.phase != before:
+            self._undisturbed(self._change)
+        if self.phase == "record" != before:
+            self._boundary()
+        self._began = self._now()
+
+    def again(self) -> None:
+        """Forget the steps until now: what ends now is the first."""
+        self._boundaries = 0
+        self.close()
+        self._forget()
+        self.phase = "bare"
+        if self._schedule.skip:
+            next(self._phases)
+        self._began = self._start_of_loop
+
+    def close(self) -> None:
+        """End what runs; a recording that was not complete is kept where it has whole steps."""
+        if self._recorder is not None:
+            self._undisturbed(self._stop)
+        self._around.close()
+
+    def _forget(self) -> None:
+        self.stretches: list[tuple[Phase, list[int]]] = []
+        self.stamped: list[list[Call]] = []
+        self.recordings: list[Path] = []
+        self.estimate: Path | None = None
+        self.count = 0
+        self._phases: Iterator[Phase] = self._schedule.phases(self._fits)
+        self.phase = "bare"
+        self._recorder: Recorder | None = None
+        self._estimating = False
+        self._boundaries = 0
+        self._around = contextlib.ExitStack()
+        self._began = 0
+
+    def _undisturbed(self, action: Callable[[], None]) -> None:
+        """Do it whole before a Ctrl-C counts, and let no failure of it into the user's loop."""
+        with Interrupts() as interrupts:
+            try:
+                action()
+            except (TorchgaugeError, OSError, RuntimeError) as error:
+                self._give_up(error)
+        if interrupts.noted:
+            raise KeyboardInterrupt
+
+    def _note(self, took: int) -> None:
+        self.count += 1
+        if self.count > MOST_TIMES:
+            return
+        if not self.stretches or self.stretches[-1][0] != self.phase:
+            self.stretches.append((self.phase, []))
+        self.stretches[-1][1].append(took)
+
+    def _change(self) -> None:
+        if self.phase in RECORDING:
+            if self._recorder is None:
+                self._start()
+            return
+        if self._recorder is not None:
+            self._stop()
+        if self.phase == "estimate":
+            self._start()
+        else:
+            self._watch()
+
+    def _watch(self) -> None:
+        if self.phase == "stamp":
+            self._stamps.taken()  # the step before let the wrapper settle
+            return
+        self._around.close()
+        if self.phase == "settle":
+            self._around.enter_context(self._stamps.watching())
+        self._moved()
+
+    def _start(self) -> None:
+        self._around.close()
+        self._boundaries = 0
+        self._estimating = self.phase == "estimate"
+        recorder = Recorder(shapes=True, all_threads=True, device=_device())
+        self._around.enter_context(self._ranges.marking())
+        self._moved()
+        recorder.start()
+        self._recorder = recorder
+        mark.name_with(self._named)
+        if self._estimating:
+            self._boundary()
+
+    def _stop(self) -> None:
+        recorder, self._recorder = self._recorder, None
+        mark.name_with(None)
+        if recorder is None:
+            return
+        try:
+            recorder.stop()
+        finally:
+            self._around.close()
+            self._moved()
+        if self._boundaries < 2:  # not one whole step
+            return
+        path = self._folder / f"{next(self._files)}.json"
+        recorder.export(path)
+        if self._estimating:
+            self.estimate = path
+            self.needs = _needs(path)
+        else:
+            self.recordings.append(path)
+
+    def _give_up(self, error: Exception) -> None:
+        """Say that the recording failed, and watch the rest of the loop as it is."""
+        self._around.close()
+        bare: Phase = "bare"
+        self._phases = itertools.repeat(bare)
+        self.phase = "bare"
+        self._moved()
+        if not isinstance(error, TorchgaugeError):
+            error = _failed(error)
+        self.warnings.append(MeasurementWarning.of(error, "timeline"))
+
+    def _boundary(self) -> None:
+        with step_range(next(self._numbers)):
+            self._boundaries += 1
+
+    def _named(self, name: str) -> contextlib.AbstractContextManager[object]:
+        if name not in self.names:
+            self.names.append(name)
+        span: contextlib.AbstractContextManager[object] = _RecordFunctionFast(
+            f"{MARK}{self.names.index(name)}"
+        )
+        return span
+
+    def _fits(self) -> int:
+        needs = self.needs.memory if self.needs is not None else 1
+        return self._memory // max(needs, 1)
+
+    def times(self) -> tuple[Stretch, ...]:
+        """Return the steps' durations in seconds, in stretches of one phase."""
+        return tuple(
+            Stretch(phase=phase, durations=tuple(one * 1e-9 for one in took))
+            for phase, took in self.stretches
+        )
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_initialized() else "cpu"  # type: ignore[no-untyped-call]
+
+
+def _needs(path: Path) -> StepNeeds:
+    events = 0
+    with path.open("rb") as file:
+        rest = b""
+        while chunk := file.read(1 << 20):
+            events += (rest + chunk).count(b'"ph": "X"')
+            rest = chunk[-8:]
+    return StepNeeds(events=events, file=path.stat().st_size)
+
+
+def _failed(error: Exception) -> TorchgaugeError:
+    return MeasurementError(
+        f"Recording the loop failed: {type(error).__name__}: {error}",
+        id="recording-failed",
+        cause="torch's profiler or the temporary folder gave it up.",
+        remedy="Check that the folder for temporary files has space, and record fewer steps.",
+    )

@@ -1,0 +1,111 @@
+"""Run a program as Python would, with a timeline around it that the program knows nothing of."""
+
+from __future__ import annotations
+
+import dataclasses
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from torchgauge.errors import InputError
+from torchgauge.measure.loop import Timeline
+from torchgauge.model.loop import Loop
+
+_OWN = str(Path(__file__).resolve().parent.parent)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """What came of it: the program's exit code, and what it raised, which is not shown yet."""
+
+    record: Loop
+    code: int
+    error: BaseException | None = None
+
+
+def run_program(command: Sequence[str], *, module: bool, timeline: Timeline) -> Ran:
+    """Run a script and its arguments, or a module with `module`, within the timeline.
+
+    `sys.argv` and `sys.path[0]` are as Python makes them. A program that ends its process at once
+    (`os._exit`, a signal) leaves no record. Raises InputError `file-missing`, `module-missing`.
+    """
+    _check(command[0], module=module)
+    argv, path = sys.argv, sys.path[:]
+    sys.argv = list(command)
+    # As `python script.py` does; `python -m module` puts the current folder there.
+    sys.path[0] = "" if module else str(Path(command[0]).resolve().parent)
+    error: BaseException | None = None
+    try:
+        timeline.__enter__()
+        try:
+            _execute(command[0], module=module)
+        except BaseException as raised:  # noqa: BLE001 - the program's own end, told to the caller
+            error = raised
+        timeline.__exit__(type(error) if error else None, error, None)
+    finally:
+        sys.argv, sys.path[:] = argv, path
+    return Ran(timeline.record, _code(error), error)
+
+
+def _execute(program: str, *, module: bool) -> None:
+    if module:
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(program, run_name="__main__")
+
+
+def _check(program: str, *, module: bool) -> None:
+    if module or Path(program).exists():
+        return
+    raise InputError(
+        f"There is no script {program}.",
+        id="file-missing",
+        remedy="Check the path; for a module use -m.",
+    )
+
+
+def _code(error: BaseException | None) -> int:
+    if error is None:
+        return 0
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    if not isinstance(error, SystemExit):
+        return 1
+    if error.code is None:
+        return 0
+    return error.code if isinstance(error.code, int) else 1
+
+
+def show(error: BaseException) -> None:
+    """Say on standard error what Python would say of what the program raised."""
+    if isinstance(error, SystemExit):
+        if error.code is not None and not isinstance(error.code, int):
+            sys.stderr.write(f"{error.code}\n")
+        return
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = _its_own(one.__traceback__)
+            pending += [one.__cause__, one.__context__]
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _its_own(trace: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without our frames and those of runpy."""
+    frames = []
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(_OWN) and file not in ("<frozen runpy>", runpy.__file__):
+            frames.append(trace)
+        trace = trace.tb_next
+    kept: Any = None
+    for one in reversed(frames):
+        kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    result: TracebackType | None = kept
+    return result

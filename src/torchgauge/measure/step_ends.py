@@ -1,0 +1,164 @@
+"""Where the steps of a loop end, found without a word from the loop.
+
+In training a step ends with an optimizer's step, in inference with a call of the model. Gradients
+tell the two apart: a call in training mode is a step of its own only where the next call comes
+without a backward pass between them. `explicit` ends the guessing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+from torchgauge.measure.modules import identity
+from torchgauge.measure.scope import wrapped
+
+By = Literal["", "call", "optimizer", "explicit"]
+
+
+class StepEnds:
+    """Calls `ended` after each step, on one thread: that of the first step.
+
+    `again` is called where the steps until now were none: what ended them was not what ends a step.
+    With `roots` only their calls count, else the outermost calls of modules that have parameters.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[nn.Module],
+        ended: Callable[[], None],
+        again: Callable[[], None],
+    ) -> None:
+        self.by: By = ""
+        self.active = True
+        self._roots = frozenset(map(identity, roots))
+        self._modules = [one for root in roots for one in root.modules()]
+        self._ended = ended
+        self._again = again
+        self._thread: int | None = None
+        self._lock = threading.Lock()
+        self._leader = _Leader()
+        self._called = False
+        self._local = threading.local()
+        self._hook: Any = None
+        self._watching = contextlib.ExitStack()
+
+    def open(self) -> None:
+        """Begin to watch."""
+        self._hook = register_optimizer_step_post_hook(self._optimized)
+        self.outermost()
+
+    def close(self) -> None:
+        """Watch no more; wherever it is called, torch is as it was."""
+        self.active = False
+        self._watching.close()
+        if self._hook is not None:
+            self._hook.remove()
+
+    def outermost(self) -> None:
+        """Put the wrapper of module calls around all others, where there is one."""
+        self._watching.close()
+        if self.active and self.by in ("", "call"):
+            self._watching.enter_context(wrapped(self._wrap, self._modules))
+
+    def explicit(self) -> None:
+        """Take a step's end from the loop itself, now and from now on."""
+        if self.active and self._mine():
+            self._decide("explicit")
+            self._ended()
+
+    def _decide(self, by: By) -> None:
+        if by == self.by:
+            return
+        if self.by:
+            self._again()
+        self.by = by
+        self._leader = _Leader()
+        if by != "call":
+            self._watching.close()
+
+    def _mine(self) -> bool:
+        """Whether steps end on this thread: they do on the first that ended one."""
+        here = threading.get_ident()
+        with self._lock:
+            if self._thread is None:
+                self._thread = here
+            return self._thread == here
+
+    def _optimized(self, optimizer: Optimizer, *_: object) -> None:
+        if self.active and self.by != "explicit" and self._mine():
+            self._decide("optimizer")
+            if self._leader.leads(id(optimizer)):
+                self._ended()
+
+    def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
+        compiling, local = torch.compiler.is_compiling, self._local
+        counts, before, after = self._counts, self._before, self._after
+
+        def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            if (
+                compiling()
+                or type(self) in inner
+                or getattr(local, "inside", False)
+                or not counts(self)
+            ):
+                return original(self, *args, **kwargs)
+            before(self)
+            local.inside = True
+            try:
+                result = original(self, *args, **kwargs)
+            finally:
+                local.inside = False
+            after(self)
+            return result
+
+        return __call__
+
+    def _counts(self, module: nn.Module) -> bool:
+        if not self.active:
+            return False
+        if self._roots:
+            return identity(module) in self._roots
+        return next(module.parameters(), None) is not None
+
+    def _before(self, module: nn.Module) -> None:
+        # The call before this one was in training mode, and nothing came of it.
+        if self._called and not self.by and not _has_gradient(module) and self._mine():
+            self._decide("call")
+            self._ended()
+
+    def _after(self, module: nn.Module) -> None:
+        if self.by not in ("", "call") or not self._leader.leads(identity(module)):
+            return
+        self._called = True
+        learning = module.training and torch.is_grad_enabled()
+        if (self.by == "call" or not learning) and self._mine():
+            self._decide("call")
+            self._ended()
+
+
+class _Leader:
+    """The one of several whose turn ends a step: the first, until another came twice without it."""
+
+    def __init__(self) -> None:
+        self._key: Hashable = None
+        self._others: set[Hashable] = set()
+
+    def leads(self, key: Hashable) -> bool:
+        if self._key is None or key in self._others:
+            self._key = key
+        if key != self._key:
+            self._others.add(key)
+            return False
+        self._others.clear()
+        return True
+
+
+def _has_gradient(module: nn.Module) -> bool:
+    return any(parameter.grad is not None for parameter in module.parameters())

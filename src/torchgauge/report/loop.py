@@ -1,0 +1,72 @@
+"""What the timeline of a loop says: its steps, what was captured, where a step went."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from torchgauge import units
+from torchgauge.model.loop import Captured, Loop
+from torchgauge.report import tree as tree_report
+from torchgauge.report.console import section_view, warnings_view
+from torchgauge.report.plain import plain
+from torchgauge.report.sections import Row, Section
+from torchgauge.report.tree import View
+
+ENDS = {
+    "": "no step was seen to end",
+    "call": "each ended by a call of the model",
+    "optimizer": "each ended by the optimizer",
+    "explicit": "each ended by run.step()",
+}
+
+
+def render(loop: Loop) -> str:
+    """Return the summary as plain text, 80 columns wide."""
+    return plain(lambda width: view(loop, width=width))
+
+
+def view(loop: Loop, shown: View | None = None, *, width: int) -> RenderableType:
+    """Return the summary as something rich prints in `width` columns."""
+    blocks: list[RenderableType] = [_head(loop), Text(""), section_view(_steps(loop))]
+    if loop.tree is not None:
+        blocks += [Text(""), tree_report.view(loop.tree, shown, width=width)]
+    if loop.all_warnings:
+        title = "Warnings" if loop.complete else "Failed and warnings"
+        blocks += [Text(""), warnings_view(title, list(loop.all_warnings))]
+    return Group(*blocks)
+
+
+def _head(loop: Loop) -> Text:
+    roots = ", ".join(loop.roots) or "no module was called"
+    rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
+    steps = f"{loop.count:,} step{'s' if loop.count != 1 else ''}"
+    return Text.assemble((f"Loop of {roots}", "bold cyan"), f"\n  {steps}, {ENDS[loop.by]}{rank}")
+
+
+def _steps(loop: Loop) -> Section:
+    rows = [Row("bare", units.time(loop.bare), "median, nothing attached")]
+    recorded = loop.median("record")
+    if recorded is not None:
+        over = f", {recorded / loop.bare:.2f}× the bare one" if loop.bare else ""
+        rows.append(Row("recorded", units.time(recorded), f"median{over}"))
+    rows.append(Row("captured", _captured(loop.captured), _why(loop.captured)))
+    if loop.communication:
+        note = f"the loop waited for {units.time(loop.waiting)} of it"
+        rows.append(Row("communicated", units.time(loop.communication), note))
+    return Section("Steps", "measured", tuple(rows))
+
+
+def _captured(captured: Captured) -> str:
+    asked = "" if captured.asked is None else f" of {captured.asked:,}"
+    return f"{captured.recorded:,}{asked} steps"
+
+
+def _why(captured: Captured) -> str:
+    parts = [captured.reason] if captured.reason else []
+    if captured.events is not None and captured.memory is not None:
+        parts.append(
+            f"{captured.events:,} events and {units.size(captured.memory, 3)} of memory a step, "
+            f"budget {units.size(captured.budget, 3)}"
+        )
+    return "; ".join(parts)

@@ -1,0 +1,56 @@
+"""What the ranks of a job say side by side: who waits for whom."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from torchgauge import units
+from torchgauge.model.ranks import Ranks
+from torchgauge.report.console import warnings_view
+from torchgauge.report.plain import plain
+
+
+def render(ranks: Ranks) -> str:
+    """Return the summary as plain text, 80 columns wide."""
+    return plain(lambda _width: view(ranks))
+
+
+def view(ranks: Ranks) -> RenderableType:
+    """Return the summary as something rich prints in any width."""
+    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    grid.add_column("  rank")
+    for name in ("step", "work", "waiting", "communication"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    for one in ranks.ranks:
+        times = (one.step, one.work, one.waiting, one.communication)
+        style = "bold" if one.number == ranks.straggler else ""
+        grid.add_row(f"  {one.number}", *map(units.time, times), style=style)
+    blocks: list[RenderableType] = [
+        Text.assemble((f"{ranks.world} ranks", "bold cyan"), ("  measured", "dim italic")),
+        grid,
+        *(Text(f"  {line}") for line in _lines(ranks)),
+    ]
+    if ranks.warnings:
+        blocks += [Text(""), warnings_view("Failed", list(ranks.warnings))]
+    return Group(*blocks)
+
+
+def _lines(ranks: Ranks) -> list[str]:
+    lines = []
+    if ranks.straggler is not None:
+        lines.append(
+            f"Rank {ranks.straggler} is the straggler: the others wait for it, "
+            f"{units.time(ranks.lost, 3)} of a step."
+        )
+    elif len(ranks.ranks) > 1:
+        lines.append("No rank is slower than the others.")
+    if ranks.share is not None:
+        lines.append(
+            f"Communication is under way in {units.percent(ranks.share)} of the time; "
+            f"ranks only wait for it in {units.percent(ranks.exposed)}."
+        )
+    if ranks.missing:
+        lines.append(f"No recorded steps of rank {', '.join(map(str, ranks.missing))}.")
+    return lines
