@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from torchgauge.errors import InputError
@@ -16,7 +18,7 @@ ABANDONED = 600.0
 ROOM = 2**20
 
 
-def write_atomically(path: Path, data: bytes) -> Path:
+def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> Path:
     """Write `data` to `path` so that any reader sees the old file or the new one, and return it.
 
     A process killed meanwhile leaves a hidden `.part` file, which a later write of the same path
@@ -30,7 +32,7 @@ def write_atomically(path: Path, data: bytes) -> Path:
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         part.chmod(0o666 & ~_umask())
@@ -47,6 +49,13 @@ def check_writable(folder: Path) -> None:
     """Make `folder` and raise InputError `output-unwritable` where no record can be put there."""
     probe = write_atomically(folder / ".torchgauge-writable", bytes(ROOM))
     probe.unlink(missing_ok=True)
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise InputError `output-unwritable` where no file can be put at `path`."""
+    if path.is_dir():
+        raise _unwritable(path, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
+    check_writable(path.parent)
 
 
 def _remove_abandoned(path: Path) -> None:
@@ -69,5 +78,5 @@ def _unwritable(path: Path, error: OSError) -> InputError:
         f"'{path}' could not be written.",
         id="output-unwritable",
         cause=error.strerror or str(error),
-        remedy="Choose another --output-dir, or free space and check its permissions.",
+        remedy="Choose another place, or free space and check its permissions.",
     )

@@ -144,6 +144,12 @@ def _out(out: argparse._ArgumentGroup) -> None:
         help="files to write to --output-dir: json, csv (default: json)",
     )
     out.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="write the recording to FILE (.json or .json.gz), which Perfetto opens",
+    )
+    out.add_argument(
         "--json", action="store_true", help="print the record as JSON instead of the summary"
     )
 
@@ -187,6 +193,7 @@ def run(options: argparse.Namespace) -> int:
             loss=options.loss,
             optimizer=options.optimizer,
             detail=options.detail,
+            trace=options.trace,
             warmup=options.warmup,
             iterations=options.iterations,
             processes=options.processes,
@@ -205,11 +212,19 @@ def run(options: argparse.Namespace) -> int:
                 options.json = False  # standard output holds one document
                 raise
     show(profile, options)
+    if options.trace is not None and ran(profile, "trace"):
+        written.append(options.trace)
     for path in written:
         sys.stderr.write(f"Wrote {path}\n")
     if profile.interrupted or interrupts.noted:
         return ExitCode.INTERRUPTED
     return ExitCode.DONE if profile.complete else ExitCode.MEASUREMENT_FAILED
+
+
+def ran(profile: Profile, probe: str) -> bool:
+    """Return whether the probe ran to its end."""
+    failed = any(one.failed and one.probe == probe for one in profile.warnings)
+    return not failed and any(one.probe == probe for one in profile.passes)
 
 
 def show(profile: Profile, options: argparse.Namespace) -> None:

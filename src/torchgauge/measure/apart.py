@@ -7,14 +7,14 @@ import msgspec
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.processes import ask
+from torchgauge.measure.timeline_options import TimelineOptions
 from torchgauge.model.profile import Profile
-from torchgauge.model.tree import Detail
 from torchgauge.progress import Progress
 from torchgauge.target.source import Source
 
 
 def profile_apart(
-    source: Source, options: LatencyOptions, progress: Progress, detail: Detail
+    source: Source, options: LatencyOptions, progress: Progress, timeline: TimelineOptions
 ) -> Profile:
     """Load and measure in a fresh process, and return the record it made.
 
@@ -22,7 +22,7 @@ def profile_apart(
     `child-failed`; KeyboardInterrupt where nothing was measured before it.
     """
     progress.start("measuring in a process of its own")
-    answer, interrupted = ask("profile", source, options, detail=detail)
+    answer, interrupted = ask("profile", source, options, timeline)
     if answer.profile is None:
         raise MeasurementError(
             "A measuring process ended without a record.",

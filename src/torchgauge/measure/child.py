@@ -52,13 +52,13 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
     with request:
         wanted = pickle.load(request)  # noqa: S301 - the parent wrote it
         settings.apply(wanted)
-        source, options, detail = unpacked(request)
+        source, options, timeline = unpacked(request)
     Path(request.name).unlink()  # it holds the model, maybe in memory
     if work == "profile":
         from torchgauge.measure import plan
         from torchgauge.progress import Silent
 
-        return ChildAnswer(profile=plan.profile(source, options, Silent(), detail))
+        return ChildAnswer(profile=plan.profile(source, options, Silent(), timeline))
     with running(source.device or "cpu", "Loading the model"):
         placement = source.open()
     settings.apply(wanted, once=True)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from torchgauge.analyze.bottleneck import bottleneck
 from torchgauge.analyze.latency import combine
 from torchgauge.analyze.lower_bound import Fp32
+from torchgauge.analyze.named_spans import NamedSpans
 from torchgauge.analyze.roofline import roofline
 from torchgauge.analyze.throughput import throughput
 from torchgauge.analyze.training import training_time
@@ -37,6 +38,8 @@ from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.processes import repeated
 from torchgauge.measure.step import guarded, prepared
+from torchgauge.measure.timeline_options import TimelineOptions
+from torchgauge.model import rendering
 from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Environment
 from torchgauge.model.latency import Latency
@@ -48,7 +51,7 @@ from torchgauge.model.size import Size
 from torchgauge.model.system import System
 from torchgauge.model.target import InputDescription, TargetDescription
 from torchgauge.model.training import TrainingTime
-from torchgauge.model.tree import DETAIL, Detail, Tree
+from torchgauge.model.tree import Tree
 from torchgauge.progress import Progress
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.placement import Placement
@@ -141,7 +144,10 @@ def _crash(probe: str, error: Exception) -> MeasurementWarning:
 
 
 def profile(
-    source: Source, options: LatencyOptions, progress: Progress, detail: Detail = DETAIL
+    source: Source,
+    options: LatencyOptions,
+    progress: Progress,
+    timeline: TimelineOptions | None = None,
 ) -> Profile:
     """Load the target, run every probe that applies, and return the record.
 
@@ -149,10 +155,14 @@ def profile(
     loading raises KeyboardInterrupt; later the record of what was measured is returned.
     """
     with Interrupts() as interrupts:
-        return _profile(source, options, Runner(progress, interrupts), detail)
+        return _profile(
+            source, options, Runner(progress, interrupts), timeline or TimelineOptions()
+        )
 
 
-def _profile(source: Source, options: LatencyOptions, runner: Runner, detail: Detail) -> Profile:
+def _profile(
+    source: Source, options: LatencyOptions, runner: Runner, timeline: TimelineOptions
+) -> Profile:
     start = time.perf_counter()
     with runner.interrupts.allowed():
         runner.progress.start("loading")
@@ -187,7 +197,7 @@ def _profile(source: Source, options: LatencyOptions, runner: Runner, detail: De
             "memory",
             lambda: memory_probe.measure(placement, train=options.train),
         )
-    tree = _tree(placement, options, runner, detail)
+    tree = _tree(placement, options, runner, timeline)
     if tree is not None and cost is not None:
         tree = _judged(tree, cost, placement, where)
     near, bound = _bounds(placement, where, cost, latency, tree)
@@ -264,16 +274,23 @@ def measure_system(placement: Placement, options: LatencyOptions) -> System:
 
 
 def _tree(
-    placement: Placement, options: LatencyOptions, runner: Runner, detail: Detail
+    placement: Placement, options: LatencyOptions, runner: Runner, timeline: TimelineOptions
 ) -> Tree | None:
-    if detail == "summary" or placement.device == "meta":
+    if timeline.detail == "summary" or placement.device == "meta":
         return None
-    return runner.attempt(
+    path, recorded = timeline.trace, list[NamedSpans]()
+    tree = runner.attempt(
         "timeline",
         lambda: timeline_probe.measure(
-            placement, train=options.train, operators=detail != "layers"
+            placement,
+            train=options.train,
+            operators=timeline.detail != "layers",
+            keep=None if path is None else recorded.append,
         ),
     )
+    if path is not None and recorded:
+        runner.attempt("trace", lambda: rendering.trace(recorded[0], path))
+    return tree
 
 
 def _judged(tree: Tree, cost: Cost, placement: Placement, where: Environment) -> Tree:

@@ -21,10 +21,10 @@ import msgspec
 from torchgauge.device import settings
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, user_traceback
 from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.timeline_options import TimelineOptions
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.tree import DETAIL, Detail
 from torchgauge.progress import Progress
 from torchgauge.target.source import Source
 
@@ -38,7 +38,7 @@ PATIENCE = 5.0
 STDERR_TAIL = 4096
 
 Work = Literal["latency", "profile"]
-Request = tuple[Source, LatencyOptions, Detail]
+Request = tuple[Source, LatencyOptions, TimelineOptions | None]
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -134,7 +134,10 @@ def in_fresh_process(source: Source, options: LatencyOptions) -> LatencyRun:
 
 
 def ask(
-    work: Work, source: Source, options: LatencyOptions, detail: Detail = DETAIL
+    work: Work,
+    source: Source,
+    options: LatencyOptions,
+    timeline: TimelineOptions | None = None,
 ) -> tuple[ChildAnswer, bool]:
     """Return what a fresh process answers, and whether Ctrl-C ended it before its time.
 
@@ -143,7 +146,7 @@ def ask(
     limit = START_LIMIT + BUDGET_FACTOR * min(options.plan.time_limit, LONGEST)
     with tempfile.TemporaryDirectory(prefix="torchgauge-") as name:
         folder = Path(name)
-        _write_request(folder / "request", (source, options, detail))
+        _write_request(folder / "request", (source, options, timeline))
         end = _run(work, folder, limit)
         answer = folder / "answer"
         if end.interrupted:

@@ -10,6 +10,7 @@ from typing import Literal
 from torchgauge.analyze.attribution import attribute
 from torchgauge.analyze.call_tree import CallTree
 from torchgauge.analyze.layer_times import LayerTimes, layer_times
+from torchgauge.analyze.named_spans import NamedSpans, named_spans
 from torchgauge.analyze.stamped_tree import stamped_tree
 from torchgauge.analyze.tree import Growth, grow
 from torchgauge.analyze.typical import typical
@@ -40,6 +41,7 @@ def measure(
     *,
     train: Training | bool | None = None,
     operators: bool = True,
+    keep: Callable[[NamedSpans], object] | None = None,
     clock: Clock | None = None,
 ) -> Tree:
     """Return the tree of one step: host time by layer and operator, forward and backward.
@@ -47,7 +49,8 @@ def measure(
     Layer times of the forward pass are medians over stamped steps, which alternate with bare ones;
     operators share a layer's time as they did in the recording. Backward, optimizer and what is in
     no layer are medians over recorded steps. Without `operators` nothing is recorded, and layers
-    have their forward time alone. Raises MeasurementError as `recording.record` does.
+    have their forward time alone. `keep` is given what was recorded, with the layers' names. Raises
+    MeasurementError as `recording.record` does.
     """
     now = (clock or SystemClock()).now
     how = Training.resolve(train)
@@ -60,7 +63,7 @@ def measure(
         stamps = Pass(name="stamps", steps=len(stamped.steps), duration=with_stamps, bare=bare)
         if not operators:
             return stamped_tree(stamped, tree, step=kind, passes=(stamps,))
-        growth, with_ranges = _recorded(placement, step, modules, tree, bare)
+        growth, with_ranges = _recorded(placement, step, modules, tree, bare, keep)
     recording = Pass(name="recording", steps=growth.host.shape[1], duration=with_ranges, bare=bare)
     return typical(growth, stamped, step=kind, passes=(stamps, recording))
 
@@ -95,6 +98,7 @@ def _recorded(
     modules: Modules,
     tree: CallTree,
     bare: float,
+    keep: Callable[[NamedSpans], object] | None,
 ) -> tuple[Growth, float]:
     """Return the recorded nodes, and the median of the recorded steps in s.
 
@@ -112,7 +116,10 @@ def _recorded(
     with ranges.marking():
         recorded = record(work, shapes=True, device=placement.device)
     events = read_events(recorded)
-    growth = grow(events, attribute(events, tree), tree, _STEPS)
+    spans = attribute(events, tree)
+    if keep is not None:
+        keep(named_spans(events, spans, tree))
+    growth = grow(events, spans, tree, _STEPS)
     return growth, statistics.median(growth.host.sum(axis=0).tolist()) * 1e-9
 
 

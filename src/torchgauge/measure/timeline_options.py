@@ -1,0 +1,42 @@
+"""What of a timeline is wanted: how far down, and what else than the tree."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from torchgauge.errors import InputError
+from torchgauge.model.tree import DETAIL, Detail, check_detail
+
+SUFFIXES = (".json", ".json.gz")
+RECORDING = ("operators", "kernels")
+
+
+@dataclasses.dataclass(frozen=True)
+class TimelineOptions:
+    """How far down the tree goes; `trace` is the file that the recording is written to.
+
+    Raises InputError `detail-unknown`, `trace-name`; `option-conflict` for what needs a recording
+    where `detail` makes none.
+    """
+
+    detail: Detail = DETAIL
+    trace: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_detail(self.detail)
+        if self.trace is None:
+            return
+        if not self.trace.name.endswith(SUFFIXES):
+            raise InputError(
+                f"'{self.trace}' is no name for a trace.",
+                id="trace-name",
+                cause="Viewers know the format by the name.",
+                remedy=f"Give a name that ends in {' or '.join(SUFFIXES)}.",
+            )
+        if self.detail not in RECORDING:
+            raise InputError(
+                f'A trace cannot be had with detail "{self.detail}", which records nothing.',
+                id="option-conflict",
+                remedy=f"Give one of {', '.join(RECORDING)}.",
+            )

@@ -1,0 +1,273 @@
+"""A recording as a Chrome trace, which Perfetto opens: torch's own events under the layers' names.
+
+Each span says in its arguments which layer it belongs to; a layer's call has its qualified name.
+Steps are named as torch's own profiler names them. Nothing is held at once but columns and some
+thousand events.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from torchgauge.analyze.attribution import STOPPED
+from torchgauge.analyze.named_spans import NamedSpans
+from torchgauge.files import write_atomically
+from torchgauge.model.events import ABSENT, Coded, Events, Rows, ThreadId
+from torchgauge.trace import arguments
+from torchgauge.trace.cut_ends import cut_ends, outer_first
+
+AT_ONCE = 4096  # events
+_GZIP = 31  # zlib's number for gzip with the largest window
+_KINDS: dict[str, type[arguments.Arguments]] = {
+    "operators": arguments.Operator,
+    "launches": arguments.Launch,
+    "device_work": arguments.Device,
+    "collectives": arguments.Communication,
+    "python": arguments.Python,
+}
+# How much of a column's unit the file's unit is.
+_UNITS = {"bandwidth": 1e9, "occupancy": 0.01}
+_STEP = re.compile(r"tg@(\d+)")
+_DEVICES = {0: "CPU", 1: "CUDA"}
+
+Fill = Callable[[Rows, list[dict[str, Any]]], None]
+_encode = msgspec.json.Encoder().encode
+
+
+def write(spans: NamedSpans, path: Path) -> Path:
+    """Write the trace whole or not at all, packed where the name ends in .gz; return the path.
+
+    Raises InputError `output-unwritable`.
+    """
+    text = parts(spans)
+    return write_atomically(path, _packed(text) if path.suffix == ".gz" else text)
+
+
+def parts(spans: NamedSpans) -> Iterator[bytes]:
+    """Yield the trace's JSON, piece by piece."""
+    yield _encode(_header(spans.events))[:-1] + b',"traceEvents":[\n'
+    batches = (_names(spans.events), _spans(spans), _arrows(spans.events), _memory(spans.events))
+    first = True
+    for batch in itertools.chain(*batches):
+        if batch:
+            yield (b"" if first else b",\n") + _encode(batch)[1:-1].replace(
+                b'},{"ph"', b'},\n{"ph"'
+            )
+            first = False
+    yield b"\n]}\n"
+
+
+def _packed(text: Iterator[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(wbits=_GZIP)
+    for part in text:
+        yield packer.compress(part)
+    yield packer.flush()
+
+
+def _header(events: Events) -> dict[str, Any]:
+    """Return what the file says of itself; its times count from the trace's earliest."""
+    known = events.metadata
+    header: dict[str, Any] = {
+        "schemaVersion": known.schema_version or 1,
+        "displayTimeUnit": "ns",
+        "baseTimeNanoseconds": (known.base_time or 0) + known.origin,
+        "deviceProperties": known.devices,
+    }
+    if known.distributed is not None:
+        header["distributedInfo"] = known.distributed
+    return header
+
+
+def _names(events: Events) -> Iterator[list[dict[str, Any]]]:
+    known = events.metadata
+    named = [
+        *(("process_name", pid, 0, "name", text) for pid, text in known.process_names.items()),
+        *(("process_labels", pid, 0, "labels", text) for pid, text in known.process_labels.items()),
+        *(("thread_name", *thread, "name", text) for thread, text in known.thread_names.items()),
+    ]
+    yield [
+        {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": {key: _text(text)}}
+        for what, pid, tid, key, text in named
+    ]
+
+
+def _spans(spans: NamedSpans) -> Iterator[list[dict[str, Any]]]:
+    events = spans.events
+    ends = cut_ends(events.start, events.duration, events.thread.codes)
+    fills = [_Arguments(events, name) for name in _KINDS]
+    labels = _Labels(spans)
+    for rows in _chunks(outer_first(events.start, events.duration, events.thread.codes)):
+        args: list[dict[str, Any]] = [{} for _ in rows]
+        for fill in fills:
+            fill(rows, args)
+        columns = zip(
+            labels.categories(rows),
+            labels.names(rows, args),
+            _threads(events, events.thread.codes[rows]),
+            (events.start[rows] / 1000).tolist(),
+            ((ends - events.start)[rows] / 1000).tolist(),
+            args,
+            strict=True,
+        )
+        yield [
+            {
+                "ph": "X",
+                **({} if category is None else {"cat": category}),
+                "name": name,
+                "pid": pid,
+                "tid": tid,
+                "ts": start,
+                "dur": duration,
+                "args": arguments_,
+            }
+            for category, name, (pid, tid), start, duration, arguments_ in columns
+        ]
+
+
+class _Labels:
+    """Names and categories of spans: the layers' for their calls, the recorded ones for others."""
+
+    def __init__(self, spans: NamedSpans) -> None:
+        self._spans = spans
+        self._names = [*(_text(_readable(name)) for name in spans.events.name.values), ""]
+        self._layers = [(_text(one.name), _text(one.kind)) for one in spans.layer.values]
+
+    def names(self, rows: Rows, args: list[dict[str, Any]]) -> Iterator[str]:
+        """Yield the spans' names, and say in their arguments whose they are."""
+        codes = self._spans.events.name.codes[rows].tolist()
+        layers = self._spans.layer.codes[rows].tolist()
+        calls = self._spans.is_call[rows].tolist()
+        for found, code, layer, call in zip(args, codes, layers, calls, strict=True):
+            name, kind = self._layers[layer] if layer != ABSENT else ("", "")
+            if layer != ABSENT:
+                found["Layer"] = name
+            if call:
+                found["Class"] = kind
+            yield name if call else self._names[code]
+
+    def categories(self, rows: Rows) -> Iterator[str | None]:
+        """Yield the spans' categories: a layer's call is no operator."""
+        category = self._spans.events.category
+        values = [*category.values, None]
+        calls = self._spans.is_call[rows].tolist()
+        for code, call in zip(category.codes[rows].tolist(), calls, strict=True):
+            yield "user_annotation" if call else values[code]
+
+
+class _Arguments:
+    """Arguments of one kind under the names by which they are read, without unknown ones."""
+
+    def __init__(self, events: Events, kind: str) -> None:
+        table = getattr(events, kind)
+        self._place = np.full(len(events), ABSENT, np.intp)
+        self._place[table.row] = np.arange(len(table.row))
+        self._columns: list[tuple[str, np.ndarray, list[Any] | None]] = []
+        for field in msgspec.structs.fields(_KINDS[kind]):
+            column = getattr(table, field.name, None)
+            if isinstance(column, Coded):
+                # Each distinct list of shapes is encoded once.
+                values: list[Any] = [
+                    *(msgspec.Raw(_encode(value)) for value in column.values),
+                    None,
+                ]
+                self._columns.append((field.encode_name, column.codes, values))
+            elif column is not None:
+                scaled = column / _UNITS[field.name] if field.name in _UNITS else column
+                self._columns.append((field.encode_name, scaled, None))
+
+    def __call__(self, rows: Rows, args: list[dict[str, Any]]) -> None:
+        """Put what is known of these spans into their arguments."""
+        place = self._place[rows]
+        having = np.flatnonzero(place != ABSENT)
+        for key, column, values in self._columns:
+            found = column[place[having]]
+            known = found != ABSENT
+            if found.ndim > 1:
+                known = known.all(axis=1)
+            elif found.dtype.kind == "f":
+                known = ~np.isnan(found)
+            for entry, value in zip(having[known].tolist(), found[known].tolist(), strict=True):
+                args[entry][key] = value if values is None else values[value]
+
+
+def _arrows(events: Events) -> Iterator[list[dict[str, Any]]]:
+    flows = events.flows
+    for rows in _chunks(np.arange(len(flows.time))):
+        columns = zip(
+            flows.begins[rows].tolist(),
+            rows.tolist(),
+            flows.id[rows].tolist(),
+            _threads(events, flows.thread[rows]),
+            (flows.time[rows] / 1000).tolist(),
+            strict=True,
+        )
+        yield [
+            {
+                "ph": "s" if begins else "f",
+                "id": number,
+                "pid": pid,
+                "tid": tid,
+                "ts": time,
+                "cat": flows.category[row],
+                "name": flows.category[row],
+                **({} if begins else {"bp": "e"}),
+            }
+            for begins, row, number, (pid, tid), time in columns
+        ]
+
+
+def _memory(events: Events) -> Iterator[list[dict[str, Any]]]:
+    """Yield the allocator's totals as a counter, one for each device."""
+    memory = events.memory
+    for rows in _chunks(np.flatnonzero(memory.allocated != ABSENT)):
+        columns = zip(
+            _threads(events, memory.thread[rows]),
+            (memory.time[rows] / 1000).tolist(),
+            memory.device_type[rows].tolist(),
+            memory.device[rows].tolist(),
+            memory.allocated[rows].tolist(),
+            strict=True,
+        )
+        yield [
+            {
+                "ph": "C",
+                "name": f"allocated {_device(kind, number)}",
+                "pid": pid,
+                "tid": tid,
+                "ts": time,
+                "args": {"bytes": allocated},
+            }
+            for (pid, tid), time, kind, number, allocated in columns
+        ]
+
+
+def _device(kind: int, number: int) -> str:
+    return _DEVICES.get(kind, f"device type {kind}") + (f" {number}" if number >= 0 else "")
+
+
+def _chunks(rows: Rows) -> Iterator[Rows]:
+    return (rows[place : place + AT_ONCE] for place in range(0, len(rows), AT_ONCE))
+
+
+def _threads(events: Events, codes: np.ndarray) -> Iterator[ThreadId]:
+    return map(events.thread.values.__getitem__, codes.tolist())
+
+
+def _readable(name: str) -> str:
+    """Return the name of a range of ours as others know it."""
+    if step := _STEP.fullmatch(name):
+        return f"ProfilerStep#{step[1]}"
+    return "checkpoint: early stop" if name == STOPPED else name
+
+
+def _text(name: str) -> str:
+    """Return the name without halves of characters, which Python allows and JSON does not."""
+    return name.encode("utf-8", "backslashreplace").decode()
