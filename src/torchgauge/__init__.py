@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         measure_latency,
         measure_memory,
         measure_size,
+        nvtx,
         profile,
         timeline,
     )
@@ -47,6 +48,7 @@ _HOMES = {
         "measure_latency",
         "measure_memory",
         "measure_size",
+        "nvtx",
         "profile",
         "timeline",
     ),
@@ -97,6 +99,7 @@ __all__ = [
     "measure_latency",
     "measure_memory",
     "measure_size",
+    "nvtx",
     "profile",
     "timeline",
 ]

@@ -93,6 +93,7 @@ def profile_request(
     optimizer: str | None = None,
     detail: Detail = DETAIL,
     trace: str | Path | None = None,
+    nvtx: bool = False,
     warmup: int | None = None,
     iterations: int | None = None,
     processes: int = 1,
@@ -104,10 +105,10 @@ def profile_request(
 
     `trust` allows files that hold a program, and measures in a process of its own. `loss` is "mean"
     or names a function, `optimizer` a class of torch.optim. `roofs` measures anew what the device
-    can do at most, and keeps it for later profiles.
+    can do at most, and keeps it for later profiles. `nvtx` runs steps with NVTX ranges at the end.
     """
     _require_torch()
-    wanted = _timeline(detail, trace)
+    wanted = _timeline(detail, trace, nvtx=nvtx)
     from torchgauge.device.select import resolve
     from torchgauge.measure.latency import LatencyOptions
     from torchgauge.target.source import Source
@@ -301,6 +302,17 @@ def timeline(
     return Timeline(model, schedule=schedule, memory_budget=memory_budget)
 
 
+def nvtx(model: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
+    """Return a context manager that marks the model's layers by NVTX ranges, for Nsight Systems.
+
+    Put your own loop into the block. Raises MeasurementError `nvtx-unavailable`.
+    """
+    _require_torch()
+    from torchgauge.measure.nvtx import nvtx as marked
+
+    return marked(model)
+
+
 def diagnose(*, quick: bool = False, progress: bool | None = None) -> Diagnosis:
     """Find what makes timings lie on this machine; `quick` leaves out the A/A run of 10 s."""
     from torchgauge.measure.doctor import diagnose as examine
@@ -356,12 +368,16 @@ def _prepare(
     return source, LatencyOptions(train=training, **_given(**options))
 
 
-def _timeline(detail: Detail, trace: str | Path | None) -> TimelineOptions:
+def _timeline(detail: Detail, trace: str | Path | None, *, nvtx: bool = False) -> TimelineOptions:
     from torchgauge.measure.timeline_options import TimelineOptions
 
-    wanted = TimelineOptions(detail, None if trace is None else Path(trace))
+    wanted = TimelineOptions(detail, None if trace is None else Path(trace), nvtx=nvtx)
     if wanted.trace is not None:
         check_replaceable(wanted.trace)  # before minutes of measuring, not after
+    if wanted.nvtx:
+        from torchgauge.measure.nvtx import check_available
+
+        check_available()
     return wanted
 
 

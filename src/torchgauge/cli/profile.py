@@ -150,6 +150,11 @@ def _out(out: argparse._ArgumentGroup) -> None:
         help="write the recording to FILE (.json or .json.gz), which Perfetto opens",
     )
     out.add_argument(
+        "--nvtx",
+        action="store_true",
+        help="run some steps at the end with layers as NVTX ranges, for Nsight Systems",
+    )
+    out.add_argument(
         "--json", action="store_true", help="print the record as JSON instead of the summary"
     )
 
@@ -194,6 +199,7 @@ def run(options: argparse.Namespace) -> int:
             optimizer=options.optimizer,
             detail=options.detail,
             trace=options.trace,
+            nvtx=options.nvtx,
             warmup=options.warmup,
             iterations=options.iterations,
             processes=options.processes,

@@ -30,6 +30,7 @@ from torchgauge.errors import TorchgaugeError
 from torchgauge.measure import cost as cost_probe
 from torchgauge.measure import latency as latency_probe
 from torchgauge.measure import memory as memory_probe
+from torchgauge.measure import nvtx as nvtx_probe
 from torchgauge.measure import size as size_probe
 from torchgauge.measure import system as system_probe
 from torchgauge.measure import timeline as timeline_probe
@@ -200,6 +201,8 @@ def _profile(
     tree = _tree(placement, options, runner, timeline)
     if tree is not None and cost is not None:
         tree = _judged(tree, cost, placement, where)
+    if timeline.nvtx and placement.device != "meta":
+        runner.attempt("nvtx", lambda: nvtx_probe.run(placement, train=options.train))
     near, bound = _bounds(placement, where, cost, latency, tree)
     description = describe(placement, training=training)
     return Profile(

@@ -16,12 +16,15 @@ RECORDING = ("operators", "kernels")
 class TimelineOptions:
     """How far down the tree goes; `trace` is the file that the recording is written to.
 
+    `nvtx` runs steps with NVTX ranges at the end.
+
     Raises InputError `detail-unknown`, `trace-name`; `option-conflict` for what needs a recording
     where `detail` makes none.
     """
 
     detail: Detail = DETAIL
     trace: Path | None = None
+    nvtx: bool = False
 
     def __post_init__(self) -> None:
         check_detail(self.detail)
