@@ -30,7 +30,9 @@ PARTLY = 6  # open, and unknown beside
 NEVER = 7  # has an event, and was stopped before it ran
 CLOSING = (COUNTED, UNKNOWN, NEVER)
 
-_NODE = re.compile(r".*Backward\d*")
+_NODE = re.compile(r".*Backward\d*(_copy)?")
+# torch's own ranges, named like operators.
+_RANGES = ("autograd::", "torch::autograd::", "torch.distributed.ddp.", "torch::distributed::")
 _COMPILED = "## Call CompiledFxGraph"
 
 
@@ -139,6 +141,8 @@ def _plans(events: Events, spans: Spans) -> tuple[list[_Plan], Integers]:
     keys, place = np.unique(
         np.stack([names.codes, is_operator, *codes]), axis=1, return_inverse=True
     )
+    # Where overloads are named, a name without one is that of the default overload.
+    named = any(name.startswith("aten::") and "." in name for name in names.values)
     plans = []
     for name, operator, *found in keys.T.tolist():
         texts = [
@@ -146,21 +150,27 @@ def _plans(events: Events, spans: Spans) -> tuple[list[_Plan], Integers]:
             for column, code in zip(columns, found, strict=True)
         ]
         dims, types, strides, inputs = texts
-        plans.append(_plan(names.values[name], bool(operator), Texts(dims, types, strides, inputs)))
+        plans.append(
+            _plan(names.values[name], bool(operator), Texts(dims, types, strides, inputs), named)
+        )
     return plans, place.ravel()
 
 
-def _plan(name: str, operator: bool, texts: Texts) -> _Plan:
+def _plan(name: str, operator: bool, texts: Texts, overloads: bool) -> _Plan:
     if name.startswith(_COMPILED):
         return _Plan(name, PARTLY, reason="what a compiler fused is no operator")
-    if not operator or name.startswith(("autograd::", "torch::autograd::")):
+    if not operator or name.startswith(_RANGES):
         return _Plan(name, OPEN)
     if "::" not in name:
         # A range has no arguments; what has some and holds nothing is a function of the user's.
-        empty = texts.dims is None or _NODE.fullmatch(name) or name.startswith("detach")
+        empty = (
+            texts.dims is None
+            or _NODE.fullmatch(name)
+            or name.startswith(("detach", "record_param_comms"))
+        )
         return _Plan(name, OPEN if empty else LEAF, reason="no operator inside it was recorded")
     composite, how = kind(name) == "composite", kernel_kind(name)
-    mixed = name.partition(".")[0] in COMPOSITE_OVERLOADS
+    mixed = not overloads and name in COMPOSITE_OVERLOADS
     if composite and not mixed:
         return _Plan(name, OPEN)
     if how == "free":

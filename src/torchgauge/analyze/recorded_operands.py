@@ -81,19 +81,18 @@ def arguments(
 ) -> tuple[Any, ...]:  # fmt: skip
     """Return the arguments in the order of the operator's schema, keyword arguments included.
 
-    `strides` and `inputs` are None in traces before torch 2.1. None stands for what is empty in the
-    trace: None itself, text, a device, a generator, an undefined or nested tensor.
+    `strides` and `inputs` are None in traces before torch 2.1. With inputs, None stands for what is
+    empty in the trace: None itself, text, a device, a generator, an undefined or nested tensor.
     """
     known = strides is not None and len(strides) == len(dims)
-    return tuple(
-        _argument(
-            sizes,
-            kind,
-            strides[place] if strides is not None and known else None,
-            inputs[place] if inputs is not None and place < len(inputs) else None,
-        )
-        for place, (sizes, kind) in enumerate(zip(dims, types, strict=False))
-    )
+    found = []
+    for place, (sizes, kind) in enumerate(zip(dims, types, strict=False)):
+        if inputs is None and not kind and not sizes:  # None, text, or a list of numbers
+            found.append(Unsaid("the values of numbers"))
+            continue
+        value = inputs[place] if inputs is not None and place < len(inputs) else None
+        found.append(_argument(sizes, kind, strides[place] if strides and known else None, value))
+    return tuple(found)
 
 
 def _argument(sizes: Any, kind: str, steps: Any, value: str | None) -> Any:

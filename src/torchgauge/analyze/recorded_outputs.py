@@ -20,14 +20,16 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Of whole numbers, these give truth values, and these real numbers; so do all whose name begins
-# with special_.
-_COMPARISONS = _names("eq ne lt le gt ge isinf isposinf isneginf isnan signbit nan_to_num")
+# Of whole numbers, these give truth values or whole numbers whatever they are compared with, and
+# the others real numbers; so do all whose name begins with special_.
+_STAYING_WHOLE = _names(
+    "eq ne lt le gt ge isinf isposinf isneginf isnan signbit nan_to_num hardtanh"
+)
 _FLOAT_OF_WHOLE = _names(
     """
-    acos acosh asin asinh atan atan2 atanh copysign cos cosh deg2rad digamma div erf erfc erfinv exp
-    exp2 expm1 i0 igamma igammac ldexp lgamma log log10 log1p log2 logit mvlgamma polygamma rad2deg
-    reciprocal rsqrt sigmoid sin sinc sinh sqrt tan tanh xlogy
+    acos acosh angle asin asinh atan atan2 atanh copysign cos cosh deg2rad digamma div erf erfc
+    erfinv exp exp2 expm1 i0 igamma igammac ldexp lgamma log log10 log1p log2 logit mvlgamma
+    polygamma rad2deg reciprocal rsqrt sigmoid sin sinc sinh sqrt tan tanh xlogy
     """
 )
 
@@ -38,7 +40,8 @@ def pointwise(name: str, given: Arguments) -> Described:
     Its type is right in being real, complex or whole, which is what decides about its work.
     """
     tensors = [one for one in given if isinstance(one, Described)]
-    if any(isinstance(one, UnsaidTensor) for one in given) or not tensors or given[0] is None:
+    first_lacks = not given or given[0] is None or isinstance(given[0], Unsaid)
+    if first_lacks or not tensors or any(isinstance(one, UnsaidTensor) for one in given):
         raise NotSaidError("the sizes of an operand")
     if name.endswith("_") and not name.startswith("aten::__"):
         return tensors[0]
@@ -51,18 +54,18 @@ def _type(short: str, tensors: list[Described], given: Arguments) -> tuple[str, 
     for one in tensors:
         if is_complex(one):
             return one.dtype, (), one.itemsize
+    numbers = [one for one in given if not isinstance(one, Described)]
+    if any(isinstance(one, complex) for one in numbers):
+        return "complex64", (), 8
     for one in tensors:
         if not is_integer(one):
             return one.dtype, (), one.itemsize
     if short == "div" and len(given) > 2:
         raise NotSaidError("the rounding mode of a division of whole numbers")
-    if short in _COMPARISONS:
+    if short in _STAYING_WHOLE:
         return "bool", (), 1
-    numbers = [one for one in given if not isinstance(one, Described)]
     if any(isinstance(one, Unsaid) for one in numbers):
         raise NotSaidError("the values of numbers")
-    if any(isinstance(one, complex) for one in numbers):
-        return "complex64", (), 8
     if (
         short in _FLOAT_OF_WHOLE
         or short.startswith("special_")
@@ -190,10 +193,11 @@ def _pooled(
     return like(operand, (*operand.shape[:-count], *sizes))
 
 
-def _sized(count: int) -> Rule:
-    """The sizes of the last dimensions are the second argument."""
+def _sized(count: int, place: int = 1) -> Rule:
+    """The sizes of the last dimensions are among the arguments, the second if nothing is said."""
 
-    def rule(_name: str, operand: Described, size: Any, *_rest: Any) -> Described:
+    def rule(_name: str, operand: Described, *given: Any) -> Described:
+        size = given[place - 1]
         if size is None:
             raise NotSaidError("the sizes of its output")
         return like(operand, (*operand.shape[:-count], *_each(size, count)))
@@ -213,7 +217,8 @@ def _distances(_name: str, one: Described, two: Described, *_rest: Any) -> Descr
 def _to_real(_name: str, operand: Described, dim: Any, _norm: Any, last: int) -> Described:
     shape = list(operand.shape)
     shape[dim[-1]] = last
-    return like(operand, shape)
+    double = operand.dtype == "complex128"
+    return Described(tuple(shape), "float64" if double else "float32", (), 8 if double else 4)
 
 
 def _affine_grid(_name: str, theta: Described, size: Any, *_rest: Any) -> Described:
@@ -284,6 +289,8 @@ _RULES: dict[str, Rule] = {
         "_adaptive_avg_pool3d adaptive_avg_pool3d adaptive_max_pool3d upsample_trilinear3d",
         _sized(3),
     ),
+    **_aten("fractional_max_pool2d", _sized(2, 2)),
+    **_aten("fractional_max_pool3d", _sized(3, 2)),
     **_aten("linear mkldnn_linear", _linear),
     **_aten("_cdist_forward _euclidean_dist", _distances),
     **_aten("_fft_c2r", _to_real),

@@ -1,0 +1,165 @@
+"""Costs of hand-made traces: which operator counts, and what is unknown rather than nothing."""
+
+import json
+
+import pytest
+
+from torchgauge.analyze.attribution import FORWARD, RECOMPUTE, STOPPED, attribute
+from torchgauge.analyze.call_tree import CallTree, Named
+from torchgauge.analyze.event_costs import ABSENT, by_layer, event_costs
+from torchgauge.trace.kineto import read_events
+
+MM = {"dims": [[2, 3], [3, 4]], "types": ["float", "float"]}
+MM_FLOPS = 2 * 2 * 3 * 4
+ADD = {"dims": [[2, 4], [4], []], "types": ["float", "float", "Scalar"], "inputs": ["", "", "1"]}
+NODE = "autograd::engine::evaluate_function: MmBackward0"
+
+
+def span(name, *inside, dims=None, types=None, inputs=None, strides=None, cat="cpu_op", seq=None):
+    args = {"Input Dims": dims, "Input type": types, "Concrete Inputs": inputs,
+            "Input Strides": strides, "Sequence number": seq}  # fmt: skip
+    return name, cat, {key: value for key, value in args.items() if value is not None}, inside
+
+
+def trace(*spans):
+    events = []
+
+    def lay(one, start):
+        name, cat, args, inside = one
+        place = len(events)
+        events.append(None)
+        end = start + 1
+        for other in inside:
+            end = lay(other, end) + 1
+        events[place] = {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": start,
+                         "dur": end - start, "args": args}  # fmt: skip
+        return end
+
+    now = 0
+    for one in spans:
+        now = lay(one, now) + 1
+    return read_events(json.dumps({"traceEvents": events}).encode())
+
+
+def costs_of(*spans):
+    events = trace(*spans)
+    tree = CallTree([Named(("",), "Net"), Named(("a",), "A"), Named(("b",), "B")], "Net")
+    return (found := attribute(events, tree)), event_costs(events, found)
+
+
+def totals(*spans):
+    _, costs = costs_of(*spans)
+    known = costs.matmul != ABSENT
+    return int(costs.matmul[known].sum()), int(costs.vector[known].sum()), costs.unknown
+
+
+def test_the_outermost_operator_with_a_formula_counts_alone():
+    inner = span("aten::mul.Tensor", dims=[[2, 2]], types=["float"])
+    assert totals(span("aten::mm", inner, **MM)) == (MM_FLOPS, 0, {})
+
+
+def test_composites_and_ranges_do_nothing_themselves():
+    linear = span("aten::linear", span("aten::t", dims=[[4, 3]], types=["float"]),
+                  span("aten::mm", **MM), **MM)  # fmt: skip
+    inside = span("MmBackward0", linear, dims=[[2, 4]], types=["float"])
+    assert totals(span("forward", inside, cat="user_annotation")) == (MM_FLOPS, 0, {})
+    assert totals(span("aten::reshape", dims=[[4]], types=["float"])) == (0, 0, {})
+
+
+def test_an_elementwise_operator_costs_what_comes_out():
+    assert totals(span("aten::add.Tensor", **ADD)) == (0, 8, {})
+    assert totals(span("aten::add", **ADD)) == (0, 8, {})
+    whole = {**ADD, "types": ["long int", "long int", "Scalar"]}
+    assert totals(span("aten::add.Tensor", **whole)) == (0, 0, {})
+    out = {"dims": [[2, 4], [4], [0]], "types": ["float"] * 3}
+    assert totals(span("aten::mul.out", **out)) == (0, 8, {})
+
+
+def test_what_has_no_formula_is_unknown_and_not_nothing():
+    _, costs = costs_of(span("my::op", span("aten::empty", dims=[[]], types=["ScalarList"])))
+    assert costs.flops.tolist() == [ABSENT, 0]
+    assert costs.unknown == {"my::op": (1, "it has no formula")}
+    assert costs.coverage == 0
+    assert totals(span("my::op", span("aten::mm", **MM))) == (MM_FLOPS, 0, {})
+
+
+def test_an_operator_that_fails_is_not_known_by_a_part_of_it():
+    rest = span("aten::add.Tensor", **ADD)
+    matmul, vector, unknown = totals(span("aten::mkldnn_rnn_layer", rest, dims=[[]], types=[""]))
+    assert (matmul, vector) == (0, 0)
+    assert list(unknown) == ["aten::mkldnn_rnn_layer"]
+
+
+def test_without_sizes_nothing_is_known():
+    assert totals(span("aten::mm")) == (0, 0, {"aten::mm": (1, "no sizes were recorded")})
+
+
+def test_lists_of_tensors_are_known_by_what_they_call():
+    lists = {"dims": [[[2, 4], [3]], []], "types": ["TensorList", "Scalar"], "inputs": ["", "1."]}
+    slow = span("aten::_foreach_add_.Scalar", span("aten::add_.Tensor", **ADD), **lists)
+    assert totals(slow) == (0, 8, {})
+    assert list(totals(span("aten::_foreach_add_.Scalar", **lists))[2]) == [
+        "aten::_foreach_add_.Scalar"
+    ]
+
+
+def test_fused_steps_count_by_their_lists_and_long_lists_are_unknown():
+    numbers = {
+        "types": ["TensorList"] * 5 + ["TensorList"] + ["Scalar"] * 7 + ["", ""],
+        "inputs": [""] * 6 + ["0.1", "0.9", "0.9", "0.01", "1e-8", "False", "False", "", ""],
+    }
+    lists = [[[2, 4], [3]]] * 5 + [[[], []]]
+    step = span("aten::_fused_adamw_", dims=[*lists, *[[]] * 9], **numbers)
+    assert totals(step) == (0, (7 + 1) * (8 + 3), {})
+    long = span("aten::_fused_adamw_", dims=[[]] * 15, **numbers)
+    assert "list of tensors that is long" in totals(long)[2]["aten::_fused_adamw_"][1]
+
+
+def test_overloads_that_are_composite_are_told_by_what_they_hold_in_old_traces():
+    dims = {"dims": [[5, 7], []], "types": ["float", ""]}
+    old = span("aten::var", span("aten::var", **dims), **dims)
+    assert totals(old) == (0, 35, {})
+    new = span("aten::var", span("aten::var.correction", **dims), **dims)
+    assert totals(new) == (0, 35, {})
+
+
+def test_a_custom_function_that_holds_nothing_is_unknown_but_a_node_is_not():
+    given = {"dims": [[2]], "types": ["float"]}
+    assert list(totals(span("MyFunction", **given))[2]) == ["MyFunction"]
+    assert totals(span("AliasBackward0", **given)) == (0, 0, {})
+    assert totals(span("torch::autograd::AccumulateGrad", **given)) == (0, 0, {})
+
+
+def test_compiled_code_is_unknown_beside_the_operators_that_it_calls():
+    region = span("## Call CompiledFxGraph f1 ##", span("aten::mm", **MM), cat="user_annotation")
+    matmul, _, unknown = totals(region)
+    assert matmul == MM_FLOPS
+    assert len(unknown) == 1
+
+
+@pytest.mark.parametrize(
+    ("operator", "ran"),
+    [(span("aten::mm", **MM), False), (span("aten::relu", dims=[[3]], types=["float"]), True)],
+)
+def test_the_operator_that_a_checkpoint_stopped_ran_if_it_saves_its_result(operator, ran):
+    again = span("tg#0", span("tg#1", span("aten::add.Tensor", **ADD), operator, span(STOPPED)))
+    spans, costs = costs_of(
+        span("tg#0", span("tg#1", span("aten::mm", seq=1, **MM))), span(NODE, again, seq=1)
+    )
+    sums = by_layer(costs, spans)
+    assert sums[1, FORWARD] == (MM_FLOPS, 0, 1, 0)
+    assert sums[1, RECOMPUTE] == (0, 8 + 3 * ran, 1 + ran, 0)
+
+
+def test_an_operator_stopped_inside_a_composite_never_ran_nor_did_that():
+    linear = span("aten::linear", span("aten::addmm", **MM), **MM)
+    _, costs = costs_of(span("tg#0", linear, span(STOPPED)))
+    assert costs.flops.tolist() == [0, 0, 0]
+
+
+def test_bytes_are_given_where_types_are_certain():
+    _, costs = costs_of(span("aten::mm", **MM), span("aten::add.Tensor", **ADD))
+    assert costs.bytes.tolist() == [4 * (6 + 12 + 8), ABSENT]
+    written = {**ADD, "strides": [[4, 1], [1], []]}
+    _, costs = costs_of(span("aten::add_.Tensor", **written), span("aten::view", dims=[[2]]))
+    assert costs.bytes.tolist() == [4 * (8 + 4 + 8), 0]
