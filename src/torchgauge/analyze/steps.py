@@ -39,5 +39,4 @@ def marked(is_step: np.ndarray, start: Integers, end: Integers) -> Steps:
 
 def whole(start: Integers, end: Integers) -> Steps:
     """Return the whole recording as one step, from the first begin to the last end."""
-    low, high = (start.min(initial=2**62), end.max(initial=0)) if len(start) else (0, 0)
-    return Steps(np.array([low]), np.array([high]), np.array([NONE]))
+    return Steps(np.array([start.min()]), np.array([end.max()]), np.array([NONE]))

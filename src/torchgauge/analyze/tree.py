@@ -157,15 +157,18 @@ def _add_device(
         return
     facts = Facts(events, work)
     if steps is None:
+        step = np.zeros(len(work.row), np.int64)
         rows = np.concatenate([spans.row, work.row])
         steps = whole(events.start[rows], events.start[rows] + events.duration[rows])
+    else:
+        step = steps.at(work.time)
     found = device_nodes(
         events,
         spans,
         work,
         facts,
         of_span=growth.of_span,
-        step=steps.at(work.time),
+        step=step,
         steps=len(steps),
         bucket=bucket,
         elsewhere=bucket[ELSEWHERE],
