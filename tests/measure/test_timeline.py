@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 import torchgauge as tg
 from torchgauge.analyze.tree_costs import with_costs
 from torchgauge.measure import timeline
+from torchgauge.measure.modules import Modules
 from torchgauge.measure.plan import opened
 from torchgauge.model import tables
 from torchgauge.model.tree import base_name
@@ -159,3 +160,38 @@ def test_the_model_and_torch_are_as_before():
 def test_an_unknown_layer_is_named_with_those_most_like_it(inference):
     with pytest.raises(KeyError, match=r"block\.1"):
         inference.find("block.2")
+
+
+class Fresh(nn.Module):
+    """Makes its loss anew in every call, as transformers' heads do, and keeps another outside."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return nn.Sequential(nn.MSELoss(reduction="none"), nn.Identity())[0](
+            nn.Softplus()(KEPT(self.linear(x))), x
+        )
+
+
+KEPT = nn.Softplus()
+
+
+def test_modules_made_anew_in_every_call_are_one_layer():
+    tree = tree_of(Fresh().eval(), torch.ones(4, 8))
+    paths = [node.row.path for node in tree.root.walk() if node.kind == "layer"]
+    assert sorted(paths) == ["MSELoss", "Softplus", "Softplus#2", "linear"]
+    assert [tree.find(path).calls for path in paths] == [1, 1, 1, 1]
+    assert all(tree.find(path).host_time > 0 for path in paths)
+
+
+def test_modules_that_are_gone_are_let_go():
+    modules = Modules(nn.Linear(1, 1))
+    kept = nn.ReLU()
+    numbers = set()
+    for _ in range(5):
+        numbers.add((modules.number(kept), modules.number(nn.Sequential(nn.ReLU()))))
+        modules.forget_gone()
+    assert len(numbers) == 1
+    assert sum(one is not None for one in modules.of) == 2

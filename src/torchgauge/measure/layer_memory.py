@@ -72,6 +72,7 @@ def _recorded(
                 outputs.clear()
                 outputs.update(storages(tensors_in(returned), device))
                 del returned
+            modules.forget_gone()
 
     with Ranges(placement.model, modules).marking():
         recorded = record(work, memory=True, shapes=True)

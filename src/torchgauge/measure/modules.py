@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,9 @@ from torchgauge.target.hygiene import module_of
 class Modules:
     """Numbers a target's modules, and those it meets outside of it, which get a name by class.
 
-    Number 0 is the target itself, be it a module or any callable; `name` is its class or function.
+    A module outside of the target may be made anew in every step, as loss functions are: once it is
+    gone, the next of its class has its name and number. Number 0 is the target itself, be it a
+    module or any callable; `name` is its class or function.
     """
 
     def __init__(self, model: Callable[..., Any]) -> None:
@@ -26,7 +30,10 @@ class Modules:
         self.table: list[Named] = [Named(("",), kind)]
         self.of: list[nn.Module | None] = [self.root]
         self._numbers: dict[int, int] = {}
-        self._classes: dict[str, int] = {}
+        self._met: dict[str, weakref.ref[nn.Module]] = {}
+        self._numbers_met: dict[tuple[str, str], int] = {}
+        self._keys_met: dict[str, list[int]] = {}
+        self._forgetters: list[Callable[[int], object]] = []
         if self.root is not None:
             self._numbers[identity(self.root)] = MODEL
         if owner is not None:
@@ -36,26 +43,73 @@ class Modules:
         """Return the module's number, a new one for a module that was never seen."""
         found = self._numbers.get(identity(module))
         if found is None:
-            self._learn(module, self._class_name(module))
+            self._meet(module)
             found = self._numbers[identity(module)]
         return found
 
-    def _learn(self, module: nn.Module, prefix: str) -> None:
-        for name, one in module.named_modules(prefix=prefix, remove_duplicate=False):
+    def on_forget(self, forget: Callable[[int], object]) -> None:
+        """Have `forget` called with the identity of each module that is gone."""
+        self._forgetters.append(forget)
+
+    def forget_gone(self) -> None:
+        """Let go of modules outside of the target that nobody else holds; call it between steps."""
+        for name, keys in self._keys_met.items():
+            for key in keys:
+                self.of[self._numbers[key]] = None
+            if self._met[name]() is not None:
+                self._hold(self._met[name]())
+        for name in [name for name, met in self._met.items() if met() is None]:
+            del self._met[name]
+            for key in self._keys_met.pop(name):
+                del self._numbers[key]
+                for forget in self._forgetters:
+                    forget(key)
+
+    def _learn(self, owner: nn.Module, prefix: str) -> None:
+        for name, one in owner.named_modules(prefix=prefix, remove_duplicate=False):
             key = identity(one)
             number = self._numbers.get(key)
             if number is None:
-                self._numbers[key] = len(self.table)
-                self.table.append(Named((name,), type(one).__name__))
-                self.of.append(one)  # kept: its address must not be given to another module
+                self._numbers[key] = self._new(name, one)
             elif one is not self.root:
-                known = self.table[number]
-                self.table[number] = Named((*known.paths, name), known.kind)
+                self._also(number, name)
 
-    def _class_name(self, module: nn.Module) -> str:
-        kind = type(module).__name__
-        self._classes[kind] = count = self._classes.get(kind, 0) + 1
-        return kind if count == 1 else f"{kind}#{count}"
+    def _new(self, name: str, module: nn.Module) -> int:
+        self.table.append(Named((name,), type(module).__name__))
+        self.of.append(module)  # held: its address must not be given to another module
+        return len(self.table) - 1
+
+    def _also(self, number: int, name: str) -> None:
+        known = self.table[number]
+        if name not in known.paths:
+            self.table[number] = Named((*known.paths, name), known.kind)
+
+    def _meet(self, module: nn.Module) -> None:
+        """Number a module outside of the target, and those in it."""
+        prefix = self._free_name(type(module).__name__)
+        self._met[prefix] = weakref.ref(module)
+        keys = self._keys_met.setdefault(prefix, [])
+        for name, one in module.named_modules(prefix=prefix, remove_duplicate=False):
+            key = identity(one)
+            number = self._numbers.get(key)
+            if number is not None:
+                self._also(number, name)
+                continue
+            known = (name, type(one).__name__)
+            if known not in self._numbers_met:
+                self._numbers_met[known] = self._new(name, one)
+            self._numbers[key] = self._numbers_met[known]
+            self.of[self._numbers[key]] = one
+            keys.append(key)
+
+    def _hold(self, module: nn.Module | None) -> None:
+        for one in () if module is None else module.modules():
+            if (number := self._numbers.get(identity(one))) is not None:
+                self.of[number] = one
+
+    def _free_name(self, kind: str) -> str:
+        names = itertools.chain([kind], (f"{kind}#{count}" for count in itertools.count(2)))
+        return next(name for name in names if name not in self._met)
 
 
 def identity(module: nn.Module) -> int:

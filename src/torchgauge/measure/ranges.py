@@ -30,6 +30,7 @@ class Ranges:
         self._names: dict[int, str] = {}
         # A range cannot be entered twice at once, as recursion and threads would.
         self._free: dict[int, list[Any]] = {}
+        modules.on_forget(self._forget)
 
     def marking(self) -> contextlib.AbstractContextManager[None]:
         """Mark module calls until the block ends; the recording must begin and end inside it."""
@@ -63,6 +64,10 @@ class Ranges:
             self._names[key] = f"{LAYER}{self._modules.number(module)}"
             self._free.setdefault(key, [])
         return _RecordFunctionFast(self._names[key])
+
+    def _forget(self, key: int) -> None:
+        self._names.pop(key, None)
+        self._free.pop(key, None)
 
 
 def step_range(number: int) -> contextlib.AbstractContextManager[object]:

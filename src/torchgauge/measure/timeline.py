@@ -13,9 +13,11 @@ from torchgauge.analyze.layer_times import LayerTimes, layer_times
 from torchgauge.analyze.named_spans import NamedSpans, named_spans
 from torchgauge.analyze.stamped_tree import stamped_tree
 from torchgauge.analyze.tree import Growth, grow
+from torchgauge.analyze.tree_memory import with_memory
 from torchgauge.analyze.typical import typical
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.device.select import open_device
+from torchgauge.measure import layer_memory
 from torchgauge.measure.modules import Modules
 from torchgauge.measure.ranges import STEP, Ranges, step_range
 from torchgauge.measure.recording import record
@@ -48,8 +50,8 @@ def measure(
 
     Layer times of the forward pass are medians over stamped steps, which alternate with bare ones;
     operators share a layer's time as they did in the recording. Backward, optimizer and what is in
-    no layer are medians over recorded steps. Without `operators` nothing is recorded, and layers
-    have their forward time alone. `keep` is given what was recorded, with the layers' names. Raises
+    no layer are medians over recorded steps. Memory comes from a recording of its own. Without
+    `operators` nothing is recorded, and layers have their forward time alone. `keep` is given what was recorded, with the layers' names. Raises
     MeasurementError as `recording.record` does.
     """
     now = (clock or SystemClock()).now
@@ -61,11 +63,14 @@ def measure(
         step()
         stamped, bare, with_stamps = _stamped(placement, step, modules, tree, now)
         stamps = Pass(name="stamps", steps=len(stamped.steps), duration=with_stamps, bare=bare)
-        if not operators:
-            return stamped_tree(stamped, tree, step=kind, passes=(stamps,))
-        growth, with_ranges = _recorded(placement, step, modules, tree, bare, keep)
+        memory = None
+        if operators:
+            growth, with_ranges = _recorded(placement, step, modules, tree, bare, keep)
+            memory = layer_memory.measure(placement, step, modules, tree)
+    if memory is None:
+        return stamped_tree(stamped, tree, step=kind, passes=(stamps,))
     recording = Pass(name="recording", steps=growth.host.shape[1], duration=with_ranges, bare=bare)
-    return typical(growth, stamped, step=kind, passes=(stamps, recording))
+    return with_memory(typical(growth, stamped, step=kind, passes=(stamps, recording)), memory)
 
 
 def _stamped(
@@ -87,6 +92,7 @@ def _stamped(
         with stamps.watching():
             watched.append(_settled(step, now, stamps.taken))
         calls.append(stamps.taken())
+        modules.forget_gone()
         fewest = _fewest(bare[0] * 1e-9)
     times = layer_times(calls, tree)
     return times, statistics.median(bare) * 1e-9, statistics.median(watched) * 1e-9
@@ -109,9 +115,11 @@ def _recorded(
 
     def work() -> None:
         step()
+        modules.forget_gone()
         for number in range(steps):
             with step_range(number):
                 step()
+            modules.forget_gone()
 
     with ranges.marking():
         recorded = record(work, shapes=True, device=placement.device)
