@@ -168,7 +168,7 @@ class Timeline:
             self._schedule,
             self._budget,
             folder,
-            InnerRanges(self._modules),
+            lambda: InnerRanges(self._modules),
             stamps,
             self._ends.outermost,
         )

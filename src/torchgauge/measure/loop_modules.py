@@ -45,14 +45,38 @@ class LoopModules(Modules):
 
 
 class InnerRanges(Ranges):
-    """Ranges of all modules but those that wrap the only root."""
+    """Ranges of one recording: of all modules but those that wrap the only root.
+
+    Other threads call modules while the recording begins and ends. torch refuses a range that
+    begins without a profiler and ends with one, and writes into freed memory where it begins in one
+    recording and ends in the next: while not `on`, none begins and none ends.
+    """
 
     def __init__(self, modules: LoopModules) -> None:
         super().__init__(modules.target, modules)
+        self.on = False
         self._loop = modules
 
     def _new(self, module: nn.Module, key: int) -> Any:
         if self._loop.wraps(module):
             self._free.setdefault(key, [])
             return contextlib.nullcontext()
-        return super()._new(module, key)
+        return _Range(super()._new(module, key), self)
+
+
+class _Range:
+    __slots__ = ("_began", "_ranges", "_span")
+
+    def __init__(self, span: Any, ranges: InnerRanges) -> None:
+        self._span = span
+        self._ranges = ranges
+        self._began = False
+
+    def __enter__(self) -> None:
+        self._began = self._ranges.on
+        if self._began:
+            self._span.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        if self._began and self._ranges.on:
+            self._span.__exit__(None, None, None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +18,8 @@ from torchgauge.analyze.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure import mark
 from torchgauge.measure.interrupts import Interrupts
-from torchgauge.measure.ranges import Ranges, step_range
+from torchgauge.measure.loop_modules import InnerRanges
+from torchgauge.measure.ranges import step_range
 from torchgauge.measure.recording import Recorder
 from torchgauge.measure.schedule import RECORDING, Schedule
 from torchgauge.measure.stamps import Stamps
@@ -56,7 +59,7 @@ class LoopSteps:
         schedule: Schedule,
         memory: int,
         folder: Path,
-        ranges: Ranges,
+        ranges: Callable[[], InnerRanges],
         stamps: Stamps,
         moved: Callable[[], None],
         now: Callable[[], int] = time.perf_counter_ns,
@@ -73,6 +76,8 @@ class LoopSteps:
         self._now = now
         self._numbers = itertools.count()
         self._files = itertools.count()
+        self._home = threading.get_ident()
+        self._all_ranges: list[InnerRanges] = []
         self._start_of_loop = 0
         self.phase: Phase = "bare"
         self._forget()
@@ -176,20 +181,32 @@ class LoopSteps:
         self._around.close()
         self._boundaries = 0
         self._estimating = self.phase == "estimate"
-        recorder = Recorder(shapes=True, all_threads=True, device=_device())
-        self._around.enter_context(self._ranges.marking())
+        recorder = Recorder(shapes=True, all_threads=not self._estimating_here(), device=_device())
+        # Kept: a range that was open at the end must not be freed while another recording runs.
+        self._all_ranges.append(ranges := self._ranges())
+        self._around.enter_context(ranges.marking())
         self._moved()
         recorder.start()
         self._recorder = recorder
-        mark.name_with(self._named)
+        ranges.on = True
+        mark.name_with(functools.partial(self._named))  # a new one for each recording
         if self._estimating:
             self._boundary()
+
+    def _estimating_here(self) -> bool:
+        """Whether this recording can be of one thread: one that both begins and ends it.
+
+        torch writes into what it has freed where a span is open from one recording of all threads
+        to the next. The estimate, which is followed by another, is of the loop's thread for that.
+        """
+        return self._estimating and self._schedule.skip > 0 and threading.get_ident() == self._home
 
     def _stop(self) -> None:
         recorder, self._recorder = self._recorder, None
         mark.name_with(None)
         if recorder is None:
             return
+        self._all_ranges[-1].on = False
         try:
             recorder.stop()
         finally:

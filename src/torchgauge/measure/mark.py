@@ -10,6 +10,7 @@ Naming = Callable[[str], contextlib.AbstractContextManager[Any]]
 
 # What makes a span of a name while a timeline records; None at all other times.
 _naming: Naming | None = None
+_left_open: list[object] = []
 
 
 class mark(contextlib.ContextDecorator):  # noqa: N801 - used like a function
@@ -22,11 +23,13 @@ class mark(contextlib.ContextDecorator):  # noqa: N801 - used like a function
     def __init__(self, name: str) -> None:
         self._name = name
         self._span: contextlib.AbstractContextManager[Any] | None = None
+        self._made_by: Naming | None = None
 
     def __enter__(self) -> mark:
         """Begin the span."""
         if _naming is not None:
-            self._span = _naming(self._name)
+            self._made_by = _naming
+            self._span = self._made_by(self._name)
             self._span.__enter__()
         return self
 
@@ -34,7 +37,10 @@ class mark(contextlib.ContextDecorator):  # noqa: N801 - used like a function
         """End it."""
         if self._span is not None:
             span, self._span = self._span, None
-            span.__exit__(None, None, None)
+            if self._made_by is _naming:
+                span.__exit__(None, None, None)
+            else:  # its recording is over: to end it, or to free it, would write into freed memory
+                _left_open.append(span)
 
     def _recreate_cm(self) -> mark:
         return mark(self._name)  # a decorated function may call itself

@@ -54,9 +54,9 @@ class Schedule:
     def phases(self, fits: Callable[[], int]) -> Iterator[Phase]:
         """Yield what each step of the loop is; `fits`: how many steps one recording can hold.
 
-        Between two recordings is a bare step: a span that is open when one ends must end before
-        the next begins, or torch writes to memory that it has freed. After them come stamped
-        steps, behind one in which the new wrapper settles.
+        Between two recordings is a bare step: a span that is open when one ends, as the optimizer's
+        is, must end before the next begins, or torch writes into what it has freed. After them come
+        stamped steps, behind one in which the new wrapper settles.
         """
         for cycle in range(self.repeat):
             yield from _times("bare", self.skip)
