@@ -8,6 +8,7 @@ from typing import Literal
 
 from torchgauge.analyze.call_tree import CallTree
 from torchgauge.analyze.layer_times import LayerTimes
+from torchgauge.analyze.residual import residual_warnings
 from torchgauge.analyze.tree import ELSEWHERE
 from torchgauge.model.tree import Pass, Tree, TreeRow
 
@@ -53,4 +54,10 @@ def stamped_tree(
         rows.append(TreeRow(name=name, kind="bucket", parent=0, calls=0, host=rest))
     total = sum(row.host or 0 for row in rows) * 1e-9
     residual = None if bare is None else total - bare
-    return Tree(rows=tuple(rows), step=step, passes=passes, residual=residual)
+    return Tree(
+        rows=tuple(rows),
+        step=step,
+        passes=passes,
+        residual=residual,
+        warnings=residual_warnings(residual, bare),
+    )

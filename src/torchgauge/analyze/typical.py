@@ -9,6 +9,7 @@ import numpy as np
 
 from torchgauge.analyze.attribution import FORWARD, PHASES
 from torchgauge.analyze.layer_times import LayerTimes
+from torchgauge.analyze.residual import residual_warnings
 from torchgauge.analyze.tree import Growth
 from torchgauge.model.tree import Kind, Pass, Tree, TreeRow
 
@@ -55,7 +56,7 @@ def typical(
         passes=passes,
         residual=residual,
         devices=growth.uses,
-        warnings=growth.warnings,
+        warnings=(*growth.warnings, *residual_warnings(residual, bare)),
     )
 
 

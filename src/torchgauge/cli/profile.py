@@ -121,7 +121,7 @@ def _tree(tree: argparse._ArgumentGroup) -> None:
     )
     tree.add_argument(
         "--sort",
-        choices=("self", "total", "calls", "average", "flops", "bytes"),
+        choices=("self", "total", "calls", "average", "flops", "bytes", "memory"),
         default="self",
         help="the order of the operators (default: self)",
     )

@@ -43,9 +43,7 @@ class Stamps:
     def taken(self) -> list[Call]:
         """Return the calls that have ended since the last time, in the order of their ends."""
         notes, self._notes[:] = self._notes[:], []
-        for module, *_ in sorted(
-            notes, key=lambda note: note[2]
-        ):  # met in the order of their calls
+        for module, *_ in sorted(notes, key=lambda note: note[2]):  # as they were called
             self.modules.number(module)
         number = self.modules.number
         return [

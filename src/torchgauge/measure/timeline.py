@@ -51,8 +51,8 @@ def measure(
     Layer times of the forward pass are medians over stamped steps, which alternate with bare ones;
     operators share a layer's time as they did in the recording. Backward, optimizer and what is in
     no layer are medians over recorded steps. Memory comes from a recording of its own. Without
-    `operators` nothing is recorded, and layers have their forward time alone. `keep` is given what was recorded, with the layers' names. Raises
-    MeasurementError as `recording.record` does.
+    `operators` nothing is recorded, and layers have their forward time alone. `keep` is given what
+    was recorded, with the layers' names. Raises MeasurementError as `recording.record` does.
     """
     now = (clock or SystemClock()).now
     how = Training.resolve(train)

@@ -43,8 +43,13 @@ def table(tree: Tree | None, kind: str, **options: Any) -> Table:
     Raises InputError `no-tree` where there is none, `table-unknown`.
     """
     from torchgauge.errors import InputError
+    from torchgauge.model.kernel_table import kernels
 
-    makers: dict[str, Callable[..., Table]] = {"layers": layers, "operators": operators}
+    makers: dict[str, Callable[..., Table]] = {
+        "layers": layers,
+        "operators": operators,
+        "kernels": kernels,
+    }
     if kind not in makers:
         raise InputError(
             f"There is no table '{kind}'.",
@@ -62,7 +67,11 @@ def table(tree: Tree | None, kind: str, **options: Any) -> Table:
 
 
 def layers(tree: Tree) -> Table:
-    """Return one row per layer, in calling order: times in seconds, FLOP, bytes, elements."""
+    """Return one row per layer, in calling order: times in seconds, FLOP, bytes, elements.
+
+    `host_time_self` and `device_time_self` hold the layer's own operators, `efficiency` is the time
+    at the device's roofs as a share of the layer's.
+    """
     found = [node for node in tree.root.walk() if node.kind in ("model", "layer")]
     figures: dict[str, Callable[[Node], Any]] = {
         "path": lambda node: node.row.path,
@@ -71,8 +80,14 @@ def layers(tree: Tree) -> Table:
         "host_time": lambda node: node.host_time,
         "host_time_self": lambda node: sum_of(own(node), "host"),
         "device_time": lambda node: node.device_time,
+        "device_time_self": lambda node: sum_of(own(node), "device"),
         "flops": lambda node: node.flops,
         "bytes": lambda node: node.bytes,
+        "flops_per_second": lambda node: node.flops_per_second,
+        "bytes_per_second": lambda node: node.bytes_per_second,
+        "intensity": lambda node: node.intensity,
+        "bound": lambda node: node.bound,
+        "efficiency": lambda node: node.efficiency,
         "allocated": lambda node: node.memory,
         "allocations": lambda node: node.allocations,
         "peak": lambda node: node.peak,
@@ -105,7 +120,8 @@ def operators(tree: Tree, *, by_shape: bool = False) -> Table:
     """Return one row per operator, most time of its own first, under torch.profiler's names.
 
     Times in seconds of one step; `by_shape` tells the same operator on other shapes apart. `CPU
-    total` holds what an operator calls. As there, overloads are one operator, and one that calls
+    total` holds what an operator calls; the columns of a device are there where one worked. As in
+    torch's table, overloads are one operator, and one that calls
     nothing but itself under another overload ran once.
     """
     groups: dict[tuple[str, str], list[Node]] = {}
@@ -113,12 +129,14 @@ def operators(tree: Tree, *, by_shape: bool = False) -> Table:
         if node.kind == "operator" and not _again(node):
             shape = node.row.shapes if by_shape else ""
             groups.setdefault((base_name(node.name), shape), []).append(node)
-    whole = sum_of(tree.root.walk(), "host") or 0.0
+    root = tree.root
+    wholes = root.host_time or 0.0, root.device_time
     rows = [
-        _operator(name, shape, nodes, whole, tree.allocator)
+        _operator(name, shape, nodes, wholes, tree.allocator)
         for (name, shape), nodes in groups.items()
     ]
-    rows.sort(key=lambda row: -(row["Self CPU"] or 0.0))
+    order = "Self CPU" if wholes[1] is None else "Self CUDA"
+    rows.sort(key=lambda row: -(row[order] or 0.0))
     columns: dict[str, list[Any]] = {name: [] for name in (rows[0] if rows else {})}
     for row in rows:
         for name, value in row.items():
@@ -149,28 +167,50 @@ def _whole(node: Node) -> list[Node]:
 
 
 def _operator(
-    name: str, shape: str, nodes: list[Node], whole: float, allocator: str
+    name: str,
+    shape: str,
+    nodes: list[Node],
+    wholes: tuple[float, float | None],
+    allocator: str,
 ) -> dict[str, Any]:
     calls = sum(node.calls for node in nodes)
     selves = [one for node in nodes for one in _whole(node)]
-    own_time = sum_of(selves, "host")
-    totals = [time for node in nodes if (time := node.host_time) is not None]
-    total = sum(totals) if totals else None
     memory = [size for node in nodes if (size := node.memory) is not None]
-    return {
+    host, device = wholes
+    row = {
         "Name": name,
         "Input Shapes": shape,
-        "Self CPU %": _share(own_time, whole),
-        "Self CPU": own_time,
-        "CPU total %": _share(total, whole),
-        "CPU total": total,
-        "CPU time avg": total / calls if total is not None and calls else None,
+        **_times("CPU", sum_of(selves, "host"), [n.host_time for n in nodes], host, calls),
+    }
+    if device is not None:
+        launched = [one for node in selves for one in (node, *_kernels(node))]
+        totals = [node.device_time for node in nodes]
+        row |= _times("CUDA", sum_of(launched, "device"), totals, device, calls)
+    return row | {
         f"{allocator} Mem": sum(memory) if memory else None,
         f"Self {allocator} Mem": sum_of(selves, "allocated"),
         "# of Calls": calls,
         "flops": sum_of(selves, "flops"),
         "bytes": sum_of(selves, "bytes"),
     }
+
+
+def _times(
+    clock: str, own_time: float | None, totals: list[float | None], whole: float, calls: int
+) -> dict[str, float | None]:
+    known = [time for time in totals if time is not None]
+    total = sum(known) if known else None
+    return {
+        f"Self {clock} %": _share(own_time, whole),
+        f"Self {clock}": own_time,
+        f"{clock} total %": _share(total, whole),
+        f"{clock} total": total,
+        f"{clock} time avg": total / calls if total is not None and calls else None,
+    }
+
+
+def _kernels(node: Node) -> list[Node]:
+    return [child for child in node.children if child.kind == "kernel"]
 
 
 def _share(part: float | int | None, whole: float) -> float | None:

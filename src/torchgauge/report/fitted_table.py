@@ -36,15 +36,17 @@ class Line(NamedTuple):
     style: str = ""
 
 
-def fitted_table(first: str, lines: Sequence[Line], columns: Sequence[Column], width: int) -> Table:
+def fitted_table(
+    first: str, lines: Sequence[Line], columns: Sequence[Column], width: int, longest: int = NAME
+) -> Table:
     """Return the lines as a table that fits `width`; names that do not are cut in the middle.
 
-    A column of which no line has a cell is left out.
+    A column of which no line has a cell is left out; no name is wider than `longest`.
     """
     told = [column for column in columns if any(column.name in line.cells for line in lines)]
     widths = {column.name: _width(column, lines) for column in told}
     names = ["  " * line.level + line.name for line in lines]
-    natural = min(max([len(first), *map(len, names)]), NAME)
+    natural = min(max([len(first), *map(len, names)]), longest)
     shown = _shown(told, widths, width - natural)
     room = width - sum(widths[column.name] + GAP for column in shown)
     grid = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model import tables
+from torchgauge.model.kernel_table import kernels
 from torchgauge.model.tree import Node, Tree
 from torchgauge.report.bar import bar
 from torchgauge.report.fitted_table import Column, Line, fitted_table
@@ -34,6 +35,8 @@ LAYERS = (
     Column("FLOPs", 1),
     Column("FLOP/s", 3),
     Column("B/s", 8),
+    Column("peak", 4),
+    Column("kept", 6),
     Column("bound", 4, left=True),
 )
 OPERATORS = (
@@ -46,7 +49,22 @@ OPERATORS = (
     Column("FLOPs", 3),
     Column("FLOP/s", 4),
     Column("bytes", 6),
+    Column("memory", 7),
 )
+KERNELS = (
+    Column("calls"),
+    Column("time"),
+    Column("share"),
+    Column("bar", 6, title="", left=True, style="cyan"),
+    Column("median", 3),
+    Column("max", 5),
+    Column("grid", 7),
+    Column("block", 8),
+    Column("occupancy", 2),
+    Column("limiter", 4, left=True),
+    Column("layer", 1, left=True, style="dim", most=26),
+)
+LONGEST_KERNEL = 36
 
 
 class View(NamedTuple):
@@ -59,12 +77,13 @@ class View(NamedTuple):
 
 
 ORDERS = {
-    "self": "Self CPU",
-    "total": "CPU total",
+    "self": "Self {clock}",
+    "total": "{clock} total",
+    "average": "{clock} time avg",
     "calls": "# of Calls",
-    "average": "CPU time avg",
     "flops": "flops",
     "bytes": "bytes",
+    "memory": "Self {allocator} Mem",
 }
 
 
@@ -79,6 +98,11 @@ def view(tree: Tree, shown: View | None = None, *, width: int) -> RenderableType
     lines, more = _operators(tree, shown)
     if lines:
         blocks += [Text(""), fitted_table("operator", lines, OPERATORS, width)]
+        if more:
+            blocks.append(Text(f"… {more} others", style="dim"))
+    launches, more = _kernels(tree, shown)
+    if launches:
+        blocks += [Text(""), fitted_table("kernel", launches, KERNELS, width, LONGEST_KERNEL)]
         if more:
             blocks.append(Text(f"… {more} others", style="dim"))
     blocks += [Text(""), Padding(_method(tree, root), (0, 0, 0, 2))]
@@ -164,6 +188,15 @@ def _cells(alike: Alike, whole: float) -> dict[str, str]:
         cells["FLOPs"] = least + units.count(flops, 3) if flops else NOTHING
         cells["FLOP/s"] = least + _rate(flops, time)
         cells["B/s"] = _rate(moved, time)
+    peaks = [node.peak for node in alike.nodes if node.peak is not None]
+    if peaks:
+        cells["peak"] = units.size(max(peaks), 3)
+    kept = alike.sum("retained_for_backward")
+    if kept is not None:
+        cells["kept"] = units.size(kept, 3) if kept else NOTHING
+    parameters = alike.sum("parameters")
+    if parameters is not None:
+        cells["parameters"] = units.count(parameters, 3) if parameters else NOTHING
     bounds = [node.bound for node in alike.nodes]
     if bound := max(bounds, key=bounds.count):
         cells["bound"] = bound
@@ -189,30 +222,65 @@ def _rate(amount: float | None, time: float | None) -> str:
 
 def _operators(tree: Tree, shown: View) -> tuple[list[Line], int]:
     """Return the first operators, and how many are not shown."""
-    found = tables.operators(tree, by_shape=shown.by_shape).rows()
-    key = ORDERS[shown.sort]
-    found.sort(key=lambda row: -(row[key] or 0))
+    found = tables.operators(tree, by_shape=shown.by_shape)
+    clock = "CUDA" if "Self CUDA" in found.columns else "CPU"
+    key = ORDERS[shown.sort].format(clock=clock, allocator=tree.allocator)
+    rows = sorted(found.rows(), key=lambda row: -(row[key] or 0))
     lines = [
-        Line(0, row["Name"] + (f" {row['Input Shapes']}" if shown.by_shape else ""), _figures(row))
-        for row in found[: shown.top]
+        Line(
+            0,
+            row["Name"] + (f" {row['Input Shapes']}" if shown.by_shape else ""),
+            _figures(row, clock, tree.allocator),
+        )
+        for row in rows[: shown.top]
     ]
-    return lines, len(found) - len(lines)
+    return lines, len(rows) - len(lines)
 
 
-def _figures(row: dict[str, Any]) -> dict[str, str]:
-    share = row["Self CPU %"] or 0.0
+def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, str]:
+    share = row[f"Self {clock} %"] or 0.0
     cells = {
         "calls": f"{row['# of Calls']:,}",
-        "self": units.time(row["Self CPU"], 3),
+        "self": units.time(row[f"Self {clock}"], 3),
         "share": f"{100 * share:.1f} %",
         "bar": bar(share, BAR),
-        "total": units.time(row["CPU total"], 3),
-        "average": units.time(row["CPU time avg"], 3),
+        "total": units.time(row[f"{clock} total"], 3),
+        "average": units.time(row[f"{clock} time avg"], 3),
     }
     if row["flops"] is not None:
         cells["FLOPs"] = units.count(row["flops"], 3) if row["flops"] else NOTHING
-        cells["FLOP/s"] = _rate(row["flops"], row["CPU total"])
+        cells["FLOP/s"] = _rate(row["flops"], row[f"{clock} total"])
         cells["bytes"] = units.size(row["bytes"], 3) if row["bytes"] else NOTHING
+    if row[f"Self {allocator} Mem"] is not None:
+        cells["memory"] = units.size(row[f"Self {allocator} Mem"], 3)
+    return cells
+
+
+def _kernels(tree: Tree, shown: View) -> tuple[list[Line], int]:
+    """Return the kernels and copies that take most of the device's time, and how many others."""
+    rows = kernels(tree).rows()
+    return [Line(0, row["name"], _launch(row)) for row in rows[: shown.top]], max(
+        0, len(rows) - shown.top
+    )
+
+
+def _launch(row: dict[str, Any]) -> dict[str, str]:
+    share = row["share"] or 0.0
+    cells = {
+        "calls": f"{row['calls']:,}",
+        "time": units.time(row["device_time"], 3),
+        "share": f"{100 * share:.1f} %",
+        "bar": bar(share, BAR),
+        "median": units.time(row["median"], 3),
+        "max": units.time(row["max"], 3),
+        "layer": row["layers"],
+    }
+    for name in ("grid", "block"):
+        if row[name] is not None:
+            cells[name] = "×".join(map(str, row[name]))
+    if row["occupancy"] is not None:
+        cells["occupancy"] = units.percent(row["occupancy"])
+        cells["limiter"] = row["limiter"] or ""
     return cells
 
 
