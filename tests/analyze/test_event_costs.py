@@ -2,11 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from torchgauge.analyze.attribution import FORWARD, RECOMPUTE, STOPPED, attribute
+from torchgauge.analyze.attribution import FORWARD, NONE, OUTSIDE, RECOMPUTE, STOPPED, attribute
 from torchgauge.analyze.call_tree import CallTree, Named
-from torchgauge.analyze.event_costs import ABSENT, by_layer, event_costs
+from torchgauge.analyze.event_costs import ABSENT, by_layer, by_node, event_costs
 from torchgauge.trace.kineto import read_events
 
 MM = {"dims": [[2, 3], [3, 4]], "types": ["float", "float"]}
@@ -163,3 +164,18 @@ def test_bytes_are_given_where_types_are_certain():
     written = {**ADD, "strides": [[4, 1], [1], []]}
     _, costs = costs_of(span("aten::add_.Tensor", **written), span("aten::view", dims=[[2]]))
     assert costs.bytes.tolist() == [4 * (8 + 4 + 8), 0]
+
+
+def test_sums_by_node_are_none_where_a_part_is_unknown():
+    figures, nodes = np.array([5, 7, ABSENT, 1, 9]), np.array([0, 0, 1, 1, -1])
+    assert by_node(figures, nodes, 3) == [12, None, 0]
+
+
+def test_an_empty_trace_costs_nothing():
+    spans, costs = costs_of()
+    assert (costs.flops.tolist(), costs.coverage, by_layer(costs, spans)) == ([], None, {})
+
+
+def test_what_runs_in_no_layer_is_under_none():
+    spans, costs = costs_of(span("aten::mm", **MM), span("my::op"))
+    assert by_layer(costs, spans) == {(NONE, OUTSIDE): (MM_FLOPS, 0, 2, 1)}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.attribution import NONE, Spans, by_depth
+from torchgauge.analyze.attribution import NONE, PHASES, Spans, by_depth
 from torchgauge.analyze.recorded_work import Texts, free_bytes, recorded_work
 from torchgauge.analyze.stopped import never_ran
 from torchgauge.formulas.kinds import COMPOSITE_OVERLOADS, kernel_kind, kind
@@ -76,17 +76,30 @@ class LayerSum(NamedTuple):
 def by_layer(costs: EventCosts, spans: Spans) -> dict[tuple[int, int], LayerSum]:
     """Return the sums by layer (NONE outside of all) and phase, as numbered in `Spans`."""
     keys, place = np.unique(
-        np.stack([spans.layer, spans.phase])[:, costs.counts], axis=1, return_inverse=True
+        (spans.layer * len(PHASES) + spans.phase)[costs.counts], return_inverse=True
     )
     matmul, vector = costs.matmul[costs.counts], costs.vector[costs.counts]
     known = matmul != ABSENT
-    columns = np.zeros((4, keys.shape[1]), np.int64)
+    columns = np.zeros((4, len(keys)), np.int64)
     for row, values in enumerate((matmul * known, vector * known, 1, ~known)):
-        np.add.at(columns[row], place.ravel(), values)
+        np.add.at(columns[row], place, values)
     return {
-        (int(layer), int(phase)): LayerSum(*sums)
-        for layer, phase, sums in zip(*keys.tolist(), columns.T.tolist(), strict=True)
+        divmod(key, len(PHASES)): LayerSum(*sums)
+        for key, sums in zip(keys.tolist(), columns.T.tolist(), strict=True)
     }
+
+
+def by_node(figures: Integers, of_span: Integers, count: int) -> list[int | None]:
+    """Return a figure of `EventCosts` summed by node, as `Growth.of_span` has them.
+
+    None where one of the node's spans is unknown: the sum over a tree is at least what is said.
+    """
+    inside = of_span != NONE
+    nodes, values = of_span[inside], figures[inside]
+    sums, unknown = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    np.add.at(sums, nodes, values)
+    unknown[nodes[values == ABSENT]] = True
+    return [None if lacks else total for lacks, total in zip(unknown, sums.tolist(), strict=True)]
 
 
 def event_costs(events: Events, spans: Spans) -> EventCosts:
@@ -138,13 +151,11 @@ def _plans(events: Events, spans: Spans) -> tuple[list[_Plan], Integers]:
     names = events.name.take(spans.row)
     is_operator = events.category.take(spans.row).where(lambda name: name == "cpu_op")
     codes = [np.append(column.codes, ABSENT)[entry] for column in columns]
-    keys, place = np.unique(
-        np.stack([names.codes, is_operator, *codes]), axis=1, return_inverse=True
-    )
+    keys, place = _distinct([names.codes, is_operator, *codes])
     # Where overloads are named, a name without one is that of the default overload.
     named = any(name.startswith("aten::") and "." in name for name in names.values)
     plans = []
-    for name, operator, *found in keys.T.tolist():
+    for name, operator, *found in keys.tolist():
         texts = [
             None if code == ABSENT else column.values[code]
             for column, code in zip(columns, found, strict=True)
@@ -153,7 +164,16 @@ def _plans(events: Events, spans: Spans) -> tuple[list[_Plan], Integers]:
         plans.append(
             _plan(names.values[name], bool(operator), Texts(dims, types, strides, inputs), named)
         )
-    return plans, place.ravel()
+    return plans, place
+
+
+def _distinct(columns: list[np.ndarray]) -> tuple[Integers, Integers]:
+    """Return the distinct rows of the columns, and which of them each row is."""
+    place = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        place = place * (int(column.max(initial=0)) + 2) + column + 1
+        _, first, place = np.unique(place, return_index=True, return_inverse=True)
+    return np.stack([column[first] for column in columns], axis=1).astype(np.int64), place
 
 
 def _plan(name: str, operator: bool, texts: Texts, overloads: bool) -> _Plan:
