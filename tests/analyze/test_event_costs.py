@@ -166,9 +166,11 @@ def test_bytes_are_given_where_types_are_certain():
     assert costs.bytes.tolist() == [4 * (8 + 4 + 8), 0]
 
 
-def test_sums_by_node_are_none_where_a_part_is_unknown():
-    figures, nodes = np.array([5, 7, ABSENT, 1, 9]), np.array([0, 0, 1, 1, -1])
-    assert by_node(figures, nodes, 3) == [12, None, 0]
+def test_sums_by_node_say_what_is_unknown():
+    spans = [span("aten::mm", **MM), span("my::op"), span("aten::add.Tensor", **ADD)]
+    _, costs = costs_of(*spans, span("my::op"), span("aten::view"), span("aten::mm", **MM))
+    sums = by_node(costs, np.array([0, 0, 0, 1, 2, -1]), 4)
+    assert sums == [(MM_FLOPS + 8, 1), (None, 1), (0, 0), None]
 
 
 def test_an_empty_trace_costs_nothing():

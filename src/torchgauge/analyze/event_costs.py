@@ -38,7 +38,7 @@ _COMPILED = "## Call CompiledFxGraph"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EventCosts:
-    """What each span did itself, in the order of `Spans`; sum them over `Growth.of_span`.
+    """What each span did itself, in the order of `Spans`; `by_node` sums it for a tree.
 
     `matmul` and `vector` are FLOP, `bytes` compulsory traffic; 0 for what did nothing itself (a
     range, a composite, what runs inside a counted operator), ABSENT where it is unknown. `counts`
@@ -89,17 +89,26 @@ def by_layer(costs: EventCosts, spans: Spans) -> dict[tuple[int, int], LayerSum]
     }
 
 
-def by_node(figures: Integers, of_span: Integers, count: int) -> list[int | None]:
-    """Return a figure of `EventCosts` summed by node, as `Growth.of_span` has them.
+class NodeSum(NamedTuple):
+    """FLOP of a node's own spans, None where nothing of them is known; calls that are unknown."""
 
-    None where one of the node's spans is unknown: the sum over a tree is at least what is said.
-    """
+    flops: int | None
+    unknown: int
+
+
+def by_node(costs: EventCosts, of_span: Integers, count: int) -> list[NodeSum | None]:
+    """Return the sums of each node that has a span, as `Growth.of_span` has them."""
     inside = of_span != NONE
-    nodes, values = of_span[inside], figures[inside]
-    sums, unknown = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-    np.add.at(sums, nodes, values)
-    unknown[nodes[values == ABSENT]] = True
-    return [None if lacks else total for lacks, total in zip(unknown, sums.tolist(), strict=True)]
+    nodes, values = of_span[inside], costs.flops[inside]
+    lacks = values == ABSENT
+    spans = np.bincount(nodes, minlength=count).tolist()
+    unknown = np.bincount(nodes[lacks], minlength=count).tolist()
+    flops = np.zeros(count, np.int64)  # exact, as the weights of bincount are not
+    np.add.at(flops, nodes[~lacks], values[~lacks])
+    return [
+        NodeSum(work if work or not without else None, without) if number else None
+        for number, work, without in zip(spans, flops.tolist(), unknown, strict=True)
+    ]
 
 
 def event_costs(events: Events, spans: Spans) -> EventCosts:
