@@ -169,3 +169,38 @@ def test_profiling_twice_gives_the_same_counts(model):
     assert first.size == second.size
     assert first.memory.parts == second.memory.parts
     assert first.target == second.target
+
+
+def test_the_detail_asked_for_is_how_far_down_the_tree_goes():
+    kinds = {}
+    for detail in ("summary", "layers", "operators"):
+        profile = tg.profile(nn.Linear(4, 4), torch.ones(2, 4), detail=detail, iterations=2)
+        kinds[detail] = {row.kind for row in profile.tree.rows} if profile.tree else set()
+    assert kinds == {
+        "summary": set(),
+        "layers": {"model", "bucket"},
+        "operators": {"model", "bucket", "operator"},
+    }
+    with pytest.raises(InputError, match="no level of detail"):
+        tg.profile(nn.Linear(4, 4), torch.ones(2, 4), detail="deep")
+
+
+def test_tables_of_a_profile():
+    profile = tg.profile(nn.Sequential(nn.Linear(4, 4)), torch.ones(2, 4), iterations=2)
+    assert profile.table("layers").columns["path"] == ["", "0"]
+    assert sum(profile.table("operators").columns["flops"][:1]) == 2 * 2 * 4 * 4
+    assert "Input Shapes" in profile.table("operators", by_shape=True).columns
+    assert len(profile.table("kernels")) == 0
+    with pytest.raises(InputError, match="no table 'modules'"):
+        profile.table("modules")
+    bare = tg.profile(nn.Linear(4, 4), torch.ones(2, 4), detail="summary", iterations=2)
+    with pytest.raises(InputError, match="no tree"):
+        bare.table("layers")
+
+
+def test_a_profile_comes_back_from_disk_with_its_tree(tmp_path):
+    profile = tg.profile(nn.Sequential(nn.Linear(4, 4)), torch.ones(2, 4), iterations=2)
+    again = tg.load(profile.save(tmp_path / "profile.json"))
+    assert again.tree.rows == profile.tree.rows
+    assert again.tree.find("0").host_time == profile.tree.find("0").host_time
+    assert str(again) == str(profile)

@@ -1,0 +1,146 @@
+"""The console's view of a tree, from figures made by hand."""
+
+import pytest
+from rich.console import Console
+
+from torchgauge.model.kernel import Kernel
+from torchgauge.model.tree import Pass, Tree, TreeRow
+from torchgauge.report.tree import ORDERS, View, view
+
+
+def row(name, kind, parent, **figures):
+    path = figures.pop("path", name if kind == "layer" else "")
+    return TreeRow(name=name, kind=kind, parent=parent, calls=1, path=path, **figures)
+
+
+def tree(*rows, **others):
+    return Tree(rows=rows, **others)
+
+
+def text(found, shown=None, width=80):
+    console = Console(width=width, force_terminal=False, color_system=None)
+    with console.capture() as capture:
+        console.print(view(found, shown, width=width))
+    return capture.get()
+
+
+def line(shown, name):
+    return next(one for one in shown.splitlines() if one.strip().startswith(name)).split()
+
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def simple():
+    """10 ms: 1 of the model's own, 2 + 3 of a layer and its operator, 4 outside."""
+    return tree(
+        row("Net", "model", -1, host=1 * MS, type="Net"),
+        row("conv", "layer", 0, host=2 * MS, type="Conv2d", flops=0, bytes=0, peak=5_000),
+        row("aten::conv2d", "operator", 1, host=3 * MS, flops=6_000_000, bytes=1_000),
+        row("outside the model", "bucket", 0, host=4 * MS),
+        passes=(Pass(name="stamps", steps=7, duration=0.0105, bare=0.01),),
+        residual=-0.0005,
+    )
+
+
+def test_shares_are_of_the_whole_and_buckets_are_shown(simple):
+    shown = text(simple)
+    assert line(shown, "Net")[1:4] == ["10.0", "ms", "100.0"]
+    assert line(shown, "conv")[1:4] == ["5.00", "ms", "50.0"]
+    assert line(shown, "outside")[3:6] == ["4.00", "ms", "40.0"]
+
+
+def test_rates_are_of_the_layers_time(simple):
+    assert "1.20 G" in text(simple)  # 6 MFLOP in 5 ms
+
+
+def test_the_cost_of_the_passes_and_the_residual_are_said(simple):
+    shown = text(simple)
+    assert "1.050× the bare step, 7 steps" in shown
+    assert "10.00 ms, 5.0 % below the bare step's 10.00 ms" in shown
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+def test_no_line_is_wider_than_the_terminal(simple, width):
+    assert max(map(len, text(simple, width=width).splitlines())) <= width
+
+
+def test_wider_terminals_show_more(simple):
+    assert "Conv2d" not in text(simple, width=60)
+    assert "Conv2d" in text(simple, width=160)
+    assert "5.00 kB" in text(simple, width=160)
+
+
+def test_layers_alike_are_one_line_with_their_sums():
+    blocks = [row(str(n), "layer", 0, host=(n + 1) * MS, type="Block", flops=1) for n in range(3)]
+    shown = text(tree(row("Net", "model", -1, host=0), *blocks))
+    assert line(shown, "0–2")[1:4] == ["×3", "3", "6.00"]
+
+
+@pytest.mark.parametrize("odd", [{"type": "Other"}, {"flops": 2}, {"name": "last"}])
+def test_layers_that_differ_are_lines_of_their_own(odd):
+    same = {"host": MS, "type": "Block", "flops": 1}
+    first = row("0", "layer", 0, **same)
+    other = {**same, **odd}
+    second = row(other.pop("name", "1"), "layer", 0, **other)
+    assert "×2" not in text(tree(row("Net", "model", -1, host=0), first, second))
+
+
+def test_depth_hides_what_is_deeper():
+    deep = tree(
+        row("Net", "model", -1, host=0),
+        row("a", "layer", 0, host=MS),
+        row("b", "layer", 1, host=MS, path="a.b"),
+    )
+    assert "  b " in text(deep)
+    assert "  b " not in text(deep, View(depth=1))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_operators_come_in_the_order_asked_for(order):
+    found = tree(
+        row("Net", "model", -1, host=0),
+        row("aten::small", "operator", 0, host=1, flops=1, bytes=1, allocated=1),
+        row("aten::large", "operator", 0, host=2, flops=2, bytes=2, allocated=2),
+        row("aten::large", "operator", 0, host=2, flops=2, bytes=2, allocated=2),
+    )
+    shown = text(found, View(sort=order, top=1))
+    assert "aten::large" in shown
+    assert "aten::small" not in shown
+    assert "… 1 others" in shown
+
+
+def test_operators_on_other_shapes_are_told_apart():
+    found = tree(
+        row("Net", "model", -1, host=0),
+        row("aten::mm", "operator", 0, host=MS, shapes="[[2, 3], [3, 4]]"),
+        row("aten::mm", "operator", 0, host=MS, shapes="[[5, 3], [3, 4]]"),
+    )
+    assert line(text(found), "aten::mm")[1] == "2"
+    apart = text(found, View(by_shape=True), width=120)
+    assert line(apart, "aten::mm [[2, 3], [3, 4]]")[5] == "1"
+
+
+def test_a_device_has_its_time_beside_the_hosts():
+    found = tree(
+        row("Net", "model", -1, host=8 * MS),
+        row("aten::mm", "operator", 0, host=2 * MS),
+        row("gemm", "kernel", 1, device=5 * MS, kernel=Kernel(durations=(5 * MS,), occupancy=0.5)),
+        row("idle", "bucket", 0, device=0),
+    )
+    shown = text(found, width=120)
+    assert line(shown, "Net")[2:6] == ["10.0", "ms", "5.00", "ms"]
+    assert line(shown, "aten::mm")[2:4] == ["5.00", "ms"]
+    assert line(shown, "gemm")[1:5] == ["1", "5.00", "ms", "100.0"]
+    assert "50 %" in shown
+    assert "idle" not in shown
+
+
+def test_what_is_not_known_is_not_zero():
+    unknown = tree(
+        row("Net", "model", -1, host=2 * MS, flops=None, unknown=1),
+        row("fc", "layer", 0, host=MS, flops=10, unknown=2),
+    )
+    assert "≥ 10" in text(unknown)
+    assert "FLOPs" not in text(tree(row("Net", "model", -1, host=MS)))
