@@ -8,6 +8,7 @@ import pytest
 from torchgauge.analyze.attribution import FORWARD, NONE, OUTSIDE, RECOMPUTE, STOPPED, attribute
 from torchgauge.analyze.call_tree import CallTree, Named
 from torchgauge.analyze.event_costs import ABSENT, by_layer, by_node, event_costs
+from torchgauge.analyze.recorded_tree import recorded_tree
 from torchgauge.trace.kineto import read_events
 
 MM = {"dims": [[2, 3], [3, 4]], "types": ["float", "float"]}
@@ -181,3 +182,12 @@ def test_an_empty_trace_costs_nothing():
 def test_what_runs_in_no_layer_is_under_none():
     spans, costs = costs_of(span("aten::mm", **MM), span("my::op"))
     assert by_layer(costs, spans) == {(NONE, OUTSIDE): (MM_FLOPS, 0, 2, 1)}
+
+
+def test_the_tree_of_a_trace_has_the_work_that_its_sizes_tell():
+    linear = span("aten::linear", span("aten::mm", **MM), **MM)
+    root = recorded_tree(trace(span("tg#1", linear, span("my::op"), cat="user_annotation"))).root
+    assert (root.flops, root.at_least, root.total("unknown")) == (MM_FLOPS, True, 1)
+    (layer,) = root.layers
+    assert [node.row.flops for node in layer.walk()] == [0, 0, MM_FLOPS, None]
+    assert recorded_tree(trace(span("aten::view"), span("aten::mm"))).root.flops is None

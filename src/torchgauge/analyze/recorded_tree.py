@@ -11,9 +11,10 @@ import msgspec
 import numpy as np
 
 from torchgauge.analyze.attribution import attribute
+from torchgauge.analyze.event_costs import EventCosts, by_node, event_costs
 from torchgauge.analyze.layer_times import LayerTimes
 from torchgauge.analyze.module_calls import Modules
-from torchgauge.analyze.tree import grow
+from torchgauge.analyze.tree import Growth, grow
 from torchgauge.analyze.typical import typical
 from torchgauge.model.events import Events
 from torchgauge.model.record import MeasurementWarning
@@ -29,6 +30,9 @@ def recorded_tree(events: Events) -> Tree:
     `host` that of the threads' times in operators and steps. `Tree.steps` counts the steps that are
     marked (1 where none is); a figure divided by it is the mean of a step.
 
+    FLOPs are counted from the recorded sizes; `unknown` is the calls that these do not tell. Bytes
+    are left out: most need outputs, which no trace has.
+
     Layers are those of our ranges, else of torch's `nn.Module:` calls, which name class and
     instance and no path. Without either, operators and kernels are the model's own, and a warning
     says so.
@@ -38,6 +42,7 @@ def recorded_tree(events: Events) -> Tree:
     if not len(modules):
         spans = dataclasses.replace(spans, layer=np.zeros_like(spans.layer))
     growth = grow(events, spans, modules.tree, _STEPS, as_one=True)
+    _count(growth, event_costs(events, spans))
     tree = typical(growth, LayerTimes([], []), step="loop", passes=())
     steps = sum(_STEPS.fullmatch(name) is not None for name in _annotations(events))
     return msgspec.structs.replace(
@@ -45,6 +50,15 @@ def recorded_tree(events: Events) -> Tree:
         steps=max(steps, 1),
         warnings=(*events.warnings, *tree.warnings, *_layer_warnings(modules)),
     )
+
+
+def _count(growth: Growth, costs: EventCosts) -> None:
+    """Note on the nodes what their spans cost."""
+    works = by_node(costs, growth.of_span, len(growth.nodes))
+    known = bool((costs.flops > 0).any())  # without sizes, views are all that is known to be free
+    for node, work in zip(growth.nodes, works, strict=True):
+        if work is not None:
+            node.flops, node.unknown = work.flops if known else None, work.unknown
 
 
 def _name(events: Events) -> str:

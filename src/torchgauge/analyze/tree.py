@@ -40,6 +40,8 @@ class Grown:
     path: str = ""
     type: str = ""
     kernel: Kernel | None = None
+    flops: int | None = None
+    unknown: int = 0
 
 
 @dataclasses.dataclass

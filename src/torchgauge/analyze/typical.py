@@ -93,8 +93,7 @@ def _outer_first(growth: Growth) -> list[int]:
     children: dict[int, list[int]] = {}
     for number, node in enumerate(growth.nodes):
         children.setdefault(node.parent, []).append(number)
-    figures = [growth.host, growth.calls, *([] if growth.device is None else [growth.device])]
-    ran = [bool(node.any()) for node in np.hstack(figures)]
+    ran = [bool(node.any()) for node in np.hstack([growth.host, growth.calls])]
     for number in range(len(growth.nodes) - 1, 0, -1):
         above = growth.nodes[number].parent
         ran[above] = ran[above] or ran[number]
@@ -130,5 +129,7 @@ def _row(
         shapes=node.shapes,
         host=host,
         device=device,
+        flops=node.flops,
+        unknown=node.unknown,
         kernel=node.kernel,
     )
