@@ -91,19 +91,24 @@ def test_streams_that_overlap_count_each_and_the_device_is_busy_once():
             op("aten::mul", 13, 14),
             *launched("one", 50, 20, at=14, stream=7),
             *launched("two", 60, 20, at=17, stream=8),
+            *launched("inside two", 65, 5, at=19, stream=9),
+            *launched("late", 90, 5, at=22, stream=9),
             *launched("elsewhere", 0, 10, at=20, stream=9, device=1),
         )
     )
-    assert tree.root.total("device") == 50_000
+    assert tree.root.total("device") == 60_000
     first, second = tree.devices
-    assert (first.device, first.busy, first.idle) == pytest.approx((0, 30e-6, 70e-6))
+    assert (first.device, first.busy, first.idle) == pytest.approx((0, 35e-6, 65e-6))
     assert (second.device, second.busy, second.idle) == pytest.approx((1, 10e-6, 90e-6))
 
 
 def test_work_without_a_launch_has_its_bucket_and_a_warning():
     bare = span("kernel", "no arguments", 5, 2, tid=7)
+    # What has no correlation is not joined by it.
+    unjoined = [launch(0, 14), launch(-1, 18)]
     tree = tree_of(
-        step(*launched("mine", 60, 6, at=14), kernel("older", 1, 4, 77), copy("Memcpy", 2, 3, 78)),
+        step(*launched("mine", 60, 6, at=14), kernel("older", 1, 4, 0), copy("Memcpy", 2, 3, 78)),
+        unjoined,
         bare,
         kernel("after all steps", 500, 1, 79),
     )
@@ -124,7 +129,9 @@ def test_copies_stay_in_their_layer_and_have_a_bucket_outside():
     tree = tree_of(
         step(
             launch(1, 14),
-            copy("Memcpy HtoD (Pageable -> Device)", 60, 4, 1, size=8000),
+            copy("Memcpy HtoD (Pageable -> Device)", 60, 3, 1, size=7000),
+            launch(11, 17),
+            copy("Memcpy HtoD (Pageable -> Device)", 64, 1, 11, size=1000),
             launch(2, 52),
             copy("Memcpy HtoD (Pinned -> Device)", 70, 2, 2),
             mark("Optimizer.step#SGD.step", 60, 20),
@@ -204,16 +211,18 @@ def test_communication_is_a_bucket_wherever_it_was_launched():
             *launched("ncclDevKernel_AllReduce", 60, 9, at=14, **said),
             *launched("ncclDevKernel_AllReduce", 70, 7, at=17, **said | {"In msg nelems": 32}),
             *launched("rccl_kernel", 80, 5, at=20),
-            kernel("ncclDevKernel_older", 1, 3, 99),
+            *launched("all_reduce_of_its_own", 90, 2, at=23, **said),
+            kernel("rccl_kernel", 1, 3, 99),
         )
     )
     bucket = next(one for one in tree.root.children if one.name == "communication")
-    assert bucket.total("device") == 24_000
-    assert [one.name for one in bucket.children] == [
-        "ncclDevKernel_older",
-        "ncclDevKernel_AllReduce",
-        "ncclDevKernel_AllReduce",
-        "rccl_kernel",
+    assert bucket.total("device") == 26_000
+    assert [(one.name, one.row.phase, one.row.kernel.launched) for one in bucket.children] == [
+        ("rccl_kernel", "", False),
+        ("ncclDevKernel_AllReduce", "", True),
+        ("ncclDevKernel_AllReduce", "", True),
+        ("rccl_kernel", "", True),
+        ("all_reduce_of_its_own", "", True),
     ]
     assert bucket.children[1].row.kernel.collective == Collective(
         name="allreduce", dtype="Float", elements=64, group_size=8
@@ -241,7 +250,7 @@ def test_kernels_of_a_graph_belong_to_its_launch_and_a_warning_says_so():
 
 def test_work_is_of_the_step_that_launched_it_and_figures_are_medians():
     parts = []
-    for number, duration in enumerate((2, 4, 9)):
+    for number, duration in enumerate((4, 2, 9)):
         at = 200 * number
         # It runs 150 µs later: between the steps.
         parts += step(*launched("k", at + 164, duration, at=at + 14), ts=at, number=number)

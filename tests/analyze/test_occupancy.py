@@ -24,8 +24,8 @@ MANY = 10**6
         ((MANY, 512, 40, 400), (0.75, "registers")),
         # 33 × 32 = 1056 are rounded up to 1280, as 40.
         ((MANY, 512, 33, 0), (0.75, "registers")),
-        # 164 KiB ÷ (48 + 1) KiB: 3 blocks of 4 warps.
-        ((MANY, 128, 32, 49152), (12 / 64, "shared memory")),
+        # 164 KiB ÷ (32 + 1) KiB: 4 blocks of 4 warps; without the system's KiB they would be 5.
+        ((MANY, 128, 32, 32768), (16 / 64, "shared memory")),
         # 54 blocks on 108 multiprocessors: half a block on each.
         ((54, 1024, 32, 0), (0.25, "grid")),
         # 33 threads are two warps.

@@ -195,6 +195,7 @@ def test_ranges_of_ours_win_over_modules():
 def test_without_layers_operators_are_the_models_own():
     tree = recorded_tree(
         read(
+            launch(99, 2),  # of something before: it is no part of the time
             op("aten::linear", 13, 10),
             op("aten::addmm", 14, 8),
             *launched("gemm", 60, 7, at=16),
@@ -213,6 +214,22 @@ def test_without_layers_operators_are_the_models_own():
     }
     assert (tree.steps, tree.step, warned(tree)) == (1, "loop", ["no-layers"])
     assert tree.devices[0].idle == pytest.approx((92 - 13 - 9) * 1e-6)
+
+
+def test_old_times_are_whole_microseconds_and_nest_by_that():
+    parts = [op("aten::linear", 10, 5), op("aten::addmm", 12, 4), *launched("gemm", 60, 7, at=13)]
+    nested, inner = ("recording", "aten::linear"), ("aten::linear", "aten::addmm")
+    tree = recorded_tree(read(parts))
+    assert {(*nested, "operator"), (*inner, "operator")} <= outline(tree).keys()
+    # One time is finer: then a microsecond is no rounding.
+    tree = recorded_tree(read(parts, op("aten::mul", 80, 0.5)))
+    assert ("recording", "aten::addmm", "operator") in outline(tree)
+
+
+def test_operators_are_in_the_order_of_their_times_on_whatever_thread():
+    later = op("aten::later", 30, 5, tid=ENGINE)
+    tree = recorded_tree(read(later, op("aten::early", 10, 5), op("aten::last", 50, 5)))
+    assert [one.name for one in tree.root.children] == ["aten::early", "aten::later", "aten::last"]
 
 
 def test_figures_are_those_of_all_steps_and_of_what_is_outside_of_them():
