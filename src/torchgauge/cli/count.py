@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from torchgauge.cli.numbers import levels
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.cli.profile import what_is_run
 from torchgauge.errors import ExitCode, InputError
@@ -56,18 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what the table's lines are (default: layer)",
     )
     parser.add_argument(
-        "--depth", type=_depth, metavar="N", help="levels of layers to show (default: 3; csv: all)"
+        "--depth", type=levels, metavar="N", help="levels of layers to show (default: 3; csv: all)"
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the record as JSON")
     form.add_argument("--csv", action="store_true", help="print the table as CSV")
-
-
-def _depth(text: str) -> int:
-    if not text.isdecimal():
-        message = f"'{text}' is no number of levels"
-        raise argparse.ArgumentTypeError(message)
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.cli.numbers import levels, positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import check_writable
@@ -114,10 +115,10 @@ def _tree(tree: argparse._ArgumentGroup) -> None:
         help="how far down: summary makes no tree, layers records nothing (default: kernels)",
     )
     tree.add_argument(
-        "--depth", type=int, default=2, metavar="N", help="levels of layers shown (default: 2)"
+        "--depth", type=levels, default=2, metavar="N", help="levels of layers shown (default: 2)"
     )
     tree.add_argument(
-        "--top", type=int, default=10, metavar="N", help="operators shown (default: 10)"
+        "--top", type=positive, default=10, metavar="N", help="operators shown (default: 10)"
     )
     tree.add_argument(
         "--sort",
