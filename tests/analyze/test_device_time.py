@@ -212,16 +212,18 @@ def test_communication_is_a_bucket_wherever_it_was_launched():
             *launched("ncclDevKernel_AllReduce", 70, 7, at=17, **said | {"In msg nelems": 32}),
             *launched("rccl_kernel", 80, 5, at=20),
             *launched("all_reduce_of_its_own", 90, 2, at=23, **said),
+            *launched("all_reduce_of_its_own", 95, 1, at=26, **said | {"In msg nelems": 2**62}),
             kernel("rccl_kernel", 1, 3, 99),
         )
     )
     bucket = next(one for one in tree.root.children if one.name == "communication")
-    assert bucket.total("device") == 26_000
+    assert bucket.total("device") == 27_000
     assert [(one.name, one.row.phase, one.row.kernel.launched) for one in bucket.children] == [
         ("rccl_kernel", "", False),
         ("ncclDevKernel_AllReduce", "", True),
         ("ncclDevKernel_AllReduce", "", True),
         ("rccl_kernel", "", True),
+        ("all_reduce_of_its_own", "", True),
         ("all_reduce_of_its_own", "", True),
     ]
     assert bucket.children[1].row.kernel.collective == Collective(
