@@ -27,8 +27,9 @@ def recorded_tree(events: Events) -> Tree:
     """Return the tree of all that was recorded, its figures summed over the whole recording.
 
     Nothing is left out: the sum of `device` is that of the durations of all device work, the sum of
-    `host` that of the threads' times in operators and steps. `Tree.steps` counts the steps that are
-    marked (1 where none is); a figure divided by it is the mean of a step.
+    `host` is the time of the marked steps with what ran outside of them; threads that run at once
+    count each, but one that waits for its backward pass does not. `Tree.steps` counts the marked
+    steps (1 where none is): a figure divided by it is the mean of a step.
 
     FLOPs are counted from the recorded sizes; `unknown` is the calls that these do not tell. Bytes
     are left out: most need outputs, which no trace has.
