@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from torchgauge.measure.counting import Counter, retained
 from torchgauge.measure.forward import running
-from torchgauge.measure.internals import storage_key, unseen
+from torchgauge.measure.internals import is_compiled, is_compiled_function, storage_key, unseen
 from torchgauge.measure.scope import observed
 from torchgauge.measure.storages import tensors_in
 from torchgauge.model.cost import Cost
@@ -141,28 +141,13 @@ def _compiled(model: Callable[..., Any], modules: list[nn.Module]) -> Iterator[M
     if "torch._dynamo" not in sys.modules:
         return
     forwards = (getattr_static(kind, "forward", None) for kind in set(map(type, modules)))
-    if any(map(_is_compiled_function, (model, *forwards))) or any(map(_is_compiled, modules)):
+    if any(map(is_compiled_function, (model, *forwards))) or any(map(is_compiled, modules)):
         yield MeasurementWarning(
             id="counted-eager",
             message="A compiled part was counted by running it eager: what fusion saves in bytes "
             "is not seen.",
             probe="cost",
         )
-
-
-def _is_compiled(module: nn.Module) -> bool:
-    # Looked up without nn.Module.__getattr__, which is slow where there is nothing.
-    own = vars(module)
-    return (
-        "_torchdynamo_orig_callable" in own
-        or "_orig_mod" in own.get("_modules", ())
-        or own.get("_compiled_call_impl") is not None
-        or any(map(_is_compiled_function, own.values()))
-    )
-
-
-def _is_compiled_function(value: Any) -> bool:
-    return "_torchdynamo_orig_callable" in getattr(value, "__dict__", ())
 
 
 def _collapsed(module: nn.Module | None) -> Iterator[str]:

@@ -5,7 +5,10 @@ Checked with torch 2.13; one that is missing is said at once, and not as a wrong
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -29,7 +32,12 @@ __all__ = [
     "backward_code",
     "current_node",
     "decomposed",
+    "dynamo",
+    "generated_code",
     "graph_task",
+    "graphs_seen",
+    "is_compiled",
+    "is_compiled_function",
     "modes",
     "never_compiled",
     "node_number",
@@ -106,3 +114,56 @@ def decomposed(function: Any, args: Any, kwargs: Any) -> Any:
 def storage_key(tensor: torch.Tensor) -> int:
     """Return what identifies the tensor's storage while it lives, on meta and fake tensors too."""
     return int(tensor.untyped_storage()._cdata)
+
+
+def is_compiled(module: Any) -> bool:
+    """Return whether torch.compile made the module, or its `compile` was called."""
+    # Looked up without nn.Module.__getattr__, which is slow where there is nothing.
+    own = vars(module)
+    return (
+        "_torchdynamo_orig_callable" in own
+        or "_orig_mod" in own.get("_modules", ())
+        or own.get("_compiled_call_impl") is not None
+        or any(map(is_compiled_function, own.values()))
+    )
+
+
+def is_compiled_function(value: Any) -> bool:
+    """Return whether torch.compile made the function."""
+    return "_torchdynamo_orig_callable" in getattr(value, "__dict__", ())
+
+
+def dynamo() -> Any:
+    """Return Dynamo's counters and metrics; None where it was not loaded, which takes a second."""
+    return sys.modules.get("torch._dynamo.utils")
+
+
+def generated_code() -> list[ModuleType]:
+    """Return the modules that Inductor wrote in this process, in their order."""
+    inductor = sys.modules.get("torch._inductor.codecache")
+    return list(getattr(getattr(inductor, "PyCodeCache", None), "modules", ()))
+
+
+@contextlib.contextmanager
+def graphs_seen(
+    look: Callable[[Any], contextlib.AbstractContextManager[object]],
+) -> Iterator[None]:
+    """Enter what `look` makes of a graph around each time that Dynamo hands one to a backend.
+
+    Where Dynamo is not loaded yet, or a version of torch does it otherwise, nothing is seen.
+    """
+    graphs = getattr(sys.modules.get("torch._dynamo.output_graph"), "OutputGraph", None)
+    original = getattr(graphs, "call_user_compiler", None)
+    if graphs is None or original is None:
+        yield
+        return
+
+    def call_user_compiler(self: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+        with look(module.graph):
+            return original(self, module, *args, **kwargs)
+
+    graphs.call_user_compiler = call_user_compiler
+    try:
+        yield
+    finally:
+        graphs.call_user_compiler = original

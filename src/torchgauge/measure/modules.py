@@ -24,9 +24,9 @@ class Modules:
     def __init__(self, model: Callable[..., Any]) -> None:
         owner = module_of(model)
         self.root = owner if owner is model else None
-        made = type(self.root) if self.root is not None else model
+        made = type(_compiled_from(self.root)) if self.root is not None else model
         self.name = getattr(made, "__qualname__", type(made).__qualname__).rpartition(".")[2]
-        kind = self.name if self.root is not None else "callable"
+        kind = "callable" if self.root is None else type(self.root).__qualname__.rpartition(".")[2]
         self.table: list[Named] = [Named(("",), kind)]
         self.of: list[nn.Module | None] = [self.root]
         self._numbers: dict[int, int] = {}
@@ -110,6 +110,13 @@ class Modules:
     def _free_name(self, kind: str) -> str:
         names = itertools.chain([kind], (f"{kind}#{count}" for count in itertools.count(2)))
         return next(name for name in names if name not in self._met)
+
+
+def _compiled_from(module: nn.Module) -> nn.Module:
+    """Return what torch.compile made the module from, or itself."""
+    parts = vars(module).get("_modules")
+    inside = parts.get("_orig_mod") if isinstance(parts, dict) else None
+    return inside if isinstance(inside, nn.Module) else module
 
 
 def identity(module: nn.Module) -> int:

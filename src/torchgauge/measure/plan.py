@@ -27,6 +27,7 @@ from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.select import open_device
 from torchgauge.errors import TorchgaugeError
+from torchgauge.measure import compilation as compilation_probe
 from torchgauge.measure import cost as cost_probe
 from torchgauge.measure import latency as latency_probe
 from torchgauge.measure import memory as memory_probe
@@ -41,6 +42,7 @@ from torchgauge.measure.processes import repeated
 from torchgauge.measure.step import guarded, prepared
 from torchgauge.measure.timeline_options import TimelineOptions
 from torchgauge.model import rendering
+from torchgauge.model.compilation import Compilation
 from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Environment
 from torchgauge.model.latency import Latency
@@ -179,18 +181,21 @@ def _profile(
     latency: Latency | None = None
     memory: Memory | None = None
     system: System | None = None
+    compilation: Compilation | None = None
     if placement.device == "meta":
         runner.warnings.append(_meta())
     else:
-        latency = runner.attempt(
-            "latency",
-            lambda: measure_latency(source, options, runner.progress, placement=placement),
-            fresh=options.processes > 1,
-        )
-        if latency is not None:
-            runner.interrupted |= latency.stop == "interrupted"
-            runner.heed(latency.warnings)
-        system = runner.attempt("system", lambda: measure_system(placement, options))
+        with compilation_probe.watching(placement.model) as watch:
+            latency = runner.attempt(
+                "latency",
+                lambda: measure_latency(source, options, runner.progress, placement=placement),
+                fresh=options.processes > 1,
+            )
+            if latency is not None:
+                runner.interrupted |= latency.stop == "interrupted"
+                runner.heed(latency.warnings)
+            system = runner.attempt("system", lambda: measure_system(placement, options))
+        compilation = watch.found()
     training = options.train is not None
     cost = runner.attempt("cost", lambda: measure_cost(placement, backward=training), tells=False)
     if placement.device != "meta":
@@ -218,6 +223,7 @@ def _profile(
         roofline=near,
         bottleneck=bound,
         tree=tree,
+        compilation=compilation,
         passes=tuple(runner.passes),
         interrupted=runner.interrupted or runner.interrupts.noted,
         warnings=tuple(runner.warnings),

@@ -11,7 +11,7 @@ from torch import nn
 from torch._C._profiler import _RecordFunctionFast
 
 from torchgauge.analyze.attribution import STOPPED
-from torchgauge.measure.internals import EARLY_STOP
+from torchgauge.measure.internals import EARLY_STOP, never_compiled
 from torchgauge.measure.modules import Modules, identity
 from torchgauge.measure.scope import wrapped
 from torchgauge.target.hygiene import module_of
@@ -68,6 +68,12 @@ class Ranges:
     def _forget(self, key: int) -> None:
         self._names.pop(key, None)
         self._free.pop(key, None)
+
+
+# Inside of what is compiled but skipped, as a module whose `compile` was called may be, Dynamo
+# compiles each function that it meets: ours it must not.
+never_compiled(Ranges._new, below=True)  # noqa: SLF001
+never_compiled(identity)
 
 
 def step_range(number: int) -> contextlib.AbstractContextManager[object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
@@ -68,6 +69,9 @@ def observed(
 ) -> contextlib.AbstractContextManager[None]:
     """Tell `observer` of every module call of this process, of each once, until the block ends."""
     compiling = torch.compiler.is_compiling
+    for told in (observer.enter, observer.leave):
+        if inspect.ismethod(told):
+            never_compiled(told.__func__, below=True)
 
     def wrap(original: Call, inner: frozenset[type[nn.Module]]) -> Call:
         def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchgauge.model import rendering
+from torchgauge.model.compilation import Compilation
 from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Environment
 from torchgauge.model.latency import Latency, Throughput
@@ -52,6 +53,7 @@ class Profile(Record, frozen=True, kw_only=True):
     roofline: Roofline | None = None
     bottleneck: Bottleneck | None = None
     tree: Tree | None = None
+    compilation: Compilation | None = None
     passes: tuple[Pass, ...] = ()
     interrupted: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from torchgauge import units
+from torchgauge.model.compilation import Compilation, CompiledKernel
 from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Settings
 from torchgauge.model.latency import Latency, Throughput
@@ -62,6 +64,8 @@ def sections(profile: Profile) -> list[Section]:
         found.append(memory(profile.memory))
     if profile.system is not None:
         found.append(system(profile.system))
+    if profile.compilation is not None:
+        found.append(compilation(profile.compilation))
     return found
 
 
@@ -303,6 +307,40 @@ def system(found: System) -> Section:
     every = f"every {units.time(found.interval, 2)} for {units.time(found.duration, 3)}"
     rows.append(Row("sampled", every, f"at a cost of {units.percent(found.cost)} of a core"))
     return Section("System", found.how, tuple(rows))
+
+
+def compilation(found: Compilation) -> Section:
+    """Say what torch.compile made of the model, and what the tree cannot tell apart for it."""
+    rows = [Row("graphs", units.UNKNOWN, "compiled before the profile began")]
+    if found.graphs is not None:
+        rows = [
+            Row("graphs", f"{found.graphs:,}", f"compiled in {units.time(found.compile_time, 3)}"),
+            _reasons("graph breaks", found.graph_breaks or {}),
+            _reasons("recompiled", found.recompiles or {}),
+        ]
+    if found.kernels:
+        names = [_kernel(kernel) for kernel in found.kernels if kernel.operators]
+        rows.append(Row("kernels", f"{len(found.kernels):,}", _first(names)))
+    if found.layers:
+        note = "layers, which the tree cannot tell apart: "
+        rows.append(Row("in graphs", f"{len(found.layers):,}", note + _first(found.layers)))
+    return Section("Compilation", found.how, tuple(rows))
+
+
+def _reasons(label: str, counts: dict[str, int]) -> Row:
+    said = [f"{reason} ×{count}" if count > 1 else reason for reason, count in counts.items()]
+    return Row(label, f"{sum(counts.values()):,}", _first(said))
+
+
+def _kernel(kernel: CompiledKernel) -> str:
+    operators = ", ".join(one.removeprefix("aten.") for one in kernel.operators)
+    where = f" in {', '.join(kernel.layers)}" if kernel.layers else ""
+    return f"{kernel.name} ({operators}{where})"
+
+
+def _first(names: Sequence[str], count: int = 3) -> str:
+    more = f" and {len(names) - count} more" if len(names) > count else ""
+    return "; ".join(names[:count]) + more
 
 
 def _gpu(gpu: GpuUse) -> Row:
