@@ -28,7 +28,7 @@ from torchgauge.model.record import MeasurementWarning
 
 # Of memory for each byte of an exported file: the profiler holds some 2.9 kB for an event that
 # takes 0.41 kB in the file (torch 2.13; benchmarks/loop_memory.py measures it).
-MEMORY_PER_FILE_BYTE = 8
+MEMORY_PER_FILE_BYTE = 9
 MARK = "tg:"
 # A loop of weeks must not fill the memory with its own times.
 MOST_TIMES = 100_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import runpy
 import sys
 from collections.abc import Sequence
@@ -32,13 +33,13 @@ def run_program(command: Sequence[str], *, module: bool, timeline: Timeline) -> 
     `sys.argv` and `sys.path[0]` are as Python makes them. A program that ends its process at once
     (`os._exit`, a signal) leaves no record. Raises InputError `file-missing`, `module-missing`.
     """
-    _check(command[0], module=module)
     argv, path = sys.argv, sys.path[:]
     sys.argv = list(command)
-    # As `python script.py` does; `python -m module` puts the current folder there.
-    sys.path[0] = "" if module else str(Path(command[0]).resolve().parent)
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path.cwd() if module else Path(command[0]).resolve().parent)
     error: BaseException | None = None
     try:
+        _check(command[0], module=module)
         timeline.__enter__()
         try:
             _execute(command[0], module=module)
@@ -58,13 +59,25 @@ def _execute(program: str, *, module: bool) -> None:
 
 
 def _check(program: str, *, module: bool) -> None:
-    if module or Path(program).exists():
-        return
-    raise InputError(
-        f"There is no script {program}.",
-        id="file-missing",
-        remedy="Check the path; for a module use -m.",
-    )
+    if not module:
+        if Path(program).exists():
+            return
+        raise InputError(
+            f"There is no script {program}.",
+            id="file-missing",
+            remedy="Check the path; for a module use -m.",
+        )
+    try:
+        found = importlib.util.find_spec(program)
+    except ModuleNotFoundError:  # a package above it
+        found = None
+    if found is None:
+        raise InputError(
+            f"There is no Python module {program}.",
+            id="module-missing",
+            cause=f"It is neither in {Path.cwd()} nor among the installed packages.",
+            remedy="Run from the folder that it lies in, or give the file without -m.",
+        )
 
 
 def _code(error: BaseException | None) -> int:

@@ -1,0 +1,158 @@
+"""The nodes of a loop's steps, from traces of whole microseconds made by hand."""
+
+import json
+
+import pytest
+
+from torchgauge.analyze.call_tree import CallTree, Named
+from torchgauge.analyze.loop_tree import joined, loop_growth
+from torchgauge.trace.kineto import read_events
+
+
+def growth(spans, marks=()):
+    """Make a trace of (name, thread, begin, end) and return its nodes; module 1 is `layer`."""
+    events = [
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": name,
+            "pid": 1,
+            "tid": thread,
+            "ts": 1000 + begin,
+            "dur": end - begin,
+            "args": {},
+        }
+        for name, thread, begin, end in spans
+    ]
+    data = json.dumps({"traceEvents": events}).encode()
+    tree = CallTree([Named(("",), "Net"), Named(("layer",), "Linear")], "Net")
+    return loop_growth(read_events(data), tree, marks)
+
+
+def point(number, time, thread=1):
+    return (f"tg@{number}", thread, time, time + 1)
+
+
+def times(found):
+    """Return the µs of each node's own by step, of those that have any, by name."""
+    return {
+        node.name: (host // 1000).tolist()
+        for node, host in zip(found.growth.nodes, found.growth.host, strict=True)
+        if host.any()
+    }
+
+
+def parent(found, name):
+    node = next(one for one in found.growth.nodes if one.name == name)
+    return found.growth.nodes[node.parent].name
+
+
+def test_steps_last_from_point_to_point():
+    found = growth([
+        point(0, 0),  # ends at 1
+        ("tg#1", 1, 10, 30),
+        ("aten::add", 1, 15, 20),
+        point(1, 99),
+        ("tg#1", 1, 120, 130),
+        point(2, 149),
+        ("aten::add", 1, 160, 170),
+    ])  # fmt: skip
+    assert times(found) == {
+        "layer": [15, 10],
+        "aten::add": [5, 0],
+        "outside the model": [99 - 20, 50 - 10],
+    }
+
+
+def test_a_span_around_a_point_ends_there():
+    found = growth([
+        ("whole", 1, -5, 400),
+        point(0, 0),
+        ("Optimizer.step#SGD.step", 1, 80, 110),
+        point(1, 99),
+        ("aten::mul", 1, 120, 130),
+        point(2, 149),
+    ])  # fmt: skip
+    assert times(found) == {
+        "Optimizer.step#SGD.step": [20, 0],
+        "aten::mul": [0, 10],
+        "outside the model": [79, 40],
+    }
+
+
+def test_marks_and_data_loading_are_buckets():
+    found = growth(
+        [
+            point(0, 0),
+            ("tg:0", 1, 10, 30),
+            ("aten::sort", 1, 15, 20),
+            ("tg:1", 1, 22, 27),
+            ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1, 40, 50),
+            ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1, 60, 70),
+            ("tg#1", 1, 71, 80),
+            ("tg:0", 1, 72, 79),
+            point(1, 99),
+        ],
+        ["out", "in"],
+    )
+    host = {
+        (node.kind, node.name): int(own[0]) // 1000
+        for node, own in zip(found.growth.nodes, found.growth.host, strict=True)
+        if own.any()
+    }
+    assert host == {
+        ("bucket", "out"): 20 - 5 - 5,
+        ("operator", "aten::sort"): 5,
+        ("bucket", "in"): 5,
+        ("bucket", "data loading"): 20,
+        ("layer", "layer"): 2,
+        ("operator", "out"): 7,
+        ("bucket", "outside the model"): 99 - 49,
+    }
+    assert parent(found, "aten::sort") == "out"
+
+
+def test_communication_on_another_thread_counts_where_it_is_waited_for():
+    found = growth([
+        point(0, 0),
+        ("c10d::allreduce_", 1, 10, 14),
+        ("aten::mm", 1, 14, 40),
+        ("gloo:all_reduce", 7, 12, 70),
+        ("gloo:all_reduce", 8, 60, 80),
+        ("aten::add", 1, 90, 95),
+        point(1, 99),
+    ])  # fmt: skip
+    # Under way from 10 to 80; nothing else was done from 40 to 80, and in the call itself.
+    assert found.communication.tolist() == [70_000]
+    assert found.waiting.tolist() == [44_000]
+    assert times(found)["gloo:all_reduce"] == [40]
+    assert times(found)["outside the model"] == [99 - 30 - 5 - 40]
+    assert parent(found, "gloo:all_reduce") == "communication"
+    assert found.growth.host.sum() == 99_000
+    assert found.beside.tolist() == [0]
+
+
+def test_what_other_threads_do_beside_the_loop_is_told():
+    found = growth([
+        point(0, 0),
+        ("aten::mm", 1, 10, 50),
+        ("aten::mm", 2, 20, 60),
+        point(1, 99),
+    ])  # fmt: skip
+    assert found.beside.tolist() == [40_000]
+
+
+@pytest.mark.parametrize("second", ["aten::mm", "aten::add"])
+def test_recordings_of_one_loop_are_joined(second):
+    one = growth([point(0, 0), ("aten::mm", 1, 10, 50), point(1, 99)])
+    two = growth([point(2, 0), (second, 1, 10, 30), point(3, 59), point(4, 70)])
+    both = joined([one, two])
+    assert both.growth.host.shape[1] == 3
+    wanted = {"aten::mm": [40, 20, 0]} if second == "aten::mm" else {
+        "aten::mm": [40, 0, 0], "aten::add": [0, 20, 0]
+    }  # fmt: skip
+    assert times(both) == wanted | {"outside the model": [59, 39, 11]}
+
+
+def test_a_recording_without_points_has_no_step():
+    assert growth([("aten::mm", 1, 10, 50)]).growth.host.shape[1] == 0

@@ -1,0 +1,201 @@
+"""`torchgauge run`: scripts that know nothing of it, in a process of their own."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import torchgauge as tg
+
+MODEL = """\
+import sys, torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 2)
+    def forward(self, x):
+        return self.last(self.first(x).relu())
+model = Net()
+"""
+INFERENCE = """
+model.eval()
+with torch.no_grad():
+    for _ in range(int(sys.argv[1])):
+        model(torch.ones(2, 8))
+print("args", __name__, sys.argv, len(sys.path[0]))
+"""
+TRAINING = """
+from beside import STEPS
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(STEPS):
+    optimizer.zero_grad()
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+def run(folder, *arguments, program=("torchgauge", "run")):
+    command = [sys.executable, "-m", *program, *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text, name="script.py"):
+        (tmp_path / name).write_text(MODEL + text)
+        (tmp_path / "beside.py").write_text("STEPS = 25\n")
+        return tmp_path
+
+    return write
+
+
+def test_an_inference_script_with_arguments(script):
+    folder = script(INFERENCE)
+    done = run(folder, "--record", 4, "--output-dir", "out", "script.py", "20", "--json", "-m")
+    assert done.returncode == 0, done.stderr
+    plain = subprocess.run(
+        [sys.executable, "script.py", "20", "--json", "-m"],
+        cwd=folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == plain.stdout
+    record = tg.load(folder / "out" / "loop.json")
+    assert (record.by, record.count, record.captured.recorded) == ("call", 20, 4)
+    assert record.roots == ("Net",)
+    assert record.tree.find("Net.last").calls == 1
+    assert "4 of 4 steps" in done.stderr
+    assert "Wrote out/loop.json" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["script.py"], ["-m", "script"]])
+def test_a_training_script_finds_what_is_beside_it(script, arguments):
+    folder = script(TRAINING)
+    done = run(folder, "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert (record["by"], record["count"]) == ("optimizer", 25)
+
+
+def test_the_record_alone_is_on_standard_output_where_it_was_asked_for(script):
+    done = run(script("print('mine')" + INFERENCE), "--json", "script.py", "9")
+    assert json.loads(done.stdout)["count"] == 9
+    assert "mine" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("sys.exit(3)", 3), ("sys.exit()", 0), ("sys.exit('sorry')", 1)]
+)
+def test_the_script_s_exit_code_is_passed_on(script, end, code):
+    folder = script(INFERENCE + end)
+    done = run(folder, "--output-dir", "out", "script.py", "12")
+    assert done.returncode == code
+    assert ("sorry" in done.stderr.splitlines()) == (code == 1)
+    assert tg.load(folder / "out" / "loop.json").count == 12
+
+
+def test_a_script_that_fails_is_shown_as_python_would(script):
+    text = """
+class Failing(Net):
+    def forward(self, x):
+        try:
+            {}["key"]
+        except KeyError as error:
+            raise ValueError("no") from error
+Failing()(torch.ones(2, 8))
+"""
+    folder = script(INFERENCE + text)
+    done = run(folder, "--output-dir", "out", "script.py", "12")
+    plain = subprocess.run(
+        [sys.executable, "script.py", "12"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, plain.returncode) == (1, 1)
+    shown = done.stderr[: done.stderr.index("Loop of")].splitlines()
+    # Only the frames of torch differ: with a wrapper around it, none of ours is shown.
+    assert "torchgauge" not in done.stderr[: done.stderr.index("Loop of")]
+    assert [line.replace(str(folder) + "/", "") for line in shown] == [
+        line.replace(str(folder) + "/", "") for line in plain.stderr.splitlines()
+    ]
+    assert tg.load(folder / "out" / "loop.json").count == 12
+
+
+def test_a_script_that_is_interrupted_leaves_what_was_measured(script):
+    end = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    folder = script(INFERENCE + end)
+    done = run(folder, "--output-dir", "out", "script.py", "12")
+    assert done.returncode == 130
+    record = tg.load(folder / "out" / "loop.json")
+    assert record.interrupted
+    assert record.captured.recorded == 5
+
+
+def test_a_script_with_its_own_profiler_keeps_it(script):
+    text = """
+from torch.profiler import profile
+model.eval()
+with profile() as other, torch.no_grad():
+    for _ in range(12):
+        model(torch.ones(2, 8))
+print([event.count for event in other.key_averages() if event.key == "aten::addmm"])
+"""
+    done = run(script(text), "script.py")
+    assert done.stdout == "[24]\n"
+    assert done.returncode == 1
+    assert "torch.profiler.profile" in done.stderr
+
+
+def test_a_timeline_in_the_script_is_refused(script):
+    text = "\nimport torchgauge as tg\nwith tg.timeline(model): pass\n"
+    done = run(script(text), "script.py")
+    assert done.returncode == 1
+    assert "A timeline is active already" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ([], "option-conflict"),
+        (["absent.py"], "file-missing"),
+        (["--warmup", "0", "x.py"], "schedule-invalid"),
+        (["-m", "no_such_module"], "module-missing"),
+        (["--memory-budget", "1", "x.py"], "is no size"),
+        (["--record", "some", "x.py"], "is no number of steps"),
+    ],
+)
+def test_bad_arguments_are_named(tmp_path, arguments, name):
+    done = run(tmp_path, *arguments)
+    assert (done.returncode, name in done.stderr) == (2, True)
+
+
+def test_of_two_ranks_the_slow_one_is_named(script):
+    text = """
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+model = DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.ones(200, 200)
+for _ in range(25):
+    for _ in range(30 * dist.get_rank()):
+        x = x @ x * 0
+    optimizer.zero_grad()
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+    folder = script(text)
+    ranks = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
+    done = run(folder, "torchgauge", "run", "--output-dir", "out", "script.py", program=ranks)
+    assert done.returncode == 0, done.stderr
+    found = tg.load(folder / "out")
+    assert (found.world, found.straggler, found.missing) == (2, 1, ())
+    fast, slow = found.ranks
+    assert fast.waiting > slow.waiting
+    assert 0 < found.exposed <= found.share < 1
+    assert "Rank 1 is the straggler" in done.stderr
+    assert {path.name for path in (folder / "out").iterdir()} == {
+        "loop.rank0.json", "loop.rank1.json", "ranks.json",
+    }  # fmt: skip
+    record = tg.load(folder / "out" / "loop.rank0.json")
+    buckets = [n for n in record.tree.root.children if n.name == "communication"]
+    assert [node.children[0].name for node in buckets] == ["gloo:all_reduce"]
