@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
 
 import numpy as np
 
-from torchgauge.analyze.attribution import NONE, OPTIMIZER, ZERO_GRAD, Spans, by_depth
+from torchgauge.analyze.attribution import NONE, OPTIMIZER, PHASES, ZERO_GRAD, Spans, by_depth
 from torchgauge.analyze.call_tree import CallTree
 from torchgauge.analyze.device_time import BEFORE, COMMUNICATION, COPIES, device_nodes
 from torchgauge.analyze.device_use import device_use
@@ -17,7 +16,7 @@ from torchgauge.analyze.kernel_facts import Facts
 from torchgauge.analyze.launches import launched
 from torchgauge.analyze.steps import Steps, marked, whole
 from torchgauge.model.device_use import DeviceUse
-from torchgauge.model.events import Coded, Events, Integers
+from torchgauge.model.events import Coded, Events, Integers, Rows
 from torchgauge.model.kernel import Kernel
 from torchgauge.model.record import MeasurementWarning
 
@@ -127,26 +126,31 @@ def _place_operators(
 ) -> Integers:
     """Add the operators' nodes and return the node of each span; `base` is where it belongs."""
     of_span = base.copy()
-    shapes = _shapes(events, spans)
-    known: dict[tuple[int, int, int, int], int] = {}
-    texts: dict[int, str] = {}
+    shapes, codes, parents = _shapes(events, spans), names.codes, spans.nesting.parent
+    most_names, most_shapes = len(names.values) + 1, len(events.operators.dims.values) + 1
+    known: dict[int, int] = {}
     for places in by_depth(spans.nesting):
         here = places[is_operator[places]]
-        for place in here[np.argsort(spans.nesting.start[here], kind="stable")].tolist():
-            parent = int(spans.nesting.parent[place])
-            inside = parent != NONE and is_operator[parent] and base[parent] == base[place]
-            above = int(of_span[parent] if inside else base[place])
-            shape = int(shapes[place])
-            key = (above, int(spans.phase[place]), int(names.codes[place]), shape)
-            number = known.get(key)
-            if number is None:
-                number = known[key] = len(nodes)
-                if shape not in texts:
-                    texts[shape] = _text(events.operators.dims.values[shape]) if shape >= 0 else ""
-                nodes.append(
-                    Grown(str(names[place]), "operator", above, key[1], texts[shape], NONE)
-                )
-            of_span[place] = number
+        here = here[np.argsort(spans.nesting.start[here], kind="stable")]
+        parent = parents[here]
+        inside = (parent != NONE) & is_operator[parent] & (base[parent] == base[here])
+        above = np.where(inside, of_span[parent], base[here])
+        key = (above * len(PHASES) + spans.phase[here]) * most_names + codes[here] + 1
+        keys, first, which = np.unique(
+            key * most_shapes + shapes[here] + 1, return_index=True, return_inverse=True
+        )
+        numbers = np.zeros(len(keys), np.int64)
+        for number in np.argsort(first).tolist():  # as they were called
+            place, one = int(here[first[number]]), int(keys[number])
+            if one not in known:
+                known[one] = len(nodes)
+                dims = events.operators.dims.values[shapes[place]] if shapes[place] >= 0 else None
+                text = "" if dims is None else _text(dims)
+                around = int(above[first[number]])
+                phase = int(spans.phase[place])
+                nodes.append(Grown(str(names[place]), "operator", around, phase, text, NONE))
+            numbers[number] = known[one]
+        of_span[here] = numbers[which]
     return of_span
 
 
@@ -199,13 +203,12 @@ def _move_gaps(
     outer = nesting.parent == NONE
     backward = np.isin(spans.thread, np.unique(spans.thread[spans.is_node & outer]))
     waited = np.where(outer & backward, nesting.total_time, 0)
-    for place, gap in _gaps(spans, backward):
-        if step[place] != NONE:
-            engine[step[place]] += gap
-        if outer[place]:
-            waited[place] += gap
-        else:
-            own[nesting.parent[place]] -= gap
+    place, gap = _gaps(spans, backward)
+    counted = step[place] != NONE
+    np.add.at(engine, step[place[counted]], gap[counted])
+    np.add.at(waited, place[outer[place]], gap[outer[place]])
+    within = ~outer[place]
+    np.subtract.at(own, nesting.parent[place[within]], gap[within])
     mark = steps.at(nesting.start)
     away = np.flatnonzero((waited > 0) & (mark != NONE))
     caller = spans.thread[steps.place[mark[away]]]
@@ -215,25 +218,28 @@ def _move_gaps(
     np.maximum(own, 0, out=own)
 
 
-def _gaps(spans: Spans, backward: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield (place, ns) of the engine's time between one node and the next on its thread.
+def _gaps(spans: Spans, backward: np.ndarray) -> tuple[Rows, Integers]:
+    """Return (places, ns) of the engine's time between one node and the next on its thread.
 
     On a thread of its own (`backward`) the engine also waits for the next backward pass: that is no
     gap, and other threads begin something in it.
     """
     nesting = spans.nesting
+    siblings = np.lexsort((nesting.parent, spans.thread))  # stable: as they began
+    before, place = siblings[:-1], siblings[1:]
+    together = (
+        spans.is_node[before]
+        & spans.is_node[place]
+        & (spans.thread[before] == spans.thread[place])
+        & (nesting.parent[before] == nesting.parent[place])
+        & (nesting.start[place] > nesting.end[before])
+    )
+    before, place = before[together], place[together]
     others = np.sort(nesting.start[~backward])
-    last: dict[tuple[int, int], int] = {}
-    siblings = zip(spans.thread.tolist(), nesting.parent.tolist(), strict=True)
-    is_node = set(np.flatnonzero(spans.is_node).tolist())
-    for place, key in enumerate(siblings):
-        before = last.get(key)
-        if place in is_node and before is not None and before in is_node:
-            begin, end = int(nesting.end[before]), int(nesting.start[place])
-            low, high = np.searchsorted(others, (begin, end)) if key[1] == NONE else (0, 0)
-            if end > begin and low == high:
-                yield place, end - begin
-        last[key] = place
+    low = np.searchsorted(others, nesting.end[before])
+    high = np.searchsorted(others, nesting.start[place])
+    gap = (nesting.parent[place] != NONE) | (low == high)
+    return place[gap], (nesting.start[place] - nesting.end[before])[gap]
 
 
 def _shapes(events: Events, spans: Spans) -> Integers:
