@@ -25,7 +25,7 @@ import torchgauge as tg
 from hygiene_models import Candidate, candidates
 from hygiene_observer import differences, snapshot
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure import system
+from torchgauge.measure import system, timeline
 from torchgauge.measure.step import prepared
 from torchgauge.target.source import Source
 from torchgauge.target.target import Target
@@ -101,6 +101,24 @@ def memory(target: Target) -> None:
     tg.measure_memory(target.model, target.inputs)
 
 
+def where_time_goes(target: Target) -> None:
+    """Run the timeline probe: stamps, a recording, a recording of memory; few steps of each."""
+    placement = Source.of_object(target.model, target.inputs).open()
+    with few_steps():
+        timeline.measure(placement)
+
+
+@contextlib.contextmanager
+def few_steps() -> Iterator[None]:
+    """Have the timeline probe take one step of each kind that it takes many of."""
+    kept = timeline.FEWEST, timeline.ROUNDS, timeline.RECORDED
+    timeline.FEWEST = timeline.ROUNDS = timeline.RECORDED = 1
+    try:
+        yield
+    finally:
+        timeline.FEWEST, timeline.ROUNDS, timeline.RECORDED = kept
+
+
 def cost(target: Target) -> None:
     """Count the forward."""
     tg.count_cost(target.model, target.inputs)
@@ -147,16 +165,33 @@ def training(
     return lambda target: tg.measure_memory(target.model, target.inputs, train=how) and None
 
 
+def training_timeline(
+    loss: Callable[[Any, Any], torch.Tensor] = _loss,
+) -> Callable[[Target], None]:
+    """Return the timeline probe of a training step."""
+    how = tg.Training(loss=loss, optimizer=lambda parameters: torch.optim.Adam(parameters))
+
+    def run(target: Target) -> None:
+        placement = Source.of_object(target.model, target.inputs, training=True).open()
+        with few_steps():
+            timeline.measure(placement, train=how)
+
+    return run
+
+
 PROBES: dict[str, Callable[[Target], None]] = {
     "size": size,
     "latency": latency,
     "system": system_use,
     "memory": memory,
     "cost": cost,
+    "timeline": where_time_goes,
 }
 TRAINING: dict[str, Callable[[Target], None]] = {
     "cost of forward and backward": both_costs,
     "training memory": training(),
+    "training timeline": training_timeline(),
+    "training timeline, backward raises": training_timeline(loss=_failing_loss),
     "training memory, backward raises": training(loss=_failing_loss),
     "training memory, optimizer raises": training(optimizer=FailingOptimizer),
 }
@@ -233,8 +268,8 @@ def plant(name: str, target: Target, tally: Tally) -> None:
     operators = fault.operators
     points = sorted({round(i * (operators - 1) / (POINTS - 1)) for i in range(POINTS)})
     for index, point in enumerate(points):
-        for probe in ("latency", "system", "memory", "cost"):
-            call = index % {"memory": 5, "cost": 1}.get(probe, 2)
+        for probe in ("latency", "system", "memory", "cost", "timeline"):
+            call = index % {"memory": 5, "cost": 1, "timeline": 7}.get(probe, 2)
             fault.arm(point, call)
             raised = tally.check(
                 f"{name} at operator {point}", f"{probe}, fault", target, PROBES[probe]
