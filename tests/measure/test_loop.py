@@ -1,11 +1,15 @@
 """The timeline of a loop that this test writes as users do."""
 
+import ast
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 from torch.optim.optimizer import _global_optimizer_post_hooks
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
@@ -97,13 +101,14 @@ def test_the_steps_of_a_loop_follow_one_another():
         train(model)
     assert phases(run) == [
         ("bare", 1),
+        ("ready", 1),
         ("estimate", 1),
-        ("bare", 1),
+        ("ready", 1),
         ("warmup", 1),
         ("record", 5),
         ("settle", 1),
         ("stamp", STAMPED),
-        ("bare", LONG - STAMPED - 10),
+        ("bare", LONG - STAMPED - 11),
     ]
     stamps, recording = run.tree.passes
     assert (stamps.steps, recording.steps) == (STAMPED, 5)
@@ -286,6 +291,20 @@ def test_data_loading_is_found_without_a_mark(workers):
     assert ("aten::stack" in names(loading)) == (workers == 0)
 
 
+def test_a_compiled_model_compiles_no_more_than_once_for_each_wrapper():
+    backend = CompileCounter()
+    model = torch.compile(Net(), backend=backend)
+    torch._dynamo.reset()
+    with tg.timeline(model, schedule=tg.Schedule(repeat=4)) as run:
+        train(model, 80)
+    # As it is guessed what ends a step, with ranges, with none, with stamps.
+    assert backend.frame_count <= 4
+    assert run.captured.recorded == 20
+    recorded = [d for one in run.record.stretches if one.phase == "record" for d in one.durations]
+    assert max(recorded) < max(run.steps)
+    assert any("Torch-Compiled Region" in name for name in names(run.tree.root))
+
+
 def test_autocast_gradient_scaling_and_checkpointing():
     class Checkpointed(Net):
         def forward(self, x):
@@ -339,7 +358,7 @@ def test_a_thread_of_its_own_is_recorded_and_said():
 
 def test_a_mark_that_outlives_its_recording_does_no_harm():
     model = Net()
-    marks = [tg.mark(f"long {number}") for number in range(60)]
+    marks = [tg.mark(f"long {number}") for number in range(70)]
     with tg.timeline(model, schedule=tg.Schedule(repeat=6)) as run:
         for number, one in enumerate(marks):
             one.__enter__()
@@ -385,7 +404,7 @@ def test_steps_on_a_thread_are_those_of_the_loop():
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-@pytest.mark.parametrize(("after", "recorded"), [(2, 1), (6, 2), (30, 5)])
+@pytest.mark.parametrize(("after", "recorded"), [(3, 1), (7, 2), (30, 5)])
 def test_what_was_recorded_before_an_error_is_kept(error, after, recorded):
     model = Net()
 
@@ -457,6 +476,24 @@ def test_another_profiler_is_named(profiler, name):
     assert any(event.key == "aten::addmm" for event in other.key_averages())
 
 
+def test_ranges_for_other_tools_are_named():
+    with (
+        torch.autograd.profiler.emit_itt(),
+        pytest.raises(tg.MeasurementError) as error,
+        tg.timeline(),
+    ):
+        pass
+    assert "emit_itt" in error.value.cause
+
+
+def test_nsight_systems_is_a_warning(monkeypatch):
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    with tg.timeline() as run:
+        infer(Net())
+    assert any("Nsight Systems" in one.message for one in run.warnings)
+    assert run.captured.recorded == 5
+
+
 def test_a_profiler_that_the_loop_starts_is_a_warning_and_keeps_what_it_records():
     model = Net()
     with tg.timeline(model) as run:
@@ -498,6 +535,20 @@ def test_no_more_is_recorded_than_the_memory_holds():
     assert run.captured.memory * (run.captured.recorded + 1) <= budget
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("repeat", [1, 8])
+def test_a_loop_of_two_thousand_steps_stays_within_its_memory(repeat):
+    code = (
+        "from benchmarks.loop_memory import measure\n"
+        f"if __name__ == '__main__': print(measure(20, 2000, 10**8, {repeat}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = ast.literal_eval(done.stdout)
+    assert found["steps"] == 2000
+    assert 10 < found["recorded"] / repeat < 100
+    assert 0.5 * found["budget"] < found["memory"] <= found["budget"]
+
+
 def test_a_budget_for_no_second_step_leaves_the_first():
     model = Net()
     with tg.timeline(model, memory_budget=1) as run:
@@ -511,7 +562,7 @@ def test_all_that_fits_may_be_asked_for():
     model = Net()
     with tg.timeline(model, schedule=tg.Schedule(record=None)) as run:
         train(model, 50)
-    assert (run.captured.asked, run.captured.recorded) == (None, 50 - 4)
+    assert (run.captured.asked, run.captured.recorded) == (None, 50 - 5)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     which = parser.add_argument_group("which steps are recorded")
     for name, default, text in (
-        ("skip", 1, "steps to leave out first"),
+        ("skip", 2, "steps to leave out first"),
         ("warmup", 2, "steps under the profiler that are not read"),
         ("repeat", 1, "how often all that is done"),
     ):

@@ -17,7 +17,7 @@ from torch import nn
 
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure import other_profilers
-from torchgauge.measure.loop_modules import InnerRanges, LoopModules
+from torchgauge.measure.loop_modules import LoopModules
 from torchgauge.measure.loop_record import loop_record
 from torchgauge.measure.loop_steps import LoopSteps
 from torchgauge.measure.schedule import Schedule
@@ -168,7 +168,7 @@ class Timeline:
             self._schedule,
             self._budget,
             folder,
-            lambda: InnerRanges(self._modules),
+            self._modules,
             stamps,
             self._ends.outermost,
         )

@@ -18,7 +18,7 @@ from torchgauge.analyze.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure import mark
 from torchgauge.measure.interrupts import Interrupts
-from torchgauge.measure.loop_modules import InnerRanges
+from torchgauge.measure.loop_modules import InnerRanges, LoopModules
 from torchgauge.measure.ranges import step_range
 from torchgauge.measure.recording import Recorder
 from torchgauge.measure.schedule import RECORDING, Schedule
@@ -59,7 +59,7 @@ class LoopSteps:
         schedule: Schedule,
         memory: int,
         folder: Path,
-        ranges: Callable[[], InnerRanges],
+        modules: LoopModules,
         stamps: Stamps,
         moved: Callable[[], None],
         now: Callable[[], int] = time.perf_counter_ns,
@@ -70,7 +70,7 @@ class LoopSteps:
         self._schedule = schedule
         self._memory = memory
         self._folder = folder
-        self._ranges = ranges
+        self._modules = modules
         self._stamps = stamps
         self._moved = moved
         self._now = now
@@ -135,6 +135,7 @@ class LoopSteps:
         self._recorder: Recorder | None = None
         self._estimating = False
         self._boundaries = 0
+        self._is_ready = False
         self._around = contextlib.ExitStack()
         self._began = 0
 
@@ -165,6 +166,8 @@ class LoopSteps:
             self._stop()
         if self.phase == "estimate":
             self._start()
+        elif self.phase == "ready":
+            self._ready()
         else:
             self._watch()
 
@@ -172,23 +175,30 @@ class LoopSteps:
         if self.phase == "stamp":
             self._stamps.taken()  # the step before let the wrapper settle
             return
+        self._put_around(self._stamps.watching() if self.phase == "settle" else None)
+
+    def _ready(self) -> None:
+        # Kept: a range that was open at the end must not be freed while another recording runs.
+        self._all_ranges.append(InnerRanges(self._modules))
+        self._put_around(self._all_ranges[-1].marking())
+        self._is_ready = True
+
+    def _put_around(self, wrapper: contextlib.AbstractContextManager[None] | None) -> None:
         self._around.close()
-        if self.phase == "settle":
-            self._around.enter_context(self._stamps.watching())
+        if wrapper is not None:
+            self._around.enter_context(wrapper)
         self._moved()
 
     def _start(self) -> None:
-        self._around.close()
+        if not self._is_ready:
+            self._ready()
+        self._is_ready = False
         self._boundaries = 0
         self._estimating = self.phase == "estimate"
         recorder = Recorder(shapes=True, all_threads=not self._estimating_here(), device=_device())
-        # Kept: a range that was open at the end must not be freed while another recording runs.
-        self._all_ranges.append(ranges := self._ranges())
-        self._around.enter_context(ranges.marking())
-        self._moved()
         recorder.start()
         self._recorder = recorder
-        ranges.on = True
+        self._all_ranges[-1].on = True
         mark.name_with(functools.partial(self._named))  # a new one for each recording
         if self._estimating:
             self._boundary()
@@ -210,8 +220,7 @@ class LoopSteps:
         try:
             recorder.stop()
         finally:
-            self._around.close()
-            self._moved()
+            self._put_around(None)
         if self._boundaries < 2:  # not one whole step
             return
         path = self._folder / f"{next(self._files)}.json"

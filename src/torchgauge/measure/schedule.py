@@ -15,13 +15,13 @@ STAMPED = 10
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """`skip` bare steps, `warmup` under the profiler and not read, `record`; all that `repeat`ed.
+    """`skip` steps, `warmup` under the profiler and not read, `record`; all that `repeat`ed.
 
     The first warm-up step is recorded by itself: it says what a step needs, and with that how many
     fit into the memory. `record=None` takes as many as fit. Raises InputError `schedule-invalid`.
     """
 
-    skip: int = 1
+    skip: int = 2
     warmup: int = 2
     record: int | None = 5
     repeat: int = 1
@@ -36,7 +36,7 @@ class Schedule:
                 raise InputError(
                     f"A schedule's {name} is a whole number from {fewest} on, not {value!r}.",
                     id="schedule-invalid",
-                    remedy="For example tg.Schedule(skip=1, warmup=2, record=5, repeat=1).",
+                    remedy="For example tg.Schedule(skip=2, warmup=2, record=5, repeat=1).",
                 )
         if self.repeat > 1 and not self.skip:
             raise InputError(
@@ -54,16 +54,19 @@ class Schedule:
     def phases(self, fits: Callable[[], int]) -> Iterator[Phase]:
         """Yield what each step of the loop is; `fits`: how many steps one recording can hold.
 
-        Between two recordings is a bare step: a span that is open when one ends, as the optimizer's
-        is, must end before the next begins, or torch writes into what it has freed. After them come
-        stamped steps, behind one in which the new wrapper settles.
+        Module calls are wrapped one step before a recording, so that a compiled model compiles
+        itself anew there and not in it. Between two recordings is a step without: a span that is
+        open when one ends, as the optimizer's is, must end before the next begins, or torch writes
+        into what it has freed. After them come stamped steps, behind one in which their wrapper
+        settles.
         """
         for cycle in range(self.repeat):
-            yield from _times("bare", self.skip)
+            yield from _times("bare", self.skip - 1)
+            yield from _times("ready" if self.skip > 1 else "bare", min(self.skip, 1))
             warmup = self.warmup
             if cycle == 0:
                 yield "estimate"
-                yield "bare"
+                yield "ready"
                 warmup -= 1
             steps = fits() - warmup
             if self.record is not None:
@@ -79,4 +82,4 @@ class Schedule:
 
 
 def _times(phase: Phase, count: int) -> Iterator[Phase]:
-    return itertools.repeat(phase, count)
+    return itertools.repeat(phase, max(count, 0))

@@ -13,14 +13,15 @@ from torchgauge.model.record import MeasurementWarning, Record
 from torchgauge.model.tree import Tree
 
 SCHEMA = "torchgauge.loop/1"
-Phase = Literal["bare", "estimate", "warmup", "record", "settle", "stamp"]
+Phase = Literal["bare", "ready", "estimate", "warmup", "record", "settle", "stamp"]
 
 
 class Stretch(Record, frozen=True, kw_only=True):
     """Steps of one kind, one after the other: their durations in seconds.
 
     "bare" steps ran with nothing attached; "estimate" and "warmup" under the profiler, as did those
-    that were "record"ed; in "stamp" steps the times of layers were taken.
+    that were "record"ed; in "stamp" steps the times of layers were taken. In "ready" and "settle"
+    steps what the next ones need was in place and not in use.
     """
 
     phase: Phase
