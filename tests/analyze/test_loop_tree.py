@@ -5,12 +5,13 @@ import json
 import pytest
 
 from torchgauge.analyze.call_tree import CallTree, Named
-from torchgauge.analyze.loop_tree import joined, loop_growth
+from torchgauge.analyze.loop_tree import _windows, joined, loop_growth
 from torchgauge.trace.kineto import read_events
+from torchgauge.trace.nesting import nest
 
 
-def growth(spans, marks=()):
-    """Make a trace of (name, thread, begin, end) and return its nodes; module 1 is `layer`."""
+def events_of(spans):
+    """Make a trace of (name, thread, begin, end)."""
     events = [
         {
             "ph": "X",
@@ -24,9 +25,13 @@ def growth(spans, marks=()):
         }
         for name, thread, begin, end in spans
     ]
-    data = json.dumps({"traceEvents": events}).encode()
+    return read_events(json.dumps({"traceEvents": events}).encode())
+
+
+def growth(spans, marks=()):
+    """Return the nodes of such a trace; module 1 is `layer`."""
     tree = CallTree([Named(("",), "Net"), Named(("layer",), "Linear")], "Net")
-    return loop_growth(read_events(data), tree, marks)
+    return loop_growth(events_of(spans), tree, marks)
 
 
 def point(number, time, thread=1):
@@ -78,6 +83,15 @@ def test_a_span_around_a_point_ends_there():
         "aten::mul": [0, 10],
         "outside the model": [79, 40],
     }
+
+
+def test_what_is_cut_nests_strictly():
+    spans = [("whole", 1, -5, 400), point(0, 0), ("step", 1, 80, 110), point(1, 99), point(2, 149)]
+    cut = _windows(events_of(spans))
+    host = cut.category.where(lambda name: name == "cpu_op")
+    nesting = nest(cut.start[host], cut.duration[host], cut.thread.codes[host])
+    assert nesting.overlaps == 0
+    assert nesting.parent.tolist() == [-1, -1, 1, -1]
 
 
 def test_marks_and_data_loading_are_buckets():

@@ -19,14 +19,14 @@ def loop(number, step, waiting, *, world=2, job="job", recorded=3, created="2026
         by="optimizer",
         count=3,
         stretches=(Stretch(phase="record", durations=(step,) * recorded),) if recorded else (),
-        communication=waiting and waiting + 1.0,
+        communication=None if waiting is None else waiting + 1.0,
         waiting=waiting,
         rank=Rank(number=number, world=world, job=job),
     )
 
 
 def test_the_rank_that_works_longest_is_the_straggler():
-    found = merged([loop(0, 10.0, 6.0), loop(1, 10.5, 0.5)])
+    found = merged([loop(0, 10.5, 6.5), loop(1, 10.0, 0.0)])
     assert (found.straggler, found.lost) == (1, 6.0)
     assert [(one.number, one.work) for one in found.ranks] == [(0, 4.0), (1, 10.0)]
     assert found.exposed == pytest.approx(6.5 / 20.5)

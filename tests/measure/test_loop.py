@@ -202,11 +202,12 @@ def test_accumulated_gradients_are_one_step():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with tg.timeline(model) as run:
         for _ in range(12):
-            for _ in range(3):
+            for _ in range(8):
                 model(x).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
-    assert (run.record.count, run.tree.find("last").calls) == (12, 3)
+    assert (run.record.count, run.tree.find("last").calls) == (12, 8)
+    assert not [warning for warning in run.warnings if warning.failed]
 
 
 def test_a_check_before_training_is_no_step_of_it():
@@ -219,13 +220,34 @@ def test_a_check_before_training_is_no_step_of_it():
     assert "AddmmBackward0" in names(run.tree.find("last"))
 
 
-def test_calls_in_training_mode_without_a_backward_pass_are_steps():
+def test_without_an_optimizer_calls_are_steps():
     model = Net()
     with tg.timeline(model) as run:
         for _ in range(12):
-            model(torch.ones(4, 8))
-    assert run.record.by == "call"
-    assert run.captured.recorded == 5
+            model(torch.ones(4, 8)).sum().backward()
+            for parameter in model.parameters():
+                parameter.data -= 0.1 * parameter.grad
+    assert (run.record.by, run.record.count, run.captured.recorded) == ("call", 12, 5)
+    assert "AddmmBackward0" in names(run.tree.find("last"))
+
+
+def test_stamps_are_those_of_whole_steps():
+    model = Net()
+    with tg.timeline(model) as run:
+        infer(model)
+    assert len(run._steps.stamped) == STAMPED
+    for calls in run._steps.stamped:
+        assert [run._modules.table[call.module].paths[0] for call in calls] == ["first", "last", ""]
+        assert calls[2].start < calls[0].start < calls[1].start
+
+
+def test_a_recording_without_a_whole_step_says_nothing_of_steps():
+    model = Net()
+    with tg.timeline(model) as run:
+        train(model, 2)
+        model(torch.ones(4, 8))
+    assert run.record.stretches[-1].phase == "ready"
+    assert (run.captured.recorded, run.captured.events) == (0, None)
 
 
 def test_of_two_optimizers_one_ends_the_step():

@@ -1,8 +1,7 @@
 """Where the steps of a loop end, found without a word from the loop.
 
-In training a step ends with an optimizer's step, in inference with a call of the model. Gradients
-tell the two apart: a call in training mode is a step of its own only where the next call comes
-without a backward pass between them. `explicit` ends the guessing.
+In training a step ends with an optimizer's step, in inference with a call of the model: calls are
+taken for steps until an optimizer is seen. `explicit` ends the guessing.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ class StepEnds:
         self._thread: int | None = None
         self._lock = threading.Lock()
         self._leader = _Leader()
-        self._called = False
         self._local = threading.local()
         self._hook: Any = None
         self._watching = contextlib.ExitStack()
@@ -79,8 +77,8 @@ class StepEnds:
         if self.by:
             self._again()
         self.by = by
-        self._leader = _Leader()
         if by != "call":
+            self._leader = _Leader()
             self._watching.close()
 
     def _mine(self) -> bool:
@@ -99,7 +97,7 @@ class StepEnds:
 
     def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
         compiling, local = torch.compiler.is_compiling, self._local
-        counts, before, after = self._counts, self._before, self._after
+        counts, called = self._counts, self._called
 
         def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             if (
@@ -109,13 +107,12 @@ class StepEnds:
                 or not counts(self)
             ):
                 return original(self, *args, **kwargs)
-            before(self)
             local.inside = True
             try:
                 result = original(self, *args, **kwargs)
             finally:
                 local.inside = False
-            after(self)
+            called(self)
             return result
 
         return __call__
@@ -127,18 +124,8 @@ class StepEnds:
             return identity(module) in self._roots
         return next(module.parameters(), None) is not None
 
-    def _before(self, module: nn.Module) -> None:
-        # The call before this one was in training mode, and nothing came of it.
-        if self._called and not self.by and not _has_gradient(module) and self._mine():
-            self._decide("call")
-            self._ended()
-
-    def _after(self, module: nn.Module) -> None:
-        if self.by not in ("", "call") or not self._leader.leads(identity(module)):
-            return
-        self._called = True
-        learning = module.training and torch.is_grad_enabled()
-        if (self.by == "call" or not learning) and self._mine():
+    def _called(self, module: nn.Module) -> None:
+        if self.by in ("", "call") and self._leader.leads(identity(module)) and self._mine():
             self._decide("call")
             self._ended()
 
@@ -158,7 +145,3 @@ class _Leader:
             return False
         self._others.clear()
         return True
-
-
-def _has_gradient(module: nn.Module) -> bool:
-    return any(parameter.grad is not None for parameter in module.parameters())
