@@ -8,12 +8,13 @@ brackets are open, and the place is sought by counting them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.trace.arguments import Arguments, tolerant
 from torchgauge.trace.unpacking import PackingError
 
 _CUT = re.compile(rb'\}\s*(,)\s*\{\s*"\w[^"\\]{0,60}"\s*:')
@@ -29,17 +30,23 @@ ABSENT_TEXT = msgspec.Raw()
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event as the file has it; what is of many shapes stays text."""
+    """One event as the file has it; times stay text, which a float would round."""
 
-    name: str = ""
     ph: str = ""
     cat: str = ""
+    name: str = ""
     pid: int | str = 0
     tid: int | str = 0
     ts: msgspec.Raw = ABSENT_TEXT
     dur: msgspec.Raw = ABSENT_TEXT
+    args: Arguments | None = None
     id: int | str = ""
-    args: msgspec.Raw = ABSENT_TEXT
+
+
+class _Odd(Event, gc=False):
+    """An event whose arguments stay text, for their type may refuse them."""
+
+    args: msgspec.Raw = ABSENT_TEXT  # type: ignore[assignment]
 
 
 THREAD = attrgetter("pid", "tid")
@@ -58,10 +65,42 @@ class Header(msgspec.Struct, gc=False):
     distributed: msgspec.Raw = msgspec.field(name="distributedInfo", default=ABSENT_TEXT)
 
 
-_decode_events = msgspec.json.Decoder(list[Event]).decode
-_decode_header = msgspec.json.Decoder(Header).decode
+class _OddHeader(Header, gc=False):
+    events: list[_Odd] = msgspec.field(name="traceEvents")  # type: ignore[assignment]
+
+
+_decode_usual = msgspec.json.Decoder(list[Event]).decode
+_decode_odd = msgspec.json.Decoder(list[_Odd]).decode
+_decode_usual_header = msgspec.json.Decoder(Header).decode
+_decode_odd_header = msgspec.json.Decoder(_OddHeader).decode
 # UnicodeDecodeError is a ValueError as msgspec's own are.
 _UNDECODABLE = (ValueError, RecursionError)
+
+
+def _decode_events(text: bytes) -> list[Event]:
+    try:
+        return _decode_usual(text)
+    except _UNDECODABLE as error:
+        if _truncated(error):
+            raise
+    return _tolerated(_decode_odd(text))
+
+
+def _decode_header(text: bytes) -> Header:
+    try:
+        return _decode_usual_header(text)
+    except _UNDECODABLE as error:
+        if _truncated(error):
+            raise
+    header = _decode_odd_header(text)
+    _tolerated(header.events)
+    return header
+
+
+def _tolerated(events: Sequence[_Odd]) -> list[Event]:
+    for event in events:
+        event.args = tolerant(bytes(event.args))  # type: ignore[assignment]
+    return list(events)
 
 
 class Chunks:
@@ -165,7 +204,9 @@ class Chunks:
             if place is None:
                 return None
             try:
-                return _decode_events(b"[" + self._buffer[:place] + b"]"), place + 1
+                return _decode_events(
+                    b"".join((b"[", memoryview(self._buffer)[:place], b"]"))
+                ), place + 1
             except _UNDECODABLE as error:
                 if _truncated(error):
                     continue  # brackets are open: that was no place between two events

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -49,6 +51,17 @@ class Numbers(Parts):
         self.append(np.fromiter(values, self._dtype, count))
 
 
+class Fractions(Numbers):
+    """A column of floats; a text among them is unknown."""
+
+    def __init__(self) -> None:
+        super().__init__(np.float64)
+
+    def add(self, values: Iterable[Any], count: int) -> None:
+        """Append `count` values."""
+        super().add((math.nan if isinstance(v, str) else v for v in values), count)
+
+
 class Triples(Parts):
     """A column of three integers each."""
 
@@ -75,9 +88,9 @@ class Interned(dict[H, int]):
         code = self[value] = len(self) - 1
         return code
 
-    def values_by_code(self) -> tuple[H, ...]:
-        """Return the values but the absent one."""
-        return tuple(self)[1:]
+    def values_by_code(self, start: int = 0) -> tuple[H, ...]:
+        """Return the values from the code `start` on, without the absent one."""
+        return tuple(islice(self, 1 + start, None))
 
 
 class Labels:
@@ -98,9 +111,9 @@ class Labels:
         self._codes.append(codes)
         return codes
 
-    def values(self) -> tuple[Any, ...]:
-        """Return the values by their codes, before their meaning."""
-        return self._interned.values_by_code()
+    def values(self, start: int = 0) -> tuple[Any, ...]:
+        """Return the values by their codes, from the code `start` on, before their meaning."""
+        return self._interned.values_by_code(start)
 
     def finish(self) -> Coded[Any]:
         """Return codes and values; those of one meaning share a code, None has none."""
@@ -112,19 +125,35 @@ class Labels:
         return Coded(renumber[self._codes.finish()], distinct.values_by_code())
 
 
-class Documents(Labels):
-    """A column of JSON lists, told apart by their text and decoded once each to nested tuples."""
+class Documents:
+    """Columns of JSON lists, told apart by their common text and decoded once to nested tuples."""
 
-    def __init__(self) -> None:
-        super().__init__(absent=b"", meaning=_decoded)
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._texts = Labels()
 
-    def add(self, values: Iterable[Any], count: int) -> Codes:
-        """Append `count` texts."""
-        return super().add(map(bytes, values), count)
+    def add(self, values: Iterable[tuple[msgspec.Raw, ...]], count: int) -> None:
+        """Append one text per column, `count` times; each has to be JSON."""
+        self._texts.add(map(b",".join, values), count)
+
+    def finish(self) -> dict[str, Coded[Any]]:
+        """Return the columns by name; what is no list is absent."""
+        texts = self._texts.finish()
+        decoded = [msgspec.json.decode(b"[%b]" % _readable(text)) for text in texts.values]
+        columns = {}
+        for place, name in enumerate(self._names):
+            distinct: Interned[Any] = Interned(None)
+            codes = [distinct[_tuples(values[place])] for values in decoded]
+            renumber = np.array(codes, dtype=np.int32)
+            columns[name] = Coded(renumber[texts.codes], distinct.values_by_code())
+        return columns
 
 
-def _decoded(text: bytes) -> tuple[Any, ...] | None:
-    value = msgspec.json.decode(text.decode("utf-8", "replace"))
+def _readable(text: bytes) -> bytes:
+    return text.decode("utf-8", "replace").encode()
+
+
+def _tuples(value: Any) -> tuple[Any, ...] | None:
     return tuple(map(_frozen, value)) if isinstance(value, list) else None
 
 

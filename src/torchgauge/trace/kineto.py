@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchgauge.errors import InputError
-from torchgauge.model.events import Coded, Events
+from torchgauge.model.events import Events
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.trace.chunks import Chunks, Event
 from torchgauge.trace.columns import Labels
@@ -78,10 +78,8 @@ class _Building:
     def finish(self, chunks: Chunks) -> Events:
         times = (self._spans.start, self._memory.time, self._flows.time)
         origin = min((t.earliest for t in times if t.earliest is not None), default=0)
-        spans = self._spans.finish(origin)
-        spans["thread"] = Coded(spans["thread"], self._threads.values())
         return Events(
-            **spans,
+            **self._spans.finish(origin),
             memory=self._memory.finish(origin),
             flows=self._flows.finish(origin),
             metadata=metadata(origin, chunks.headers, self._names),

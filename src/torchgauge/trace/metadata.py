@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from torchgauge.model.events import ThreadId, TraceMetadata
-from torchgauge.trace import arguments
 from torchgauge.trace.chunks import Event, Header
 
 V = TypeVar("V")
@@ -20,11 +19,13 @@ class Names:
         self.processes: dict[int | str, str] = {}
         self.labels: dict[int | str, str] = {}
         self.threads: dict[ThreadId, str] = {}
-        self._decode = arguments.Decoder(arguments.Naming)
 
     def add(self, events: list[Event]) -> None:
         """Note the names in one chunk; a later one replaces an earlier one."""
-        for event, found in zip(events, self._decode([e.args for e in events]), strict=True):
+        for event in events:
+            found = event.args
+            if found is None:
+                continue
             if event.name == "process_labels" and found.labels is not None:
                 self.labels[event.pid] = found.labels
             if found.name is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from torchgauge.model.events import Flows, MemoryEvents
-from torchgauge.trace import arguments
 from torchgauge.trace.categories import FLOWS, current_name
 from torchgauge.trace.chunks import CATEGORY, THREAD, Event
 from torchgauge.trace.columns import Labels, Numbers, Parts
@@ -22,13 +21,14 @@ class Allocations:
         self.time = Times()
         self._threads = threads
         self._thread = Parts(np.int32)
-        self._table = Table(arguments.Memory)
+        self._table = Table(
+            "address", "allocation", "allocated", "reserved", "device_type", "allocator", "index"
+        )
 
     def add(self, events: list[Event]) -> None:
         """Append those among the instant events of one chunk."""
-        memory = [e for e in events if e.name == _MEMORY]
-        found = self._table.decode([e.args for e in memory])
-        kept = [(e, a) for e, a in zip(memory, found, strict=True) if a.size != 0]
+        found = [(e, e.args) for e in events if e.name == _MEMORY and e.args is not None]
+        kept = [(e, a) for e, a in found if a.allocation != 0]
         self._table.append([a for _, a in kept], np.zeros(0, dtype=np.intp))
         self.time.add([e.ts for e, _ in kept])
         self._thread.append(self._threads.code((THREAD(e) for e, _ in kept), len(kept)))
@@ -38,7 +38,11 @@ class Allocations:
         columns = self._table.finish()
         del columns["row"]  # they are no spans
         return MemoryEvents(
-            time=self.time.finish_from(origin), thread=self._thread.finish(), **columns
+            time=self.time.finish_from(origin),
+            thread=self._thread.finish(),
+            size=columns.pop("allocation"),
+            device=columns.pop("allocator"),
+            **columns,
         )
 
 

@@ -1,16 +1,22 @@
-"""The spans of a trace (`ph` X) in the making: columns for all, tables for what some have."""
+"""The spans of a trace (`ph` X) in the making: columns for all, tables for what some have.
+
+Few names on few threads make most of a trace. So what comes first of an event, its head, is looked
+up once, and all that follows from it is known by its code.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from torchgauge.model.events import (
     ABSENT,
+    Coded,
     Collectives,
     DeviceWork,
     Launches,
@@ -18,17 +24,18 @@ from torchgauge.model.events import (
     PythonCalls,
     Rows,
 )
-from torchgauge.trace import arguments
+from torchgauge.trace.arguments import Arguments
 from torchgauge.trace.categories import MODULE_CALL, PYTHON, current_name, table_of
-from torchgauge.trace.chunks import CATEGORY, THREAD, Event
-from torchgauge.trace.columns import Labels, Parts
+from torchgauge.trace.chunks import Event
+from torchgauge.trace.columns import Interned, Labels, Parts
 from torchgauge.trace.tables import Table
 from torchgauge.trace.times import Times, nanoseconds
 
 PythonDetail = Literal["none", "modules", "all"]
 
-_NAME = attrgetter("name")
-_COMMUNICATION = arguments.Communication.__struct_fields__
+_HEAD = attrgetter("name", "cat", "pid", "tid")
+_UNWANTED = -2
+_NO_TABLE = -1
 
 
 class Spans:
@@ -39,70 +46,103 @@ class Spans:
         self._count = 0
         self.start = Times()
         self._duration = Parts(np.int64)
-        self._name, self._category = Labels(), Labels(absent="", meaning=current_name)
+        self._head = Labels()
+        self._head_table: list[int] = []  # by the code of a head
+        self._heads = Parts(np.int32)
         self._threads = threads
-        self._thread = Parts(np.int32)
-        self._operators = Table(arguments.Operator, without=_COMMUNICATION)
-        self._launches = Table(arguments.Launch)
-        self._device_work = Table(arguments.Device, without=_COMMUNICATION)
-        self._python_calls = Table(arguments.Python)
-        self._collectives = Table(arguments.Communication)
+        self._tables = {
+            "operators": Table(
+                *("external_id", "index", "older_index", "sequence", "forward_thread"),
+                *("dims", "strides", "types", "inputs", "modules"),
+            ),
+            "launches": Table("correlation", "external_id"),
+            "device_work": Table(
+                *("device", "stream", "correlation", "external_id", "grid", "block", "registers"),
+                *("shared_memory", "blocks_per_sm", "warps_per_sm", "occupancy", "graph_node"),
+                *("copied", "bandwidth", "kind"),
+            ),
+            "python": Table("id", "parent", "module"),
+        }
+        self._collectives = Table(
+            *("collective", "dtype", "elements_in", "elements_out", "group"),
+            *("group_description", "group_size", "ranks"),
+        )
 
     def add(self, events: list[Event]) -> None:
         """Append the spans of one chunk."""
-        spans = self._wanted(events)
-        count = len(spans)
-        self.start.add([e.ts for e in spans])
+        heads = self._head.code(map(_HEAD, events), len(events))
+        known = len(self._head_table)
+        self._head_table += [self._table(name, cat) for name, cat, *_ in self._head.values(known)]
+        table = np.array(self._head_table, dtype=np.int8)[heads]
+        wanted = table != _UNWANTED
+        if not wanted.all():
+            events = list(compress(events, wanted.tolist()))
+            heads, table = heads[wanted], table[wanted]
+        self.start.add([e.ts for e in events])
         # Negative ones stand in traces of 2022 and before, and mean nothing.
-        self._duration.append(np.maximum(nanoseconds([e.dur for e in spans]), 0))
-        self._name.add(map(_NAME, spans), count)
-        self._thread.append(self._threads.code(map(THREAD, spans), count))
-        category = self._category.add(map(CATEGORY, spans), count)
-        tables = np.array([*map(table_of, self._category.values()), ""])[category]
-        self._add_arguments(tables, [e.args for e in spans])
-        self._count += count
+        self._duration.append(np.maximum(nanoseconds([e.dur for e in events]), 0))
+        self._heads.append(heads)
+        self._add_arguments(table, events)
+        self._count += len(events)
 
-    def _wanted(self, events: list[Event]) -> list[Event]:
-        if self._python == "all":
-            return events
-        modules = self._python == "modules"
-        return [
-            e for e in events if e.cat != PYTHON or (modules and e.name.startswith(MODULE_CALL))
-        ]
+    def _table(self, name: str, category: str) -> int:
+        """Return the number of the table for these, _NO_TABLE or _UNWANTED."""
+        if category == PYTHON and (
+            self._python == "none"
+            or (self._python == "modules" and not name.startswith(MODULE_CALL))
+        ):
+            return _UNWANTED
+        table = table_of(category)
+        return list(self._tables).index(table) if table else _NO_TABLE
 
-    def _add_arguments(self, tables: NDArray[Any], texts: list[msgspec.Raw]) -> None:
-        present = np.fromiter(map(bool, texts), np.bool_, len(texts))
-        every: dict[str, Table[Any]] = {
-            "operators": self._operators,
-            "launches": self._launches,
-            "device_work": self._device_work,
-            "python": self._python_calls,
-        }
-        for name, table in every.items():
-            rows = np.flatnonzero((tables == name) & present)
-            found = table.decode([texts[i] for i in rows.tolist()])
-            table.append(found, rows + self._count)
-            if table is self._operators or table is self._device_work:
-                self._add_collectives(found, rows + self._count)
+    def _add_arguments(self, table: NDArray[np.int8], events: list[Event]) -> None:
+        for number, (name, columns) in enumerate(self._tables.items()):
+            rows = np.flatnonzero(table == number)
+            given = [(i, a) for i in rows.tolist() if (a := events[i].args) is not None]
+            if not given:
+                continue
+            at, found = zip(*given, strict=True)
+            rows = np.array(at, dtype=np.intp) + self._count
+            columns.append(found, rows)
+            if name in ("operators", "device_work"):
+                self._add_collectives(found, rows)
 
-    def _add_collectives(self, found: list[Any], rows: Rows) -> None:
-        mine = [i for i, item in enumerate(found) if item.name is not None]
+    def _add_collectives(self, found: Sequence[Arguments], rows: Rows) -> None:
+        mine = [i for i, item in enumerate(found) if item.collective is not None]
         if mine:
             self._collectives.append([found[i] for i in mine], rows[mine])
 
     def finish(self, origin: int) -> dict[str, Any]:
-        """Return the fields of Events that are about spans, but for the threads' names."""
+        """Return the fields of Events that are about spans."""
+        tables = {name: table.finish() for name, table in self._tables.items()}
         return {
             "start": self.start.finish_from(origin),
             "duration": self._duration.finish(),
-            "name": self._name.finish(),
-            "category": self._category.finish(),
-            "thread": self._thread.finish(),
-            "operators": _operators(self._operators.finish()),
-            "launches": Launches(**self._launches.finish()),
-            "device_work": _device_work(self._device_work.finish()),
+            **self._finish_heads(),
+            "operators": _operators(tables["operators"]),
+            "launches": Launches(**tables["launches"]),
+            "device_work": _device_work(tables["device_work"]),
             "collectives": _collectives(self._collectives.finish()),
-            "python": PythonCalls(**self._python_calls.finish()),
+            "python": PythonCalls(**tables["python"]),
+        }
+
+    def _finish_heads(self) -> dict[str, Coded[Any]]:
+        """Return the columns that heads are made of."""
+        heads = self._heads.finish()
+        values = self._head.values()
+        used = np.unique(heads)
+        name: Interned[str | None] = Interned(None)
+        category: Interned[str] = Interned("")
+        codes = np.zeros((3, len(values)), dtype=np.int32)
+        for code in used.tolist():
+            called, cat, *thread = values[code]
+            codes[0, code] = name[called]
+            codes[1, code] = category[current_name(cat)]
+            codes[2, code] = self._threads.code([tuple(thread)], 1)[0]
+        return {
+            "name": Coded(codes[0][heads], name.values_by_code()),
+            "category": Coded(codes[1][heads], category.values_by_code()),
+            "thread": Coded(codes[2][heads], self._threads.values()),
         }
 
 
@@ -113,6 +153,7 @@ def _operators(columns: dict[str, Any]) -> Operators:
 
 
 def _device_work(columns: dict[str, Any]) -> DeviceWork:
+    columns["size"] = columns.pop("copied")
     columns["bandwidth"] *= 1e9
     percent = columns["occupancy"]
     columns["occupancy"] = np.where(percent > 0, percent / 100, np.nan)
@@ -120,6 +161,7 @@ def _device_work(columns: dict[str, Any]) -> DeviceWork:
 
 
 def _collectives(columns: dict[str, Any]) -> Collectives:
+    columns["name"] = columns.pop("collective")
     # A chunk's operators came before its kernels.
     order = np.argsort(columns["row"], kind="stable")
     for name, column in columns.items():

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from torchgauge.model.events import Rows
-from torchgauge.trace.arguments import Arguments, Decoder, column_for
-from torchgauge.trace.columns import Parts
-
-A = TypeVar("A", bound=Arguments)
+from torchgauge.trace.arguments import DEFAULTS, Arguments
+from torchgauge.trace.columns import Column, Documents, Fractions, Labels, Numbers, Parts, Triples
 
 
-class Table(Generic[A]):
-    """One column per field of the arguments, but for those named in `without`."""
+class Table:
+    """One column per field of the arguments that is named; JSON texts are columns together."""
 
-    def __init__(self, kind: type[A], *, without: Collection[str] = ()) -> None:
-        self.decode = Decoder(kind)
+    def __init__(self, *names: str) -> None:
         self._row = Parts(np.intp)
-        self._columns = {
-            field.name: column_for(field.default)
-            for field in msgspec.structs.fields(kind)
-            if field.name not in without
-        }
+        texts = tuple(name for name in names if isinstance(DEFAULTS[name], msgspec.Raw))
+        self._documents = Documents(texts)
+        self._texts = attrgetter(*texts) if texts else None
+        self._columns = {name: _column(DEFAULTS[name]) for name in names if name not in texts}
 
-    def append(self, found: Sequence[A], row: Rows) -> None:
+    def append(self, found: Sequence[Arguments], row: Rows) -> None:
         """Append the arguments of these rows."""
         self._row.append(row)
         for name, column in self._columns.items():
             column.add(map(attrgetter(name), found), len(found))
+        if self._texts:
+            self._documents.add(map(self._texts, found), len(found))
 
     def finish(self) -> dict[str, Any]:
         """Return the columns by name, `row` among them."""
         columns = {name: column.finish() for name, column in self._columns.items()}
-        return {"row": self._row.finish(), **columns}
+        return {"row": self._row.finish(), **columns, **self._documents.finish()}
+
+
+def _column(default: object) -> Column:
+    """Return the column for a field with this default."""
+    if isinstance(default, tuple):
+        return Triples()
+    if default is None:
+        return Labels()
+    return Fractions() if isinstance(default, float) else Numbers(np.int64)

@@ -10,14 +10,12 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from torchgauge.model.events import Integers
 from torchgauge.trace.columns import Parts
 
-_ZERO, _DOT = ord("0"), ord(".")
-# With three after the dot 19 digits, which overflow into negative numbers and no further.
-_LONGEST = 16
+_ZERO, _DOT, _COMMA = ord("0"), ord("."), ord(",")
+_DIGITS = 18  # no number of as many is larger than an int64 holds
 _LIMIT = 2**63 - 1
 
 
@@ -28,33 +26,30 @@ def nanoseconds(texts: Sequence[msgspec.Raw]) -> Integers:
     """
     if not texts:
         return np.zeros(0, dtype=np.int64)
-    padded = np.array([bytes(text) for text in texts])
-    digits = padded.view(np.uint8).reshape(len(texts), -1)
-    values, plain = _plain(digits)
-    for i in np.flatnonzero(~plain).tolist():
-        values[i] = _any(bytes(texts[i]))
-    return values
+    usual = _usual(b",".join(texts), len(texts))
+    if usual is not None:
+        return usual
+    return np.array([_any(bytes(text) or b"0") for text in texts], dtype=np.int64)
 
 
-def _plain(characters: NDArray[np.uint8]) -> tuple[Integers, NDArray[np.bool_]]:
-    """Return ns of what is digits and at most one dot, and which those are."""
-    count = len(characters)
-    value = np.zeros(count, dtype=np.int64)
-    # How many more digits count: after the dot three, for the nanoseconds.
-    left = np.full(count, _LONGEST)
-    dots = np.zeros(count, dtype=np.int64)
-    plain = np.ones(count, dtype=np.bool_)
-    for column in characters.T:
-        digit = column - np.uint8(_ZERO)  # wraps around below "0"
-        is_digit, is_dot = digit < 10, column == _DOT
-        # Rounding, too long ones, signs and exponents are for the exact and slow way.
-        plain &= (is_digit & (left > 0)) | is_dot | (column == 0)
-        value = np.where(is_digit, value * 10 + digit, value)
-        left = np.where(is_dot, 3, left - is_digit)
-        dots += is_dot
-    missing = np.where(dots == 0, 3, np.clip(left, 0, 3))
-    value *= 10 ** missing.astype(np.int64)
-    return value, plain & (dots <= 1) & (value >= 0)
+def _usual(joined: bytes, count: int) -> Integers | None:
+    """Return ns where all are digits with at most three after a dot, as torch writes them."""
+    characters = np.frombuffer(joined + b",", np.uint8)
+    ends = np.flatnonzero(characters == _COMMA)
+    dots = np.flatnonzero(characters == _DOT)
+    digits = np.count_nonzero(characters - np.uint8(_ZERO) < 10)  # wraps around below "0"
+    if len(ends) != count or digits + count + len(dots) != len(characters):
+        return None
+    owner = np.searchsorted(ends, dots)
+    length = np.diff(ends, prepend=-1) - 1
+    length[owner] -= 1  # twice in one text counts once, and is refused below
+    after = np.zeros(count, dtype=np.int64)
+    after[owner] = ends[owner] - dots - 1
+    short = length.min() > 0 and after.max() <= 3 and (length + 3 - after).max() <= _DIGITS
+    if not short or (len(dots) and np.diff(owner).min(initial=1) < 1):
+        return None
+    values = np.fromstring(joined.replace(b".", b""), np.int64, sep=",")
+    return values * 10 ** (3 - after)
 
 
 def _any(text: bytes) -> int:
