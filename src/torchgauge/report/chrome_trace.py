@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +20,15 @@ import numpy as np
 from torchgauge.analyze.attribution import STOPPED
 from torchgauge.analyze.named_spans import NamedSpans
 from torchgauge.files import write_atomically
-from torchgauge.model.events import ABSENT, Coded, Events, Rows, ThreadId
-from torchgauge.trace import arguments
+from torchgauge.model.events import ABSENT, Events, Rows, ThreadId
+from torchgauge.report.trace_arguments import KEYS, Arguments
 from torchgauge.trace.cut_ends import cut_ends, outer_first
 
 AT_ONCE = 4096  # events
 _GZIP = 31  # zlib's number for gzip with the largest window
-_KINDS: dict[str, type[arguments.Arguments]] = {
-    "operators": arguments.Operator,
-    "launches": arguments.Launch,
-    "device_work": arguments.Device,
-    "collectives": arguments.Communication,
-    "python": arguments.Python,
-}
-# How much of a column's unit the file's unit is.
-_UNITS = {"bandwidth": 1e9, "occupancy": 0.01}
 _STEP = re.compile(r"tg@(\d+)")
 _DEVICES = {0: "CPU", 1: "CUDA"}
 
-Fill = Callable[[Rows, list[dict[str, Any]]], None]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -102,12 +92,12 @@ def _names(events: Events) -> Iterator[list[dict[str, Any]]]:
 def _spans(spans: NamedSpans) -> Iterator[list[dict[str, Any]]]:
     events = spans.events
     ends = cut_ends(events.start, events.duration, events.thread.codes)
-    fills = [_Arguments(events, name) for name in _KINDS]
+    known = [Arguments(events, kind) for kind in KEYS]
     labels = _Labels(spans)
     for rows in _chunks(outer_first(events.start, events.duration, events.thread.codes)):
         args: list[dict[str, Any]] = [{} for _ in rows]
-        for fill in fills:
-            fill(rows, args)
+        for table in known:
+            table.put(rows, args)
         columns = zip(
             labels.categories(rows),
             labels.names(rows, args),
@@ -160,42 +150,6 @@ class _Labels:
         calls = self._spans.is_call[rows].tolist()
         for code, call in zip(category.codes[rows].tolist(), calls, strict=True):
             yield "user_annotation" if call else values[code]
-
-
-class _Arguments:
-    """Arguments of one kind under the names by which they are read, without unknown ones."""
-
-    def __init__(self, events: Events, kind: str) -> None:
-        table = getattr(events, kind)
-        self._place = np.full(len(events), ABSENT, np.intp)
-        self._place[table.row] = np.arange(len(table.row))
-        self._columns: list[tuple[str, np.ndarray, list[Any] | None]] = []
-        for field in msgspec.structs.fields(_KINDS[kind]):
-            column = getattr(table, field.name, None)
-            if isinstance(column, Coded):
-                # Each distinct list of shapes is encoded once.
-                values: list[Any] = [
-                    *(msgspec.Raw(_encode(value)) for value in column.values),
-                    None,
-                ]
-                self._columns.append((field.encode_name, column.codes, values))
-            elif column is not None:
-                scaled = column / _UNITS[field.name] if field.name in _UNITS else column
-                self._columns.append((field.encode_name, scaled, None))
-
-    def __call__(self, rows: Rows, args: list[dict[str, Any]]) -> None:
-        """Put what is known of these spans into their arguments."""
-        place = self._place[rows]
-        having = np.flatnonzero(place != ABSENT)
-        for key, column, values in self._columns:
-            found = column[place[having]]
-            known = found != ABSENT
-            if found.ndim > 1:
-                known = known.all(axis=1)
-            elif found.dtype.kind == "f":
-                known = ~np.isnan(found)
-            for entry, value in zip(having[known].tolist(), found[known].tolist(), strict=True):
-                args[entry][key] = value if values is None else values[value]
 
 
 def _arrows(events: Events) -> Iterator[list[dict[str, Any]]]:
