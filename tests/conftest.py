@@ -3,6 +3,11 @@
 import signal
 
 import pytest
+from hypothesis import settings
+
+# A run tells about the change that it tests, not about the examples drawn or a busy machine.
+settings.register_profile("torchgauge", derandomize=True, deadline=None)
+settings.load_profile("torchgauge")
 
 
 @pytest.fixture(scope="session", autouse=True)
