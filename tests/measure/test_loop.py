@@ -1,6 +1,7 @@
 """The timeline of a loop that this test writes as users do."""
 
 import ast
+import statistics
 import subprocess
 import sys
 import threading
@@ -288,6 +289,20 @@ def test_a_wrapper_around_the_model_is_no_layer():
     with tg.timeline(model) as run:
         train(Wrapper(model))
     assert [node.row.path for node in run.tree.match("*")] == ["", "first", "last"]
+
+
+def test_layers_have_the_times_of_the_stamps_in_a_wrapper_too():
+    model = Net()
+    with tg.timeline(model) as run:
+        infer(nn.Sequential(model))
+    stamped = [
+        call.end - call.start
+        for calls in run._steps.stamped
+        for call in calls
+        if run._modules.table[call.module].paths[0] == "first"
+    ]
+    assert len(stamped) == STAMPED
+    assert run.tree.find("first").total("host") == int(statistics.median(stamped))
 
 
 class Numbers(Dataset):
@@ -616,3 +631,17 @@ def test_the_record_is_read_back_and_shown(tmp_path):
     assert "5 of 5 steps" in str(run)
     assert run.table("operators").columns["Name"]
     assert "first" in run.table().columns["path"]
+
+
+def test_each_rank_writes_its_own_record(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    model = Net()
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        with tg.timeline(model) as run:
+            train(model)
+        assert run.save(tmp_path / "loop.json") == tmp_path / f"loop.rank{rank}.json"
+    ranks = tg.load(tmp_path)
+    assert [one.number for one in ranks.ranks] == [0, 1]
+    assert [one.waiting for one in ranks.ranks] == [0.0, 0.0]
+    assert f"rank {rank} of 2" in str(run)
