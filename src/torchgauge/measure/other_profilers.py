@@ -10,7 +10,7 @@ import torch
 from torch._C._autograd import _profiler_enabled, _profiler_type
 from torch.autograd import profiler
 
-# Profilers of Python code slow it several times, unlike operators.
+# Nsight Systems sets it in the process that it watches.
 _NSYS = "NSYS_PROFILING_SESSION_ID"
 
 
