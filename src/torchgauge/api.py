@@ -44,6 +44,7 @@ def profile(
     train: Training | bool | None = None,
     detail: Detail = DETAIL,
     trace: str | Path | None = None,
+    lines: bool = False,
     warmup: int | None = None,
     iterations: int | None = None,
     processes: int = 1,
@@ -57,14 +58,15 @@ def profile(
     "tf32", "bf16", "fp16") None leave the model as it is; a change is made on a copy. `train`
     measures a training step in place of inference. `detail` is how far down the tree goes: "layers"
     times them with nothing recorded, "summary" makes no tree. `trace` is a file (.json or .json.gz)
-    to which the recording of the timeline is written, for Perfetto. `budget` is the time in seconds
+    to which the recording of the timeline is written, for Perfetto. `lines` tells the time that
+    your own Python takes between operators by line (`tree.lines`). `budget` is the time in seconds
     that sampling the latency may take. Ctrl-C ends the run early and returns what was measured,
     with `interrupted` set. A probe that fails leaves a warning with `failed` on the record.
 
     Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
     device that is not there.
     """
-    wanted = _timeline(detail, trace)
+    wanted = _timeline(detail, trace, lines=lines)
     source, options = _prepare(
         model,
         inputs,
@@ -93,6 +95,7 @@ def profile_request(
     optimizer: str | None = None,
     detail: Detail = DETAIL,
     trace: str | Path | None = None,
+    lines: bool = False,
     nvtx: bool = False,
     warmup: int | None = None,
     iterations: int | None = None,
@@ -108,7 +111,7 @@ def profile_request(
     can do at most, and keeps it for later profiles. `nvtx` runs steps with NVTX ranges at the end.
     """
     _require_torch()
-    wanted = _timeline(detail, trace, nvtx=nvtx)
+    wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx)
     from torchgauge.device.select import resolve
     from torchgauge.measure.latency import LatencyOptions
     from torchgauge.target.source import Source
@@ -368,10 +371,12 @@ def _prepare(
     return source, LatencyOptions(train=training, **_given(**options))
 
 
-def _timeline(detail: Detail, trace: str | Path | None, *, nvtx: bool = False) -> TimelineOptions:
+def _timeline(
+    detail: Detail, trace: str | Path | None, *, lines: bool, nvtx: bool = False
+) -> TimelineOptions:
     from torchgauge.measure.timeline_options import TimelineOptions
 
-    wanted = TimelineOptions(detail, None if trace is None else Path(trace), nvtx=nvtx)
+    wanted = TimelineOptions(detail, None if trace is None else Path(trace), lines=lines, nvtx=nvtx)
     if wanted.trace is not None:
         check_replaceable(wanted.trace)  # before minutes of measuring, not after
     if wanted.nvtx:

@@ -131,6 +131,11 @@ def _tree(tree: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="tell an operator on inputs of other shapes apart",
     )
+    tree.add_argument(
+        "--lines",
+        action="store_true",
+        help="tell the time that Python takes between operators by line of your source",
+    )
 
 
 def _out(out: argparse._ArgumentGroup) -> None:
@@ -200,6 +205,7 @@ def run(options: argparse.Namespace) -> int:
             optimizer=options.optimizer,
             detail=options.detail,
             trace=options.trace,
+            lines=options.lines,
             nvtx=options.nvtx,
             warmup=options.warmup,
             iterations=options.iterations,

@@ -13,6 +13,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from torchgauge.analyze.bottleneck import bottleneck
 from torchgauge.analyze.latency import combine
 from torchgauge.analyze.lower_bound import Fp32
@@ -30,6 +32,7 @@ from torchgauge.errors import TorchgaugeError
 from torchgauge.measure import compilation as compilation_probe
 from torchgauge.measure import cost as cost_probe
 from torchgauge.measure import latency as latency_probe
+from torchgauge.measure import lines as lines_probe
 from torchgauge.measure import memory as memory_probe
 from torchgauge.measure import nvtx as nvtx_probe
 from torchgauge.measure import size as size_probe
@@ -299,7 +302,17 @@ def _tree(
     )
     if path is not None and recorded:
         runner.attempt("trace", lambda: rendering.trace(recorded[0], path))
-    return tree
+    return _with_lines(tree, placement, options, runner) if timeline.lines and tree else tree
+
+
+def _with_lines(tree: Tree, placement: Placement, options: LatencyOptions, runner: Runner) -> Tree:
+    """Return the tree with the lines that Python's time goes to, where they could be had."""
+    found = runner.attempt(
+        "lines", lambda: lines_probe.measure(placement, tree, train=options.train)
+    )
+    if found is None:
+        return tree
+    return msgspec.structs.replace(tree, lines=found[0], passes=(*tree.passes, found[1]))
 
 
 def _judged(tree: Tree, cost: Cost, placement: Placement, where: Environment) -> Tree:

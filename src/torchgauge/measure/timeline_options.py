@@ -16,7 +16,7 @@ RECORDING = ("operators", "kernels")
 class TimelineOptions:
     """How far down the tree goes; `trace` is the file that the recording is written to.
 
-    `nvtx` runs steps with NVTX ranges at the end.
+    `nvtx` runs steps with NVTX ranges at the end, `lines` samples the lines of Python that run.
 
     Raises InputError `detail-unknown`, `trace-name`; `option-conflict` for what needs a recording
     where `detail` makes none.
@@ -25,21 +25,20 @@ class TimelineOptions:
     detail: Detail = DETAIL
     trace: Path | None = None
     nvtx: bool = False
+    lines: bool = False
 
     def __post_init__(self) -> None:
         check_detail(self.detail)
-        if self.trace is None:
-            return
-        if not self.trace.name.endswith(SUFFIXES):
+        if self.trace is not None and not self.trace.name.endswith(SUFFIXES):
             raise InputError(
                 f"'{self.trace}' is no name for a trace.",
                 id="trace-name",
                 cause="Viewers know the format by the name.",
                 remedy=f"Give a name that ends in {' or '.join(SUFFIXES)}.",
             )
-        if self.detail not in RECORDING:
+        if (self.trace is not None or self.lines) and self.detail not in RECORDING:
             raise InputError(
-                f'A trace cannot be had with detail "{self.detail}", which records nothing.',
+                f'Trace and lines need more than detail "{self.detail}", which records nothing.',
                 id="option-conflict",
                 remedy=f"Give one of {', '.join(RECORDING)}.",
             )

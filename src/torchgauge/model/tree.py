@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from torchgauge.errors import InputError
 from torchgauge.model.device_use import DeviceUse
 from torchgauge.model.kernel import Kernel
+from torchgauge.model.line_time import LineTime
 from torchgauge.model.record import How, MeasurementWarning, Record
 from torchgauge.model.roofline import Bound
 
@@ -241,7 +242,7 @@ class Tree(Record, frozen=True, kw_only=True):
     `passes` are the runs that the figures come from, `residual` the seconds by which the tree's sum
     is above (or, negative, below) the time of the bare step; None where that was not measured.
     `allocator` is whose bytes the memory is: "CPU" or "CUDA". The rows' figures are of `steps`
-    steps; `devices` says how busy each was in that time.
+    steps; `devices` says how busy each was in that time. `lines` are there where asked for.
     """
 
     rows: tuple[TreeRow, ...]
@@ -251,6 +252,7 @@ class Tree(Record, frozen=True, kw_only=True):
     steps: int = 1
     devices: tuple[DeviceUse, ...] = ()
     allocator: str = "CPU"
+    lines: tuple[LineTime, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "measured"
 

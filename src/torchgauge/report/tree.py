@@ -16,6 +16,7 @@ from torchgauge import units
 from torchgauge.model import tables
 from torchgauge.model.kernel_table import kernels
 from torchgauge.model.tree import Node, Tree
+from torchgauge.report import lines as lines_report
 from torchgauge.report.bar import bar
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 
@@ -105,6 +106,8 @@ def view(tree: Tree, shown: View | None = None, *, width: int) -> RenderableType
         blocks += [Text(""), fitted_table("kernel", launches, KERNELS, width, LONGEST_KERNEL)]
         if more:
             blocks.append(Text(f"… {more} others", style="dim"))
+    if tree.lines:
+        blocks += [Text(""), lines_report.view(tree.lines, shown.top, width)]
     blocks += [Text(""), Padding(_method(tree, root), (0, 0, 0, 2))]
     return Group(*blocks)
 
