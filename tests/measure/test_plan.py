@@ -191,6 +191,8 @@ def test_tables_of_a_profile():
     assert sum(profile.table("operators").columns["flops"][:1]) == 2 * 2 * 4 * 4
     assert "Input Shapes" in profile.table("operators", by_shape=True).columns
     assert len(profile.table("kernels")) == 0
+    frame = profile.to_pandas()
+    assert frame.loc[frame["path"] == "0", "flops"].item() == 2 * 2 * 4 * 4
     with pytest.raises(InputError, match="no table 'modules'"):
         profile.table("modules")
     bare = tg.profile(nn.Linear(4, 4), torch.ones(2, 4), detail="summary", iterations=2)

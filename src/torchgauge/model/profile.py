@@ -94,6 +94,12 @@ class Profile(Record, frozen=True, kw_only=True):
 
         return tables.table(self.tree, kind, **options)
 
+    def to_pandas(
+        self, kind: Literal["layers", "operators", "kernels"] = "layers", **options: Any
+    ) -> Any:
+        """Return a table of the tree as a DataFrame; raises as `table`, MissingExtra `pandas`."""
+        return self.table(kind, **options).to_pandas()
+
     def to_csv(self, path: str | Path | None = None) -> str:
         """Return the summary as CSV text, and write it to `path` if one is given."""
         return rendering.text(self, "csv", path)
