@@ -26,6 +26,11 @@ def target(tmp_path):
     return f"{tmp_path}/mymodel.py:make"
 
 
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr("torchgauge.measure.plan.measure_system", lambda *_: None)  # takes 1 s
+
+
 @pytest.fixture
 def unrun(monkeypatch):
     monkeypatch.setattr("torchgauge.measure.plan.profile", lambda *_: pytest.fail("it measured"))
