@@ -55,6 +55,10 @@ def test_rates_are_of_the_layers_time(simple):
     assert "1.20 G" in text(simple)  # 6 MFLOP in 5 ms
 
 
+def test_what_is_in_layers_and_what_in_buckets_is_said(simple):
+    assert "60 % in layers, 40 % in buckets" in text(simple).replace("60.0", "60")
+
+
 def test_the_cost_of_the_passes_and_the_residual_are_said(simple):
     shown = text(simple)
     assert "1.050× the bare step, 7 steps" in shown

@@ -292,9 +292,14 @@ def _method(tree: Tree, root: Node) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
+    buckets = sum(child.time or 0.0 for child in root.children if child.kind == "bucket")
+    if whole := root.time:
+        layers = units.percent(1 - buckets / whole, 3)
+        grid.add_row("coverage", f"{layers} in layers, {units.percent(buckets / whole)} in buckets")
     for one in tree.passes:
         cost = "" if one.overhead is None else f"{one.overhead:.3f}× the bare step, "
-        grid.add_row(one.name, f"{cost}{one.steps} steps")
+        steps = f"{one.steps} step{'s' if one.steps > 1 else ''}"
+        grid.add_row(one.name, cost + steps)
     bare = next((one.bare for one in tree.passes if one.bare), None)
     if tree.residual is not None and bare:
         side = "above" if tree.residual >= 0 else "below"
