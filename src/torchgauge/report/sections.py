@@ -319,8 +319,8 @@ def compilation(found: Compilation) -> Section:
             _reasons("recompiled", found.recompiles or {}),
         ]
     if found.kernels:
-        names = [_kernel(kernel) for kernel in found.kernels if kernel.operators]
-        rows.append(Row("kernels", f"{len(found.kernels):,}", _first(names)))
+        fused = [_kernel(kernel) for kernel in found.kernels if "_fused_" in kernel.name]
+        rows.append(Row("kernels", f"{len(found.kernels):,}", _first(fused)))
     if found.layers:
         note = "layers, which the tree cannot tell apart: "
         rows.append(Row("in graphs", f"{len(found.layers):,}", note + _first(found.layers)))
@@ -333,9 +333,8 @@ def _reasons(label: str, counts: dict[str, int]) -> Row:
 
 
 def _kernel(kernel: CompiledKernel) -> str:
-    operators = ", ".join(one.removeprefix("aten.") for one in kernel.operators)
-    where = f" in {', '.join(kernel.layers)}" if kernel.layers else ""
-    return f"{kernel.name} ({operators}{where})"
+    """Say a fused kernel, whose name has its operators, and where it belongs."""
+    return kernel.name + (f" in {_first(kernel.layers, 2)}" if kernel.layers else "")
 
 
 def _first(names: Sequence[str], count: int = 3) -> str:

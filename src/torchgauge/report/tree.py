@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
@@ -17,12 +15,12 @@ from torchgauge.model import tables
 from torchgauge.model.kernel_table import kernels
 from torchgauge.model.tree import Node, Tree
 from torchgauge.report import lines as lines_report
+from torchgauge.report.alike_nodes import Alike
 from torchgauge.report.bar import bar
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 
 BAR = 10
 NOTHING = "–"
-_NUMBERED = re.compile(r"(.*?)(\d+)")
 
 LAYERS = (
     Column("type", 9, left=True, style="dim", most=28),
@@ -110,53 +108,6 @@ def view(tree: Tree, shown: View | None = None, *, width: int) -> RenderableType
         blocks += [Text(""), lines_report.view(tree.lines, shown.top, width)]
     blocks += [Text(""), Padding(_method(tree, root), (0, 0, 0, 2))]
     return Group(*blocks)
-
-
-class Alike(NamedTuple):
-    """Layers of one kind, one after the other, shown as one."""
-
-    name: str
-    nodes: tuple[Node, ...]
-
-    def sum(self, figure: str) -> Any:
-        """Return the sum of a figure of all of them; None where none is known."""
-        known = [value for node in self.nodes if (value := getattr(node, figure)) is not None]
-        return sum(known) if known else None
-
-    @property
-    def children(self) -> list[Alike]:
-        """The layers that each of them calls, together where they are alike."""
-        likes = [_likeness(layer) for layer in self.nodes[0].layers]
-        columns = list(zip(*(node.layers for node in self.nodes), strict=True))
-        places = itertools.groupby(range(len(columns)), key=lambda place: likes[place])
-        found = []
-        for _, group in places:
-            same = list(group)
-            first, last = columns[same[0]][0].name, columns[same[-1]][0].name
-            name = first if len(same) == 1 else f"{first}–{_number(last)} ×{len(same)}"
-            nodes = tuple(node for place in same for node in columns[place])
-            found.append(Alike(name, nodes))
-        return found
-
-
-def _likeness(node: Node) -> Hashable:
-    """Return what makes a layer the like of the one before it; one without a number is of none."""
-    named = _NUMBERED.fullmatch(node.name)
-    return (named[1] if named else node.name, _shape(node))
-
-
-def _shape(node: Node) -> Hashable:
-    return (
-        node.row.type,
-        node.calls,
-        node.flops,
-        tuple((child.name, _shape(child)) for child in node.layers),
-    )
-
-
-def _number(name: str) -> str:
-    named = _NUMBERED.fullmatch(name)
-    return named[2] if named else name
 
 
 def _layers(root: Node, depth: int | None) -> Iterator[Line]:
