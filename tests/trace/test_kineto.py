@@ -259,6 +259,43 @@ def test_arguments_of_unexpected_types_are_unknown_and_the_others_stay():
     assert events.operators.types[0] is None
 
 
+@pytest.mark.parametrize("chunk", [100, 1 << 20])
+@pytest.mark.parametrize("odd", [{"Ev Idx": "none"}, {"Bytes": 2**64}, {"labels": 5}, {"kind": {}}])
+def test_one_odd_argument_changes_nothing_about_the_other_events(odd, chunk):
+    def recorded(args):
+        plain = [
+            span(f"a{i}", i + 1.125, **{"Ev Idx": i, "Input Dims": [[i], []]}) for i in range(9)
+        ]
+        copied = {"bytes": 3, "memory bandwidth (GB/s)": 2.5}
+        memory = {"ph": "i", "name": "[memory]", "ts": 5, "args": {"Bytes": 64, "Addr": 1}}
+        plain[4:4] = [span("odd", 3, **args), span("b", cat="kernel", **copied)]
+        return read_events(encoded(*plain, memory, span("end", **args)), chunk_size=chunk)
+
+    usual, mixed = recorded({"x": 1}), recorded(odd)
+    for table in ("operators", "device_work", "memory"):
+        for name, column in vars(getattr(usual, table)).items():
+            other = getattr(getattr(mixed, table), name)
+            if hasattr(column, "codes"):
+                assert [*map(column.__getitem__, range(len(column)))] == [
+                    *map(other.__getitem__, range(len(other)))
+                ]
+            else:
+                np.testing.assert_array_equal(column, other)
+    assert usual.start.tolist() == mixed.start.tolist()
+    assert usual.operators.index.tolist() == [0, 1, 2, 3, -1, 4, 5, 6, 7, 8, -1]
+    assert usual.memory.size.tolist() == [64]
+
+
+def test_arguments_that_are_null_are_none_and_unread_functions_leave_no_names():
+    call = span("nn.Module: A_0", 2, cat="python_function", **{"Python id": 1})
+    code = span("a.py(1): f", 3, cat="python_function", **{"Python id": 2})
+    events = read_events(encoded(span() | {"args": None}, call, code))
+    assert len(events.operators.row) == 0
+    assert events.name.values == ("a", "nn.Module: A_0")
+    assert events.python.id.tolist() == [1]
+    assert read_events(encoded(call, code), python="none").name.values == ()
+
+
 def test_the_header_is_read_before_and_after_the_events():
     header = {"deviceProperties": [{"id": 0, "name": "x"}, {"id": 1, "name": "y"}]}
     text = json.dumps({"traceEvents": [span()]})[:-1] + ", " + json.dumps(header)[1:]

@@ -40,6 +40,32 @@ def test_any_number_is_exact_or_refused(texts):
             nanoseconds(raw)
 
 
+usual = st.builds(
+    "{}{}".format,
+    st.integers(0, 9 * 10**15),
+    st.sampled_from(["", ".0", ".5", ".25", ".001", ".489", ".999"]),
+)
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(st.lists(usual, min_size=1, max_size=4))
+@example(["999999999999999.999"])  # 18 digits of nanoseconds: as many as are read at once
+@example(["999999999999999.999", "1000000000000000.001"])
+@example(["9223372036854775"])
+@example(["4398046511103.999", "4398046511104.001", "8796093022208.001"])  # 2⁴² and 2⁴³ µs
+@example(["0.001", "1.000", "007"])
+@example(["1.0004", "1.0005", "1.001"])
+def test_what_torch_writes_is_read_at_once_and_exactly(texts):
+    raw = [msgspec.Raw(text.encode()) for text in texts]
+    assert nanoseconds(raw).tolist() == [exact(text) for text in texts]
+
+
+@pytest.mark.parametrize("texts", [["1.2.3"], ["1.2.3", "4"], ["1,5"], ["1,5", ""], [".", "1"]])
+def test_dots_and_commas_too_many_are_no_time(texts):
+    with pytest.raises(ValueError, match="no time"):
+        nanoseconds([msgspec.Raw(text.encode()) for text in texts])
+
+
 def test_what_is_absent_lasts_no_time():
     assert nanoseconds([msgspec.Raw(), msgspec.Raw(b"1.5")]).tolist() == [0, 1500]
     assert nanoseconds([msgspec.Raw()]).tolist() == [0]

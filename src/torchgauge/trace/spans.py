@@ -96,13 +96,13 @@ class Spans:
         return list(self._tables).index(table) if table else _NO_TABLE
 
     def _add_arguments(self, table: NDArray[np.int8], events: list[Event]) -> None:
+        arguments = [e.args for e in events]
         for number, (name, columns) in enumerate(self._tables.items()):
-            rows = np.flatnonzero(table == number)
-            given = [(i, a) for i in rows.tolist() if (a := events[i].args) is not None]
+            given = [i for i in np.flatnonzero(table == number).tolist() if arguments[i]]
             if not given:
                 continue
-            at, found = zip(*given, strict=True)
-            rows = np.array(at, dtype=np.intp) + self._count
+            found: list[Any] = [arguments[i] for i in given]
+            rows = np.array(given, dtype=np.intp) + self._count
             columns.append(found, rows)
             if name in ("operators", "device_work"):
                 self._add_collectives(found, rows)

@@ -38,11 +38,11 @@ def _usual(joined: bytes, count: int) -> Integers | None:
     ends = np.flatnonzero(characters == _COMMA)
     dots = np.flatnonzero(characters == _DOT)
     digits = np.count_nonzero(characters - np.uint8(_ZERO) < 10)  # wraps around below "0"
-    if len(ends) != count or digits + count + len(dots) != len(characters):
+    if digits + count + len(dots) != len(characters):
         return None
     owner = np.searchsorted(ends, dots)
     length = np.diff(ends, prepend=-1) - 1
-    length[owner] -= 1  # twice in one text counts once, and is refused below
+    length[owner] -= 1
     after = np.zeros(count, dtype=np.int64)
     after[owner] = ends[owner] - dots - 1
     short = length.min() > 0 and after.max() <= 3 and (length + 3 - after).max() <= _DIGITS
