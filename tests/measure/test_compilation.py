@@ -201,9 +201,12 @@ def test_kernels_of_inductor_have_operators_and_layers():
     model = torch.compile(Net())
     step = tg.Training(lambda out, _: out.sum(), lambda p: torch.optim.SGD(p, lr=0.1))
     found = profiled(model, train=step, detail="summary").compilation
-    by_name = {kernel.name: kernel for kernel in found.kernels}
-    assert set(by_name["extern_kernels.addmm"].layers) == {"first", "block.inner"}
-    (relu,) = (kernel for name, kernel in by_name.items() if name.startswith("cpp_fused_relu"))
+    addmm = [k.layers for k in found.kernels if k.name == "extern_kernels.addmm"]
+    assert addmm == [("first",), ("block.inner",)]
+    (relu,) = (k for k in found.kernels if k.name.startswith("cpp_fused_relu"))
     assert relu.operators[0] == "aten.relu"
-    backward = by_name["extern_kernels.mm"]
-    assert "block.inner" in backward.layers
+    backward = [k.layers for k in found.kernels if k.name == "extern_kernels.mm"]
+    assert ("block.inner",) in backward
+    (row,) = (row for row in section(found).rows if row.label == "kernels")
+    assert "cpp_fused_relu" in row.note
+    assert "addmm" not in row.note

@@ -60,7 +60,7 @@ class Watch:
             graph_breaks=dict(now.breaks - self._before.breaks),
             recompiles=dict(_recompiles(self._before.last)),
             compile_time=max(now.seconds - self._before.seconds, 0.0),
-            kernels=tuple(self._kernels()),
+            kernels=tuple(dict.fromkeys(self._kernels())),
             layers=tuple(layers),
         )
 
@@ -92,13 +92,9 @@ class Watch:
             if number is not None:
                 # The backward pass is compiled later, under the number of its forward pass.
                 nodes = numbered.setdefault(number[0], nodes)
-            together: dict[str, list[KernelCall]] = {}
             for call in kernel_calls(text, _is_operator):
-                together.setdefault(call.name, []).append(call)
-            for name, calls in together.items():
-                operators = dict.fromkeys(one for call in calls for one in call.operators)
-                layers = dict.fromkeys(one for call in calls for one in _layers(call, nodes))
-                yield CompiledKernel(name=name, operators=tuple(operators), layers=tuple(layers))
+                layers = tuple(dict.fromkeys(_layers(call, nodes)))
+                yield CompiledKernel(name=call.name, operators=call.operators, layers=layers)
 
 
 @contextlib.contextmanager
