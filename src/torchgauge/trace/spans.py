@@ -48,6 +48,7 @@ class Spans:
         self._duration = Parts(np.int64)
         self._head = Labels()
         self._head_table: list[int] = []  # by the code of a head
+        self._head_thread: list[int] = []
         self._heads = Parts(np.int32)
         self._threads = threads
         self._tables = {
@@ -71,19 +72,28 @@ class Spans:
     def add(self, events: list[Event]) -> None:
         """Append the spans of one chunk."""
         heads = self._head.code(map(_HEAD, events), len(events))
-        known = len(self._head_table)
-        self._head_table += [self._table(name, cat) for name, cat, *_ in self._head.values(known)]
-        table = np.array(self._head_table, dtype=np.int8)[heads]
-        wanted = table != _UNWANTED
+        self._learn_heads()
+        tables = np.array(self._head_table, dtype=np.int8)[heads]
+        wanted = tables != _UNWANTED
         if not wanted.all():
             events = list(compress(events, wanted.tolist()))
-            heads, table = heads[wanted], table[wanted]
+            heads, tables = heads[wanted], tables[wanted]
         self.start.add([e.ts for e in events])
         # Negative ones stand in traces of 2022 and before, and mean nothing.
         self._duration.append(np.maximum(nanoseconds([e.dur for e in events]), 0))
         self._heads.append(heads)
-        self._add_arguments(table, events)
+        self._add_arguments(tables, events)
         self._count += len(events)
+
+    def _learn_heads(self) -> None:
+        """Note what follows from the heads that are new."""
+        for name, category, *thread in self._head.values(len(self._head_table)):
+            table = self._table(name, category)
+            self._head_table.append(table)
+            wanted = table != _UNWANTED
+            self._head_thread.append(
+                int(self._threads.code([tuple(thread)], 1)[0]) if wanted else ABSENT
+            )
 
     def _table(self, name: str, category: str) -> int:
         """Return the number of the table for these, _NO_TABLE or _UNWANTED."""
@@ -95,10 +105,10 @@ class Spans:
         table = table_of(category)
         return list(self._tables).index(table) if table else _NO_TABLE
 
-    def _add_arguments(self, table: NDArray[np.int8], events: list[Event]) -> None:
+    def _add_arguments(self, tables: NDArray[np.int8], events: list[Event]) -> None:
         arguments = [e.args for e in events]
         for number, (name, columns) in enumerate(self._tables.items()):
-            given = [i for i in np.flatnonzero(table == number).tolist() if arguments[i]]
+            given = [i for i in np.flatnonzero(tables == number).tolist() if arguments[i]]
             if not given:
                 continue
             found: list[Any] = [arguments[i] for i in given]
@@ -130,19 +140,17 @@ class Spans:
         """Return the columns that heads are made of."""
         heads = self._heads.finish()
         values = self._head.values()
-        used = np.unique(heads)
-        name: Interned[str | None] = Interned(None)
-        category: Interned[str] = Interned("")
-        codes = np.zeros((3, len(values)), dtype=np.int32)
-        for code in used.tolist():
-            called, cat, *thread = values[code]
-            codes[0, code] = name[called]
-            codes[1, code] = category[current_name(cat)]
-            codes[2, code] = self._threads.code([tuple(thread)], 1)[0]
+        names: Interned[str | None] = Interned(None)
+        categories: Interned[str] = Interned("")
+        name, category = np.zeros((2, len(values)), dtype=np.int32)
+        for code in np.unique(heads).tolist():  # not those that were left out
+            name[code] = names[values[code][0]]
+            category[code] = categories[current_name(values[code][1])]
+        thread = np.array(self._head_thread, dtype=np.int32)
         return {
-            "name": Coded(codes[0][heads], name.values_by_code()),
-            "category": Coded(codes[1][heads], category.values_by_code()),
-            "thread": Coded(codes[2][heads], self._threads.values()),
+            "name": Coded(name[heads], names.values_by_code()),
+            "category": Coded(category[heads], categories.values_by_code()),
+            "thread": Coded(thread[heads], self._threads.values()),
         }
 
 

@@ -6,6 +6,7 @@ A float64 cannot hold them: microseconds since 1970 are 1.7·10¹⁵, where it h
 from __future__ import annotations
 
 import decimal
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -14,9 +15,10 @@ import numpy as np
 from torchgauge.model.events import Integers
 from torchgauge.trace.columns import Parts
 
-_ZERO, _DOT, _COMMA = ord("0"), ord("."), ord(",")
-_DIGITS = 18  # no number of as many is larger than an int64 holds
+_ZERO, _NINE, _DOT, _COMMA = ord("0"), ord("9"), ord("."), ord(",")
+_DIGITS = 19  # that an int64 holds, unless the first is a nine
 _LIMIT = 2**63 - 1
+_is_usual = re.compile(rb"([0-9]{1,15}|[0-8][0-9]{15})(\.[0-9]{1,3})?").fullmatch
 
 
 def nanoseconds(texts: Sequence[msgspec.Raw]) -> Integers:
@@ -29,7 +31,16 @@ def nanoseconds(texts: Sequence[msgspec.Raw]) -> Integers:
     usual = _usual(b",".join(texts), len(texts))
     if usual is not None:
         return usual
-    return np.array([_any(bytes(text) or b"0") for text in texts], dtype=np.int64)
+    every = [bytes(text) or b"0" for text in texts]
+    odd = [i for i, text in enumerate(every) if not _is_usual(text)]
+    exact = [_any(every[i]) for i in odd]
+    for i in odd:
+        every[i] = b"0"
+    values = _usual(b",".join(every), len(every))
+    if values is None:
+        raise ValueError(f"{every!r} are no times")
+    values[odd] = exact
+    return values
 
 
 def _usual(joined: bytes, count: int) -> Integers | None:
@@ -45,8 +56,11 @@ def _usual(joined: bytes, count: int) -> Integers | None:
     length[owner] -= 1
     after = np.zeros(count, dtype=np.int64)
     after[owner] = ends[owner] - dots - 1
-    short = length.min() > 0 and after.max() <= 3 and (length + 3 - after).max() <= _DIGITS
-    if not short or (len(dots) and np.diff(owner).min(initial=1) < 1):
+    first = characters[np.append(0, ends[:-1] + 1)]
+    scaled = length + 3 - after + (first == _NINE)
+    if length.min() < 1 or after.max() > 3 or scaled.max() > _DIGITS:
+        return None
+    if np.diff(owner).min(initial=1) < 1:
         return None
     values = np.fromstring(joined.replace(b".", b""), np.int64, sep=",")
     return values * 10 ** (3 - after)
