@@ -61,6 +61,12 @@ def test_what_torch_writes_is_read_at_once_and_exactly(texts):
     assert nanoseconds(raw).tolist() == [exact(text or "0") for text in texts]
 
 
+@pytest.mark.parametrize("text", ["9223372036854775.808", "9999999999999999", "9300000000000000.5"])
+def test_what_an_int64_does_not_hold_is_no_time(text):
+    with pytest.raises(ValueError, match="no time"):
+        nanoseconds([msgspec.Raw(text.encode()), msgspec.Raw(b"1.5")])
+
+
 @pytest.mark.parametrize("texts", [["1.2.3"], ["1.2.3", "4"], ["1,5"], ["1,5", ""], [".", "1"]])
 def test_dots_and_commas_too_many_are_no_time(texts):
     with pytest.raises(ValueError, match="no time"):
