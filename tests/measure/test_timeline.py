@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 import torchgauge as tg
 from torchgauge.analyze.tree_costs import with_costs
-from torchgauge.measure import timeline
+from torchgauge.measure import capture, timeline
 from torchgauge.measure.modules import Modules
 from torchgauge.measure.plan import opened
 from torchgauge.model import tables
@@ -195,3 +195,16 @@ def test_modules_that_are_gone_are_let_go():
         modules.forget_gone()
     assert len(numbers) == 1
     assert sum(one is not None for one in modules.of) == 2
+
+
+def test_a_recording_stays_within_its_memory(monkeypatch):
+    whole = tree_of(Net().eval(), torch.ones(4, 8))
+    monkeypatch.setattr(capture, "memory_of", lambda _file: 2)
+    monkeypatch.setattr(capture, "budget", lambda: 9)
+    few = tree_of(Net().eval(), torch.ones(4, 8))
+    assert [next(p.steps for p in t.passes if p.name == "recording") for t in (whole, few)] == [
+        timeline.RECORDED,
+        3,  # and the one that is not read
+    ]
+    monkeypatch.setattr(capture, "budget", lambda: 0)
+    assert tree_of(Net().eval(), torch.ones(4, 8)).find("first").calls == 1

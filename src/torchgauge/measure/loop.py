@@ -12,11 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-import psutil
 from torch import nn
 
 from torchgauge.errors import InputError, MeasurementError
-from torchgauge.measure import other_profilers
+from torchgauge.measure import capture, other_profilers
 from torchgauge.measure.loop_modules import LoopModules
 from torchgauge.measure.loop_record import loop_record
 from torchgauge.measure.loop_steps import LoopSteps
@@ -27,10 +26,6 @@ from torchgauge.model.loop import Captured, Loop
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.tables import Table
 from torchgauge.model.tree import Tree
-
-# Of memory that a recording may take where the user does not say.
-BUDGET = 2**30
-SHARE_OF_FREE = 4
 
 _lock = threading.Lock()
 _active: Timeline | None = None
@@ -220,7 +215,7 @@ def _roots(model: Any) -> tuple[nn.Module, ...]:
 
 def _budget(asked: int | None) -> int:
     if asked is None:
-        return min(BUDGET, int(psutil.virtual_memory().available) // SHARE_OF_FREE)
+        return capture.budget()
     if type(asked) is not int or asked <= 0:
         raise InputError(
             f"A memory budget is a positive number of bytes, not {asked!r}.",

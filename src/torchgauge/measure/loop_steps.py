@@ -16,7 +16,7 @@ from torch._C._profiler import _RecordFunctionFast
 
 from torchgauge.analyze.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError
-from torchgauge.measure import mark
+from torchgauge.measure import capture, mark
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.loop_modules import InnerRanges, LoopModules
 from torchgauge.measure.ranges import step_range
@@ -26,9 +26,6 @@ from torchgauge.measure.stamps import Stamps
 from torchgauge.model.loop import Phase, Stretch
 from torchgauge.model.record import MeasurementWarning
 
-# Of memory for each byte of an exported file: the profiler holds some 2.9 kB for an event that
-# takes 0.41 kB in the file (torch 2.13; benchmarks/loop_memory.py measures it).
-MEMORY_PER_FILE_BYTE = 9
 MARK = "tg:"
 # A loop of weeks must not fill the memory with its own times.
 MOST_TIMES = 100_000
@@ -44,7 +41,7 @@ class StepNeeds:
     @property
     def memory(self) -> int:
         """Bytes of memory while a step is recorded and exported."""
-        return self.file * MEMORY_PER_FILE_BYTE
+        return capture.memory_of(self.file)
 
 
 class LoopSteps:

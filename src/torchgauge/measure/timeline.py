@@ -17,7 +17,7 @@ from torchgauge.analyze.tree_memory import with_memory
 from torchgauge.analyze.typical import typical
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.device.select import open_device
-from torchgauge.measure import layer_memory
+from torchgauge.measure import capture, layer_memory
 from torchgauge.measure.modules import Modules
 from torchgauge.measure.ranges import STEP, Ranges, step_range
 from torchgauge.measure.recording import record
@@ -108,10 +108,15 @@ def _recorded(
 ) -> tuple[Growth, float]:
     """Return the recorded nodes, and the median of the recorded steps in s.
 
-    The first recorded step is not read: the profiler is slower in it.
+    The first step is recorded by itself, to tell how many fit into the memory that a recording may
+    take. The first of the others is not read: the profiler is slower in it.
     """
     steps = max(_fewest(bare), min(RECORDED, int(SECONDS / max(bare, 1e-9) / 2)))
     ranges = Ranges(placement.model, modules)
+    with ranges.marking():
+        one = record(step, shapes=True, device=placement.device)
+    fit = capture.budget() // max(1, capture.memory_of(len(one))) - 1
+    steps = max(1, min(steps, fit))
 
     def work() -> None:
         step()
