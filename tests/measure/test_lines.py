@@ -4,6 +4,7 @@ import inspect
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 
 import torchgauge as tg
 from torchgauge.cli.main import main
-from torchgauge.measure import lines
+from torchgauge.measure import line_samples, lines
 from torchgauge.measure.plan import opened
 from torchgauge.model.tree import Pass, Tree, TreeRow
 from torchgauge.target.source import Source
@@ -162,6 +163,13 @@ def test_on_another_thread_it_says_so():
     (failed,) = (one for one in profiles[0].warnings if one.failed)
     assert (failed.id, failed.probe) == ("lines-unavailable", "lines")
     assert "main thread" in failed.cause
+
+
+def test_torch_s_own_layers_are_no_source_and_others_are():
+    torchvision = pytest.importorskip("torchvision")
+    found = line_samples.sources_of(torchvision.models.resnet18())
+    assert {Path(file).name for file in found} == {"resnet.py"}
+    assert line_samples.sources_of(nn.Sequential(nn.Linear(2, 2))) == frozenset()
 
 
 def test_lines_need_a_recording():

@@ -72,7 +72,7 @@ def line_times(
         if spot is not None:
             weights[layer, spot] += much
             counts[layer, spot] += 1
-    own, total = _own_times(tree), tree.root.host_time or 0.0
+    own, total = own_times(tree), tree.root.host_time or 0.0
     found = []
     for (layer, spot), much in weights.items():
         time = own.get(layer, 0) * 1e-9 * much / whole[layer]
@@ -124,7 +124,7 @@ def _name(layers: CallTree, layer: int) -> str:
     return found.path or found.name
 
 
-def _own_times(tree: Tree) -> Mapping[str, int]:
+def own_times(tree: Tree) -> Mapping[str, int]:
     """Return what layers, and the step outside of the model, took without their operators, in ns.
 
     Layers that are called from several places are one here.

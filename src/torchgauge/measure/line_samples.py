@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import random
 import signal
 import sysconfig
@@ -21,11 +22,13 @@ from torchgauge.errors import MeasurementError
 from torchgauge.measure.internals import never_compiled
 from torchgauge.measure.step import Step
 
-_OURS = str(Path(__file__).parent.parent)
-_TORCH = str(Path(torch.__file__).parent)
+# Each with its separator: torchvision is not torch.
+_OURS = str(Path(__file__).parent.parent) + os.sep
+_TORCH = str(Path(torch.__file__).parent) + os.sep
 _LIBRARIES = tuple(
     {_TORCH, _OURS, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}
 )
+SHORTEST = 2000  # ns; a timer of 0 would be none
 _STEP = Step.__call__.__code__
 
 
@@ -34,7 +37,8 @@ class LineSamples:
 
     The innermost line counts that is neither torch's, a library's nor ours; `sources` are files
     that count though they are a library's. Samples come after random intervals of `interval` ns in
-    the mean, so that they do not run in step with what they sample.
+    the mean, exponentially distributed: however long an operator held one up, the next is as likely
+    in any moment after it.
     """
 
     def __init__(self, interval: int, sources: frozenset[str] = frozenset()) -> None:
@@ -44,7 +48,7 @@ class LineSamples:
         self._kinds: dict[CodeType, str] = {}
         chance = random.Random(0)  # noqa: S311 - the same at every run
         self._intervals = itertools.cycle(
-            [chance.randint(interval // 2, interval + interval // 2) for _ in range(997)]
+            [max(int(chance.expovariate(1 / interval)), SHORTEST) for _ in range(9973)]
         )
         self._due = 0
 

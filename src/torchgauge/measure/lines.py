@@ -4,8 +4,10 @@ The step repeats under a recording of its own while a timer samples the running 
 says when operators ran and in which layer, the samples say in which line Python was between them.
 It tells lines of the main thread in inference and forward passes, loss functions and what is around
 them. Python inside of an operator (a custom autograd function's backward, a compiled region) is
-that operator's time. A line that calls an operator has the time until the operator begins. Samples
-are some thousand: a line with a share of 1 % is known to about ±20 %, and less than that is noise.
+that operator's time. A line that calls an operator has the time until the operator begins; what
+follows it (freeing what the line replaced) may be told as the next line's, since Python looks at
+signals between some instructions only. `LineTime.samples` says how sure a figure is: of n samples
+the error is about 1/√n.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 
 from torchgauge.analyze.attribution import attribute
 from torchgauge.analyze.call_tree import CallTree
-from torchgauge.analyze.line_times import Samples, Spot, line_times
+from torchgauge.analyze.line_times import Samples, Spot, line_times, own_times
 from torchgauge.device.select import open_device
 from torchgauge.measure.line_samples import LineSamples, sources_of
 from torchgauge.measure.modules import Modules
@@ -48,7 +50,7 @@ def measure(
     Raises MeasurementError `lines-unavailable`, and as `recording.record` does.
     """
     bare = tree.passes[0].bare or 0.0
-    steps, interval = _plan(bare, sum(row.calls for row in tree.rows))
+    steps, interval = _plan(bare, sum(own_times(tree).values()), sum(r.calls for r in tree.rows))
     sampler = LineSamples(interval, sources_of(placement.model))
     begins: list[int] = []
     with open_device(placement.device).current(), prepared(placement, train) as step:
@@ -76,10 +78,13 @@ def measure(
     return found, Pass(name="lines", steps=steps, duration=duration, bare=bare or None)
 
 
-def _plan(step: float, spans: int) -> tuple[int, int]:
-    """Return how many steps, and the ns between samples."""
+def _plan(step: float, own: int, spans: int) -> tuple[int, int]:
+    """Return how many steps, and the ns between samples.
+
+    `own` is what Python takes of a step outside of operators, in ns: there the samples are wanted.
+    """
     steps = max(1, min(int(SECONDS / max(step, 1e-9)), SPANS // max(spans, 1)))
-    return steps, int(min(max(steps * step * 1e9 / SAMPLES, SHORTEST), LONGEST))
+    return steps, min(max(steps * own // SAMPLES, SHORTEST), LONGEST)
 
 
 def _aligned(sampler: LineSamples, events: Events, begins: Integers, starts: Integers) -> Samples:
