@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import decimal
+import functools
 import gzip
 import io
 import json
@@ -19,6 +20,9 @@ from hypothesis import example, given, settings
 from torchgauge.errors import InputError
 from torchgauge.trace import unpacking
 from torchgauge.trace.kineto import read_events
+
+# With the time of its making in it, a parameter would not be the same for every worker.
+squeezed = functools.partial(gzip.compress, mtime=0)
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces" / "kineto"
 TINY = Path(__file__).parents[1] / "data" / "tiny_training.json.gz"
@@ -324,9 +328,9 @@ def zipped(**members):
 
 def test_packed_files(tmp_path):
     text = encoded(span("a"), span("b"))
-    packed = [text, b"\xef\xbb\xbf" + text, b"\n" + text, gzip.compress(text)]
-    packed += [gzip.compress(text[:20]) + gzip.compress(text[20:]) + b"\0" * 9]
-    packed += [zipped(t_json=text, readme_txt=b"x"), zipped(t_json_gz=gzip.compress(text))]
+    packed = [text, b"\xef\xbb\xbf" + text, b"\n" + text, squeezed(text)]
+    packed += [squeezed(text[:20]) + squeezed(text[20:]) + b"\0" * 9]
+    packed += [zipped(t_json=text, readme_txt=b"x"), zipped(t_json_gz=squeezed(text))]
     for data in packed:
         path = tmp_path / "trace"
         path.write_bytes(data)
@@ -340,7 +344,7 @@ def test_packed_files(tmp_path):
     [
         (b"", "trace-empty", "nothing"),
         (b" \n", "trace-empty", "nothing"),
-        (gzip.compress(b""), "trace-empty", "nothing"),
+        (squeezed(b""), "trace-empty", "nothing"),
         (b"\x80\x02}q\x00.", "trace-not-json", ""),
         (b"ts,dur\n1,2\n", "trace-not-json", ""),
         (b'{"a": 1', "trace-not-json", ""),
@@ -353,8 +357,8 @@ def test_packed_files(tmp_path):
         (ONE.replace(b'"a"', b"NaN"), "trace-malformed", f"At byte {NAME}:"),
         (encoded(span("a"), 5), "trace-malformed", "Expected `object`"),
         (b'[{"args":' + b"[" * 100_000, "trace-malformed", "recursion"),
-        (gzip.compress(encoded(span()))[:-9], "trace-packing", "cut off"),
-        (gzip.compress(ONE)[:12] + b"\xff" + gzip.compress(ONE)[13:], "trace-packing", "damaged"),
+        (squeezed(encoded(span()))[:-9], "trace-packing", "cut off"),
+        (squeezed(ONE)[:12] + b"\xff" + squeezed(ONE)[13:], "trace-packing", "damaged"),
         (zipped(t_json=encoded(span()))[:-9], "trace-packing", "zip"),
         (zipped(a_json=b"", b_json=b""), "trace-archive", "a.json, b.json"),
         (zipped(readme_txt=b"x"), "trace-archive", "readme.txt"),
@@ -382,7 +386,7 @@ def test_missing_files_and_directories_are_refused(tmp_path):
 
 def test_what_inflates_beyond_reason_is_refused(monkeypatch):
     monkeypatch.setattr(unpacking, "_HARMLESS", 1 << 20)
-    bomb = gzip.compress(b"[" + b" " * (8 << 20) + b"]")
+    bomb = squeezed(b"[" + b" " * (8 << 20) + b"]")
     with pytest.raises(InputError) as error:
         read_events(bomb)
     assert error.value.id == "trace-too-large"
@@ -416,7 +420,7 @@ def test_partial_leaves_out_what_is_broken_and_says_so():
         assert read.warnings[0].cause.startswith(f"From byte {event - 1:,} on:")
         cut = read_events(whole[:-30], partial=True, chunk_size=chunk)
         assert len(cut) == 199
-        packed = read_events(gzip.compress(whole)[:-9], partial=True, chunk_size=chunk)
+        packed = read_events(squeezed(whole)[:-9], partial=True, chunk_size=chunk)
         assert len(packed) == 200
         assert "gzip" in packed.warnings[0].cause
     assert read_events(whole, partial=True).warnings == ()
