@@ -1,0 +1,72 @@
+"""Where a step's time goes on real models: the share of layers and of each bucket."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from typing import Any
+
+import torch
+
+import torchgauge as tg
+from torchgauge.measure import timeline
+from torchgauge.measure.plan import opened
+from torchgauge.model.tree import Tree
+from torchgauge.target.load import load
+from torchgauge.target.source import Source
+from torchgauge.target.target import TargetRequest
+
+INFERENCE = (
+    "torchvision:resnet50",
+    "hf:gpt2",
+    "hf:mixtral?num_hidden_layers=2&hidden_size=256&intermediate_size=512",
+    "hf:mamba?num_hidden_layers=8",
+)
+BERT = "hf:bert"
+
+
+def mean_square(outputs: Any, _: Any) -> torch.Tensor:
+    """Return a loss of any transformer's output."""
+    return outputs.last_hidden_state.square().mean()
+
+
+def trained(*, checkpointing: bool) -> Tree:
+    """Return the tree of a training step of BERT-base with AdamW."""
+    target = load(TargetRequest(BERT, device="cpu", training=True))
+    model: Any = target.model
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    how = tg.Training(loss=mean_square, optimizer=functools.partial(torch.optim.AdamW, lr=1e-5))
+    return timeline.measure(
+        opened(Source.of_object(model, target.inputs, training=True)), train=how
+    )
+
+
+def say(name: str, tree: Tree) -> None:
+    """Print shares, and what the passes cost."""
+    root = tree.root
+    whole = root.host_time or 1.0
+    buckets = {one.name: one.host_time or 0.0 for one in root.children if one.kind == "bucket"}
+    again = sum(row.host or 0 for row in tree.rows if row.phase == "recompute") * 1e-9
+    parts = {"layers": whole - sum(buckets.values()), **buckets}
+    if again:
+        parts["(recomputed)"] = again
+    shares = ", ".join(f"{part} {time / whole:.2%}" for part, time in parts.items())
+    passes = ", ".join(f"{one.name} {one.overhead or 0:.3f}×" for one in tree.passes)
+    residual = (tree.residual or 0.0) / (whole - (tree.residual or 0.0))
+    print(f"{name}: {1e3 * whole:.1f} ms, residual {residual:+.2%}", flush=True)
+    print(f"  {shares}\n  {passes}", flush=True)
+
+
+def main() -> None:
+    """Print one model after the other."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.parse_args()
+    for spec in INFERENCE:
+        say(spec, timeline.measure(opened(Source.of_request(TargetRequest(spec, device="cpu")))))
+    say("BERT-base, AdamW", trained(checkpointing=False))
+    say("BERT-base, AdamW, checkpointed", trained(checkpointing=True))
+
+
+if __name__ == "__main__":
+    main()
