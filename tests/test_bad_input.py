@@ -324,7 +324,7 @@ REFUSED = [
     Case("@models.py:linear --weights @cut.safetensors", "weights-unreadable", "cannot be read"),
     # what comes out
     Case("@models.py:linear --output-dir @models.py/x", "output-unwritable", "", "directory"),
-    Case("@models.py:linear --output-dir /proc/x", "output-unwritable", "", "", "--output-dir"),
+    Case("@models.py:linear --output-dir /proc/x", "output-unwritable", "", "", "another place"),
     Case("@models.py:linear --format csv", "option-conflict", "--output-dir"),
 ]
 

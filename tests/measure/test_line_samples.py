@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -60,3 +61,15 @@ def test_lines_have_the_time_of_their_gaps_however_long_operators_are():
     assert {one.line: one.time for one in found} == pytest.approx(
         {1: LONG * 1e-9, 2: SHORT * 1e-9}, rel=0.1
     )
+
+
+def test_a_sample_that_comes_late_does_not_set_the_timer_again():
+    sampler = LineSamples(10**9)
+    with sampler.sampling():
+        pass
+    try:
+        sampler._take(signal.SIGALRM, None)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    assert sampler.taken == []

@@ -51,6 +51,7 @@ class LineSamples:
             [max(int(chance.expovariate(1 / interval)), SHORTEST) for _ in range(9973)]
         )
         self._due = 0
+        self._on = False
 
     @contextlib.contextmanager
     def sampling(self) -> Iterator[None]:
@@ -58,10 +59,14 @@ class LineSamples:
         before = _free_timer()
         signal.signal(signal.SIGALRM, self._take)
         signal.siginterrupt(signal.SIGALRM, False)
+        self._on = True
         self._arm()
         try:
             yield
         finally:
+            # A sample that is due now is still taken: were the timer set again by it, the signal
+            # would end the process once nobody handles it.
+            self._on = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, signal.SIG_IGN)  # drops one that is on its way
             signal.signal(signal.SIGALRM, before)
@@ -73,6 +78,8 @@ class LineSamples:
 
     def _take(self, _number: int, frame: FrameType | None) -> None:
         now = perf_counter_ns()
+        if not self._on:
+            return
         # What runs in our own wrappers is no cost of the user's.
         if frame is None or self._kind(frame.f_code) != "ours":
             self.taken.append((self._due, now, self._spot(frame)))
