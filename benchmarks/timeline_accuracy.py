@@ -1,8 +1,9 @@
 """Layer times against truth: a model of known durations, then one layer at a time on real models.
 
-Truth of a real model's layer is its time where it alone is timed, in turns with all other ways:
-torchgauge, a pair of hooks on every module, torch.profiler with a range per module, and
-flops-profiler where it is installed (give the folder of peers as an argument).
+In turns, each the median over rounds: torchgauge's stamps, a pair of hooks on every module,
+torch.profiler with a range per module, and flops-profiler where it is installed (give the folder of
+peers). Truth of a layer that waits is what its bare call takes, and what it was told; of a real
+layer what its forward takes when it alone is timed, without the module call around it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,8 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from torchgauge.measure import timeline
-from torchgauge.measure.plan import opened
-from torchgauge.model import tables
+from torchgauge.measure.stamps import Stamps
 from torchgauge.target.load import load
-from torchgauge.target.source import Source
 from torchgauge.target.target import TargetRequest
 
 DURATIONS = (5e-6, 2e-5, 1e-4, 5e-4, 2e-3, 5e-3)
@@ -35,7 +33,8 @@ MODELS = (
     "hf:mixtral?num_hidden_layers=2&hidden_size=256&intermediate_size=512",
 )
 Times = dict[str, float]
-Way = Callable[[nn.Module, Callable[[], Any], int], Times]
+Call = Callable[[], Any]
+Way = Callable[[nn.Module, Call], Times]
 
 
 class Wait(nn.Module):
@@ -54,28 +53,40 @@ class Wait(nn.Module):
         return x
 
 
-def hooks(model: nn.Module, call: Callable[[], Any], rounds: int) -> Times:
-    """Time every module with a pair of hooks."""
-    found: dict[str, list[float]] = defaultdict(list)
-    stack: list[float] = []
-    handles = []
-    for path, module in model.named_modules():
-        handles.append(
-            module.register_forward_pre_hook(lambda *_: stack.append(time.perf_counter()))
-        )
-        handles.append(
-            module.register_forward_hook(
-                lambda *_, path=path: found[path].append(time.perf_counter() - stack.pop())
-            )
-        )
-    for _ in range(rounds):
+def stamped(model: nn.Module, call: Call) -> Times:
+    """Time every module with torchgauge's stamps, in the second of two steps."""
+    stamps = Stamps(model)
+    with stamps.watching():
         call()
-    for handle in handles:
-        handle.remove()
-    return {path: statistics.median(times) for path, times in found.items()}
+        stamps.taken()
+        call()
+    found: Times = defaultdict(float)
+    for one in stamps.taken():
+        found[stamps.modules.table[one.module].paths[0]] += (one.end - one.start) * 1e-9
+    return found
 
 
-def profiler(model: nn.Module, call: Callable[[], Any], rounds: int) -> Times:
+def hooks(model: nn.Module, call: Call) -> Times:
+    """Time every module with a pair of hooks, in the second of two steps."""
+    found: Times = defaultdict(float)
+    stack: list[float] = []
+
+    def leave(path: str) -> None:
+        found[path] += time.perf_counter() - stack.pop()
+
+    with contextlib.ExitStack() as handles:
+        for path, module in model.named_modules():
+            begin = module.register_forward_pre_hook(lambda *_: stack.append(time.perf_counter()))
+            end = module.register_forward_hook(lambda *_, path=path: leave(path))
+            handles.callback(begin.remove)
+            handles.callback(end.remove)
+        call()
+        found.clear()
+        call()
+    return found
+
+
+def profiler(model: nn.Module, call: Call) -> Times:
     """Time every module by a range in torch.profiler's recording, as it says it."""
     ranges: list[Any] = []
 
@@ -83,147 +94,149 @@ def profiler(model: nn.Module, call: Callable[[], Any], rounds: int) -> Times:
         ranges.append(record_function(f"layer::{path}"))
         ranges[-1].__enter__()
 
-    handles = []
-    for path, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(lambda *_, path=path: enter(path)))
-        handles.append(
-            module.register_forward_hook(lambda *_: ranges.pop().__exit__(None, None, None))
-        )
-    call()
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
-        for _ in range(rounds):
+    with contextlib.ExitStack() as handles:
+        for path, module in model.named_modules():
+            begin = module.register_forward_pre_hook(lambda *_, path=path: enter(path))
+            end = module.register_forward_hook(lambda *_: ranges.pop().__exit__(None, None, None))
+            handles.callback(begin.remove)
+            handles.callback(end.remove)
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
             call()
-    for handle in handles:
-        handle.remove()
-    found: dict[str, list[float]] = defaultdict(list)
-    for event in recorded.events():
-        if event.name.startswith("layer::"):
-            found[event.name.removeprefix("layer::")].append(event.time_range.elapsed_us() * 1e-6)
-    return {path: statistics.median(times) for path, times in found.items()}
+            with record_function("second"):
+                call()
+    events = recorded.events()
+    second = next(event.time_range.start for event in events if event.name == "second")
+    found: Times = defaultdict(float)
+    for event in events:
+        if event.name.startswith("layer::") and event.time_range.start >= second:
+            path = event.name.removeprefix("layer::")
+            found[path] += event.time_range.elapsed_us() * 1e-6
+    return found
 
 
-def flops_profiler(model: nn.Module, call: Callable[[], Any], rounds: int) -> Times:
-    """Time every module with flops-profiler."""
+def flops_profiler(model: nn.Module, call: Call) -> Times:
+    """Time every module with flops-profiler, in the second of two steps."""
     from flops_profiler.profiler import FlopsProfiler
 
-    found: dict[str, list[float]] = defaultdict(list)
-    for _ in range(rounds):
-        one = FlopsProfiler(model)
-        one.start_profile()
-        call()
-        for path, module in model.named_modules():
-            found[path].append(getattr(module, "__duration__", 0.0))
-        one.end_profile()
-    return {path: statistics.median(times) for path, times in found.items() if any(times)}
+    one = FlopsProfiler(model)
+    one.start_profile()
+    call()
+    one.reset_profile()
+    call()
+    found = {path: getattr(module, "__duration__", 0.0) for path, module in model.named_modules()}
+    one.end_profile()
+    return {path: seconds for path, seconds in found.items() if seconds}
 
 
-def alone(module: nn.Module, call: Callable[[], Any], rounds: int) -> float:
-    """Return the median time of one module's calls in a step, it alone being timed."""
+def alone(module: nn.Module, call: Call) -> float:
+    """Return the seconds of one module's forward in a step, it alone being timed."""
     forward = module.forward
-    taken: list[float] = []
+    taken = 0.0
 
     def timed(*args: Any, **kwargs: Any) -> Any:
+        nonlocal taken
         start = time.perf_counter()
         try:
             return forward(*args, **kwargs)
         finally:
-            taken[-1] += time.perf_counter() - start
+            taken += time.perf_counter() - start
 
     module.forward = timed
     try:
-        for _ in range(rounds):
-            taken.append(0.0)
-            call()
+        call()
     finally:
         del module.forward
-    return statistics.median(taken)
+    return taken
 
 
-def torchgauge_times(source: Source) -> Times:
-    """Measure with torchgauge; seconds in a step by path, of the layers that were called."""
-    rows = tables.layers(timeline.measure(opened(source))).rows()
-    found: Times = defaultdict(float)
-    for row in rows:
-        found[row["path"]] += row["host_time"] or 0.0
-    return dict(found)
+def every_alone(model: nn.Module, call: Call) -> Times:
+    """Time one module after the other."""
+    called = {path for path, seconds in stamped(model, call).items() if path and seconds}
+    return {path: alone(one, call) for path, one in model.named_modules() if path in called}
+
+
+def bare_calls(model: nn.Module, _: Call) -> Times:
+    """Time the calls of a sequence's layers from outside, with nothing attached."""
+    x, found = torch.ones(1), {}
+    for path, layer in model.named_children():
+        start = time.perf_counter()
+        layer(x)
+        found[path] = time.perf_counter() - start
+    return found
+
+
+def ways() -> dict[str, Way]:
+    """Return torchgauge and its peers."""
+    found: dict[str, Way] = {"torchgauge": stamped, "hooks": hooks, "torch.profiler": profiler}
+    with contextlib.suppress(ImportError):
+        import flops_profiler as _  # noqa: F401
+
+        found["flops-profiler"] = flops_profiler
+    return found
+
+
+def interleaved(model: nn.Module, call: Call, rounds: int, truth: Way) -> dict[str, Times]:
+    """Return medians over rounds, of the truth twice: what it varies by, no way can beat."""
+    for _ in range(3):
+        call()
+    runs: dict[str, list[Times]] = defaultdict(list)
+    for _ in range(rounds):
+        for name, way in {"truth": truth, "truth again": truth, **ways()}.items():
+            runs[name].append(way(model, call))
+    return {
+        name: {
+            path: statistics.median(one[path] for one in found if path in one) for path in found[0]
+        }
+        for name, found in runs.items()
+    }
 
 
 def main() -> None:
     """Print errors against truth, median and p90, by model and way."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("peers", nargs="?", type=Path)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=11)
     options = parser.parse_args()
     if options.peers:
         sys.path.append(str(options.peers))
-    known()
+    known(options.rounds)
     for spec in MODELS:
         real(spec, options.rounds)
 
 
-def known() -> None:
+def known(rounds: int) -> None:
     """Compare on a model whose layers take what they are told."""
     model = nn.Sequential(*(Wait(seconds) for seconds in DURATIONS * 5)).eval()
     x = torch.ones(1)
-    source = Source.of_object(model, (x,))
-    truth = {str(place): layer.seconds for place, layer in enumerate(model)}  # type: ignore[arg-type]
-    call = lambda: model(x)  # noqa: E731
-    print("busy-wait, 5 µs to 5 ms")
-    found = {"torchgauge": torchgauge_times(source)}
-    found |= {name: way(model, call, 20) for name, way in ways().items()}
+    told = {str(place): layer.seconds for place, layer in enumerate(model)}  # type: ignore[arg-type]
+    found = interleaved(model, lambda: model(x), rounds, bare_calls)
+    truth = found.pop("truth")
+    print("busy-wait, 5 µs to 5 ms, beside bare calls; in brackets beside what was told")
     for name, times in found.items():
         say(name, truth, times)
-        each = ", ".join(
-            f"{1e6 * seconds:g} µs {statistics.median(per_layer(times, truth, seconds)):+.1%}"
-            for seconds in DURATIONS
-        )
-        print(f"    {each}")
-
-
-def per_layer(times: Times, truth: Times, seconds: float) -> list[float]:
-    """Return the signed errors of the layers that take so long."""
-    return [times[path] / true - 1 for path, true in truth.items() if true == seconds]
+        each = []
+        for seconds in DURATIONS:
+            paths = [path for path in told if told[path] == seconds]
+            by_call = statistics.median(times[path] / truth[path] - 1 for path in paths)
+            by_told = statistics.median(times[path] / seconds - 1 for path in paths)
+            each.append(f"{1e6 * seconds:g} µs {by_call:+.1%} ({by_told:+.1%})")
+        print("    " + ", ".join(each))
 
 
 def real(spec: str, rounds: int) -> None:
     """Compare on a real model with what each layer takes when it alone is timed."""
     target = load(TargetRequest(spec, device="cpu"))
     model, inputs = target.model.eval(), target.inputs
-    source = Source.of_object(model, inputs)
 
     def call() -> None:
         with torch.inference_mode():
             model(*inputs.args, **inputs.kwargs)
 
-    for _ in range(3):
-        call()
-    found = {"torchgauge": torchgauge_times(source)}
-    called = {path for path, seconds in found["torchgauge"].items() if path and seconds}
-    modules = {path: one for path, one in model.named_modules() if path in called}
-    halves: list[Times] = [{}, {}]
-    for half in halves:  # before and after the others, for what truth itself varies by
-        for path, module in modules.items():
-            half[path] = alone(module, call, rounds)
-        if half is halves[0]:
-            for name, way in ways().items():
-                with contextlib.suppress(ImportError):
-                    found[name] = way(model, call, 2 * rounds)
-    truth = {path: (halves[0][path] + halves[1][path]) / 2 for path in modules}
+    found = interleaved(model, call, rounds, every_alone)
+    truth = found.pop("truth")
     print(f"{spec}: {len(truth)} layers")
-    say("truth again", halves[0], halves[1])
-    found["torchgauge, again"] = torchgauge_times(source)
     for name, times in found.items():
         say(name, truth, times)
-
-
-def ways() -> dict[str, Way]:
-    """Return the peers."""
-    found: dict[str, Way] = {"hooks": hooks, "torch.profiler": profiler}
-    with contextlib.suppress(ImportError):
-        import flops_profiler as _  # noqa: F401
-
-        found["flops-profiler"] = flops_profiler
-    return found
 
 
 def say(name: str, truth: Times, times: Times) -> None:

@@ -33,7 +33,7 @@ FEWEST = 3
 FEWEST_LONG = 1
 LONG = 5.0  # seconds: of such steps one of each kind has to do
 RECORDED = 10
-SHORT = 0.02  # seconds
+SHORT = 0.2  # seconds
 SECONDS = 2.0  # for each of the two passes
 _STEPS = re.compile(re.escape(STEP) + r"\d+")
 
