@@ -1,5 +1,7 @@
 """The tree of a real run: what adds up, whose each operator is, and torch's own table beside it."""
 
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -208,3 +210,45 @@ def test_a_recording_stays_within_its_memory(monkeypatch):
     ]
     monkeypatch.setattr(capture, "budget", lambda: 0)
     assert tree_of(Net().eval(), torch.ones(4, 8)).find("first").calls == 1
+
+
+def test_layers_called_with_other_parameters_are_the_same_layers():
+    net = Net().eval()
+    other = {name: value.detach() * 2 for name, value in net.named_parameters()}
+    tree = tree_of(lambda x: torch.func.functional_call(net, other, (x,)), torch.ones(4, 8))
+    assert [node.row.path for node in tree.match("*first")] == ["Net.first"]
+    assert names_below(tree.find("Net.first"), "forward")["aten::addmm"] == 1
+    assert tree.find("Net.shared").calls == 1
+
+
+STACKS = """
+import torch, torchgauge as tg
+from torch.profiler import ProfilerActivity, profile
+
+model, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval(), torch.ones(2, 4)
+
+def modules():
+    with profile(activities=[ProfilerActivity.CPU], with_stack=True) as recorded:
+        model(x)
+    return sorted(e.name for e in recorded.events() if e.name.startswith("nn.Module"))
+
+def ours():
+    return tg.profile(model, x, iterations=2).tree.find("0").calls
+
+{order}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "order", ["print(ours(), modules())", "first = modules(); print(ours(), modules() == first)"]
+)
+def test_torchs_own_stacks_see_modules_before_and_after(order):
+    done = subprocess.run(
+        [sys.executable, "-c", STACKS.format(order=order)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = ["nn.Module: Linear_0", "nn.Module: ReLU_0", "nn.Module: Sequential_0"]
+    assert done.stdout.strip() in (f"1 {found}", "1 True")
