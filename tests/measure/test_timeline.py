@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections import Counter
 
 import pytest
@@ -252,3 +253,28 @@ def test_torchs_own_stacks_see_modules_before_and_after(order):
     )
     found = ["nn.Module: Linear_0", "nn.Module: ReLU_0", "nn.Module: Sequential_0"]
     assert done.stdout.strip() in (f"1 {found}", "1 True")
+
+
+class Beside(nn.Module):
+    """Runs one layer on another thread."""
+
+    def __init__(self):
+        super().__init__()
+        self.there = nn.Linear(8, 8)
+        self.here = nn.Linear(8, 8)
+
+    def forward(self, x):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(self.there(x)))
+        thread.start()
+        y = self.here(x)
+        thread.join()
+        return found[0] + y
+
+
+def test_a_layer_on_another_thread_is_in_the_tree_with_its_operators():
+    tree = tree_of(Beside().eval(), torch.ones(4, 8))
+    for path in ("there", "here"):
+        assert tree.find(path).calls == 1
+        assert tree.find(path).host_time > 0
+        assert names_below(tree.find(path), "forward")["aten::addmm"] == 1

@@ -20,7 +20,8 @@ def residual_warnings(residual: float | None, bare: float | None) -> tuple[Measu
             message=f"The tree's times add up to {units.percent(abs(residual) / bare)} {side} the "
             "step without instruments.",
             probe="timeline",
-            cause="Something else ran on the machine meanwhile, or the instruments cost that much.",
+            cause="Threads of the model worked side by side, something else ran on the machine "
+            "meanwhile, or the instruments cost that much.",
             remedy="Read the tree's shares, not its times; repeat it on a quiet machine.",
         ),
     )

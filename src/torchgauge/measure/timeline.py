@@ -114,7 +114,7 @@ def _recorded(
     steps = max(_fewest(bare), min(RECORDED, int(SECONDS / max(bare, 1e-9) / 2)))
     ranges = Ranges(placement.model, modules)
     with ranges.marking():
-        one = record(step, shapes=True, device=placement.device)
+        one = record(step, shapes=True, device=placement.device, all_threads=True)
     fit = capture.budget() // max(1, capture.memory_of(len(one))) - 1
     steps = max(1, min(steps, fit))
 
@@ -127,7 +127,7 @@ def _recorded(
             modules.forget_gone()
 
     with ranges.marking():
-        recorded = record(work, shapes=True, device=placement.device)
+        recorded = record(work, shapes=True, device=placement.device, all_threads=True)
     events = read_events(recorded)
     spans = attribute(events, tree)
     if keep is not None:
