@@ -10,7 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 import torchgauge as tg
-from torchgauge.report.console import WIDTH, view
+from torchgauge.report.console import view
+from torchgauge.report.plain import WIDTH
 
 
 def main() -> None:
@@ -20,7 +21,7 @@ def main() -> None:
     parser.add_argument("picture", type=Path, nargs="?", default=Path("docs/demo.svg"))
     options = parser.parse_args()
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    console.print(view(tg.load(options.record)))
+    console.print(view(tg.load(options.record), width=WIDTH))
     title = "torchgauge profile examples/resnet18.py:resnet18"
     picture = console.export_svg(title=title)
     # The reader's own monospaced font will do: a picture must not load one from the network.
