@@ -148,3 +148,30 @@ def test_what_is_not_known_is_not_zero():
     )
     assert "≥ 10" in text(unknown)
     assert "FLOPs" not in text(tree(row("Net", "model", -1, host=MS)))
+
+
+def test_an_operator_says_where_its_work_is_counted():
+    found = tree(
+        row("Net", "model", -1, host=0, flops=0, bytes=0),
+        row("aten::conv2d", "operator", 0, host=5),
+        row("aten::convolution", "operator", 1, host=4, flops=6_000_000, bytes=1_000),
+        row("aten::mkldnn_convolution", "operator", 2, host=3, flops=0, bytes=0),
+        row("aten::view", "operator", 0, host=2, flops=0, bytes=0),
+        row("mine::op", "operator", 0, host=1, flops=None, bytes=0, unknown=1),
+    )
+    shown = text(found, width=140).replace("in ca", "in_ca")
+    assert line(shown, "aten::conv2d")[-2:] == ["in_callees", "in_callees"]
+    assert line(shown, "aten::mkldnn_convolution")[-2:] == ["in_caller", "in_caller"]
+    assert " ".join(line(shown, "aten::convolution")).endswith("6.00 M 857 T 1.00 kB")
+    assert line(shown, "aten::view")[-3:] == ["–", "–", "–"]
+    assert line(shown, "mine::op")[-2:] == ["unknown", "unknown"]
+
+
+def test_a_rate_is_not_said_where_the_time_holds_work_counted_elsewhere():
+    found = tree(
+        row("Net", "model", -1, host=0, flops=0, bytes=0),
+        row("aten::addmm", "operator", 0, host=4, flops=80, bytes=7),
+        row("aten::copy_", "operator", 1, host=1, flops=0, bytes=0),
+        row("aten::copy_", "operator", 0, host=1, flops=20, bytes=40),
+    )
+    assert line(text(found, width=140), "aten::copy_")[-3:] == ["20", "40", "B"]

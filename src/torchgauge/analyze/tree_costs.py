@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Container
 from typing import NamedTuple
 
 import msgspec
@@ -28,9 +29,10 @@ def with_costs(tree: Tree, cost: Cost) -> Tree:
     Operators inside a counted one did no work of their own.
     """
     rows = list(tree.rows)
-    operators = _operators(rows)
+    sums = _sums(tree, cost)
+    operators = _operators(rows, sums)
     found: dict[int, _Sum] = {}
-    for (layer, phase, name), work in _sums(tree, cost).items():
+    for (layer, phase, name), work in sums.items():
         places = operators.get((layer, phase, name)) or [layer]
         weights = [rows[place].calls for place in places]
         for place, *parts in zip(places, *(_split(part, weights) for part in work), strict=True):
@@ -89,19 +91,20 @@ def _added(before: _Sum | None, work: _Sum) -> _Sum:
     return work if before is None else _Sum(*map(operator.add, before, work))
 
 
-def _operators(rows: list[TreeRow]) -> dict[_Key, list[int]]:
-    """Return the outermost rows of each operator in each layer and phase."""
+def _operators(rows: list[TreeRow], counted: Container[_Key]) -> dict[_Key, list[int]]:
+    """Return the rows of each counted operator, without those inside another one."""
     found: dict[_Key, list[int]] = {}
     layers: list[int] = []
-    names: list[frozenset[str]] = []
+    closed: list[bool] = []
     for number, row in enumerate(rows):
         is_operator = row.kind == "operator"
         layers.append(layers[row.parent] if is_operator else number)
-        above = names[row.parent] if is_operator else frozenset()
-        name = base_name(row.name)
-        names.append(above | {name} if is_operator else above)
-        if is_operator and name not in above:
-            found.setdefault((layers[number], row.phase, name), []).append(number)
+        key = (layers[number], row.phase, base_name(row.name))
+        inside = is_operator and closed[row.parent]
+        counts = is_operator and not inside and key in counted
+        if counts:
+            found.setdefault(key, []).append(number)
+        closed.append(inside or counts)
     return found
 
 

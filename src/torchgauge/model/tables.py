@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from torchgauge.model.counted_at import ITSELF, NOWHERE, counted_at
 from torchgauge.model.tree import Node, Tree, base_name
 
 
@@ -121,8 +122,9 @@ def operators(tree: Tree, *, by_shape: bool = False) -> Table:
 
     Times in seconds of one step; `by_shape` tells the same operator on other shapes apart. `CPU
     total` holds what an operator calls; the columns of a device are there where one worked. As in
-    torch's table, overloads are one operator, and one that calls
-    nothing but itself under another overload ran once.
+    torch's table, overloads are one operator, and one that calls nothing but itself under another
+    overload ran once. `flops` and `bytes` are its own; `counted at` says where its work is counted
+    (see `counted_at`; each place where its calls differ), None where nothing was.
     """
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in tree.root.walk():
@@ -131,8 +133,9 @@ def operators(tree: Tree, *, by_shape: bool = False) -> Table:
             groups.setdefault((base_name(node.name), shape), []).append(node)
     root = tree.root
     wholes = root.host_time or 0.0, root.device_time
+    counted = root.flops is not None
     rows = [
-        _operator(name, shape, nodes, wholes, tree.allocator)
+        _operator(name, shape, nodes, wholes, tree.allocator) | _work(nodes, counted)
         for (name, shape), nodes in groups.items()
     ]
     order = "Self CPU" if wholes[1] is None else "Self CUDA"
@@ -190,8 +193,24 @@ def _operator(
         f"{allocator} Mem": sum(memory) if memory else None,
         f"Self {allocator} Mem": sum_of(selves, "allocated"),
         "# of Calls": calls,
-        "flops": sum_of(selves, "flops"),
-        "bytes": sum_of(selves, "bytes"),
+    }
+
+
+def _work(nodes: list[Node], counted: bool) -> dict[str, Any]:
+    """Return the work of the calls that answer for it themselves, and where all are counted."""
+    if not counted:
+        return {"flops": None, "bytes": None, "counted at": None}
+    chains = [_whole(node) for node in nodes]
+    places = [counted_at(chain) for chain in chains]
+    own = [
+        one for chain, place in zip(chains, places, strict=True) if place == ITSELF for one in chain
+    ]
+    if any(node.row.unknown for node in own):
+        places.append(NOWHERE)
+    return {
+        "flops": sum_of(own, "flops"),
+        "bytes": sum_of(own, "bytes"),
+        "counted at": ", ".join(dict.fromkeys(places)),
     }
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model import tables
+from torchgauge.model.counted_at import BELOW, ITSELF, NOWHERE
 from torchgauge.model.kernel_table import kernels
 from torchgauge.model.tree import Node, Tree
 from torchgauge.report import lines as lines_report
@@ -201,13 +202,30 @@ def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, str]:
         "total": units.time(row[f"{clock} total"], 3),
         "average": units.time(row[f"{clock} time avg"], 3),
     }
-    if row["flops"] is not None:
-        cells["FLOPs"] = units.count(row["flops"], 3) if row["flops"] else NOTHING
-        cells["FLOP/s"] = _rate(row["flops"], row[f"{clock} total"])
-        cells["bytes"] = units.size(row["bytes"], 3) if row["bytes"] else NOTHING
+    if row["counted at"] is not None:
+        cells |= _work(row, row[f"{clock} total"])
     if row[f"Self {allocator} Mem"] is not None:
         cells["memory"] = units.size(row[f"Self {allocator} Mem"], 3)
     return cells
+
+
+def _work(row: dict[str, Any], time: float | None) -> dict[str, str]:
+    """Return an operator's figures, or where its work is counted."""
+    places = row["counted at"].split(", ")
+    if ITSELF not in places:
+        elsewhere = {BELOW: "in callees", NOWHERE: units.UNKNOWN}.get(places[0], "in caller")
+        return {"FLOPs": elsewhere, "bytes": elsewhere}
+    least = "≥ " if NOWHERE in places else ""
+    cells = {}
+    for title, amount, shown in (
+        ("FLOPs", row["flops"], units.count),
+        ("bytes", row["bytes"], units.size),
+    ):
+        cells[title] = least + shown(amount, 3) if amount else NOTHING
+        if amount is None:
+            cells[title] = units.UNKNOWN
+    # Where some calls are counted elsewhere, the time is that of all.
+    return cells | ({"FLOP/s": _rate(row["flops"], time)} if places == [ITSELF] else {})
 
 
 def _kernels(tree: Tree, shown: View) -> tuple[list[Line], int]:
