@@ -75,7 +75,7 @@ def _tensor(tensor: Any) -> int:
 
 
 def _strided(operand: Any) -> int:
-    sizes, steps = operand.shape, operand.stride()
+    sizes, steps = tuple(operand.shape), operand.stride()
     if 0 in sizes:
         return 0
     if 0 in steps:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import sys
 from collections.abc import Callable, Iterator
 from inspect import getattr_static, isgenerator
@@ -20,7 +19,7 @@ from torchgauge.measure.scope import observed
 from torchgauge.measure.storages import tensors_in
 from torchgauge.model.cost import Cost
 from torchgauge.model.record import MeasurementWarning
-from torchgauge.target import hygiene
+from torchgauge.target import hygiene, members
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.inputs import Inputs
 
@@ -42,33 +41,35 @@ def measure(
     modules = [] if module is None else list(module.modules())
     with modes(model, inputs):
         counter = Counter(model)
+        tensors = _tensors(module, inputs)
         with (
             _eager(),
-            _without_inference_mode(model, inputs),
-            _fake_mode(model, inputs),
+            _without_inference_mode(tensors),
+            _fake_mode(tensors),
             observed(counter.calls, modules),
             counter.attention.watched(),
             counter.counting(),
             running(device, "Counting the model's forward"),
         ):
-            kept = _counted(model, inputs, backward=backward)
+            kept = _counted(model, inputs, tensors if backward else None)
     nodes, calls = zip(*counter.calls.nodes(), strict=True)
     return Cost(
         nodes=nodes,
         rows=counter.rows({call: number for number, call in enumerate(calls)}),
         backward=backward,
-        counted_on=_kind(model, inputs, device),
-        collapsed=tuple(_collapsed(module)),
+        counted_on=_kind(tensors, device),
+        collapsed=tuple(_collapsed(module, modules)),
         retained_for_backward=kept,
         warnings=(*counter.warnings.values(), *_compiled(model, modules)),
     )
 
 
-def _counted(model: Callable[..., Any], inputs: Inputs, *, backward: bool) -> int | None:
-    if not backward:
+def _counted(
+    model: Callable[..., Any], inputs: Inputs, tensors: tuple[torch.Tensor, ...] | None
+) -> int | None:
+    if tensors is None:
         _run_through(model(*inputs.args, **inputs.kwargs))
         return None
-    tensors = _tensors(model, inputs)
     with _without_gradients(tensors), retained(set(_storages(tensors))) as bytes_kept:
         outputs = _run_through(model(*inputs.args, **inputs.kwargs))
         results = [one for one in tensors_in(outputs) if one.requires_grad]
@@ -103,10 +104,10 @@ def _ones(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def _without_inference_mode(model: Callable[..., Any], inputs: Inputs) -> Iterator[None]:
+def _without_inference_mode(tensors: tuple[torch.Tensor, ...]) -> Iterator[None]:
     """Leave inference mode, where composites arrive whole and must be split, one by one."""
     # Tensors made in inference mode may be written to in it alone.
-    made = (tensor.is_inference() for tensor in _tensors(model, inputs))
+    made = (tensor.is_inference() for tensor in tensors)
     inside = torch.is_inference_mode_enabled() and any(made)
     if inside or not torch.is_inference_mode_enabled():
         yield
@@ -115,13 +116,11 @@ def _without_inference_mode(model: Callable[..., Any], inputs: Inputs) -> Iterat
         yield
 
 
-def _fake_mode(
-    model: Callable[..., Any], inputs: Inputs
-) -> contextlib.AbstractContextManager[object]:
+def _fake_mode(tensors: tuple[torch.Tensor, ...]) -> contextlib.AbstractContextManager[object]:
     """Return the mode of the fake tensors: what the call makes itself must be fake as well."""
     from torch._subclasses.fake_tensor import FakeTensor
 
-    for tensor in _tensors(model, inputs):
+    for tensor in tensors:
         if isinstance(tensor, FakeTensor):
             return tensor.fake_mode
     return contextlib.nullcontext()
@@ -150,8 +149,8 @@ def _compiled(model: Callable[..., Any], modules: list[nn.Module]) -> Iterator[M
         )
 
 
-def _collapsed(module: nn.Module | None) -> Iterator[str]:
-    if module is None or not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
+def _collapsed(module: nn.Module | None, modules: list[nn.Module]) -> Iterator[str]:
+    if module is None or not any(isinstance(m, torch.jit.ScriptModule) for m in modules):
         return
     if isinstance(module, torch.jit.ScriptModule):
         yield type(module).__name__
@@ -163,22 +162,18 @@ def _collapsed(module: nn.Module | None) -> Iterator[str]:
             yield name
 
 
-def _kind(model: Callable[..., Any], inputs: Inputs, device: str) -> str:
+def _kind(tensors: tuple[torch.Tensor, ...], device: str) -> str:
     from torch._subclasses.fake_tensor import FakeTensor
 
-    module = module_of(model)
-    own = () if module is None else module.parameters()
-    first = next(itertools.chain(own, (tensor for _, tensor in inputs.tensors())), None)
-    if first is None:
+    if not tensors:
         return device
-    return "fake" if isinstance(first, FakeTensor) else str(first.device.type)
+    return "fake" if isinstance(tensors[0], FakeTensor) else str(tensors[0].device.type)
 
 
-def _tensors(model: Callable[..., Any], inputs: Inputs) -> tuple[torch.Tensor, ...]:
+def _tensors(module: nn.Module | None, inputs: Inputs) -> tuple[torch.Tensor, ...]:
     """Return what the model has and is given; a lazy module's are not there yet."""
-    module = module_of(model)
-    own = () if module is None else (*module.parameters(), *module.buffers())
-    return tuple(one for one in (*own, *(t for _, t in inputs.tensors())) if not is_lazy(one))
+    given = (tensor for _, tensor in inputs.tensors())
+    return tuple(one for one in (*members.tensors(module), *given) if not is_lazy(one))
 
 
 def _storages(tensors: tuple[torch.Tensor, ...]) -> Iterator[int]:

@@ -15,6 +15,7 @@ from torchgauge.measure.internals import current_node, graph_task, node_number, 
 from torchgauge.measure.modules import Modules, identity
 from torchgauge.measure.thread_nodes import noted
 from torchgauge.model.cost import CostNode
+from torchgauge.target import members
 
 
 class LayerCall:
@@ -170,5 +171,5 @@ def _parameters(module: nn.Module | None) -> int:
     leaf = own is not None and not vars(module).get("_modules")
     mine = (own or {}).values() if leaf else ()
     found = {id(one): one for one in mine if one is not None}
-    parameters = found.values() if leaf else module.parameters()
-    return sum(one.numel() for one in parameters if not is_lazy(one))
+    parameters = found.values() if leaf else members.parameters(module)
+    return sum([one.numel() for one in parameters if not is_lazy(one)])

@@ -19,7 +19,7 @@ from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.storages import storages, tensors_in
 from torchgauge.model.memory import Memory, Part
 from torchgauge.model.record import MeasurementWarning
-from torchgauge.target import hygiene
+from torchgauge.target import hygiene, members
 from torchgauge.target.placement import Placement
 from torchgauge.target.training import Phase, Training
 from torchgauge.trace import allocations
@@ -177,7 +177,7 @@ def _device(placement: Placement) -> torch.device:
     """Return the device to measure; CUDA without an index is the current one."""
     device = torch.device(placement.device)
     module = hygiene.module_of(placement.model)
-    tensors = [] if module is None else [*module.parameters(), *module.buffers()]
+    tensors = members.tensors(module)
     if device.type == "meta" or any(tensor.is_meta for tensor in tensors):
         raise InputError(
             "Memory cannot be measured on the meta device.",
@@ -205,9 +205,8 @@ def _theirs(placement: Placement, device: torch.device) -> dict[int, int]:
     found = [tensor for _, tensor in placement.target.inputs.tensors()]
     module = hygiene.module_of(placement.target.model)
     if module is not None:
-        parameters = list(module.parameters())
-        found += [*parameters, *module.buffers()]
-        found += [p.grad for p in parameters if p.grad is not None]
+        found += members.tensors(module)
+        found += [p.grad for p in members.parameters(module) if p.grad is not None]
     return storages(found, device)
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from torchgauge.errors import InputError
 from torchgauge.target.huggingface_heads import class_named
+from torchgauge.target.near_names import near_names
 
+EVERY = "from transformers import CONFIG_MAPPING; print(*CONFIG_MAPPING)"
 CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
 # What every configuration has, and what would not change the model's shape.
 UNLISTED = ("dtype", "attn_implementation", "use_cache")
@@ -36,15 +38,12 @@ def _model_type(transformers: Any, name: str) -> str:
     if _plain(name) in known:
         return known[_plain(name)]
     classes = [cls for cls in dir(transformers) if "For" in cls or cls.endswith("Model")]
-    near = difflib.get_close_matches(name, [*known.values(), *classes], n=5)
     raise InputError(
         f"transformers has no architecture {name!r}.",
         id="hf-unknown",
-        cause="It is neither a model type (bert, llama, …) nor a model class.",
-        remedy=f"Did you mean {', '.join(near)}?"
-        if near
-        else "Model types stand in transformers.CONFIG_MAPPING; a name on the hub is not "
-        "downloaded: save the model and give its folder.",
+        cause="It is neither a model type (bert, llama, …) nor a model class; a name on the hub is "
+        "not downloaded: save the model and give its folder.",
+        remedy=near_names(name, [*known.values(), *classes], EVERY),
     )
 
 

@@ -9,6 +9,7 @@ import psutil
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.target import members
 from torchgauge.target.target import TargetRequest
 from torchgauge.target.tensors import nbytes, unique
 from torchgauge.units import size
@@ -30,7 +31,7 @@ def check_fits(construct: Callable[[], Any], request: TargetRequest) -> None:
             model = construct()
     except Exception:  # noqa: BLE001 - whatever is wrong, building it for real says so
         return
-    need = sum(map(nbytes, unique((*model.parameters(), *model.buffers()))))
+    need = sum(map(nbytes, unique(members.tensors(model))))
     free = psutil.virtual_memory().available
     if need > free:
         raise InputError(

@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from torchgauge.device.fp32 import tf32
 from torchgauge.errors import InputError
+from torchgauge.target import members
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.target import Target
@@ -107,8 +108,7 @@ def _convert(tensor: torch.Tensor, device: str, dtype: torch.dtype | None) -> to
 
 
 def _floats(module: nn.Module) -> set[torch.dtype]:
-    tensors = (*module.parameters(), *module.buffers())
-    return {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+    return {tensor.dtype for tensor in members.tensors(module) if tensor.is_floating_point()}
 
 
 def _changed(
@@ -129,8 +129,7 @@ def _changed(
 
 def devices_of(target: Target) -> list[str]:
     """Return the devices of parameters and buffers, else that of the first input, else the CPU."""
-    module = module_of(target.model)
-    tensors = [] if module is None else [*module.parameters(), *module.buffers()]
+    tensors = members.tensors(module_of(target.model))
     if not tensors:
         tensors = [tensor for _, tensor in target.inputs.tensors()][:1]
     return sorted(map(str, {tensor.device for tensor in tensors})) or ["cpu"]
@@ -151,11 +150,13 @@ def _native_precision(target: Target) -> str:
     module = module_of(target.model)
     tensors = [tensor for _, tensor in target.inputs.tensors()]
     if module is not None:
-        tensors = list(module.parameters())
+        tensors = members.parameters(module)
     weight: Counter[torch.dtype] = Counter()
-    for tensor in itertools.filterfalse(is_lazy, tensors):
-        weight[tensor.dtype] += tensor.numel() * tensor.element_size()
-    weight = Counter({dtype: size for dtype, size in weight.items() if dtype.is_floating_point})
+    for dtype, group in itertools.groupby(
+        itertools.filterfalse(is_lazy, tensors), key=lambda tensor: tensor.dtype
+    ):
+        if dtype.is_floating_point:
+            weight[dtype] += sum([one.numel() * one.element_size() for one in group])
     if not weight:
         return "unknown"
     dtype = weight.most_common(1)[0][0]

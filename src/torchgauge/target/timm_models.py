@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 from types import ModuleType
 
 from torchgauge.errors import InputError, missing_extra
 from torchgauge.target.building import build
 from torchgauge.target.input_spec import make_inputs
 from torchgauge.target.inputs import Inputs
+from torchgauge.target.near_names import near_names
 from torchgauge.target.random_tensors import RandomTensors
 from torchgauge.target.target import Target, TargetRequest
 from torchgauge.target.torchvision_models import import_torchvision
 
+EVERY = "from timm import list_models; print(*list_models())"
 IMAGE = (3, 224, 224)
 
 
@@ -28,11 +29,10 @@ def load(request: TargetRequest, name: str) -> Target:
     timm = _import_timm()
     # A name such as hf-hub:… would reach for the network; those timm lists do not.
     if not timm.is_model(name):
-        near = difflib.get_close_matches(name, timm.list_models(), n=5)
         raise InputError(
             f"timm has no model {name!r}.",
             id="timm-unknown",
-            remedy=f"Did you mean {', '.join(near)}?" if near else "See timm.list_models().",
+            remedy=near_names(name, timm.list_models(), EVERY),
         )
     model = build(lambda: timm.create_model(name, pretrained=False), request.device)
     draw = RandomTensors(request.device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from types import ModuleType
 from typing import Any
 
@@ -10,9 +9,11 @@ from torchgauge.errors import InputError, missing_extra
 from torchgauge.target.building import build
 from torchgauge.target.input_spec import make_inputs
 from torchgauge.target.inputs import Inputs
+from torchgauge.target.near_names import near_names
 from torchgauge.target.random_tensors import RandomTensors
 from torchgauge.target.target import Target, TargetRequest
 
+EVERY = "from torchvision.models import list_models; print(*list_models())"
 IMAGE_SIZE = 224
 # Where a family's weights say no size: what its reference scripts train or evaluate with.
 DETECTION_SIZE = (800, 800)
@@ -59,11 +60,10 @@ def load(request: TargetRequest, name: str) -> Target:
     models = import_torchvision().models
     known = models.list_models()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=5)
         raise InputError(
             f"torchvision has no model {name!r}.",
             id="torchvision-unknown",
-            remedy=f"Did you mean {', '.join(near)}?" if near else f"Known: {', '.join(known)}.",
+            remedy=near_names(name, known, EVERY),
         )
     model = build(lambda: models.get_model(name, **_no_weights(models, name)), request.device)
     draw = RandomTensors(request.device)

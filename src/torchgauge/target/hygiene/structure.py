@@ -11,6 +11,7 @@ import torch
 from torch.nn.modules import module as _module_globals
 from torch.nn.parameter import is_lazy
 
+from torchgauge.target import members
 from torchgauge.target.inputs import Inputs
 
 _CONTAINERS = frozenset({dict, OrderedDict, list, set})
@@ -23,18 +24,21 @@ def save_structure(model: torch.nn.Module) -> Callable[[], None]:
     for module in model.modules():
         attributes = dict(vars(module))
         # Most of a module's containers are empty, and a copy of an OrderedDict is slow.
-        contents = {id(v): v.copy() for v in attributes.values() if type(v) in _CONTAINERS and v}
+        held = [value for value in attributes.values() if type(value) in _CONTAINERS]
+        contents = [(holder, holder.copy()) for holder in held if holder]
+        empty = [holder for holder in held if not holder]
         flag = getattr(module, "training", None)  # None in a frozen program
-        before.append((module, type(module), flag, attributes, contents))
+        before.append((module, type(module), flag, attributes, contents, empty))
 
     def restore() -> None:
-        for module, kind, flag, attributes, contents in before:
+        for module, kind, flag, attributes, contents, empty in before:
             # A lazy module changes its class when it gets its parameters, and takes away the
             # hooks that would make them: with those put back it would be broken.
             if type(module) is kind and not _mirrors(module):
-                for holder in attributes.values():
-                    if type(holder) in _CONTAINERS and (holder or id(holder) in contents):
-                        _refill(holder, contents.get(id(holder), ()))
+                for holder, content in contents:
+                    _refill(holder, content)
+                for holder in filter(None, empty):
+                    holder.clear()
                 _refill(vars(module), attributes)
             if flag is not None and module.training is not flag:  # in no ScriptModule's attributes
                 module.training = flag
@@ -44,7 +48,9 @@ def save_structure(model: torch.nn.Module) -> Callable[[], None]:
 
 def save_gradients(model: torch.nn.Module) -> Callable[[], None]:
     """Save `requires_grad` and which tensor is `.grad` of every parameter."""
-    before = [(p, p.requires_grad, None if is_lazy(p) else p.grad) for p in model.parameters()]
+    before = [
+        (p, p.requires_grad, None if is_lazy(p) else p.grad) for p in members.parameters(model)
+    ]
 
     def restore() -> None:
         for parameter, required, gradient in before:

@@ -10,17 +10,25 @@ not count. A tensor that was given another storage gets its own back in any case
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import torch
+from torch._utils import _flatten_dense_tensors
 
+from torchgauge.target import members
 from torchgauge.target.hygiene.kept import Kept
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.tensors import strided
 
 COPIED = 1 << 20  # bytes; copying them takes about a millisecond
+SMALL = 1 << 10  # bytes; a tensor below that is copied together with others
 SAMPLED = 16  # elements of a tensor that is not copied
+
+_JOINED = frozenset(
+    {torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool}
+)
 
 _Role = Literal["buffer", "parameter", "gradient", "input"]
 
@@ -36,9 +44,12 @@ class _Watched:
     version: int | None
     saved: torch.Tensor | None = None
     sample: torch.Tensor | None = None
+    kept: bool = False
 
     def changed(self) -> bool:
         """Whether the content differs; the storage must be the tensor's own again."""
+        if self.kept:
+            return False
         if self.saved is not None:
             here = self.alias.device == self.saved.device
             return not _equal(self.alias if here else self.alias.to(self.saved.device), self.saved)
@@ -50,18 +61,40 @@ class _Watched:
         )
 
 
+@dataclasses.dataclass(slots=True)
+class _Together:
+    """Tensors of one type on the host, copied and compared as one: they may be many, and tiny."""
+
+    items: list[_Watched]
+    copy: torch.Tensor
+
+    def compare(self) -> None:
+        """Note what kept its content; where any differs, give each its part of the copy."""
+        if torch.equal(_joined(self.items), self.copy):
+            for item in self.items:
+                item.kept = True
+            return
+        start = 0
+        for item in self.items:
+            part = self.copy[start : start + item.alias.numel()]
+            item.saved = part.view(item.alias.shape)
+            start += part.numel()
+
+
 def save_values(
     model: torch.nn.Module | None, inputs: tuple[Inputs, ...], kept: Kept, *, training: bool
 ) -> Callable[[], None]:
     """Save contents, count the copies in `kept`; what puts back also notes there what changed."""
     watched = list(_watch(_tensors(model, inputs)))
     with torch.inference_mode():
-        _save(watched, kept, training=training)
+        together = _save(watched, kept, training=training)
 
     def restore() -> None:
         failure: Exception | None = None
         # Inference mode may write to its own tensors as well as to ordinary ones.
         with torch.inference_mode():
+            for group in together:
+                group.compare()
             for item in watched:
                 try:
                     _put_back(item, kept, training=training)
@@ -77,9 +110,9 @@ def _tensors(
     model: torch.nn.Module | None, inputs: tuple[Inputs, ...]
 ) -> Iterator[tuple[_Role, str, torch.Tensor]]:
     if model is not None:
-        for name, tensor in model.named_buffers():
+        for name, tensor in members.named(model, "_buffers"):
             yield "buffer", name, tensor
-        for name, tensor in model.named_parameters():
+        for name, tensor in members.named(model, "_parameters"):
             yield "parameter", name, tensor
             if tensor.is_leaf and tensor.grad is not None:
                 yield "gradient", f"{name}.grad", tensor.grad
@@ -114,11 +147,16 @@ def _readable(tensor: torch.Tensor) -> bool:
     return tensor.numel() == 0 or tensor.untyped_storage().nbytes() > 0
 
 
-def _save(watched: list[_Watched], kept: Kept, *, training: bool) -> None:
+def _save(watched: list[_Watched], kept: Kept, *, training: bool) -> list[_Together]:
     left = COPIED
-    for item in sorted(watched, key=lambda item: item.tensor.nbytes):
-        size = item.tensor.nbytes
-        if item.role == "buffer":
+    small: defaultdict[torch.dtype, list[_Watched]] = defaultdict(list)
+    sizes = [item.alias.nbytes for item in watched]
+    for place in sorted(range(len(watched)), key=sizes.__getitem__):
+        item, size = watched[place], sizes[place]
+        if size <= min(SMALL, left) and item.alias.dtype in _JOINED and item.alias.is_cpu:
+            small[item.alias.dtype].append(item)
+            left -= size
+        elif item.role == "buffer":
             item.saved = item.alias.clone()
         elif training and item.role == "parameter":
             item.saved = _on_host(item.alias)
@@ -130,6 +168,16 @@ def _save(watched: list[_Watched], kept: Kept, *, training: bool) -> None:
             item.sample = None if item.sample is None else item.sample.clone()
         if item.saved is not None:
             kept.count(item.saved)
+    together = [_Together(items, _joined(items).clone()) for items in small.values()]
+    for group in together:
+        kept.count(group.copy)
+    return together
+
+
+def _joined(items: list[_Watched]) -> torch.Tensor:
+    aliases = [item.alias for item in items]
+    joined: torch.Tensor = _flatten_dense_tensors(aliases)  # type: ignore[no-untyped-call]
+    return joined
 
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:
@@ -161,13 +209,11 @@ def _put_back(item: _Watched, kept: Kept, *, training: bool) -> None:
 
 
 def _same_place(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return (
-        _like(one, other) and one.data_ptr() == other.data_ptr() and one.stride() == other.stride()
-    )
+    return _like(one, other) and one.is_set_to(other)
 
 
 def _like(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
+    return one.dtype is other.dtype and one.shape == other.shape and one.device == other.device
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
