@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.target import near_names
 from torchgauge.target.load import load
 from torchgauge.target.target import TargetRequest
 
@@ -58,7 +59,24 @@ def test_a_folder_without_config(tmp_path: Path) -> None:
     ],
 )
 def test_an_unknown_name_brings_suggestions(spec: str, near: str) -> None:
-    assert near in refused(spec).remedy
+    error = refused(spec)
+    assert near in error.remedy
+    assert error.remedy.count(",") < near_names.MOST
+
+
+@pytest.mark.parametrize("scheme", ["torchvision", "timm", "hf"])
+def test_an_unknown_name_brings_no_long_list_but_says_how_to_see_it(scheme: str) -> None:
+    found = refused(f"{scheme}:qqqqqq").remedy
+    code = found.removeprefix('To see all names: python -c "').removesuffix('"')
+    names = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert len(names) > 50
+    assert "mobilebert" in names or "resnet18" in names
+
+
+def test_a_name_is_near_in_any_case() -> None:
+    assert "Did you mean resnet50" in refused("torchvision:RESNET50").remedy
 
 
 def test_random_numbers_of_the_caller_are_left_alone() -> None:
