@@ -1,7 +1,7 @@
 """Figures of one tree on another: by place, and nothing dropped."""
 
 from torchgauge.analyze.tree_memory import with_memory
-from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.record import Interval, MeasurementWarning
 from torchgauge.model.tree import Pass, Tree, TreeRow
 
 
@@ -14,6 +14,7 @@ def sizes(allocated, **others):
     return {"allocated": allocated, "allocations": 2 * allocated, **others}
 
 
+BARE = Interval(low=1.4, high=1.6)
 TREE = Tree(
     rows=(
         row("Net", "model", -1, host=5),
@@ -22,7 +23,7 @@ TREE = Tree(
         row("aten::add", "operator", 1, phase="backward", shapes="[[2]]"),
         row("aten::mul", "operator", 1, phase="forward"),
     ),
-    passes=(Pass(name="stamps", steps=3, duration=2.0, bare=1.5),),
+    passes=(Pass(name="stamps", steps=3, duration=2.0, bare=1.5, bare_interval=BARE),),
 )
 MEMORY = Tree(
     rows=(
@@ -57,6 +58,7 @@ def test_the_pass_is_beside_the_bare_step_and_its_warnings_are_kept():
         ("stamps", 2 / 1.5),
         ("memory", 2),
     ]
+    assert joined.passes[1].bare_interval == BARE
     assert [one.id for one in joined.warnings] == ["seen"]
     assert joined.allocator == "CUDA"
 

@@ -4,6 +4,7 @@ import pytest
 from rich.console import Console
 
 from torchgauge.model.kernel import Kernel
+from torchgauge.model.record import Interval
 from torchgauge.model.tree import Pass, Tree, TreeRow
 from torchgauge.report.tree import ORDERS, View, view
 
@@ -63,6 +64,27 @@ def test_the_cost_of_the_passes_and_the_residual_are_said(simple):
     shown = text(simple)
     assert "1.050× the bare step, 7 steps" in shown
     assert "10.00 ms, 5.0 % below the bare step's 10.00 ms" in shown
+
+
+def test_a_pass_that_cannot_be_told_from_bare_steps_is_no_speed_up():
+    known = Interval(low=0.0098, high=0.0104)
+    shown = text(
+        tree(
+            row("Net", "model", -1, host=MS),
+            passes=(
+                Pass(name="stamps", steps=7, duration=0.0064, bare=0.01),
+                Pass(name="recording", steps=1, duration=0.0103, bare=0.01, bare_interval=known),
+                Pass(name="memory", steps=1, duration=0.0105, bare=0.01, bare_interval=known),
+                Pass(name="lines", steps=2, duration=0.0105),
+            ),
+        )
+    )
+    assert [" ".join(line(shown, name)) for name in ("stamps", "recording", "memory", "lines")] == [
+        "stamps cost not measurable: the bare steps took longer, 7 steps",
+        "recording cost not measurable: bare steps varied (9.80 … 10.4 ms), 1 step",
+        "memory 1.050× the bare step, 1 step",
+        "lines 2 steps",
+    ]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 160])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from torchgauge.model.tree import Pass, Tree, TreeRow
+from torchgauge.model.tree import Tree, TreeRow
 
 _ADDITIVE = ("allocations", "allocated", "retained", "parameters")
 
@@ -36,8 +36,10 @@ def with_memory(tree: Tree, memory: Tree) -> Tree:
         msgspec.structs.replace(row, **found[number]) if number in found else row
         for number, row in enumerate(tree.rows)
     )
-    bare = tree.passes[0].bare if tree.passes else None
-    passes = (_beside(one, bare) for one in memory.passes)
+    passes = memory.passes
+    if tree.passes:
+        known = {name: getattr(tree.passes[0], name) for name in ("bare", "bare_interval")}
+        passes = tuple(msgspec.structs.replace(one, **known) for one in passes)
     return msgspec.structs.replace(
         tree,
         rows=rows,
@@ -49,7 +51,3 @@ def with_memory(tree: Tree, memory: Tree) -> Tree:
 
 def _key(row: TreeRow, parent: int) -> tuple[object, ...]:
     return parent, row.kind, row.name, row.path, row.phase, row.shapes
-
-
-def _beside(one: Pass, bare: float | None) -> Pass:
-    return msgspec.structs.replace(one, bare=bare)

@@ -18,6 +18,7 @@ import statistics
 import threading
 from time import perf_counter_ns
 
+import msgspec
 import numpy as np
 
 from torchgauge.analyze.attribution import attribute
@@ -49,8 +50,10 @@ def measure(
 
     Raises MeasurementError `lines-unavailable`, and as `recording.record` does.
     """
-    bare = tree.passes[0].bare or 0.0
-    steps, interval = _plan(bare, sum(own_times(tree).values()), sum(r.calls for r in tree.rows))
+    first = tree.passes[0]
+    steps, interval = _plan(
+        first.bare or 0.0, sum(own_times(tree).values()), sum(r.calls for r in tree.rows)
+    )
     sampler = LineSamples(interval, sources_of(placement.model))
     begins: list[int] = []
     with open_device(placement.device).current(), prepared(placement, train) as step:
@@ -75,7 +78,7 @@ def measure(
     samples = _aligned(sampler, events, np.array(begins), starts)
     found = line_times(samples, spans, is_step, layers, tree, _source)
     duration = statistics.median(durations.tolist()) * 1e-9
-    return found, Pass(name="lines", steps=steps, duration=duration, bare=bare or None)
+    return found, msgspec.structs.replace(first, name="lines", steps=steps, duration=duration)
 
 
 def _plan(step: float, own: int, spans: int) -> tuple[int, int]:

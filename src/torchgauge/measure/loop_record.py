@@ -10,6 +10,7 @@ from pathlib import Path
 from torchgauge.analyze.call_tree import CallTree
 from torchgauge.analyze.layer_times import layer_times
 from torchgauge.analyze.loop_tree import LoopGrowth, joined, loop_growth
+from torchgauge.analyze.median import median_interval
 from torchgauge.analyze.typical import typical
 from torchgauge.device.environment import environment
 from torchgauge.errors import MeasurementError, TorchgaugeError
@@ -46,7 +47,7 @@ def loop_record(
     except Exception as error:  # noqa: BLE001 - the user's loop must not fail by its measurement
         warnings.append(MeasurementWarning.of(_unreadable(error), "timeline"))
     recorded = 0 if found is None else found.growth.host.shape[1]
-    bare = Loop.median_of(steps.times(), "bare")
+    bare = Loop.durations_of(steps.times(), "bare")
     captured = _captured(steps, asked, recorded, budget)
     warnings += _warnings(steps, found, captured)
     return Loop(
@@ -80,7 +81,7 @@ def _growth(file: Path, steps: LoopSteps, tree: CallTree) -> LoopGrowth:
 
 
 def _tree(
-    steps: LoopSteps, found: LoopGrowth, tree: CallTree, modules: LoopModules, bare: float | None
+    steps: LoopSteps, found: LoopGrowth, tree: CallTree, modules: LoopModules, bare: list[float]
 ) -> Tree:
     stamped = layer_times([modules.inner(calls) for calls in steps.stamped], tree)
     passes: list[Pass] = []
@@ -88,7 +89,13 @@ def _tree(
         took = [d for one in steps.times() if one.phase == phase for d in one.durations]
         if took and all(one.name != name for one in passes):
             passes.append(
-                Pass(name=name, steps=len(took), duration=statistics.median(took), bare=bare)
+                Pass(
+                    name=name,
+                    steps=len(took),
+                    duration=statistics.median(took),
+                    bare=statistics.median(bare) if bare else None,
+                    bare_interval=median_interval(bare) if bare else None,
+                )
             )
     # Layers that only stamped steps met are in no node.
     return typical(found.growth, stamped, step="loop", passes=tuple(passes))

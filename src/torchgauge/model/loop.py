@@ -96,13 +96,18 @@ class Loop(Record, frozen=True, kw_only=True):
 
         Of bare steps the first after a change does not count: caches are cold then.
         """
-        known = [
+        known = Loop.durations_of(stretches, phase)
+        return statistics.median(known) if known else None
+
+    @staticmethod
+    def durations_of(stretches: tuple[Stretch, ...], phase: Phase) -> list[float]:
+        """Return the durations of which `median_of` is the median, in seconds."""
+        return [
             one
             for stretch in stretches
             if stretch.phase == phase
             for one in stretch.durations[phase == "bare" :]
         ]
-        return statistics.median(known) if known else None
 
     @property
     def complete(self) -> bool:

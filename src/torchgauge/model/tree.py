@@ -10,7 +10,7 @@ from torchgauge.errors import InputError
 from torchgauge.model.device_use import DeviceUse
 from torchgauge.model.kernel import Kernel
 from torchgauge.model.line_time import LineTime
-from torchgauge.model.record import How, MeasurementWarning, Record
+from torchgauge.model.record import How, Interval, MeasurementWarning, Record
 from torchgauge.model.roofline import Bound
 
 Kind = Literal["model", "layer", "operator", "kernel", "bucket"]
@@ -60,17 +60,27 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Pass(Record, frozen=True, kw_only=True):
-    """One instrumented run: `steps`, and `duration` of a step in seconds, beside the bare one's."""
+    """One instrumented run: `steps`, and `duration` of a step in seconds, beside the bare one's.
+
+    `bare` is a median, `bare_interval` what is known of it.
+    """
 
     name: str
     steps: int
     duration: float
     bare: float | None = None
+    bare_interval: Interval | None = None
 
     @property
     def overhead(self) -> float | None:
-        """Instrumented ÷ bare; None where the bare duration is not known."""
-        return self.duration / self.bare if self.bare else None
+        """Instrumented ÷ bare; None where the bare duration is not known well enough to tell.
+
+        Instruments make nothing faster: below 1 it was the bare steps that were disturbed.
+        """
+        if not self.bare:
+            return None
+        most = self.bare if self.bare_interval is None else self.bare_interval.high
+        return self.duration / self.bare if self.duration > max(most, self.bare) else None
 
 
 class Node:

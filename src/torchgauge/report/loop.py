@@ -48,8 +48,7 @@ def _steps(loop: Loop) -> Section:
     rows = [Row("bare", units.time(loop.bare), "median, nothing attached")]
     recorded = loop.median("record")
     if recorded is not None:
-        over = f", {recorded / loop.bare:.2f}× the bare one" if loop.bare else ""
-        rows.append(Row("recorded", units.time(recorded), f"median{over}"))
+        rows.append(Row("recorded", units.time(recorded), "median"))
     rows.append(Row("captured", _captured(loop.captured), _why(loop.captured)))
     if loop.communication:
         note = f"the loop waited for {units.time(loop.waiting)} of it"

@@ -14,7 +14,7 @@ from torchgauge import units
 from torchgauge.model import tables
 from torchgauge.model.counted_at import BELOW, ITSELF, NOWHERE
 from torchgauge.model.kernel_table import kernels
-from torchgauge.model.tree import Node, Tree
+from torchgauge.model.tree import Node, Pass, Tree
 from torchgauge.report import lines as lines_report
 from torchgauge.report.alike_nodes import Alike
 from torchgauge.report.bar import bar
@@ -266,9 +266,7 @@ def _method(tree: Tree, root: Node) -> RenderableType:
         layers = units.percent(1 - buckets / whole, 3)
         grid.add_row("coverage", f"{layers} in layers, {units.percent(buckets / whole)} in buckets")
     for one in tree.passes:
-        cost = "" if one.overhead is None else f"{one.overhead:.3f}× the bare step, "
-        steps = f"{one.steps} step{'s' if one.steps > 1 else ''}"
-        grid.add_row(one.name, cost + steps)
+        grid.add_row(one.name, ", ".join(filter(None, (overhead(one), _steps(one.steps)))))
     bare = next((one.bare for one in tree.passes if one.bare), None)
     if tree.residual is not None and bare:
         side = "above" if tree.residual >= 0 else "below"
@@ -276,3 +274,17 @@ def _method(tree: Tree, root: Node) -> RenderableType:
         text = f"{units.time(root.host_time, 4)}, {share} {side} the bare step's"
         grid.add_row("parts' sum", f"{text} {units.time(bare, 4)}")
     return grid
+
+
+def overhead(one: Pass) -> str:
+    """Return what a pass cost; nothing where no bare step was timed."""
+    if one.overhead is not None:
+        return f"{one.overhead:.3f}× the bare step"
+    if one.bare_interval is not None:
+        low, high = one.bare_interval.low, one.bare_interval.high
+        return f"cost not measurable: bare steps varied ({units.times(low, high, 3)})"
+    return "cost not measurable: the bare steps took longer" if one.bare else ""
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'s' if count > 1 else ''}"
