@@ -14,11 +14,11 @@ from torchgauge.analyze.tree import grow
 from torchgauge.measure.layer_parameters import parameters_by_layer
 from torchgauge.measure.modules import Modules
 from torchgauge.measure.ranges import STEP, Ranges, step_range
+from torchgauge.measure.recorded_allocations import numbers, unrecorded
 from torchgauge.measure.recording import record
 from torchgauge.measure.step import Step
 from torchgauge.measure.storages import storages, tensors_in
 from torchgauge.model.events import Events, ThreadId
-from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.tree import Pass, Tree
 from torchgauge.target.placement import Placement
 from torchgauge.trace.kineto import read_events
@@ -43,7 +43,7 @@ def measure(placement: Placement, step: Step, modules: Modules, tree: CallTree) 
         spans,
         growth,
         _SECOND,
-        device=_numbers(device),
+        device=numbers(device),
         parameters=parameters_by_layer(modules, tree),
         outputs=None if step.optimizer is None else outputs,
     )
@@ -52,7 +52,7 @@ def measure(placement: Placement, step: Step, modules: Modules, tree: CallTree) 
         step="inference" if step.optimizer is None else "training",
         passes=(Pass(name="memory", steps=1, duration=int(growth.host.sum()) * 1e-9),),
         allocator=device.type.upper(),
-        warnings=_warnings(len(threads - _threads(events)), found.lost),
+        warnings=unrecorded(len(threads - _threads(events)), found.lost, probe="timeline"),
     )
 
 
@@ -79,37 +79,7 @@ def _recorded(
     return read_events(recorded), outputs
 
 
-def _numbers(device: torch.device) -> tuple[int, int]:
-    """Return torch's numbers for the device's type (c10::DeviceType) and index."""
-    if device.type == "cpu":
-        return 0, -1
-    return 1, torch.cuda.current_device() if device.index is None else device.index
-
-
 def _threads(events: Events) -> set[ThreadId]:
     """Return the threads that ran operators."""
     operators = events.thread.take(events.category.where(lambda name: name == "cpu_op"))
     return {operators.values[code] for code in set(operators.codes.tolist())}
-
-
-def _warnings(threads: int, lost: int) -> tuple[MeasurementWarning, ...]:
-    found = []
-    if threads:
-        found.append(
-            MeasurementWarning(
-                id="threads-unrecorded",
-                message=f"The step ran operators on {threads} more thread(s), whose allocations "
-                "cannot be recorded: the memory of layers is a lower bound.",
-                probe="timeline",
-            )
-        )
-    if lost:
-        found.append(
-            MeasurementWarning(
-                id="frees-unrecorded",
-                message=f"{lost} block(s) were freed unseen (by another thread): peaks of layers "
-                "are upper bounds.",
-                probe="timeline",
-            )
-        )
-    return tuple(found)

@@ -14,6 +14,7 @@ from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
 from torchgauge.measure import allocator, resident
 from torchgauge.measure.finite import output_warnings
+from torchgauge.measure.recorded_allocations import DEVICE_TYPES, numbers, unrecorded
 from torchgauge.measure.recording import MARK, Marks, record
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.storages import storages, tensors_in
@@ -31,7 +32,6 @@ _BEFORE = {
     "cuda": "what the device's allocator held before them; what of that has no name (libraries' "
     "workspaces, rounding, other tensors of the process) is workspace",
 }
-_DEVICE_TYPES = {"cpu": 0, "cuda": 1}  # torch's own numbers (c10::DeviceType)
 
 
 def measure(placement: Placement, *, train: Training | bool | None = None) -> Memory:
@@ -68,7 +68,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         fragmentation=reported.fragmentation,
         timeline=seen.figures.timeline,
         warnings=(
-            *_warnings(len(set(used) - set(seen.threads)), seen.lost),
+            *unrecorded(len(set(used) - set(seen.threads)), seen.lost, probe="memory"),
             *reported.warnings,
             *broken,
             *_undivided(placement),
@@ -125,7 +125,7 @@ class _Recorded:
             optimizer=phases.get("optimizer"),
             end=phases["end"],
         )
-        blocks = pair(trace.allocations.of(_DEVICE_TYPES[self.device.type], _index(self.device)))
+        blocks = pair(trace.allocations.of(*numbers(self.device)))
         aside = self._aside()
         held = _less(self.allocated, aside)
         figures = step_memory(blocks, trace.operators, known, span, held=held)
@@ -185,7 +185,7 @@ def _device(placement: Placement) -> torch.device:
             cause="Tensors on meta have shapes and no storage: nothing is allocated.",
             remedy="Give the model real weights, for example model.to_empty(device='cpu').",
         )
-    if device.type not in _DEVICE_TYPES:
+    if device.type not in DEVICE_TYPES:
         raise InputError(
             f"Memory cannot be measured on {device.type}.",
             id="device-unsupported",
@@ -218,10 +218,6 @@ def _caches(model: torch.nn.Module) -> Iterator[torch.Tensor]:
                 yield from tensors_in(value, objects=False)
 
 
-def _index(device: torch.device) -> int:
-    return -1 if device.type == "cpu" else device.index
-
-
 def _less(size: int | None, copied: int) -> int | None:
     return None if size is None else size - copied
 
@@ -244,26 +240,3 @@ def _undivided(placement: Placement) -> tuple[MeasurementWarning, ...]:
             probe="memory",
         ),
     )
-
-
-def _warnings(threads: int, lost: int) -> tuple[MeasurementWarning, ...]:
-    found = []
-    if threads:
-        found.append(
-            MeasurementWarning(
-                id="threads-unrecorded",
-                message=f"The step ran operators on {threads} more thread(s), whose allocations "
-                "cannot be recorded: peak and average are lower bounds.",
-                probe="memory",
-            )
-        )
-    if lost:
-        found.append(
-            MeasurementWarning(
-                id="frees-unrecorded",
-                message=f"{lost} block(s) were freed unseen (by another thread); each counts "
-                "until its address was used again.",
-                probe="memory",
-            )
-        )
-    return tuple(found)

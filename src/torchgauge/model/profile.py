@@ -65,9 +65,19 @@ class Profile(Record, frozen=True, kw_only=True):
 
     @property
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
-        """The record's own warnings and those of its parts."""
+        """The record's own warnings and those of its parts.
+
+        Memory and tree both record allocations: what the first cannot see is said once.
+        """
         parts = (self.cost, self.latency, self.memory, self.system, self.tree)
-        return self.warnings + tuple(w for part in parts if part is not None for w in part.warnings)
+        said = {w.id for w in self.memory.warnings} if self.memory is not None else set()
+        return self.warnings + tuple(
+            w
+            for part in parts
+            if part is not None
+            for w in part.warnings
+            if part is not self.tree or w.id not in said
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write the record as JSON, whole or not at all, and return the path.
