@@ -52,7 +52,10 @@ def say(name: str, tree: Tree) -> None:
     if again:
         parts["(recomputed)"] = again
     shares = ", ".join(f"{part} {time / whole:.2%}" for part, time in parts.items())
-    passes = ", ".join(f"{one.name} {one.overhead or 0:.3f}×" for one in tree.passes)
+    passes = ", ".join(
+        f"{one.name} {f'{one.overhead:.3f}×' if one.overhead else 'not measurable'}"
+        for one in tree.passes
+    )
     residual = (tree.residual or 0.0) / (whole - (tree.residual or 0.0))
     print(f"{name}: {1e3 * whole:.1f} ms, residual {residual:+.2%}", flush=True)
     print(f"  {shares}\n  {passes}", flush=True)

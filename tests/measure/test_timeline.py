@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -278,3 +279,32 @@ def test_a_layer_on_another_thread_is_in_the_tree_with_its_operators():
         assert tree.find(path).calls == 1
         assert tree.find(path).host_time > 0
         assert names_below(tree.find(path), "forward")["aten::addmm"] == 1
+
+
+def test_an_optimizer_that_is_slow_when_recorded_takes_its_bare_time(monkeypatch):
+    recording = threading.Event()
+    record = timeline.record
+
+    def recorded(*args, **kwargs):
+        recording.set()
+        try:
+            return record(*args, **kwargs)
+        finally:
+            recording.clear()
+
+    class Slow(torch.optim.SGD):
+        def step(self, closure=None):
+            if recording.is_set():
+                time.sleep(0.05)
+            return super().step(closure)
+
+    monkeypatch.setattr(timeline, "record", recorded)
+    train = tg.Training(
+        lambda outputs, _inputs: outputs.sum(), lambda parameters: Slow(parameters, lr=0.1)
+    )
+
+    tree = tree_of(Net(), torch.ones(4, 8), train=train)
+
+    assert next(one for one in tree.passes if one.name == "recording").duration > 0.05
+    optimizer = next(one for one in tree.root.children if one.name == "optimizer")
+    assert optimizer.host_time < 0.025

@@ -9,6 +9,7 @@ import numpy as np
 
 from torchgauge.analyze.attribution import FORWARD, PHASES
 from torchgauge.analyze.layer_times import LayerTimes
+from torchgauge.analyze.phase_times import PhaseTimes
 from torchgauge.analyze.residual import residual_warnings
 from torchgauge.analyze.tree import Growth
 from torchgauge.model.tree import Kind, Pass, Tree, TreeRow
@@ -20,15 +21,19 @@ def typical(
     *,
     step: Literal["inference", "training", "loop"],
     passes: tuple[Pass, ...],
+    phases: PhaseTimes | None = None,
 ) -> Tree:
     """Return the tree of a step: each node's own time is its median over the steps.
 
-    What the recording says of a layer's forward pass is scaled to the layer's stamped time: the
-    profiler is slower where operators are many, so that its own times say how a layer's time is
-    shared, not how long it is. Device times are as recorded: the profiler does not slow a device
-    down. A node's total is the sum over the nodes below by construction.
+    What the recording says of a layer's forward pass is scaled to the layer's stamped time, and
+    what it says of backward pass and optimizer to the length of those `phases` in bare steps: the
+    profiler is slower where operators are many, so that its own times say how a time is shared, not
+    how long it is. Device times are as recorded: the profiler does not slow a device down. A node's
+    total is the sum over the nodes below by construction.
     """
     host = np.median(growth.host, axis=1).astype(np.int64)
+    if phases is not None:
+        host = phases.scaled(host, growth)
     calls = _most_common(growth.calls)
     for layer, known in _forward_nodes(growth).items():
         times = [own[layer] for own in stamped.steps if layer in own]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from torchgauge.analyze.attribution import attribute
 from torchgauge.analyze.call_tree import CallTree
 from torchgauge.analyze.layer_times import LayerTimes, layer_times
+from torchgauge.analyze.median import median_interval
 from torchgauge.analyze.named_spans import NamedSpans, named_spans
+from torchgauge.analyze.phase_times import PhaseTimes
 from torchgauge.analyze.stamped_tree import stamped_tree
 from torchgauge.analyze.tree import Growth, grow
 from torchgauge.analyze.tree_memory import with_memory
@@ -37,6 +40,8 @@ SHORT = 0.2  # seconds
 SECONDS = 2.0  # for each of the two passes
 _STEPS = re.compile(re.escape(STEP) + r"\d+")
 
+_Phases = dict[str, int]  # ns of each phase of a step
+
 
 def measure(
     placement: Placement,
@@ -49,8 +54,9 @@ def measure(
     """Return the tree of one step: host time by layer and operator, forward and backward.
 
     Layer times of the forward pass are medians over stamped steps, which alternate with bare ones;
-    operators share a layer's time as they did in the recording. Backward, optimizer and what is in
-    no layer are medians over recorded steps. Memory comes from a recording of its own. Without
+    operators share a layer's time as they did in the recording, and those of backward pass and
+    optimizer the time of their phase in the bare steps. What is in no layer is the median over
+    recorded steps. Memory comes from a recording of its own. Without
     `operators` nothing is recorded, and layers have their forward time alone. `keep` is given what
     was recorded, with the layers' names. Raises MeasurementError as `recording.record` does.
     """
@@ -61,16 +67,20 @@ def measure(
         modules = Modules(placement.model)
         tree = CallTree(modules.table, modules.name)
         step()
-        stamped, bare, with_stamps = _stamped(placement, step, modules, tree, now)
-        stamps = Pass(name="stamps", steps=len(stamped.steps), duration=with_stamps, bare=bare)
+        stamped, alone, with_stamps = _stamped(placement, step, modules, tree, now)
+        bare = _seconds(alone)
+        known: dict[str, Any] = {"bare": bare, "bare_interval": median_interval(_lengths(alone))}
+        stamps = Pass(name="stamps", steps=len(stamped.steps), duration=with_stamps, **known)
         memory = None
         if operators:
-            growth, with_ranges = _recorded(placement, step, modules, tree, bare, keep)
+            growth, phases, with_ranges = _recorded(placement, step, modules, tree, bare, keep, now)
             memory = layer_memory.measure(placement, step, modules, tree)
     if memory is None:
         return stamped_tree(stamped, tree, step=kind, passes=(stamps,))
-    recording = Pass(name="recording", steps=growth.host.shape[1], duration=with_ranges, bare=bare)
-    return with_memory(typical(growth, stamped, step=kind, passes=(stamps, recording)), memory)
+    recording = Pass(name="recording", steps=growth.host.shape[1], duration=with_ranges, **known)
+    passes = (stamps, recording)
+    found = typical(growth, stamped, step=kind, passes=passes, phases=PhaseTimes(alone, phases))
+    return with_memory(found, memory)
 
 
 def _stamped(
@@ -79,11 +89,11 @@ def _stamped(
     modules: Modules,
     tree: CallTree,
     now: Callable[[], int],
-) -> tuple[LayerTimes, float, float]:
-    """Return the layers' times by step, and the medians of the bare and the stamped steps in s."""
+) -> tuple[LayerTimes, list[_Phases], float]:
+    """Return the layers' times by step, the bare steps, and the median of the stamped ones in s."""
     stamps = Stamps(placement.model, modules, now)
-    bare: list[int] = []
-    watched: list[int] = []
+    bare: list[_Phases] = []
+    watched: list[_Phases] = []
     calls = []
     began = now()
     fewest = FEWEST
@@ -93,9 +103,8 @@ def _stamped(
             watched.append(_settled(step, now, stamps.taken))
         calls.append(stamps.taken())
         modules.forget_gone()
-        fewest = _fewest(bare[0] * 1e-9)
-    times = layer_times(calls, tree)
-    return times, statistics.median(bare) * 1e-9, statistics.median(watched) * 1e-9
+        fewest = _fewest(_seconds(bare[:1]))
+    return layer_times(calls, tree), bare, _seconds(watched)
 
 
 def _recorded(
@@ -105,8 +114,9 @@ def _recorded(
     tree: CallTree,
     bare: float,
     keep: Callable[[NamedSpans], object] | None,
-) -> tuple[Growth, float]:
-    """Return the recorded nodes, and the median of the recorded steps in s.
+    now: Callable[[], int],
+) -> tuple[Growth, list[_Phases], float]:
+    """Return the recorded nodes, the recorded steps, and their median in s as the profiler has it.
 
     The first step is recorded by itself, to tell how many fit into the memory that a recording may
     take. The first of the others is not read: the profiler is slower in it.
@@ -118,12 +128,14 @@ def _recorded(
     fit = capture.budget() // max(1, capture.memory_of(len(one))) - 1
     steps = max(1, min(steps, fit))
 
+    phases: list[_Phases] = []
+
     def work() -> None:
         step()
         modules.forget_gone()
         for number in range(steps):
             with step_range(number):
-                step()
+                phases.append(_timed(step, now))
             modules.forget_gone()
 
     with ranges.marking():
@@ -133,7 +145,7 @@ def _recorded(
     if keep is not None:
         keep(named_spans(events, spans, tree))
     growth = grow(events, spans, tree, _STEPS)
-    return growth, statistics.median(growth.host.sum(axis=0).tolist()) * 1e-9
+    return growth, phases, statistics.median(growth.host.sum(axis=0).tolist()) * 1e-9
 
 
 def _fewest(step: float) -> int:
@@ -142,16 +154,24 @@ def _fewest(step: float) -> int:
 
 def _settled(
     step: Step, now: Callable[[], int], forget: Callable[[], object] = lambda: None
-) -> int:
+) -> _Phases:
     """Time a step, of short ones the second: a new `__call__` empties method caches."""
     taken = _timed(step, now)
-    if taken < SHORT * 1e9:
+    if _seconds([taken]) < SHORT:
         forget()
         taken = _timed(step, now)
     return taken
 
 
-def _timed(step: Step, now: Callable[[], int]) -> int:
-    start = now()
-    step()
-    return now() - start
+def _timed(step: Step, now: Callable[[], int]) -> _Phases:
+    marks: list[tuple[str, int]] = []
+    step(lambda phase: marks.append((phase, now())))
+    return {phase: end - start for (phase, start), (_, end) in itertools.pairwise(marks)}
+
+
+def _seconds(steps: list[_Phases]) -> float:
+    return statistics.median(_lengths(steps))
+
+
+def _lengths(steps: list[_Phases]) -> list[float]:
+    return [sum(step.values()) * 1e-9 for step in steps]
