@@ -12,7 +12,8 @@ from torchgauge.analyze.elsewhere import elsewhere
 from torchgauge.analyze.training_memory import OPTIMIZER, Trainable, training_memory
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure import size as size_probe
-from torchgauge.measure.plan import describe, measure_cost, opened
+from torchgauge.measure.description import describe
+from torchgauge.measure.plan import measure_cost, opened
 from torchgauge.model.cost import Cost
 from torchgauge.model.count import Count
 from torchgauge.model.record import MeasurementWarning

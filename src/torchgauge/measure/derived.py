@@ -1,0 +1,67 @@
+"""What several probes tell together: work on the tree, bounds, a training step's phases."""
+
+from __future__ import annotations
+
+from torchgauge.analyze.bottleneck import bottleneck
+from torchgauge.analyze.lower_bound import Fp32
+from torchgauge.analyze.roofline import roofline
+from torchgauge.analyze.training import training_time
+from torchgauge.analyze.tree_bounds import with_bounds
+from torchgauge.analyze.tree_costs import layer_times, with_costs
+from torchgauge.device import roofs as machine
+from torchgauge.measure.latency import LatencyOptions
+from torchgauge.model.cost import Cost
+from torchgauge.model.environment import Environment
+from torchgauge.model.latency import Latency
+from torchgauge.model.roofline import Bottleneck, Roofline
+from torchgauge.model.training import TrainingTime
+from torchgauge.model.tree import Tree
+from torchgauge.target.placement import Placement
+
+
+def judged(tree: Tree, cost: Cost, placement: Placement, where: Environment) -> Tree:
+    """Return the tree with its work, and with what bounds each layer where the roofs are known."""
+    tree = with_costs(tree, cost)
+    roofs = machine.known(placement.device)
+    return tree if roofs is None else with_bounds(tree, cost, roofs, fp32=_rounding(where))
+
+
+def _rounding(where: Environment) -> Fp32:
+    return where.settings.fp32_matmul, where.settings.fp32_convolution
+
+
+def bounds(
+    placement: Placement,
+    where: Environment,
+    cost: Cost | None,
+    latency: Latency | None,
+    tree: Tree | None,
+) -> tuple[Roofline | None, Bottleneck | None]:
+    """Return how near the call comes to the machine's roofs, and what bounds it.
+
+    Of a training step neither: it is timed with its optimizer, and counted without.
+    """
+    if cost is None or latency is None or cost.backward or latency.cold_cache or latency.stages:
+        return None, None
+    roofs = machine.known(placement.device)
+    rounding = _rounding(where)
+    times = {} if tree is None else layer_times(tree, cost)
+    near = (
+        None if roofs is None else roofline(cost, latency, roofs, layer_times=times, fp32=rounding)
+    )
+    return near, bottleneck(cost, latency, roofs, fp32=rounding)
+
+
+def phases(
+    latency: Latency | None, placement: Placement, options: LatencyOptions
+) -> TrainingTime | None:
+    """Return how a training step's time divides; None in inference and where it was not timed."""
+    if latency is None or options.train is None:
+        return None
+    make = options.train.optimizer
+    return training_time(
+        latency,
+        optimizer=getattr(make, "__qualname__", type(make).__qualname__),
+        autocast=placement.precision if placement.method == "autocast" else "",
+        scaled=options.train.scaler is not None,
+    )

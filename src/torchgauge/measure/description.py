@@ -1,0 +1,33 @@
+"""What was measured, for the record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgauge.model.target import InputDescription, TargetDescription
+from torchgauge.target.placement import Placement
+from torchgauge.target.target import Target
+
+
+def describe(placement: Placement, *, training: bool) -> TargetDescription:
+    """Return what was measured, for the record."""
+    target: Target = placement.target
+    return TargetDescription(
+        spec=target.spec,
+        kind=target.kind,
+        name=target.name,
+        device=placement.device,
+        precision=placement.precision,
+        precision_method=placement.method,
+        inputs=tuple(_input(name, tensor) for name, tensor in placement.inputs.tensors()),
+        batch=target.batch,
+        tokens=target.tokens,
+        images=target.images,
+        training=training,
+        weights=target.weights,
+    )
+
+
+def _input(name: str, tensor: Any) -> InputDescription:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return InputDescription(name=name, shape=tuple(tensor.shape), dtype=dtype)

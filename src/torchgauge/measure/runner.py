@@ -1,0 +1,98 @@
+"""Runs the probes one after the other: a failing one leaves the others' results."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from torchgauge.errors import TorchgaugeError
+from torchgauge.measure.interrupts import Interrupts
+from torchgauge.model.profile import Pass
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.progress import Progress
+
+T = TypeVar("T")
+
+# Where the step itself fails, the other probes that run it would only say so again; where it
+# killed a process of its own, it would kill this one and the record with it.
+STEP_FAILURES = (
+    "forward-raised",
+    "model-exited",
+    "recursion-limit",
+    "precision-unsupported",
+    "training-missing",
+    "child-killed",
+    "child-timeout",
+    "child-failed",
+)
+
+
+class Runner:
+    """Runs the probes one after the other; a failing one leaves the others' results."""
+
+    def __init__(self, progress: Progress, interrupts: Interrupts) -> None:
+        self.progress = progress
+        self.interrupts = interrupts
+        self.passes: list[Pass] = []
+        self.warnings: list[MeasurementWarning] = []
+        self.interrupted = False
+        self.blocked = ""
+
+    def attempt(
+        self, probe: str, measure: Callable[[], T], *, fresh: bool = False, tells: bool = True
+    ) -> T | None:
+        """Return what the probe found; None where it failed or may not run any more.
+
+        `tells` says that where the step fails in this probe, it would fail in the next ones too.
+        """
+        if self.interrupted:
+            return None
+        if self.blocked:
+            self._skip(probe)
+            return None
+        start = time.perf_counter()
+        try:
+            with self.interrupts.allowed():
+                self.progress.start(probe)
+                return measure()
+        except TorchgaugeError as error:
+            self.warnings.append(MeasurementWarning.of(error, probe))
+            if tells and error.id in STEP_FAILURES:
+                self.blocked = error.message
+        except KeyboardInterrupt:
+            self.interrupted = True
+        except Exception as error:  # noqa: BLE001 - the last net: what others measured must stay
+            self.warnings.append(_crash(probe, error))
+        finally:
+            duration = time.perf_counter() - start
+            self.passes.append(
+                Pass(probe=probe, duration=duration, process="fresh" if fresh else "this")
+            )
+        return None
+
+    def heed(self, warnings: Sequence[MeasurementWarning]) -> None:
+        """Run the step no more where one of several processes failed by it: see STEP_FAILURES."""
+        for warning in warnings:
+            if warning.failed and warning.id in STEP_FAILURES:
+                self.blocked = warning.message
+
+    def _skip(self, probe: str) -> None:
+        self.warnings.append(
+            MeasurementWarning(
+                id="skipped", probe=probe, failed=True, message=f"Not measured: {self.blocked}"
+            )
+        )
+
+
+def _crash(probe: str, error: Exception) -> MeasurementWarning:
+    return MeasurementWarning(
+        id="probe-crashed",
+        message=f"The {probe} probe ended with an error that torchgauge does not know.",
+        probe=probe,
+        failed=True,
+        cause=f"{type(error).__name__}: {error}",
+        remedy="Please report it with the traceback.",
+        traceback="".join(traceback.format_exception(error)),
+    )
