@@ -1,0 +1,23 @@
+"""The one place that joins target, measurement and record; the command line calls only this."""
+
+from torchgauge.api.counts import count_cost, count_request, measure_size
+from torchgauge.api.loops import nvtx, timeline
+from torchgauge.api.machine import diagnose
+from torchgauge.api.measurements import measure_latency, measure_memory
+from torchgauge.api.profiles import profile, profile_request
+from torchgauge.api.records import load, load_ranks
+
+__all__ = [
+    "count_cost",
+    "count_request",
+    "diagnose",
+    "load",
+    "load_ranks",
+    "measure_latency",
+    "measure_memory",
+    "measure_size",
+    "nvtx",
+    "profile",
+    "profile_request",
+    "timeline",
+]

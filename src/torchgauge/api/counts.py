@@ -1,0 +1,83 @@
+"""What is counted without a clock: size and work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torchgauge.api.preparation import require_torch
+from torchgauge.model.cost import Cost
+from torchgauge.model.count import Count
+from torchgauge.model.size import Size
+
+
+def measure_size(model: object) -> Size:
+    """Count parameters, buffers and bytes, each tensor once; nothing is run.
+
+    Raises InputError `not-a-module` for what has no parameters that could be counted.
+    """
+    require_torch()
+    from torchgauge.measure.size import measure
+
+    return measure(model)
+
+
+def count_cost(model: Callable[..., Any], inputs: Any = None, *, backward: bool = False) -> Cost:
+    """Count FLOPs and bytes of one call by layer and operator, from the shapes that it runs with.
+
+    On whatever device the model is: with meta or fake tensors nothing is computed. Without
+    `backward` in evaluation mode; with it in training mode, and ones are sent into every
+    differentiable output (no loss is counted). An operator without formula is in `unknown`.
+
+    Raises MeasurementError where the call raises.
+    """
+    require_torch()
+    from torchgauge.measure.count import cost_of
+    from torchgauge.target.source import Source
+
+    return cost_of(Source.of_object(model, inputs, training=backward), backward=backward)
+
+
+def count_request(
+    target: str,
+    *,
+    inputs: tuple[str, ...] = (),
+    weights: Path | None = None,
+    batch: int | None = None,
+    device: str | None = None,
+    precision: str | None = None,
+    trust: bool = False,
+    backward: bool = False,
+    optimizer: str | None = None,
+    on: tuple[str, ...] = (),
+) -> Count:
+    """Do the same for a target as the command line names it, and count its size.
+
+    `device` None means meta, and the CPU where the model cannot run there. With `backward` the
+    memory of a training step is part of it, with `optimizer` ("adamw" if None). `on` names devices
+    of the datasheet table ("h100", "l4"), for which time and memory are estimated. Raises
+    InputError `device-unknown`, `optimizer-unknown`.
+    """
+    require_torch()
+    from torchgauge.analyze.training_memory import OPTIMIZER, optimizer_named
+    from torchgauge.device import peaks
+    from torchgauge.device.select import resolve
+    from torchgauge.measure.count import CountOptions, count
+    from torchgauge.target.target import TargetRequest
+
+    request = TargetRequest(
+        spec=target,
+        inputs=inputs,
+        weights=weights,
+        batch=batch,
+        device="meta" if device is None else resolve(device),
+        precision=precision,
+        trust=trust,
+    )
+    options = CountOptions(
+        backward=backward,
+        optimizer=optimizer_named(optimizer or OPTIMIZER),
+        on=tuple(peaks.find(name) for name in on),
+    )
+    return count(request, options, fall_back=device is None)

@@ -1,0 +1,49 @@
+"""The user's own loop, watched from outside."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from torchgauge.api.preparation import require_torch
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from torchgauge.measure.loop import Timeline
+    from torchgauge.measure.schedule import Schedule
+
+
+def timeline(
+    model: nn.Module | Iterable[nn.Module] | None = None,
+    *,
+    schedule: Schedule | None = None,
+    memory_budget: int | None = None,
+) -> Timeline:
+    """Return a context manager that records some steps of your own loop: `with … as run:`.
+
+    `model` is a module, several, or None for those that the loop calls. A step ends with the
+    optimizer's step, in inference with a call of the model, or where the loop says `run.step()`.
+    `schedule` says which steps are recorded; fewer are where more would take more memory than
+    `memory_budget` bytes (1 GiB, a quarter of what is free if that is less). `tg.mark(name)` names
+    parts of the loop. After the block `run.tree`, `run.steps`, `run.captured` and `run.record`.
+
+    Raises InputError `not-a-module`, `budget-invalid`; on entering `timeline-active`, and
+    MeasurementError `profiler-active`.
+    """
+    require_torch()
+    from torchgauge.measure.loop import Timeline
+
+    return Timeline(model, schedule=schedule, memory_budget=memory_budget)
+
+
+def nvtx(model: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
+    """Return a context manager that marks the model's layers by NVTX ranges, for Nsight Systems.
+
+    Put your own loop into the block. Raises MeasurementError `nvtx-unavailable`.
+    """
+    require_torch()
+    from torchgauge.measure.nvtx import nvtx as marked
+
+    return marked(model)

@@ -1,0 +1,71 @@
+"""One measurement alone: latency, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torchgauge.api.preparation import prepared, showing
+from torchgauge.model.latency import Latency
+from torchgauge.model.memory import Memory
+
+if TYPE_CHECKING:
+    from torchgauge.target.training import Training
+
+
+def measure_latency(
+    model_or_callable: Callable[..., Any],
+    inputs: Any = None,
+    *,
+    train: Training | bool | None = None,
+    warmup: int | None = None,
+    iterations: int | None = None,
+    processes: int = 1,
+    target_rel_error: float = 0.01,
+    budget: float | None = None,
+    preprocess: Callable[[Any], Any] | None = None,
+    postprocess: Callable[[Any], Any] | None = None,
+    cold_cache: bool = False,
+    progress: bool | None = None,
+) -> Latency:
+    """Time calls until the median is known to ±`target_rel_error` (95 %), or `budget` s are over.
+
+    `preprocess` takes `inputs` as given and returns what the model takes; `postprocess` takes the
+    outputs. Both are timed as stages, and the latency is then end to end. `cold_cache` pushes the
+    last-level cache out before each call. `iterations` times exactly so many calls after the
+    warm-up. Ctrl-C returns what was measured, with `stop` "interrupted".
+
+    Raises InputError for options that make no sense, MeasurementError where the call raises.
+    """
+    source, options = prepared(
+        model_or_callable,
+        inputs,
+        train=train,
+        warmup=warmup,
+        iterations=iterations,
+        processes=processes,
+        target_rel_error=target_rel_error,
+        budget=budget,
+        preprocess=preprocess,
+        postprocess=postprocess,
+        cold_cache=cold_cache,
+    )
+    from torchgauge.measure.plan import measure_latency as measure
+
+    with showing(progress) as shown:
+        shown.start("latency")
+        return measure(source, options, shown)
+
+
+def measure_memory(
+    model: Callable[..., Any], inputs: Any = None, *, train: Training | bool | None = None
+) -> Memory:
+    """Measure the bytes of tensors alive during one step, and what the peak consists of.
+
+    Raises MeasurementError where the step raises, memory runs out or another profiler is active.
+    """
+    source, options = prepared(model, inputs, train=train)
+    from torchgauge.measure.memory import measure
+    from torchgauge.measure.plan import opened
+
+    return measure(opened(source), train=options.train)

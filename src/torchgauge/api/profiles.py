@@ -1,0 +1,180 @@
+"""A whole profile, of a model or of what the command line names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchgauge.api.preparation import given, prepared, require_torch, showing
+from torchgauge.files import check_replaceable
+from torchgauge.model.profile import Profile
+from torchgauge.model.tree import DETAIL, Detail
+
+if TYPE_CHECKING:
+    from torchgauge.measure.latency import LatencyOptions
+    from torchgauge.measure.timeline_options import TimelineOptions
+    from torchgauge.target.source import Source
+    from torchgauge.target.target import TargetRequest
+    from torchgauge.target.training import Training
+
+
+def profile(
+    model: Callable[..., Any],
+    inputs: Any = None,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    train: Training | bool | None = None,
+    detail: Detail = DETAIL,
+    trace: str | Path | None = None,
+    lines: bool = False,
+    warmup: int | None = None,
+    iterations: int | None = None,
+    processes: int = 1,
+    budget: float | None = None,
+    progress: bool | None = None,
+) -> Profile:
+    """Measure size, work, time and memory of a model and where they go, and return the record.
+
+    `inputs` is a tensor (one positional argument), a tuple (positional), a mapping (keyword) or
+    `tg.Inputs(args, kwargs)`. `device` ("cpu", "cuda", "cuda:N", "auto") and `precision` ("fp32",
+    "tf32", "bf16", "fp16") None leave the model as it is; a change is made on a copy. `train`
+    measures a training step in place of inference. `detail` is how far down the tree goes: "layers"
+    times them with nothing recorded, "summary" makes no tree. `trace` is a file (.json or .json.gz)
+    to which the recording of the timeline is written, for Perfetto. `lines` tells the time that
+    your own Python takes between operators by line (`tree.lines`). `budget` is the time in seconds
+    that sampling the latency may take. Ctrl-C ends the run early and returns what was measured,
+    with `interrupted` set. A probe that fails leaves a warning with `failed` on the record.
+
+    Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
+    device that is not there.
+    """
+    wanted = _timeline(detail, trace, lines=lines)
+    source, options = prepared(
+        model,
+        inputs,
+        device=device,
+        precision=precision,
+        train=train,
+        warmup=warmup,
+        iterations=iterations,
+        processes=processes,
+        budget=budget,
+    )
+    return _profile(source, options, wanted, progress)
+
+
+def profile_request(
+    target: str,
+    *,
+    inputs: tuple[str, ...] = (),
+    weights: Path | None = None,
+    batch: int | None = None,
+    device: str = "auto",
+    precision: str | None = None,
+    trust: bool = False,
+    train: bool = False,
+    loss: str | None = None,
+    optimizer: str | None = None,
+    detail: Detail = DETAIL,
+    trace: str | Path | None = None,
+    lines: bool = False,
+    nvtx: bool = False,
+    warmup: int | None = None,
+    iterations: int | None = None,
+    processes: int = 1,
+    budget: float | None = None,
+    roofs: bool = False,
+    progress: bool | None = None,
+) -> Profile:
+    """Do the same for a target as the command line names it; `inputs` are texts of --input.
+
+    `trust` allows files that hold a program, and measures in a process of its own. `loss` is "mean"
+    or names a function, `optimizer` a class of torch.optim. `roofs` measures anew what the device
+    can do at most, and keeps it for later profiles. `nvtx` runs steps with NVTX ranges at the end.
+    """
+    require_torch()
+    wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx)
+    from torchgauge.device.select import resolve
+    from torchgauge.target.source import Source
+    from torchgauge.target.target import TargetRequest
+
+    request = TargetRequest(
+        spec=target,
+        inputs=inputs,
+        weights=weights,
+        batch=batch,
+        device=resolve(device),
+        precision=precision,
+        training=train,
+        trust=trust,
+    )
+    options = _options(
+        request,
+        loss,
+        optimizer,
+        warmup=warmup,
+        iterations=iterations,
+        processes=processes,
+        budget=budget,
+    )
+    if roofs:
+        _measure_roofs(request.device, progress)
+    return _profile(Source.of_request(request), options, wanted, progress, apart=trust)
+
+
+def _options(
+    request: TargetRequest, loss: str | None, optimizer: str | None, **timing: Any
+) -> LatencyOptions:
+    """Return how to time a request, and with which training step."""
+    from torchgauge.measure.latency import LatencyOptions
+
+    training = None
+    if request.training:
+        from torchgauge.target.named_training import named_training
+
+        training = named_training(
+            loss, optimizer, precision=request.precision, device=request.device
+        )
+    return LatencyOptions(train=training, **given(**timing))
+
+
+def _measure_roofs(device: str, progress: bool | None) -> None:
+    from torchgauge.device.roofs import roofs
+
+    with showing(progress) as shown:
+        roofs(device, refresh=True, progress=shown)
+
+
+def _timeline(
+    detail: Detail, trace: str | Path | None, *, lines: bool, nvtx: bool = False
+) -> TimelineOptions:
+    from torchgauge.measure.timeline_options import TimelineOptions
+
+    wanted = TimelineOptions(detail, None if trace is None else Path(trace), lines=lines, nvtx=nvtx)
+    if wanted.trace is not None:
+        check_replaceable(wanted.trace)  # before minutes of measuring, not after
+    if wanted.nvtx:
+        from torchgauge.measure.nvtx import check_available
+
+        check_available()
+    return wanted
+
+
+def _profile(
+    source: Source,
+    options: LatencyOptions,
+    timeline: TimelineOptions,
+    progress: bool | None,
+    *,
+    apart: bool = False,
+) -> Profile:
+    """Measure here, or `apart`: in a process of its own."""
+    if apart:
+        from torchgauge.measure.apart import profile_apart as measure
+    else:
+        from torchgauge.measure.plan import profile as measure
+
+    with showing(progress) as shown:
+        return measure(source, options, shown, timeline)
