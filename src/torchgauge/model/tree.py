@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 from collections.abc import Iterator
 from typing import Literal, get_args
 
@@ -246,7 +247,7 @@ class Node:
         return f"<{self.kind} {self.path if self.kind == 'layer' else self.name!r}>"
 
 
-class Tree(Record, frozen=True, kw_only=True):
+class Tree(Record, frozen=True, kw_only=True, dict=True):
     """Where a step's time, work and memory go; a parent's row comes before its children's.
 
     `passes` are the runs that the figures come from, `residual` the seconds by which the tree's sum
@@ -266,7 +267,7 @@ class Tree(Record, frozen=True, kw_only=True):
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "measured"
 
-    @property
+    @functools.cached_property
     def nodes(self) -> list[Node]:
         """One node for each row; the first is the model with all below it."""
         nodes: list[Node] = []
