@@ -149,14 +149,15 @@ FLEX = """
 import torch, torchgauge as tg
 from torch.nn.attention.flex_attention import flex_attention
 cost = tg.count_cost(lambda q: flex_attention(q, q, q), torch.ones(1, 2, 16, 16))
-assert cost.unknown == {}
-assert cost.macs == 2 * 2 * 16 * 16 * 16
+print(cost.unknown, cost.macs)
 """
 
 
 @pytest.mark.slow
 def test_flex_attention_is_counted_where_nothing_was_compiled_before():
-    subprocess.run([sys.executable, "-W", "ignore", "-c", FLEX], check=True)
+    command = [sys.executable, "-W", "ignore", "-c", FLEX]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["{}", str(2 * 2 * 16 * 16 * 16)]
 
 
 def test_a_custom_operator_is_unknown_and_its_backward_is_not():

@@ -73,7 +73,8 @@ def test_one_call_works_as_loaded(spec: str) -> None:
     ],
 )
 def test_one_call_works_as_loaded_in_more_families(spec: str) -> None:
-    runs(spec)
+    target = runs(spec)
+    assert (target.kind, target.batch) == (spec.partition(":")[0], 1)
 
 
 def test_detection_takes_a_list_of_images() -> None:
