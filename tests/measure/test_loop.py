@@ -645,3 +645,16 @@ def test_each_rank_writes_its_own_record(tmp_path, monkeypatch):
     assert [one.number for one in ranks.ranks] == [0, 1]
     assert [one.waiting for one in ranks.ranks] == [0.0, 0.0]
     assert f"rank {rank} of 2" in str(run)
+
+
+def test_a_loss_module_made_in_every_step_is_one_layer():
+    class WithLoss(Net):
+        def forward(self, x):
+            return nn.MSELoss()(super().forward(x), torch.zeros(4, 4))
+
+    model = WithLoss()
+    with tg.timeline(model) as run:
+        train(model)
+
+    losses = [node for node in run.tree.root.walk() if node.row.type == "MSELoss"]
+    assert [(node.name, node.calls) for node in losses] == [("MSELoss", 1)]

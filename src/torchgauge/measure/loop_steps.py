@@ -94,6 +94,8 @@ class LoopSteps:
             self._boundary()
         if self.phase == "stamp":
             self.stamped.append(self._stamps.taken())
+        if self.phase != "bare":
+            self._modules.forget_gone()
         self._note(took)
         before = self.phase
         if before == "estimate":
