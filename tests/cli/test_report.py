@@ -183,17 +183,27 @@ def test_the_verbs_that_measure_write_the_same_files(tmp_path, capsys):
     (tmp_path / "mymodel.py").write_text(MODEL)
     (tmp_path / "myloop.py").write_text(LOOP)
     out = tmp_path / "out"
-    asked = ["--output-dir", str(out), "--format", "json,markdown", "--html"]
+    asked = ["--output-dir", str(out), "--format", "json,markdown"]
     model = f"{tmp_path}/mymodel.py:make"
     quick = ["--iterations", "3", "--warmup", "1"]
-    assert main(["profile", model, *quick, *asked, str(out / "profile.html")]) == 0
-    assert main(["count", model, *asked, str(out / "count.html")]) == 0
-    assert main(["run", *asked, str(out / "loop.html"), f"{tmp_path}/myloop.py"]) == 0
+    assert main(["profile", model, *quick, *asked, "--html", str(out / "p.html")]) == 0
+    assert main(["count", model, *asked]) == 0
+    assert main(["run", *asked, "--html", str(out / "l.html"), f"{tmp_path}/myloop.py"]) == 0
     for kind in ("profile", "count", "loop"):
         record = tg.load(out / f"{kind}.json")
         assert (out / f"{kind}.md").read_text() == record.to_markdown()
-        assert (out / f"{kind}.html").exists()
-    assert capsys.readouterr().err.count("Wrote ") == 9
+    assert (out / "p.html").read_bytes() == (out / "profile.json").read_bytes()  # by the stand-in
+    assert (out / "l.html").read_bytes() == (out / "loop.json").read_bytes()
+    assert capsys.readouterr().err.count("Wrote ") == 8
+
+
+@pytest.mark.usefixtures("page")
+@pytest.mark.parametrize("record", [records.count(), records.ranks()])
+def test_only_profiles_and_loops_have_a_page(record, tmp_path, capsys):
+    path = record.save(tmp_path / "run.json")
+    assert main([NAME, str(path), "--html", str(tmp_path / "x.html")]) == 2
+    assert "[format-unfit]" in capsys.readouterr().err
+    assert not (tmp_path / "x.html").exists()
 
 
 @pytest.mark.usefixtures("_quick")

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--depth", type=levels, metavar="N", help="levels of layers to show (default: 3; csv: all)"
     )
-    formats.add_arguments(parser.add_argument_group("what comes out"))
+    formats.add_arguments(parser.add_argument_group("what comes out"), page=False)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the record as JSON")
     form.add_argument("--csv", action="store_true", help="print the table as CSV")

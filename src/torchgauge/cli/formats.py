@@ -41,8 +41,11 @@ FORMATS = {
 ALL = ", ".join(FORMATS)
 
 
-def add_arguments(out: argparse._ArgumentGroup, default: str = "json") -> None:
-    """Declare the options that write files."""
+def add_arguments(
+    out: argparse._ArgumentGroup, default: str = "json", *, page: bool = True
+) -> None:
+    """Declare the options that write files; `page` where the verb's record has one."""
+    out.set_defaults(html=None)
     out.add_argument("--output-dir", type=Path, metavar="DIR", help="write files there")
     out.add_argument(
         "--format",
@@ -51,7 +54,8 @@ def add_arguments(out: argparse._ArgumentGroup, default: str = "json") -> None:
         dest="formats",
         help=f"which files: {ALL} (default: {default}); layers, operators and kernels are CSV",
     )
-    out.add_argument("--html", type=Path, metavar="FILE", help="write the page to FILE")
+    if page:
+        out.add_argument("--html", type=Path, metavar="FILE", help="write the page to FILE")
 
 
 def _formats(text: str) -> list[str]:
@@ -129,12 +133,15 @@ def text(record: Saved, form: str, choices: Mapping[str, Any] = MappingProxyType
     if form == "text":
         return f"{record}\n"
     from torchgauge.model.exported import Exported
+    from torchgauge.model.loop import Loop
+    from torchgauge.model.profile import Profile
 
-    if form != "json" and not isinstance(record, Exported):
+    shown = {"json": object, "html": Profile | Loop}.get(form, Exported)
+    if not isinstance(record, shown):
         raise InputError(
-            f"A diagnosis cannot be written as {form}.",
+            f"A {type(record).__name__.lower()} cannot be written as {form}.",
             id="format-unfit",
-            remedy="Choose text or json.",
+            remedy="Choose another: text and json show every record.",
         )
     found = FORMATS[form]
     more = choices if form == "folded" else {}
