@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 RESULTS := torchgauge-results
+SPEEDSCOPE := tests/support/speedscope
 SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torchvision*)
 
 .PHONY: demo test test-all lint types contract bench clean
@@ -16,7 +17,7 @@ demo: $(VENV)/demo
 test: $(VENV)/dev
 	$(BIN)/pytest -n 2 -m "not slow and not gpu"
 
-test-all: $(VENV)/dev
+test-all: $(VENV)/integrations
 	$(BIN)/pytest -n 2 -m "not gpu"
 
 lint: $(VENV)/dev
@@ -55,6 +56,12 @@ $(VENV)/dev: $(VENV)/demo
 	$(PIP) --editable '.[torch,nvidia,huggingface,dev]'
 	$(PIP) --no-deps torchvision timm
 	$(BIN)/python tests/support/install_torchvision_schemas.py
+	touch $@
+
+# What some tests read our files with. They are skipped without it, and so is npm where it is absent.
+$(VENV)/integrations: $(VENV)/dev $(SPEEDSCOPE)/package-lock.json
+	$(PIP) --editable '.[integrations]'
+	! command -v npm >/dev/null || npm ci --silent --prefix $(SPEEDSCOPE)
 	touch $@
 
 # Other tools, for comparison alone: apart from our environment, and without what they depend on.

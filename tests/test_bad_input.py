@@ -496,13 +496,13 @@ def test_ctrl_c_while_loading_ends_with_130(folder, capsys):
 
 
 def test_ctrl_c_while_writing_is_heeded_after_it(folder, tmp_path, capsys, monkeypatch):
-    write = verb.write
+    write = verb.formats.write
 
     def interrupted(*arguments):
         os.kill(os.getpid(), signal.SIGINT)
         return write(*arguments)
 
-    monkeypatch.setattr(verb, "write", interrupted)
+    monkeypatch.setattr(verb.formats, "write", interrupted)
     arguments = [f"{folder}/models.py:linear", *QUICK, "--output-dir", str(tmp_path)]
     assert main(["profile", *arguments]) == 130
     assert tg.load(tmp_path / "profile.json").memory is not None
@@ -552,7 +552,7 @@ def test_a_full_disk_is_found_before_measuring(full_disk, folder, capsys):
 def test_a_disk_that_fills_while_measuring_loses_no_measurement(
     full_disk, folder, capsys, monkeypatch
 ):
-    monkeypatch.setattr(verb, "check_writable", lambda folder: None)
+    monkeypatch.setattr(verb.formats, "check_writable", lambda folder: None)
     record, errors = refused(f"@models.py:linear --output-dir {full_disk}", folder, capsys)
     assert record["latency"]["median"] > 0
     assert "[output-unwritable]" in errors

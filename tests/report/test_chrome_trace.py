@@ -83,6 +83,35 @@ def test_all_of_it_nests(written):
     assert nest(found.start, found.duration, found.thread.codes).overlaps == 0
 
 
+def test_perfettos_rules_of_nesting_hold(written):
+    """Of one thread a span lies within another or beside it; an arrow ends in a span.
+
+    Read as plain JSON, in whole nanoseconds: Perfetto drops or stretches spans that break them.
+    """
+    events = json.loads(written.read_text())["traceEvents"]
+    threads = {}
+    for event in events:
+        if event["ph"] == "X":
+            start, duration = (round(event[key] * 1000) for key in ("ts", "dur"))
+            assert duration >= 0
+            span = (start, start + duration)
+            threads.setdefault((event["pid"], event["tid"]), []).append(span)
+    assert len(threads) > 1
+    for spans_ in threads.values():
+        open_until = []
+        for start, end in sorted(spans_, key=lambda span: (span[0], -span[1])):
+            while open_until and open_until[-1] <= start:
+                open_until.pop()
+            assert not open_until or end <= open_until[-1]
+            open_until.append(end)
+    arrows = [event for event in events if event["ph"] in "sf"]
+    assert arrows
+    for event in arrows:
+        time = round(event["ts"] * 1000)
+        found = threads[event["pid"], event["tid"]]
+        assert any(start <= time <= end for start, end in found)
+
+
 def test_layers_are_spans_under_their_names(training, written):
     odd = ODD.replace("\ud800", "\\ud800")
     calls = [event for event in spans(written) if "Class" in event["args"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from torchgauge.cli import formats
 from torchgauge.cli.numbers import levels
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.cli.profile import what_is_run
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--depth", type=levels, metavar="N", help="levels of layers to show (default: 3; csv: all)"
     )
+    formats.add_arguments(parser.add_argument_group("what comes out"), page=False)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the record as JSON")
     form.add_argument("--csv", action="store_true", help="print the table as CSV")
@@ -72,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
             id="option-conflict",
             remedy="Add --backward.",
         )
+    formats.check(options)
     from torchgauge import api
 
     with prints_to_stderr():
@@ -87,7 +90,9 @@ def run(options: argparse.Namespace) -> int:
             optimizer=options.optimizer,
             on=tuple(options.on),
         )
+    written = formats.write(count, options, "count")
     show(count, options)
+    formats.say(written)
     return ExitCode.DONE
 
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.cli import formats
 from torchgauge.cli.numbers import levels, positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
-from torchgauge.files import check_writable
 
 if TYPE_CHECKING:
     from torchgauge.model.profile import Profile
@@ -27,7 +27,6 @@ TARGET is one of
   a folder                                  what Hugging Face's save_pretrained wrote
   file.pt2, file.pt                         a program of torch.export or TorchScript; needs --trust
 """
-FORMATS = ("json", "csv")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,23 +113,7 @@ def _tree(tree: argparse._ArgumentGroup) -> None:
         default="kernels",
         help="how far down: summary makes no tree, layers records nothing (default: kernels)",
     )
-    tree.add_argument(
-        "--depth", type=levels, default=2, metavar="N", help="levels of layers shown (default: 2)"
-    )
-    tree.add_argument(
-        "--top", type=positive, default=10, metavar="N", help="operators shown (default: 10)"
-    )
-    tree.add_argument(
-        "--sort",
-        choices=("self", "total", "calls", "average", "flops", "bytes", "memory"),
-        default="self",
-        help="the order of the operators (default: self)",
-    )
-    tree.add_argument(
-        "--group-by-shape",
-        action="store_true",
-        help="tell an operator on inputs of other shapes apart",
-    )
+    what_is_shown(tree, depth=2, depth_help="2")
     tree.add_argument(
         "--lines",
         action="store_true",
@@ -138,17 +121,33 @@ def _tree(tree: argparse._ArgumentGroup) -> None:
     )
 
 
+def what_is_shown(shown: argparse._ArgumentGroup, *, depth: int | None, depth_help: str) -> None:
+    """Declare the options that say what of a tree is shown; other verbs take them too."""
+    shown.add_argument(
+        "--depth",
+        type=levels,
+        default=depth,
+        metavar="N",
+        help=f"levels of layers shown (default: {depth_help})",
+    )
+    shown.add_argument(
+        "--top", type=positive, default=10, metavar="N", help="operators shown (default: 10)"
+    )
+    shown.add_argument(
+        "--sort",
+        choices=("self", "total", "calls", "average", "flops", "bytes", "memory"),
+        default="self",
+        help="the order of the operators (default: self)",
+    )
+    shown.add_argument(
+        "--group-by-shape",
+        action="store_true",
+        help="tell an operator on inputs of other shapes apart",
+    )
+
+
 def _out(out: argparse._ArgumentGroup) -> None:
-    out.add_argument(
-        "--output-dir", type=Path, metavar="DIR", help="write profile.json and others there"
-    )
-    out.add_argument(
-        "--format",
-        type=_formats,
-        metavar="F,F",
-        dest="formats",
-        help="files to write to --output-dir: json, csv (default: json)",
-    )
+    formats.add_arguments(out)
     out.add_argument(
         "--trace",
         type=Path,
@@ -165,30 +164,15 @@ def _out(out: argparse._ArgumentGroup) -> None:
     )
 
 
-def _formats(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    if unknown := [name for name in names if name not in FORMATS]:
-        message = f"unknown format '{unknown[0]}' (choose from {', '.join(FORMATS)})"
-        raise argparse.ArgumentTypeError(message)
-    return names
-
-
 def run(options: argparse.Namespace) -> int:
     """Measure, show, write; return the exit code."""
-    if options.formats and options.output_dir is None:
-        raise InputError(
-            "--format writes files and needs --output-dir.",
-            id="option-conflict",
-            remedy="Add --output-dir DIR; for JSON on standard output use --json.",
-        )
     if (options.loss or options.optimizer) and not options.train:
         raise InputError(
             "--loss and --optimizer belong to a training step.",
             id="option-conflict",
             remedy="Add --train.",
         )
-    if options.output_dir is not None:
-        check_writable(options.output_dir)  # before minutes of measuring, not after
+    formats.check(options)
     from torchgauge import api
 
     with prints_to_stderr():
@@ -215,20 +199,18 @@ def run(options: argparse.Namespace) -> int:
         )
     from torchgauge.measure.interrupts import Interrupts
 
-    written: list[Path] = []
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
-        if options.output_dir is not None:  # first: the reader of our output may go away
-            try:
-                written = write(profile, options.output_dir, options.formats or ["json"])
-            except InputError:
-                show(profile, options)  # or the measurement would be lost
-                options.json = False  # standard output holds one document
-                raise
+        try:
+            # First, since the reader of our output may go away.
+            written = formats.write(profile, options, "profile")
+        except InputError:
+            show(profile, options)  # or the measurement would be lost
+            options.json = False  # standard output holds one document
+            raise
     show(profile, options)
     if options.trace is not None and ran(profile, "trace"):
         written.append(options.trace)
-    for path in written:
-        sys.stderr.write(f"Wrote {path}\n")
+    formats.say(written)
     if profile.interrupted or interrupts.noted:
         return ExitCode.INTERRUPTED
     return ExitCode.DONE if profile.complete else ExitCode.MEASUREMENT_FAILED
@@ -255,15 +237,3 @@ def show(profile: Profile, options: argparse.Namespace) -> None:
 
     shown = View(options.depth, options.top, options.sort, options.group_by_shape)
     print_view(lambda width: view(profile, shown, width=width))
-
-
-def write(profile: Profile, folder: Path, formats: list[str]) -> list[Path]:
-    """Write the record in each format, whole or not at all, and return the paths."""
-    from torchgauge.model import rendering
-
-    paths = []
-    for form in formats:
-        path = folder / f"profile.{form}"
-        rendering.text(profile, form, path)
-        paths.append(path)
-    return paths

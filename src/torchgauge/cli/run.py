@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.cli import formats
 from torchgauge.cli.output import emit, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
-from torchgauge.files import check_writable
 
 if TYPE_CHECKING:
     from torchgauge.model.loop import Loop
@@ -29,7 +29,6 @@ Its modules are found as they are called. A step ends with the optimizer's step,
 a call of the outermost module. The script's output is its own; the summary goes to standard error.
 The exit code is the script's. A script that ends by os._exit or a signal leaves no record.
 """
-FILE = "loop.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,9 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "of what is free if that is less)",
     )
     out = parser.add_argument_group("what comes out")
-    out.add_argument(
-        "--output-dir", type=Path, metavar="DIR", help=f"write {FILE} there, with torchrun per rank"
-    )
+    formats.add_arguments(out, "json; with torchrun files per rank")
     out.add_argument(
         "--json",
         action="store_true",
@@ -98,8 +95,7 @@ def run(options: argparse.Namespace) -> int:
             id="option-conflict",
             remedy="torchgauge run script.py [arguments]",
         )
-    if options.output_dir is not None:
-        check_writable(options.output_dir)
+    formats.check(options)
     from torchgauge import api
     from torchgauge.measure.schedule import Schedule
 
@@ -123,26 +119,32 @@ def run(options: argparse.Namespace) -> int:
 def _report(record: Loop, options: argparse.Namespace) -> None:
     from torchgauge.model import rendering
 
-    written = [] if options.output_dir is None else [record.save(options.output_dir / FILE)]
+    stem = "loop" if record.rank is None else f"loop.rank{record.rank.number}"
+    failed: InputError | None = None
+    written: list[Path] = []
+    try:
+        written = formats.write(record, options, stem)
+    except InputError as error:  # what was measured is shown all the same
+        failed = error
     ranks = None if options.output_dir is None else _ranks(record, options.output_dir)
     if options.json:
         emit(rendering.text(record, "json"))
+        options.json = False  # standard output holds one document
     elif record.rank is None or record.rank.number == 0:  # one of several speaks
         sys.stderr.write(f"{record}\n")
     if ranks is not None:
-        path = options.output_dir / "ranks.json"
-        rendering.text(ranks, "json", path)
-        written.append(path)
+        written.append(ranks.save(options.output_dir / "ranks.json"))
         sys.stderr.write(f"{ranks}\n")
-    for path in written:
-        sys.stderr.write(f"Wrote {path}\n")
+    formats.say(written)
+    if failed is not None:
+        raise failed
 
 
 def _ranks(record: Loop, folder: Path) -> Ranks | None:
     """Return all ranks side by side where this is the last of them to be written."""
     if record.rank is None or record.rank.world < 2:
         return None
-    if len(list(folder.glob(FILE.replace(".", ".rank*.")))) < record.rank.world:
+    if len(list(folder.glob("loop.rank*.json"))) < record.rank.world:
         return None
     from torchgauge import api
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -114,6 +115,10 @@ def load(path: Path) -> Saved:
     return decode(data, f"'{path}'")
 
 
-def json_schema() -> dict[str, object]:
-    """Return the JSON Schema of the newest record."""
-    return msgspec.json.schema(Profile)
+def json_schema(schema: str = SCHEMA) -> dict[str, Any]:
+    """Return the JSON Schema of the records of one kind, such as "torchgauge.profile/1"."""
+    found = msgspec.json.schema(KINDS[schema])
+    record = found["$defs"][KINDS[schema].__name__]
+    record["properties"]["schema"] = {"const": schema}
+    record["required"] = ["schema", *record["required"]]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": schema, **found}

@@ -6,7 +6,8 @@ import msgspec
 
 from torchgauge.model import rendering
 from torchgauge.model.cost import Cost
-from torchgauge.model.record import MeasurementWarning, Record
+from torchgauge.model.exported import Exported
+from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.roofline import Elsewhere
 from torchgauge.model.size import Size
 from torchgauge.model.target import TargetDescription
@@ -15,7 +16,7 @@ from torchgauge.model.training_memory import TrainingMemory
 SCHEMA = "torchgauge.count/1"
 
 
-class Count(Record, frozen=True, kw_only=True):
+class Count(Exported, frozen=True, kw_only=True):
     """Size and cost of one target, counted; `size` is None for a plain callable.
 
     `totals` is `cost.totals`, for readers of the file. `training` is the memory of a training step,

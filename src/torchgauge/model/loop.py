@@ -9,6 +9,7 @@ from typing import Literal
 
 from torchgauge.model import rendering, tables
 from torchgauge.model.environment import Environment
+from torchgauge.model.exported import Exported
 from torchgauge.model.record import MeasurementWarning, Record
 from torchgauge.model.tree import Tree
 
@@ -53,7 +54,7 @@ class Rank(Record, frozen=True, kw_only=True):
     job: str = ""
 
 
-class Loop(Record, frozen=True, kw_only=True):
+class Loop(Exported, frozen=True, kw_only=True):
     """The timeline of a loop; `tree` is of one step, None where no whole step was recorded.
 
     `by` is what ended a step: an optimizer's step, a call of the model or the loop's own

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchgauge.model import rendering
 from torchgauge.model.compilation import Compilation
 from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Environment
+from torchgauge.model.exported import Exported
 from torchgauge.model.latency import Latency, Throughput
 from torchgauge.model.memory import Memory
 from torchgauge.model.record import MeasurementWarning, Record
@@ -33,7 +33,7 @@ class Pass(Record, frozen=True, kw_only=True):
     process: Literal["this", "fresh"] = "this"
 
 
-class Profile(Record, frozen=True, kw_only=True):
+class Profile(Exported, frozen=True, kw_only=True):
     """All that was learned about one target; a part that was not or could not be measured is None.
 
     Immutable. What failed, a probe or one of its processes, left a warning with `failed=True`, and
@@ -79,21 +79,6 @@ class Profile(Record, frozen=True, kw_only=True):
             if part is not self.tree or w.id not in said
         )
 
-    def save(self, path: str | Path) -> Path:
-        """Write the record as JSON, whole or not at all, and return the path.
-
-        Raises InputError `output-unwritable`.
-        """
-        from torchgauge.model import codec
-
-        return codec.save(self, Path(path))
-
-    def summary(self) -> dict[str, float | int | str | None]:
-        """Return the flat view with units in its keys (`latency_p50_ms`), for CSV and loggers."""
-        from torchgauge.model.summary import summarize
-
-        return summarize(self)
-
     def table(self, kind: Literal["layers", "operators", "kernels"], **options: Any) -> Table:
         """Return the tree's nodes of one kind as named columns; see `model/tables.py`.
 
@@ -109,10 +94,6 @@ class Profile(Record, frozen=True, kw_only=True):
     ) -> Any:
         """Return a table of the tree as a DataFrame; raises as `table`, MissingExtra `pandas`."""
         return self.table(kind, **options).to_pandas()
-
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """Return the summary as CSV text, and write it to `path` if one is given."""
-        return rendering.text(self, "csv", path)
 
     def __str__(self) -> str:
         return rendering.text(self, "console")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchgauge.model import rendering
+from torchgauge.model.exported import Exported
 from torchgauge.model.record import MeasurementWarning, Record
 
 SCHEMA = "torchgauge.ranks/1"
@@ -23,7 +24,7 @@ class RankTime(Record, frozen=True, kw_only=True):
     communication: float
 
 
-class Ranks(Record, frozen=True, kw_only=True):
+class Ranks(Exported, frozen=True, kw_only=True):
     """The ranks of one job in order of number; `missing` left no record.
 
     `straggler` is the rank that works longest, for which the others wait `lost` seconds of a step

@@ -1,12 +1,14 @@
 """The one seam by which a record finds its renderer, by dotted name.
 
-Records sit below reports and must not import them; a renderer is `render(record) -> str`.
+Records sit below reports and must not import them; a renderer is `render(record) -> str`, with
+options where the format has any.
 """
 
 from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 from torchgauge.files import write_atomically
 
@@ -15,16 +17,20 @@ RENDERERS = {
     "count": "torchgauge.report.count",
     "csv": "torchgauge.report.csv",
     "doctor": "torchgauge.report.doctor",
+    "folded": "torchgauge.report.folded",
     "json": "torchgauge.report.json",
     "loop": "torchgauge.report.loop",
+    "markdown": "torchgauge.report.markdown",
     "notebook": "torchgauge.report.notebook",
+    "openmetrics": "torchgauge.report.openmetrics",
     "ranks": "torchgauge.report.ranks",
+    "speedscope": "torchgauge.report.speedscope",
 }
 
 
-def text(record: object, form: str, path: str | Path | None = None) -> str:
+def text(record: object, form: str, path: str | Path | None = None, **options: Any) -> str:
     """Return `record` rendered as `form`, and write it to `path` if one is given."""
-    rendered: str = importlib.import_module(RENDERERS[form]).render(record)
+    rendered: str = importlib.import_module(RENDERERS[form]).render(record, **options)
     if path is not None:
         write_atomically(Path(path), rendered.encode())
     return rendered

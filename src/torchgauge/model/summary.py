@@ -2,104 +2,73 @@
 
 from __future__ import annotations
 
-from torchgauge.model.memory import PARTS
+from torchgauge.model.count import Count
+from torchgauge.model.figures import Figure, Unit, figures
+from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
-from torchgauge.model.system import GpuUse, Use
+from torchgauge.model.ranks import Ranks
 
 Value = float | int | str | None
 
-LATENCIES = ("median", "mean", "std", "min", "max", "p50", "p90", "p95", "p99")
-MEMORIES = (
-    "peak",
-    "average",
-    *PARTS,
-    "retained_for_backward",
-    "per_sample",
-    "rss_peak",
-    "allocator_peak",
-    "reserved",
-)
+# What a key ends in, and how many of that unit one SI unit is.
+SHOWN: dict[Unit, tuple[str, float]] = {
+    "": ("", 1),
+    "s": ("_ms", 1e3),
+    "B": ("_bytes", 1),
+    "1/s": ("_per_s", 1),
+    "B/s": ("_bytes_per_s", 1),
+    "ratio": ("_fraction", 1),
+    "W": ("_w", 1),
+    "Hz": ("_hz", 1),
+}
 
 
-def summarize(profile: Profile) -> dict[str, Value]:
+def summarize(record: Profile | Count | Loop | Ranks) -> dict[str, Value]:
     """Return one value per key; keys of parts that were not measured are there, with None."""
-    row: dict[str, Value] = {
-        "target": profile.target.spec,
-        "model": profile.target.name,
-        "device": profile.target.device,
-        "precision": profile.target.precision,
-        "batch_size": profile.target.batch,
-        "created": profile.environment.created,
-    }
-    for part in (_size(profile), _latency(profile), _throughput(profile), _memory(profile)):
-        row.update(part)
-    row.update(_training(profile))
-    row.update(_system(profile))
-    row["warnings"] = "; ".join(warning.id for warning in profile.all_warnings)
+    row = identity(record)
+    for figure in figures(record):
+        row.update(_cells(figure))
+    if isinstance(record, Profile):
+        row["latency_stop"] = None if record.latency is None else record.latency.stop
+        row["bound_by"] = None if record.bottleneck is None else record.bottleneck.kind
+    warnings = record.warnings if isinstance(record, Ranks) else record.all_warnings
+    row["warnings"] = "; ".join(warning.id for warning in warnings)
     return row
 
 
-def _size(profile: Profile) -> dict[str, Value]:
-    size = profile.size
+def identity(record: Profile | Count | Loop | Ranks) -> dict[str, Value]:
+    """Return what was measured on what, and when, as far as the record says it."""
+    if isinstance(record, Ranks):
+        return {}
+    if isinstance(record, Loop):
+        rank = None if record.rank is None else record.rank.number
+        created = record.environment.created
+        return {"model": ", ".join(record.roots), "rank": rank, "created": created}
+    target = record.target
     return {
-        "parameters": None if size is None else size.parameters,
-        "trainable_parameters": None if size is None else size.trainable,
-        "model_bytes": None if size is None else size.bytes,
-        "disk_bytes": None if size is None else size.disk_bytes,
+        "target": target.spec,
+        "model": target.name,
+        "device": target.device,
+        "precision": target.precision,
+        "batch_size": target.batch,
+        **({"created": record.environment.created} if isinstance(record, Profile) else {}),
     }
 
 
-def _latency(profile: Profile) -> dict[str, Value]:
-    latency = profile.latency
-    row: dict[str, Value] = {}
-    for name in (*LATENCIES, "first_call", "device_time"):
-        seconds = None if latency is None else getattr(latency, name)
-        row[f"latency_{name}_ms"] = None if seconds is None else seconds * 1e3
-    interval = None if latency is None else latency.interval
-    row["latency_median_low_ms"] = None if interval is None else interval.low * 1e3
-    row["latency_median_high_ms"] = None if interval is None else interval.high * 1e3
-    row["latency_samples"] = None if latency is None else len(latency.samples)
-    row["latency_stop"] = None if latency is None else latency.stop
-    return row
+def _cells(figure: Figure) -> dict[str, Value]:
+    name = figure.name
+    if figure.rank is not None:
+        name = name.replace("rank", f"rank{figure.rank}", 1)
+    suffix, factor = SHOWN[figure.unit]
+    cells: dict[str, Value] = {name + suffix: _times(figure.value, factor)}
+    if figure.bounded:
+        low, high = (None, None)
+        if figure.interval is not None:
+            low, high = figure.interval.low, figure.interval.high
+        cells[f"{name}_low{suffix}"] = _times(low, factor)
+        cells[f"{name}_high{suffix}"] = _times(high, factor)
+    return cells
 
 
-def _training(profile: Profile) -> dict[str, Value]:
-    training = profile.training
-    return {
-        f"training_{name}_ms": None if training is None else training.phase(name) * 1e3
-        for name in ("forward", "backward", "optimizer")
-    }
-
-
-def _throughput(profile: Profile) -> dict[str, Value]:
-    throughput = profile.throughput
-    return {
-        f"throughput_{name}_per_s": None if throughput is None else getattr(throughput, name)
-        for name in ("calls", "samples", "tokens", "images")
-    }
-
-
-def _memory(profile: Profile) -> dict[str, Value]:
-    memory = profile.memory
-    return {
-        f"memory_{name}_bytes": None if memory is None else getattr(memory, name)
-        for name in MEMORIES
-    }
-
-
-def _system(profile: Profile) -> dict[str, Value]:
-    system = profile.system
-    gpu = system.gpus[0] if system is not None and system.gpus else None
-    rates = ("disk_read", "disk_write", "network_sent", "network_received")
-    means = {"utilization": "fraction", "memory": "bytes", "power": "w", "clock": "hz"}
-    return {
-        "cpu_cores_used": None if system is None else system.cores.mean,
-        "machine_busy_fraction": None if system is None else system.machine.mean,
-        **{f"{r}_bytes_per_s": None if system is None else getattr(system, r) for r in rates},
-        **{f"gpu_{name}_{unit}": _mean(gpu, name) for name, unit in means.items()},
-    }
-
-
-def _mean(gpu: GpuUse | None, name: str) -> float | None:
-    use: Use | None = getattr(gpu, name, None)
-    return None if use is None else use.mean
+def _times(value: float | int | None, factor: float) -> float | int | None:
+    return value if value is None or factor == 1 else value * factor

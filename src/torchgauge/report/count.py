@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -16,6 +13,7 @@ from torchgauge.model.count import Count
 from torchgauge.model.roofline import Elsewhere
 from torchgauge.model.target import InputDescription
 from torchgauge.model.training_memory import TrainingMemory
+from torchgauge.report import csv
 from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
 from torchgauge.report.sections import SMALLEST_SHARE, Row, Section, cost, size
@@ -45,23 +43,19 @@ def text(count: Count, by: By = "layer", depth: int | None = DEPTH) -> str:
 
 def table(count: Count, by: By = "layer", depth: int | None = None) -> str:
     """Return the lines as CSV, numbers exact; bytes in bytes, `share` of all FLOPs."""
-    buffer = io.StringIO()
     names = (
         "level,path,name,kind,parameters,calls,macs,flops,matmul_flops,causal_matmul_flops,"
         "vector_flops,integer_ops,bytes,intensity_flop_per_byte,share,unknown_calls,estimated"
     )
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(names.split(","))
     whole = count.cost.total(PHASES).flops
-    for one in entries(count.cost, by, depth):
-        work = one.work
-        writer.writerow(
-            [one.level, one.path, one.name, one.kind, one.parameters, work.calls, work.macs,
-             work.flops, work.matmul_flops, work.causal_matmul_flops, work.vector_flops,
-             work.integer_ops, work.bytes, work.intensity, work.flops / whole if whole else None,
-             work.unknown_calls, work.estimated]
-        )  # fmt: skip
-    return buffer.getvalue()
+    rows = (
+        [one.level, one.path, one.name, one.kind, one.parameters, work.calls, work.macs,
+         work.flops, work.matmul_flops, work.causal_matmul_flops, work.vector_flops,
+         work.integer_ops, work.bytes, work.intensity, work.flops / whole if whole else None,
+         work.unknown_calls, work.estimated]
+        for one in entries(count.cost, by, depth) for work in [one.work]
+    )  # fmt: skip
+    return csv.text(names.split(","), rows)
 
 
 def view(
@@ -88,8 +82,8 @@ def view(
     return Group(*blocks)
 
 
-def _training(found: TrainingMemory) -> RenderableType:
-    """Say what a training step holds, then how that changes with the optimizer."""
+def training(found: TrainingMemory) -> Section:
+    """Say what a training step holds."""
     step = found.assumed
     rows = [
         Row(name, units.size(part.bytes), part.how, part.bytes / step.total)
@@ -98,9 +92,13 @@ def _training(found: TrainingMemory) -> RenderableType:
     ]
     rows.append(Row("at least", units.size(step.least), LEAST))
     rows.append(Row("together", units.size(step.total), "all parts at once"))
-    section = Section(f"Training step with {found.optimizer}", step.how, tuple(rows))
+    return Section(f"Training step with {found.optimizer}", step.how, tuple(rows))
+
+
+def _training(found: TrainingMemory) -> RenderableType:
+    """Say what a training step holds, then how that changes with the optimizer."""
     note = Padding(Text(UNSEEN, style="dim"), (0, 0, 0, 2))
-    return Group(section_view(section), Text(""), _optimizers(found), note)
+    return Group(section_view(training(found)), Text(""), _optimizers(found), note)
 
 
 def _optimizers(found: TrainingMemory) -> Table:
@@ -128,12 +126,13 @@ def _elsewhere(count: Count) -> RenderableType:
             units.time(one.latency),
             ("≥ " if one.memory_at_least else "") + units.size(one.memory),
             units.size(one.memory_available, 3),
-            _fits(one),
+            fits(one),
         )
     return Group(Text.assemble((title, "bold"), ("  estimated", "dim italic")), grid)
 
 
-def _fits(one: Elsewhere) -> str:
+def fits(one: Elsewhere) -> str:
+    """Say whether the call fits into the device's memory."""
     if one.fits is None:
         return "fits without activations" if one.memory_at_least else "may fit"
     return "fits" if one.fits else "does not fit"

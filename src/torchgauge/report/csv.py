@@ -1,27 +1,59 @@
-"""The summary as one row of CSV under a header; unknown values are empty."""
+"""Figures and tables as CSV; unknown values are empty, numbers exact and in SI units."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
+from typing import Any
 
-from torchgauge.model.profile import Profile
+from torchgauge.model import tables
+from torchgauge.model.count import Count
+from torchgauge.model.exported import Csv, Exported
+from torchgauge.report.stacks import needed_tree
 
-# A spreadsheet would run a cell that starts so as a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# A spreadsheet would run a cell that starts so as a formula; some take the wide forms too.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def render(profile: Profile) -> str:
-    """Return header and row; text that a spreadsheet would take for a formula is quoted with '."""
+def render(record: Exported, table: Csv = "figures") -> str:
+    """Return the figures as one row under a header, or a table of the tree.
+
+    Raises InputError `no-tree`.
+    """
+    if table == "figures":
+        row = record.summary()
+        return text(row, [row.values()])
+    if isinstance(record, Count) and table != "kernels":
+        from torchgauge.report import count
+
+        return count.table(record, "layer" if table == "layers" else "operator")
+    found = tables.table(needed_tree(record), table)
+    # A table without rows has no columns; its readers want a header.
+    names = list(found.columns) or ["name"]
+    return text(names, (row.values() for row in found.rows()))
+
+
+def text(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Return a header and rows; text that a spreadsheet would take for a formula is quoted with '.
+
+    A cell of several numbers has × between them.
+    """
     buffer = io.StringIO()
-    row = profile.summary()
-    writer = csv.DictWriter(buffer, fieldnames=list(row), lineterminator="\n")
-    writer.writeheader()
-    writer.writerow({key: _cell(value) for key, value in row.items()})
+    plain = csv.writer(buffer, lineterminator="\n")
+    quoted = csv.writer(buffer, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    plain.writerow(names)
+    for row in rows:
+        cells = [_cell(value) for value in row]
+        # Python leaves a lone carriage return unquoted, which would end the row for its readers.
+        returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
+        (quoted if returns else plain).writerow(cells)
     return buffer.getvalue()
 
 
 def _cell(value: object) -> object:
     if isinstance(value, str) and value.startswith(FORMULA):
         return "'" + value
+    if isinstance(value, tuple):
+        return "×".join(map(str, value))
     return value

@@ -30,27 +30,28 @@ def view(ranks: Ranks) -> RenderableType:
     blocks: list[RenderableType] = [
         Text.assemble((f"{ranks.world} ranks", "bold cyan"), ("  measured", "dim italic")),
         grid,
-        *(Text(f"  {line}") for line in _lines(ranks)),
+        *(Text(f"  {line}") for line in lines(ranks)),
     ]
     if ranks.warnings:
         blocks += [Text(""), warnings_view("Failed", list(ranks.warnings))]
     return Group(*blocks)
 
 
-def _lines(ranks: Ranks) -> list[str]:
-    lines = []
+def lines(ranks: Ranks) -> list[str]:
+    """Say in sentences who waits for whom."""
+    said = []
     if ranks.straggler is not None:
-        lines.append(
+        said.append(
             f"Rank {ranks.straggler} is the straggler: the others wait for it, "
             f"{units.time(ranks.lost, 3)} of a step."
         )
     elif len(ranks.ranks) > 1:
-        lines.append("No rank is slower than the others.")
+        said.append("No rank is slower than the others.")
     if ranks.share is not None:
-        lines.append(
+        said.append(
             f"Communication is under way in {units.percent(ranks.share)} of the time; "
             f"ranks only wait for it in {units.percent(ranks.exposed)}."
         )
     if ranks.missing:
-        lines.append(f"No recorded steps of rank {', '.join(map(str, ranks.missing))}.")
-    return lines
+        said.append(f"No recorded steps of rank {', '.join(map(str, ranks.missing))}.")
+    return said

@@ -1,0 +1,159 @@
+"""The formats that a record can be written in: the options that choose them, and their files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torchgauge.errors import InputError
+from torchgauge.files import check_replaceable, check_writable, write_atomically
+from torchgauge.model import rendering
+
+if TYPE_CHECKING:
+    from torchgauge.model.codec import Saved
+
+
+class Format(NamedTuple):
+    """How files of a format end, and what of `model/rendering.py` makes them."""
+
+    suffix: str
+    renderer: str
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
+FORMATS = {
+    "json": Format("json", "json"),
+    "text": Format("txt", ""),
+    "csv": Format("csv", "csv"),
+    "layers": Format("layers.csv", "csv", {"table": "layers"}),
+    "operators": Format("operators.csv", "csv", {"table": "operators"}),
+    "kernels": Format("kernels.csv", "csv", {"table": "kernels"}),
+    "markdown": Format("md", "markdown"),
+    "html": Format("html", "html"),
+    "speedscope": Format("speedscope.json", "speedscope"),
+    "folded": Format("folded", "folded"),
+    "openmetrics": Format("prom", "openmetrics"),
+}
+ALL = ", ".join(FORMATS)
+
+
+def add_arguments(
+    out: argparse._ArgumentGroup, default: str = "json", *, page: bool = True
+) -> None:
+    """Declare the options that write files; `page` where the verb's record has one."""
+    out.set_defaults(html=None)
+    out.add_argument("--output-dir", type=Path, metavar="DIR", help="write files there")
+    out.add_argument(
+        "--format",
+        type=_formats,
+        metavar="F,F",
+        dest="formats",
+        help=f"which files: {ALL} (default: {default}); layers, operators and kernels are CSV",
+    )
+    if page:
+        out.add_argument("--html", type=Path, metavar="FILE", help="write the page to FILE")
+
+
+def _formats(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if "trace" in names:
+        message = "a trace needs the recording, which no saved run holds: profile with --trace FILE"
+        raise argparse.ArgumentTypeError(message)
+    if unknown := [name for name in names if name not in FORMATS]:
+        message = f"unknown format '{unknown[0]}' (choose from {ALL})"
+        raise argparse.ArgumentTypeError(message)
+    return names
+
+
+def check(options: argparse.Namespace) -> None:
+    """Find before minutes of measuring, not after, that files cannot be written.
+
+    Raises InputError `option-conflict`, `output-unwritable`, `format-absent`.
+    """
+    if options.formats and options.output_dir is None:
+        raise InputError(
+            "--format writes files and needs --output-dir.",
+            id="option-conflict",
+            remedy="Add --output-dir DIR. Of a saved run, torchgauge report prints any format.",
+        )
+    if "html" in (options.formats or ()) or options.html is not None:
+        _renderer("html")
+    if options.output_dir is not None:
+        check_writable(options.output_dir)
+    if options.html is not None:
+        check_replaceable(options.html)
+
+
+def write(
+    record: Saved,
+    options: argparse.Namespace,
+    stem: str,
+    choices: Mapping[str, Any] = MappingProxyType({}),
+) -> list[Path]:
+    """Write what the options ask for, each file whole or not at all, and return the paths.
+
+    What one format cannot show does not keep the others from being written; then raises its error.
+    """
+    asked = []
+    if options.output_dir is not None:
+        # The record itself first: all others can be made of it.
+        forms = sorted(options.formats or ["json"], key=lambda form: form != "json")
+        asked = [(form, options.output_dir / f"{stem}.{FORMATS[form].suffix}") for form in forms]
+    if options.html is not None:
+        asked.append(("html", options.html))
+    failed = None
+    written = []
+    for form, path in asked:
+        try:
+            written.append(write_atomically(path, text(record, form, choices).encode()))
+        except InputError as error:
+            failed = failed or error
+    if failed is not None:
+        say(written)
+        raise failed
+    return written
+
+
+def say(written: Iterable[Path]) -> None:
+    """Tell on standard error which files there are now."""
+    for path in written:
+        sys.stderr.write(f"Wrote {path}\n")
+
+
+def text(record: Saved, form: str, choices: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Return the record in a format; `choices` are options of folded stacks.
+
+    Raises InputError `format-absent`, `format-unfit` where it is of another kind of record, and
+    what the renderer raises for what the record does not hold.
+    """
+    if form == "text":
+        return f"{record}\n"
+    from torchgauge.model.exported import Exported
+    from torchgauge.model.loop import Loop
+    from torchgauge.model.profile import Profile
+
+    shown = {"json": object, "html": Profile | Loop}.get(form, Exported)
+    if not isinstance(record, shown):
+        raise InputError(
+            f"A {type(record).__name__.lower()} cannot be written as {form}.",
+            id="format-unfit",
+            remedy="Choose another: text and json show every record.",
+        )
+    found = FORMATS[form]
+    more = choices if form == "folded" else {}
+    return rendering.text(record, _renderer(found.renderer), **found.options, **more)
+
+
+def _renderer(name: str) -> str:
+    if name not in rendering.RENDERERS:
+        raise InputError(
+            f"This torchgauge cannot write {name}.",
+            id="format-absent",
+            cause="Its renderer is not part of this version.",
+            remedy=f"Choose another of {ALL}.",
+        )
+    return name

@@ -1,0 +1,97 @@
+"""`torchgauge report`: any format again from a saved run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchgauge.cli import formats
+from torchgauge.cli.output import emit, print_view
+from torchgauge.cli.profile import what_is_shown
+from torchgauge.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from torchgauge.model.codec import Saved
+
+NAME = "report"
+SUMMARY = "show a saved run again, in any format; nothing is measured"
+DESCRIPTION = """\
+Show what profile, run, count or doctor saved, on any machine; torch is not needed.
+
+  torchgauge report profile.json                             the summary
+  torchgauge report profile.json --html page.html            the page
+  torchgauge report profile.json --format markdown           one format, printed
+  torchgauge report profile.json --format csv,speedscope --output-dir DIR
+
+RUN is a file, or a folder with the ranks of a distributed loop.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    parser.add_argument("run_file", type=Path, metavar="RUN", help="the saved run")
+    shown = parser.add_argument_group("what the summary shows")
+    what_is_shown(shown, depth=None, depth_help="2, of a count 3")
+    out = parser.add_argument_group("what comes out")
+    formats.add_arguments(out, "json; without --output-dir one format is printed")
+    out.add_argument(
+        "--weight",
+        choices=("time", "host", "device", "flops", "bytes", "memory"),
+        help="what folded stacks are weighed by (default: time, the device's where it worked)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the run, show it or write it; return the exit code."""
+    printed = options.formats if options.output_dir is None else None
+    if printed and len(printed) > 1:
+        raise InputError(
+            "Standard output holds one format.",
+            id="option-conflict",
+            remedy="Add --output-dir DIR, or ask for one format.",
+        )
+    asked = {*(options.formats or ())}
+    if options.weight is not None and "folded" not in asked:
+        raise InputError(
+            "--weight belongs to folded stacks.",
+            id="option-conflict",
+            remedy="Add --format folded.",
+        )
+    from torchgauge import api
+
+    record = api.load(options.run_file)
+    weight = {} if options.weight is None else {"weight": options.weight}
+    stem = "ranks" if options.run_file.is_dir() else options.run_file.stem
+    if printed:
+        emit(formats.text(record, printed[0], weight))
+        options.formats = None
+    written = formats.write(record, options, stem, weight)
+    if not printed and not written:
+        print_view(lambda width: view(record, options, width))
+    formats.say(written)
+    return ExitCode.DONE
+
+
+def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableType:
+    """Return the record's summary as something rich prints in `width` columns."""
+    from torchgauge.model.count import Count
+    from torchgauge.model.doctor import Diagnosis
+    from torchgauge.model.loop import Loop
+    from torchgauge.model.ranks import Ranks
+    from torchgauge.report import console, count, doctor, loop, ranks
+    from torchgauge.report.tree import View
+
+    depth: dict[str, Any] = {} if options.depth is None else {"depth": options.depth}
+    if isinstance(record, Diagnosis):
+        return doctor.view(record)
+    if isinstance(record, Ranks):
+        return ranks.view(record)
+    if isinstance(record, Count):
+        return count.view(record, **depth, width=width)
+    shown = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
+    if isinstance(record, Loop):
+        return loop.view(record, shown, width=width)
+    return console.view(record, shown, width=width)

@@ -1,0 +1,241 @@
+"""The headline figures of a record by name, with what every way out needs to say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from torchgauge.model.cost import Cost
+from torchgauge.model.count import Count
+from torchgauge.model.latency import Latency
+from torchgauge.model.loop import Loop
+from torchgauge.model.memory import Memory
+from torchgauge.model.profile import Profile
+from torchgauge.model.ranks import Ranks
+from torchgauge.model.record import How, Interval
+from torchgauge.model.roofline import Roofline
+from torchgauge.model.size import Size
+from torchgauge.model.system import System, Use
+
+Unit = Literal["", "s", "B", "1/s", "B/s", "ratio", "W", "Hz"]
+
+
+class Figure(NamedTuple):
+    """One figure in SI units; `value` None is unknown, `text` says what it is.
+
+    `bounded` figures have an `interval` where it could be told. `rank` is whose figure it is.
+    """
+
+    name: str
+    unit: Unit
+    how: How
+    text: str
+    value: float | int | None
+    bounded: bool = False
+    interval: Interval | None = None
+    rank: int | None = None
+
+
+Named = Mapping[str, tuple[Unit, str]]
+
+SIZE: Named = {
+    "parameters": ("", "Elements of parameters"),
+    "trainable_parameters": ("", "Elements of parameters that are trained"),
+    "model": ("B", "Parameters and buffers in memory"),
+    "disk": ("B", "Size on disk"),
+}
+COST: Named = {
+    "macs": ("", "Multiply-accumulates of products in a call"),
+    "flops": ("", "Floating-point operations of a call"),
+    "executed_flops": ("", "Floating-point operations with recomputation"),
+    "integer_ops": ("", "Operations on integers, not in the FLOPs"),
+    "traffic": ("B", "Compulsory traffic of a call"),
+    "unknown_calls": ("", "Operator calls without formula; above 0 the work is at least so much"),
+}
+LATENCY: Named = {
+    "median": ("s", "Median time of a call"),
+    "mean": ("s", "Mean time of a call"),
+    "std": ("s", "Standard deviation of the time of a call"),
+    "min": ("s", "Shortest call"),
+    "max": ("s", "Longest call"),
+    "p50": ("s", "Time that 50 % of the calls took at most"),
+    "p90": ("s", "Time that 90 % of the calls took at most"),
+    "p95": ("s", "Time that 95 % of the calls took at most"),
+    "p99": ("s", "Time that 99 % of the calls took at most"),
+    "first_call": ("s", "Time of the first call"),
+    "device_time": ("s", "GPU time of a call, by its own events"),
+}
+THROUGHPUT: Named = {
+    "calls": ("1/s", "Calls per second"),
+    "samples": ("1/s", "Samples per second"),
+    "tokens": ("1/s", "Tokens per second"),
+    "images": ("1/s", "Images per second"),
+}
+MEMORY: Named = {
+    "peak": ("B", "Most memory of tensors during a step"),
+    "average": ("B", "Memory of tensors during a step, weighted by time"),
+    "parameters": ("B", "Parameters at the peak"),
+    "buffers": ("B", "Buffers at the peak"),
+    "inputs": ("B", "Inputs at the peak"),
+    "outputs": ("B", "Outputs at the peak"),
+    "activations": ("B", "Activations at the peak"),
+    "gradients": ("B", "Gradients at the peak"),
+    "optimizer": ("B", "State of the optimizer at the peak"),
+    "workspace": ("B", "All else that the allocator held at the peak"),
+    "retained_for_backward": ("B", "Kept by the forward pass for the backward pass"),
+    "per_sample": ("B", "What one more sample costs at most"),
+    "rss_peak": ("B", "Resident set of the process at its highest"),
+    "allocator_peak": ("B", "Peak that the allocator itself reports"),
+    "reserved": ("B", "Reserved by the allocator at its highest"),
+}
+SYSTEM: Named = {
+    "cpu_cores_used": ("", "Cores in use by the process"),
+    "machine_busy": ("ratio", "Share of all cores that was busy"),
+    "disk_read": ("B/s", "Read from disk by the process"),
+    "disk_write": ("B/s", "Written to disk by the process"),
+    "network_sent": ("B/s", "Sent by the machine"),
+    "network_received": ("B/s", "Received by the machine"),
+}
+GPU: Named = {
+    "utilization": ("ratio", "Share of time in which the GPU ran"),
+    "memory": ("B", "Memory of the GPU in use by anybody"),
+    "power": ("W", "Power of the GPU"),
+    "clock": ("Hz", "Clock of the GPU"),
+}
+RANK: Named = {
+    "step": ("s", "Typical step of a rank"),
+    "work": ("s", "Time of a step in which a rank did something itself"),
+    "waiting": ("s", "Time of a step in which a rank only waited for communication"),
+    "communication": ("s", "Time of a step in which communication was under way"),
+}
+
+
+def figures(record: Profile | Count | Loop | Ranks) -> list[Figure]:
+    """Return the record's figures; those of parts that were not measured are there, unknown."""
+    if isinstance(record, Profile):
+        return list(_profile(record))
+    if isinstance(record, Count):
+        return list(_count(record))
+    return list(_loop(record) if isinstance(record, Loop) else _ranks(record))
+
+
+def _profile(profile: Profile) -> Iterator[Figure]:
+    yield from _size(profile.size)
+    yield from _cost(profile.cost)
+    yield from _latency(profile.latency)
+    yield from _throughput(profile)
+    yield from _memory(profile.memory)
+    training = profile.training
+    for name in ("forward", "backward", "optimizer"):
+        seconds = None if training is None else training.phase(name)
+        yield Figure(f"training_{name}", "s", "measured", f"{name} of a training step", seconds)
+    yield from _system(profile.system)
+    yield from _roofline(profile.roofline)
+
+
+def _count(count: Count) -> Iterator[Figure]:
+    yield from _size(count.size)
+    yield from _cost(count.cost)
+    step = None if count.training is None else count.training.assumed
+    yield Figure(
+        "training_memory_least", "B", "estimated", "Memory of a training step at least",
+        None if step is None else step.least,
+    )  # fmt: skip
+    yield Figure(
+        "training_memory", "B", "estimated", "Memory of a training step, all parts at once",
+        None if step is None else step.total,
+    )  # fmt: skip
+
+
+def _size(size: Size | None) -> Iterator[Figure]:
+    values = {"trainable_parameters": "trainable", "model": "bytes", "disk": "disk_bytes"}
+    yield from _of(size, SIZE, "", "counted", values)
+
+
+def _cost(cost: Cost | None) -> Iterator[Figure]:
+    totals: dict[str, Any] = {} if cost is None else cost.totals
+    for name, (unit, text) in COST.items():
+        value = totals.get("bytes" if name == "traffic" else name)
+        yield Figure(name, unit, "counted", text, value)
+
+
+def _latency(latency: Latency | None) -> Iterator[Figure]:
+    intervals = {} if latency is None else {**latency.percentile_intervals}
+    if latency is not None:
+        intervals["median"] = latency.interval
+    for figure, name in zip(_of(latency, LATENCY, "latency_"), LATENCY, strict=True):
+        bounded = name in ("median", "p90", "p95", "p99")
+        yield figure._replace(bounded=bounded, interval=intervals.get(name) if bounded else None)
+    samples = None if latency is None else len(latency.samples)
+    yield Figure("latency_samples", "", "counted", "Calls that were timed", samples)
+
+
+def _throughput(profile: Profile) -> Iterator[Figure]:
+    found, what = profile.throughput, profile.target
+    each = {"calls": 1, "samples": what.batch, "tokens": what.tokens, "images": what.images}
+    for figure, name in zip(_of(found, THROUGHPUT, "throughput_"), THROUGHPUT, strict=True):
+        calls, times = None if found is None else found.interval, each[name]
+        scaled = None
+        if calls is not None and times is not None and figure.value is not None:
+            scaled = Interval(low=calls.low * times, high=calls.high * times, short=calls.short)
+        yield figure._replace(bounded=True, interval=scaled)
+
+
+def _memory(memory: Memory | None) -> Iterator[Figure]:
+    yield from _of(memory, MEMORY, "memory_")
+
+
+def _system(system: System | None) -> Iterator[Figure]:
+    gpu = system.gpus[0] if system is not None and system.gpus else None
+    fields = {"cpu_cores_used": "cores", "machine_busy": "machine"}
+    for part, prefix, named in ((system, "", SYSTEM), (gpu, "gpu_", GPU)):
+        for name, (unit, text) in named.items():
+            value = getattr(part, fields.get(name, name), None)
+            mean = value.mean if isinstance(value, Use) else value
+            yield Figure(prefix + name, unit, "measured", text, mean)
+
+
+def _roofline(found: Roofline | None) -> Iterator[Figure]:
+    how: How = "estimated"
+    bound = None if found is None else found.lower_bound
+    share = None if found is None else found.efficiency
+    yield Figure("roofline_lower_bound", "s", how, "Time at the device's roofs at least", bound)
+    yield Figure("roofline_efficiency", "ratio", how, "That bound over the measured time", share)
+
+
+def _loop(loop: Loop) -> Iterator[Figure]:
+    recorded = loop.median("record")
+    yield Figure("loop_steps", "", "counted", "Steps of the loop", loop.count)
+    yield Figure("loop_step", "s", "measured", "Median step, nothing attached", loop.bare)
+    yield Figure("loop_recorded_step", "s", "measured", "Median step under recording", recorded)
+    for name in ("waiting", "communication"):
+        yield Figure(f"loop_{name}", *_measured(RANK[name]), getattr(loop, name))
+
+
+def _ranks(ranks: Ranks) -> Iterator[Figure]:
+    yield Figure("ranks_world", "", "counted", "Processes of the job", ranks.world)
+    yield Figure("ranks_lost", "s", "measured", "Step's time lost to the straggler", ranks.lost)
+    text = "Share of a step in which communication was under way"
+    yield Figure("ranks_communication", "ratio", "measured", text, ranks.share)
+    text = "Share of a step in which ranks only waited for communication"
+    yield Figure("ranks_exposed", "ratio", "measured", text, ranks.exposed)
+    # One figure of all ranks after the other: OpenMetrics wants them together.
+    for name, known in RANK.items():
+        for one in ranks.ranks:
+            yield Figure(f"rank_{name}", *_measured(known), getattr(one, name), rank=one.number)
+
+
+def _measured(known: tuple[Unit, str]) -> tuple[Unit, How, str]:
+    return known[0], "measured", known[1]
+
+
+def _of(
+    part: Any,
+    named: Named,
+    prefix: str,
+    how: How = "measured",
+    fields: Mapping[str, str] | None = None,
+) -> Iterator[Figure]:
+    for name, (unit, text) in named.items():
+        value = None if part is None else getattr(part, (fields or {}).get(name, name))
+        yield Figure(prefix + name, unit, how if part is None else part.how, text, value)

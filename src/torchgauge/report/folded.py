@@ -1,0 +1,19 @@
+"""The tree as folded stacks, one line each: what flame graphs are drawn from."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from torchgauge.model.exported import Weight
+from torchgauge.report.stacks import stacks
+
+# What ends a frame or a line in this format, which has no way to quote it.
+_ENDS = str.maketrans(dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " ") | {";": ","})
+
+
+def render(record: object, weight: Weight = "time") -> str:
+    """Return a line "frame;frame;frame weight" for each stack that has something of its own."""
+    lines: Counter[str] = Counter()
+    for stack, own in stacks(record, weight):
+        lines[";".join(frame.translate(_ENDS) for frame in stack)] += own
+    return "".join(f"{line} {own}\n" for line, own in lines.items())

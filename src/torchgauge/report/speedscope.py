@@ -1,0 +1,60 @@
+"""The tree as a file that speedscope opens: one profile for each figure that the record has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from torchgauge.errors import InputError
+from torchgauge.model.exported import Weight
+from torchgauge.report.stacks import Stack, label, stacks
+
+SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+UNITS: dict[Weight, str] = {
+    "device": "nanoseconds",
+    "host": "nanoseconds",
+    "flops": "none",
+    "bytes": "bytes",
+    "memory": "bytes",
+}
+
+
+def render(record: object) -> str:
+    """Return the file's text, the device's time first where it worked."""
+    frames: dict[str, int] = {}
+    profiles: list[dict[str, Any]] = []
+    absent: InputError | None = None
+    for weight, unit in UNITS.items():
+        try:
+            found = stacks(record, weight)
+        except InputError as error:
+            absent = error
+            continue
+        profiles.append(_profile(found, label(weight), unit, frames))
+    if not profiles and absent is not None:
+        raise absent
+    content = {
+        "$schema": SCHEMA,
+        "exporter": "torchgauge",
+        "activeProfileIndex": 0,
+        "shared": {"frames": [{"name": name} for name in frames]},
+        "profiles": profiles,
+    }
+    return msgspec.json.encode(content).decode() + "\n"
+
+
+def _profile(
+    found: list[tuple[Stack, int]], name: str, unit: str, frames: dict[str, int]
+) -> dict[str, Any]:
+    return {
+        "type": "sampled",
+        "name": name,
+        "unit": unit,
+        "startValue": 0,
+        "endValue": sum(own for _, own in found),
+        "samples": [
+            [frames.setdefault(frame, len(frames)) for frame in stack] for stack, _ in found
+        ],
+        "weights": [own for _, own in found],
+    }
