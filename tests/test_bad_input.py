@@ -92,7 +92,7 @@ def deep(limit=None):
     if limit:
         sys.setrecursionlimit(limit)
     model = nn.Linear(4, 4)
-    for _ in range(3000):
+    for _ in range(1200):
         model = nn.Sequential(model)
     return model, ONE
 
