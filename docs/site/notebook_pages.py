@@ -10,7 +10,6 @@ from typing import Any
 
 import nbformat
 from mkdocs.structure.files import File, Files
-from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
@@ -35,9 +34,8 @@ def read(path: Path) -> Any:
 def executed(path: Path) -> Any:
     """Return the notebook with its outputs; raises CellExecutionError where a cell does."""
     notebook = read(path)
-    kernel = AsyncKernelManager(kernel_name="python3", transport="ipc")  # no port is opened
     where = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(notebook, km=kernel, timeout=TIME_LIMIT, resources=where).execute()
+    NotebookClient(notebook, timeout=TIME_LIMIT, kernel_name="python3", resources=where).execute()
     return notebook
 
 

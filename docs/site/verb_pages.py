@@ -45,8 +45,7 @@ def page(verb: str) -> str:
     if found := examples(verb):
         blocks += ["## Examples", "```bash\n" + "\n".join(found) + "\n```"]
     for group in parser._action_groups:
-        actions = [a for a in group._group_actions if a.help != argparse.SUPPRESS]
-        if actions:
+        if actions := [action for action in group._group_actions if _shown(action)]:
             blocks += [f"## {_title(group.title or '')}", _table(parser, actions)]
     blocks += ["## Exit codes", (build().epilog or "").removeprefix("Exit codes: ")]
     return "\n\n".join(blocks) + "\n"
@@ -70,6 +69,10 @@ def _description(text: str) -> Iterator[str]:
             yield "```text\n" + "\n".join(verbatim) + "\n```"
 
 
+def _shown(action: argparse.Action) -> bool:
+    return action.dest != "help" and action.help != argparse.SUPPRESS
+
+
 def _title(title: str) -> str:
     names = {"positional arguments": "Argument", "options": "Options"}
     return names.get(title, title[:1].upper() + title[1:])
@@ -81,12 +84,13 @@ def _table(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> s
         formatter = parser._get_formatter()
         invocation = formatter._format_action_invocation(action)
         text = formatter._expand_help(action) if action.help else ""
-        rows.append(f"| `{_cell(invocation)}` | {_escaped(_cell(text))} |")
+        spaced = invocation.replace(" ", "\u00a0")  # an option stays on one line
+        rows.append(f"| `{_cell(spaced)}` | {_escaped(_cell(text))} |")
     return "\n".join(rows)
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return text.replace("\n", " ").replace("|", "\\|")
 
 
 def _escaped(text: str) -> str:
