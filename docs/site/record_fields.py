@@ -1,4 +1,4 @@
-"""Shows a record's fields with its description; they have names and types and no texts of their own."""
+"""Shows a record's fields, which have names and types and no texts of their own."""
 
 from __future__ import annotations
 

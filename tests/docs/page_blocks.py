@@ -1,10 +1,10 @@
 """The fenced blocks of a page, as the tests take them.
 
-    ```bash                     commands, run one by one
-    ```python                   run, all of a page in one program
-    ```… title="file.py"        a file, written before what follows is run
-    ```text title="prints"      what the block before printed; … stands for anything
-    <!-- run … -->              Python that is run and not shown
+```bash                     commands, run one by one
+```python                   run, all of a page in one program
+```… title="file.py"        a file, written before what follows is run
+```text title="prints"      what the block before printed; … stands for anything
+<!-- run … -->              Python that is run and not shown
 """
 
 import re

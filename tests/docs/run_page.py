@@ -7,7 +7,6 @@ import io
 import shlex
 import subprocess
 import sys
-import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -26,8 +25,8 @@ def main() -> None:
         try:
             printed = _run(block, namespace, printed)
         except BaseException:
-            traceback.print_exc()
-            sys.exit(f"{path}:{block.line}")
+            sys.stderr.write(f"{path}:{block.line}\n")
+            raise
 
 
 def _run(block: Block, namespace: dict, printed: str) -> str:
@@ -47,9 +46,8 @@ def _command(line: str) -> str:
     if line.startswith(NOT_RUN):
         return ""
     program, *arguments = shlex.split(line)
-    if program == "torchgauge" and arguments[0] == "profile":
-        if "--iterations" not in arguments:
-            arguments += ["--budget", BUDGET]
+    if program == "torchgauge" and arguments[0] == "profile" and "--iterations" not in arguments:
+        arguments += ["--budget", BUDGET]
     start = [] if program == "python" else ["-m", PROGRAMS[program]]
     done = subprocess.run(
         [sys.executable, *start, *arguments], capture_output=True, text=True, check=False

@@ -1,18 +1,26 @@
 """Every command and every snippet on the pages is run."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.docs.page_blocks import FENCE, blocks
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RUNNER = Path(__file__).with_name("run_page.py")
-PAGES = sorted(page for page in DOCS.rglob("*.md"))
-# Pages whose commands take more than some seconds.
-SLOW = {}
+LOOSE = re.compile(r"^    (torchgauge|torchrun|import|with tg|tg\.)\b", re.MULTILINE)
+
+
+def pages():
+    """Yield every page; one with commands of its own, a process each, takes its time."""
+    for page in sorted(DOCS.rglob("*.md")):
+        slow = any(block.kind == "bash" for block in blocks(page.read_text()))
+        marks = [pytest.mark.slow] if slow else []
+        yield pytest.param(page, marks=marks, id=str(page.relative_to(DOCS)))
 
 
 def run(page, folder):
@@ -28,10 +36,16 @@ def run(page, folder):
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", pages())
 def test_what_a_page_shows_is_run(page, tmp_path):
     done = run(page, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_no_code_stands_outside_of_fences(page):
+    prose = FENCE.sub("", page.read_text())
+    assert not LOOSE.search(prose)
 
 
 @pytest.mark.parametrize(
