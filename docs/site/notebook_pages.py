@@ -1,4 +1,7 @@
-"""Runs the notebooks and shows each as a page, with what its cells put out."""
+"""Runs the notebooks and shows each as a page, with what its cells put out.
+
+What they write to standard error is progress and warnings of libraries: it stays out.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 TIME_LIMIT = 600  # seconds for one cell
+QUIET = ["--IPKernelApp.log_level=40"]
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -34,16 +38,21 @@ def read(path: Path) -> Any:
 def executed(path: Path) -> Any:
     """Return the notebook with its outputs; raises CellExecutionError where a cell does."""
     notebook = read(path)
-    where = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(notebook, timeout=TIME_LIMIT, kernel_name="python3", resources=where).execute()
+    NotebookClient(
+        notebook,
+        timeout=TIME_LIMIT,
+        kernel_name="python3",
+        extra_arguments=QUIET,
+        resources={"metadata": {"path": str(path.parent)}},
+    ).execute()
     return notebook
 
 
 def page(notebook: Any, name: str) -> str:
     """Return the notebook as Markdown, after its title a link to the file."""
     blocks = [block for cell in notebook.cells for block in _cell(cell)]
-    title, separator, rest = blocks[0].partition("\n")
-    blocks[0] = f"{title}\n\n[:material-download: {name}]({name}){{ .notebook }}\n{separator}{rest}"
+    title, _, rest = blocks[0].partition("\n")
+    blocks[0] = f"{title}\n\n[Download {name}]({name})\n{rest}"
     return "\n\n".join(blocks) + "\n"
 
 
@@ -52,7 +61,8 @@ def _cell(cell: Any) -> Iterator[str]:
         yield cell.source
         return
     yield f"```python\n{cell.source}\n```"
-    for output in cell.get("outputs", ()):
+    shown = [one for one in cell.get("outputs", ()) if one.get("name") != "stderr"]
+    for output in shown:
         yield f'<div class="output">{_output(output)}</div>'
 
 

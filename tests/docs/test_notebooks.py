@@ -47,10 +47,12 @@ def test_a_cell_that_raises_fails(tmp_path, hook):
 
 def test_what_a_cell_prints_is_no_html(hook):
     printed = nbformat.v4.new_output("stream", text="<b>&")
+    progress = nbformat.v4.new_output("stream", name="stderr", text="loading")
     rich = nbformat.v4.new_output("display_data", {"text/html": "<i>x</i>", "text/plain": "x"})
     title = nbformat.v4.new_markdown_cell("# Title\n\ntext")
-    notebook = nbformat.v4.new_notebook(cells=[title, cell("run()", [printed, rich])])
+    notebook = nbformat.v4.new_notebook(cells=[title, cell("run()", [printed, progress, rich])])
     page = hook("notebook_pages").page(notebook, "a.ipynb")
     assert "<pre>&lt;b&gt;&amp;</pre>" in page
     assert "<i>x</i>" in page
-    assert page.startswith("# Title\n\n[:material-download: a.ipynb](a.ipynb)")
+    assert "loading" not in page
+    assert page.startswith("# Title\n\n[Download a.ipynb](a.ipynb)\n\ntext")
