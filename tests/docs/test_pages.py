@@ -36,7 +36,7 @@ def run(page, folder):
     )
 
 
-@pytest.mark.parametrize("page", pages())
+@pytest.mark.parametrize("page", list(pages()))
 def test_what_a_page_shows_is_run(page, tmp_path):
     done = run(page, tmp_path)
     assert done.returncode == 0, done.stderr
