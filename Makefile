@@ -9,7 +9,7 @@ RESULTS := torchgauge-results
 SPEEDSCOPE := tests/support/speedscope
 SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torchvision*)
 
-.PHONY: demo test test-all lint types contract bench clean
+.PHONY: demo test test-all lint types contract docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
@@ -29,6 +29,9 @@ types: $(VENV)/dev
 
 contract: $(VENV)/dev
 	$(BIN)/lint-imports
+
+docs: $(VENV)/dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(VENV)/dev $(VENV)/peers
 	for name in startup overhead training latency_peers latency_simulation models hygiene \
@@ -53,7 +56,7 @@ $(VENV)/demo: $(VENV)/bin/python $(SETUP)
 # torchvision pins a torch of its own, and timm asks for torchvision: both come without their
 # dependencies, and torchvision's operators are declared for a torch it was not compiled for.
 $(VENV)/dev: $(VENV)/demo
-	$(PIP) --editable '.[torch,nvidia,huggingface,dev]'
+	$(PIP) --editable '.[torch,nvidia,huggingface,dev,docs]'
 	$(PIP) --no-deps torchvision timm
 	$(BIN)/python tests/support/install_torchvision_schemas.py
 	touch $@

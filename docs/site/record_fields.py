@@ -1,0 +1,22 @@
+"""Shows a record's fields, which have names and types and no texts of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import griffe
+
+
+class RecordFields(griffe.Extension):
+    """Adds the fields of every Record to what its docstring says."""
+
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Write one line for each field, as the class has it."""
+        if cls.docstring is None or "Record" not in [str(base) for base in cls.bases]:
+            return
+        fields = [
+            f"{name}: {one.annotation}" + ("" if one.value is None else f" = {one.value}")
+            for name, one in cls.attributes.items()
+            if one.annotation is not None and "property" not in one.labels
+        ]
+        cls.docstring.value += "\n\n```python\n" + "\n".join(fields) + "\n```"

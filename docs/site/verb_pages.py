@@ -1,0 +1,98 @@
+"""Makes one page for each verb of the command line, from the parser itself."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+from torchgauge.cli.main import VERBS, build
+
+SECTION = "Commands"
+README = Path(__file__).parents[2] / "README.md"
+
+
+def on_config(config: Any) -> Any:
+    """List the pages under their section."""
+    pages = [{f"torchgauge {verb.NAME}": source(verb.NAME)} for verb in VERBS]
+    for section in config.nav:
+        if SECTION in section:
+            section[SECTION] = pages
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages."""
+    for verb in VERBS:
+        files.append(File.generated(config, source(verb.NAME), content=page(verb.NAME)))
+    return files
+
+
+def source(verb: str) -> str:
+    """Return the page's place among the documents."""
+    return f"verbs/{verb}.md"
+
+
+def page(verb: str) -> str:
+    """Return the page of one verb as Markdown."""
+    (verbs,) = (action for action in build()._actions if action.nargs == argparse.PARSER)
+    parser: argparse.ArgumentParser = verbs.choices[verb]
+    blocks = [f"# torchgauge {verb}", *_description(parser.description or "")]
+    if found := examples(verb):
+        blocks += ["## Examples", "```bash\n" + "\n".join(found) + "\n```"]
+    for group in parser._action_groups:
+        if actions := [action for action in group._group_actions if _shown(action)]:
+            blocks += [f"## {_title(group.title or '')}", _table(parser, actions)]
+    blocks += ["## Exit codes", (build().epilog or "").removeprefix("Exit codes: ")]
+    return "\n\n".join(blocks) + "\n"
+
+
+def examples(verb: str) -> list[str]:
+    """Return the README's commands of this verb, which a test runs."""
+    shown = re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL)
+    lines = [line for block in shown for line in block.splitlines()]
+    return [line for line in lines if line.startswith(f"torchgauge {verb} ")]
+
+
+def _description(text: str) -> Iterator[str]:
+    """Yield paragraphs; indented lines are shown as they are."""
+    for paragraph in text.strip().split("\n\n"):
+        lines = paragraph.splitlines()
+        prose = [line for line in lines if not line.startswith("  ")]
+        if prose:
+            yield _escaped("\n".join(prose))
+        if verbatim := [line[2:] for line in lines if line.startswith("  ")]:
+            yield "```text\n" + "\n".join(verbatim) + "\n```"
+
+
+def _shown(action: argparse.Action) -> bool:
+    return action.dest != "help" and action.help != argparse.SUPPRESS
+
+
+def _title(title: str) -> str:
+    names = {"positional arguments": "Argument", "options": "Options"}
+    return names.get(title, title[:1].upper() + title[1:])
+
+
+def _table(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> str:
+    rows = ["| | |", "|---|---|"]
+    for action in actions:
+        formatter = parser._get_formatter()
+        invocation = formatter._format_action_invocation(action)
+        text = formatter._expand_help(action) if action.help else ""
+        spaced = invocation.replace(" ", "\u00a0")  # an option stays on one line
+        rows.append(f"| `{_cell(spaced)}` | {_escaped(_cell(text))} |")
+    return "\n".join(rows)
+
+
+def _cell(text: str) -> str:
+    return text.replace("\n", " ").replace("|", "\\|")
+
+
+def _escaped(text: str) -> str:
+    """Return text in which Markdown sees no tag and no emphasis."""
+    return text.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")

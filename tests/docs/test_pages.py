@@ -1,0 +1,67 @@
+"""Every command and every snippet on the pages is run."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.docs.page_blocks import FENCE, blocks
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+RUNNER = Path(__file__).with_name("run_page.py")
+LOOSE = re.compile(r"^    (torchgauge|torchrun|import|with tg|tg\.)\b", re.MULTILINE)
+
+
+def pages():
+    """Yield every page; one with commands of its own, a process each, takes its time."""
+    for page in sorted(DOCS.rglob("*.md")):
+        slow = any(block.kind == "bash" for block in blocks(page.read_text()))
+        marks = [pytest.mark.slow] if slow else []
+        yield pytest.param(page, marks=marks, id=str(page.relative_to(DOCS)))
+
+
+def run(page, folder):
+    (folder / "examples").symlink_to(ROOT / "examples")
+    settings = os.environ | {"TORCHGAUGE_STATE": str(folder / "state")}
+    return subprocess.run(
+        [sys.executable, RUNNER, page],
+        cwd=folder,
+        env=settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("page", list(pages()))
+def test_what_a_page_shows_is_run(page, tmp_path):
+    done = run(page, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_no_code_stands_outside_of_fences(page):
+    prose = FENCE.sub("", page.read_text())
+    assert not LOOSE.search(prose)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
+        ("```bash\ntorchgauge nothing\n```\n", "invalid choice"),
+        ('```python\nprint(1)\n```\n\n```text title="prints"\n2\n```\n', "was printed"),
+        ("```rust\n```\n", "neither run nor"),
+        ('```python title="a.py"\nx = 1\n```\n```python\nimport a\n\nassert a.x == 2\n```\n', "As"),
+        ("<!-- run\nraise KeyError\n-->\n", "KeyError"),
+    ],
+)
+def test_a_page_that_is_wrong_is_found(text, says, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    done = run(page, tmp_path)
+    assert done.returncode != 0
+    assert says in done.stderr

@@ -1,0 +1,116 @@
+"""The site is built without a warning, holds every verb and every public name, fetches nothing."""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import torchgauge as tg
+from torchgauge.cli.main import VERBS, build
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = os.environ | {"DOCS_RUN_NOTEBOOKS": "false", "NO_MKDOCS_2_WARNING": "1"}
+
+
+def mkdocs(folder, config=ROOT / "mkdocs.yml"):
+    command = [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", folder]
+    return subprocess.run(
+        command, env=SETTINGS, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    done = mkdocs(folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class Seen(HTMLParser):
+    """What a page shows and what it loads."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.ids, self.loaded, self.text = set(), [], []
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        self.ids.add(named.get("id"))
+        if tag in ("script", "img", "iframe", "source"):
+            self.loaded.append(named.get("src") or "")
+        if tag == "link" and named.get("rel") not in ("canonical", "prev", "next"):
+            self.loaded.append(named.get("href") or "")
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def parser_of(verb):
+    (verbs,) = (one for one in build()._actions if one.nargs == argparse.PARSER)
+    return verbs.choices[verb]
+
+
+@pytest.mark.parametrize("verb", [verb.NAME for verb in VERBS])
+def test_a_verbs_page_has_all_that_the_parser_knows(verb, site):
+    text = " ".join(Seen(site / "verbs" / f"{verb}.html").text).replace("\u00a0", " ")
+    words = " ".join(text.split())
+    for action in parser_of(verb)._actions:
+        if action.dest == "help":
+            continue
+        for option in action.option_strings:
+            assert option in words
+        said = (action.help or "") % {"default": action.default}
+        assert " ".join(said.split()) in words
+    assert f"torchgauge {verb}" in (site / "index.html").read_text()  # it is in the menu
+
+
+def test_every_public_name_is_described(site):
+    ids = set().union(*(Seen(page).ids for page in (site / "api").glob("*.html")))
+    assert {f"torchgauge.{name}" for name in tg.__all__} <= ids
+
+
+def test_a_record_shows_its_fields(site):
+    words = "".join(Seen(site / "api" / "records.html").text)
+    for field in tg.Size.__struct_fields__:
+        assert re.search(rf"\b{field}: ", words)
+
+
+def test_nothing_is_fetched(site):
+    for page in site.rglob("*.html"):
+        loaded = Seen(page).loaded
+        assert any(name.endswith(".js") for name in loaded)
+        assert not [name for name in loaded if re.match(r"(https?:)?//", name)], page
+    for style in site.rglob("*.css"):
+        assert not re.search(r"@import|url\(['\"]?(https?:)?//", style.read_text()), style
+
+
+def test_programs_are_not_part_of_it(site):
+    assert not list(site.rglob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("[gone](nowhere.md)", "nowhere.md"),
+        ("[gone](costs.md#nowhere)", "nowhere"),
+        ("::: torchgauge.nothing", "nothing"),
+    ],
+)
+def test_what_leads_nowhere_fails(change, says, tmp_path):
+    """A site of one page more, built as the real one is."""
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    for path in (ROOT / "src", ROOT / "mkdocs.yml", *ROOT.glob("*.md")):
+        (tmp_path / path.name).symlink_to(path)
+    limits = tmp_path / "docs" / "limits.md"
+    limits.write_text(limits.read_text() + f"\n{change}\n")
+    done = mkdocs(tmp_path / "site", tmp_path / "mkdocs.yml")
+    assert done.returncode != 0
+    assert says in done.stderr
