@@ -104,6 +104,13 @@ class Profile(Record, frozen=True, kw_only=True):
         """Return the summary as CSV text, and write it to `path` if one is given."""
         return rendering.text(self, "csv", path)
 
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the page of the record, one file without a network; write it to `path` if given.
+
+        Raises InputError `output-unwritable`.
+        """
+        return rendering.text(self, "html", path)
+
     def __str__(self) -> str:
         return rendering.text(self, "console")
 

@@ -15,6 +15,7 @@ RENDERERS = {
     "count": "torchgauge.report.count",
     "csv": "torchgauge.report.csv",
     "doctor": "torchgauge.report.doctor",
+    "html": "torchgauge.report.html",
     "json": "torchgauge.report.json",
     "loop": "torchgauge.report.loop",
     "notebook": "torchgauge.report.notebook",

@@ -28,7 +28,7 @@ def render(loop: Loop) -> str:
 
 def view(loop: Loop, shown: View | None = None, *, width: int) -> RenderableType:
     """Return the summary as something rich prints in `width` columns."""
-    blocks: list[RenderableType] = [_head(loop), Text(""), section_view(_steps(loop))]
+    blocks: list[RenderableType] = [_head(loop), Text(""), section_view(steps(loop))]
     if loop.tree is not None:
         blocks += [Text(""), tree_report.view(loop.tree, shown, width=width)]
     if loop.all_warnings:
@@ -44,7 +44,8 @@ def _head(loop: Loop) -> Text:
     return Text.assemble((f"Loop of {roots}", "bold cyan"), f"\n  {steps}, {ENDS[loop.by]}{rank}")
 
 
-def _steps(loop: Loop) -> Section:
+def steps(loop: Loop) -> Section:
+    """Say how long the steps took, and which were recorded."""
     rows = [Row("bare", units.time(loop.bare), "median, nothing attached")]
     recorded = loop.median("record")
     if recorded is not None:

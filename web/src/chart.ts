@@ -1,0 +1,141 @@
+// Lines over time by uPlot, in the theme's colours; drag to zoom, double click to zoom out.
+
+import uPlot from "uplot";
+import { h, property, responsive } from "./dom";
+
+export interface Line {
+  label: string;
+  values: (number | null)[];
+  colour: string;
+  fill?: boolean;
+  stepped?: boolean;
+  points?: boolean;
+}
+
+export interface Chart {
+  /** What the chart says, for those who do not see it. */
+  summary: string;
+  x: ArrayLike<number>;
+  lines: Line[];
+  showX: (value: number) => string;
+  showY: (value: number) => string;
+  xLabel: string;
+  /** Drawn as a level with a name. */
+  levels?: { value: number; label: string; colour: string }[];
+  /** Stretches of x that are told apart from the rest. */
+  stretches?: { from: number; to: number; label: string }[];
+  /** From 0, or around the values. */
+  fromZero?: boolean;
+  height?: number;
+}
+
+export function chart(host: HTMLElement, wanted: Chart): void {
+  const frame = h("div", { class: "chart", role: "img", "aria-label": wanted.summary });
+  const read = h("div", { class: "readout note", "aria-hidden": "true" }, "\u00a0");
+  host.append(h("figure", {}, frame, read));
+  let plot: uPlot | null = null;
+  responsive(frame, (width) => {
+    const size = { width, height: wanted.height ?? 240 };
+    if (plot) plot.setSize(size);
+    else plot = new uPlot({ ...options(wanted, read), ...size }, data(wanted), frame);
+  });
+  window.addEventListener("theme", () => plot?.redraw(false));
+}
+
+function data({ x, lines }: Chart): uPlot.AlignedData {
+  return [x as number[], ...lines.map((line) => line.values)] as uPlot.AlignedData;
+}
+
+function options(wanted: Chart, read: HTMLElement): Omit<uPlot.Options, "width" | "height"> {
+  const axis = (show: (value: number) => string, label?: string): uPlot.Axis => ({
+    stroke: () => property("--soft"),
+    grid: { stroke: () => property("--line"), width: 1 },
+    ticks: { stroke: () => property("--line"), width: 1 },
+    font: "12px system-ui, sans-serif",
+    values: (_, splits) => splits.map((value) => (value === null ? "" : show(value))),
+    ...(label ? { label, labelSize: 18, labelFont: "12px system-ui, sans-serif" } : {}),
+  });
+  return {
+    legend: { show: false },
+    padding: [12, 16, 0, 0],
+    scales: { x: { time: false }, y: { range: (_, low, high) => range(wanted, low, high) } },
+    axes: [axis(wanted.showX, wanted.xLabel), { ...axis(wanted.showY), size: 74 }],
+    series: [{}, ...wanted.lines.map(series)],
+    cursor: { points: { size: 7 }, drag: { x: true, y: false }, y: false },
+    hooks: {
+      drawClear: [(plot) => drawStretches(plot, wanted)],
+      draw: [(plot) => drawLevels(plot, wanted)],
+      setCursor: [(plot) => readout(plot, wanted, read)],
+    },
+  };
+}
+
+function series(line: Line): uPlot.Series {
+  return {
+    label: line.label,
+    stroke: () => property(line.colour),
+    width: line.points ? 0 : 1.5,
+    fill: line.fill ? () => `${property(line.colour)}2e` : undefined,
+    paths: line.stepped ? uPlot.paths.stepped!({ align: 1 }) : undefined,
+    points: { show: line.points, size: 4, fill: () => property(line.colour) },
+  };
+}
+
+function range({ fromZero, levels }: Chart, low: number, high: number): [number, number] {
+  const shown = (levels ?? []).map((level) => level.value);
+  const top = Math.max(high, ...shown);
+  const bottom = fromZero ? 0 : Math.min(low, ...shown);
+  const room = (top - bottom || top || 1) * 0.06;
+  return [fromZero ? 0 : Math.max(bottom - room, 0), top + room];
+}
+
+function drawStretches(plot: uPlot, { stretches = [] }: Chart): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  for (const { from, to, label } of stretches) {
+    const x = plot.valToPos(from, "x", true);
+    const wide = plot.valToPos(to, "x", true) - x;
+    ctx.fillStyle = property("--shade");
+    ctx.fillRect(x, bbox.top, wide, bbox.height);
+    ctx.fillStyle = property("--soft");
+    if (wide > ctx.measureText(label).width + 8) {
+      ctx.fillText(label, Math.max(x, bbox.left) + 4, bbox.top + 14 * devicePixelRatio);
+    }
+  }
+  ctx.restore();
+}
+
+function drawLevels(plot: uPlot, { levels = [] }: Chart): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.textAlign = "right";
+  for (const { value, label, colour } of levels) {
+    const y = plot.valToPos(value, "y", true);
+    if (y < bbox.top || y > bbox.top + bbox.height) continue;
+    ctx.strokeStyle = ctx.fillStyle = property(colour);
+    ctx.setLineDash([6, 4]);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    ctx.fillText(label, bbox.left + bbox.width - 4, y - 4);
+  }
+  ctx.restore();
+}
+
+function readout(plot: uPlot, wanted: Chart, read: HTMLElement): void {
+  const at = plot.cursor.idx;
+  if (at === null || at === undefined) {
+    read.textContent = "\u00a0";
+    return;
+  }
+  const said = wanted.lines
+    .filter((line) => line.values[at] !== null && line.values[at] !== undefined)
+    .map((line) => `${line.label} ${wanted.showY(line.values[at] as number)}`);
+  read.textContent = `${wanted.xLabel} ${wanted.showX(wanted.x[at])}: ${said.join(", ")}`;
+}
