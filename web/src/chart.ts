@@ -2,6 +2,7 @@
 
 import uPlot from "uplot";
 import { h, property, responsive } from "./dom";
+import { tidy } from "./format";
 
 export interface Line {
   label: string;
@@ -26,6 +27,8 @@ export interface Chart {
   stretches?: { from: number; to: number; label: string }[];
   /** From 0, or around the values. */
   fromZero?: boolean;
+  /** For values of several orders of magnitude. */
+  logarithmic?: boolean;
   height?: number;
 }
 
@@ -52,14 +55,20 @@ function options(wanted: Chart, read: HTMLElement): Omit<uPlot.Options, "width" 
     grid: { stroke: () => property("--line"), width: 1 },
     ticks: { stroke: () => property("--line"), width: 1 },
     font: "12px system-ui, sans-serif",
-    values: (_, splits) => splits.map((value) => (value === null ? "" : show(value))),
+    values: (_, splits) => splits.map((value) => (value === null ? "" : tidy(show(value)))),
     ...(label ? { label, labelSize: 18, labelFont: "12px system-ui, sans-serif" } : {}),
   });
   return {
     legend: { show: false },
     padding: [12, 16, 0, 0],
-    scales: { x: { time: false }, y: { range: (_, low, high) => range(wanted, low, high) } },
-    axes: [axis(wanted.showX, wanted.xLabel), { ...axis(wanted.showY), size: 74 }],
+    scales: {
+      x: { time: false },
+      y: { distr: wanted.logarithmic ? 3 : 1, range: (_, low, high) => range(wanted, low, high) },
+    },
+    axes: [
+      { ...axis(wanted.showX, wanted.xLabel), size: 32 },
+      { ...axis(wanted.showY), size: 74 },
+    ],
     series: [{}, ...wanted.lines.map(series)],
     cursor: { points: { size: 7 }, drag: { x: true, y: false }, y: false },
     hooks: {
@@ -81,7 +90,9 @@ function series(line: Line): uPlot.Series {
   };
 }
 
-function range({ fromZero, levels }: Chart, low: number, high: number): [number, number] {
+function range(wanted: Chart, low: number, high: number): [number, number] {
+  const { fromZero, levels, logarithmic } = wanted;
+  if (logarithmic) return [low * 0.9, high * 1.1];
   const shown = (levels ?? []).map((level) => level.value);
   const top = Math.max(high, ...shown);
   const bottom = fromZero ? 0 : Math.min(low, ...shown);
@@ -102,9 +113,9 @@ function drawStretches(plot: uPlot, { stretches = [] }: Chart): void {
     ctx.fillStyle = property("--shade");
     ctx.fillRect(x, bbox.top, wide, bbox.height);
     ctx.fillStyle = property("--soft");
-    if (wide > ctx.measureText(label).width + 8) {
-      ctx.fillText(label, Math.max(x, bbox.left) + 4, bbox.top + 14 * devicePixelRatio);
-    }
+    const inside = wide > ctx.measureText(label).width + 8 * devicePixelRatio;
+    const start = inside ? Math.max(x, bbox.left) : Math.max(x + wide, bbox.left);
+    ctx.fillText(inside ? label : `◂ ${label}`, start + 4 * devicePixelRatio, bbox.top + 14 * devicePixelRatio);
   }
   ctx.restore();
 }
@@ -113,8 +124,8 @@ function drawLevels(plot: uPlot, { levels = [] }: Chart): void {
   const { ctx, bbox } = plot;
   ctx.save();
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-  ctx.textAlign = "right";
-  for (const { value, label, colour } of levels) {
+  ctx.lineWidth = devicePixelRatio;
+  for (const [at, { value, label, colour }] of levels.entries()) {
     const y = plot.valToPos(value, "y", true);
     if (y < bbox.top || y > bbox.top + bbox.height) continue;
     ctx.strokeStyle = ctx.fillStyle = property(colour);
@@ -123,7 +134,16 @@ function drawLevels(plot: uPlot, { levels = [] }: Chart): void {
     ctx.moveTo(bbox.left, y);
     ctx.lineTo(bbox.left + bbox.width, y);
     ctx.stroke();
-    ctx.fillText(label, bbox.left + bbox.width - 4, y - 4);
+    // The names of two levels stand at the two ends; a halo parts them from the line.
+    ctx.textAlign = at % 2 ? "left" : "right";
+    const x = at % 2 ? bbox.left + 6 * devicePixelRatio : bbox.left + bbox.width - 4;
+    const above = y - 5 * devicePixelRatio;
+    ctx.setLineDash([]);
+    ctx.strokeStyle = property("--card");
+    ctx.lineWidth = 4 * devicePixelRatio;
+    ctx.strokeText(label, x, above);
+    ctx.fillText(label, x, above);
+    ctx.lineWidth = devicePixelRatio;
   }
   ctx.restore();
 }

@@ -49,19 +49,24 @@ function rate(value: number, unit: string): string {
   return `${number} ${prefix}${unit}`;
 }
 
-const SHOWN: Record<Unit, (value: number) => string> = {
-  text: String,
+const SHOWN: Record<Unit, (value: number, digits?: number) => string> = {
+  text: (value) => String(value),
   time,
   bytes,
   count,
-  share: percent,
+  share: (value) => percent(value),
   "flop/s": (value) => rate(value, "FLOP/s"),
   "bytes/s": (value) => rate(value, "B/s"),
   "flop/byte": (value) => significant(value),
 };
 
+/** As at the ticks of an axis: without zeros that only fill up digits. */
+export function tidy(text: string): string {
+  return text.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");
+}
+
 /** A figure as text; what is not known is a dash, never 0. */
-export function format(value: Value, unit: Unit): string {
+export function format(value: Value, unit: Unit, digits?: number): string {
   if (value === null || (typeof value === "number" && Number.isNaN(value))) return NOTHING;
-  return typeof value === "string" ? value : SHOWN[unit](value);
+  return typeof value === "string" ? value : SHOWN[unit](value, digits);
 }

@@ -50,7 +50,9 @@ function span(samples: number[]): [number, number, number] {
 
 function interval(part: LatencyData, x: (value: number) => number, floor: number, width: number): SVGElement[] {
   if (!part.interval) return [];
-  const [from, to] = part.interval.map((value) => Math.min(Math.max(x(value), 0), width));
+  const [from, to] = part.interval.map((value) =>
+    Math.min(Math.max(x(value), MARGIN.left), width - MARGIN.right),
+  );
   const band = { class: "interval", x: from, y: MARGIN.top, width: Math.max(to - from, 1), height: floor - MARGIN.top };
   const said = `95 % interval of the median: ${time(part.interval[0], 4)} to ${time(part.interval[1], 4)}`;
   return [svg("rect", band, svg("title", {}, said))];

@@ -170,5 +170,5 @@ function bar(share: number | null): (HTMLElement | string)[] {
   if (share === null) return [format(null, "share")];
   const filled = h("i");
   filled.style.width = `${Math.min(Math.max(share, 0), 1) * 100}%`;
-  return [h("span", { class: "meter", "aria-hidden": "true" }, filled), percent(share)];
+  return [h("span", { class: "meter", "aria-hidden": "true" }, filled), h("span", {}, percent(share))];
 }

@@ -23,8 +23,8 @@ ENOUGH = 100
 class Finding(NamedTuple):
     """A finding: `title` in a few words, `text` with its figures, `view` and `node` to go to.
 
-    `weight` is the share of the step, or of the peak, that it is about; `node` is a row of the
-    tree, or None.
+    `weight` is the share of the step that it is about, less where it is about something else.
+    `node` is a row of the tree, or None; `search` is what to look for in the tree.
     """
 
     title: str
@@ -32,6 +32,7 @@ class Finding(NamedTuple):
     weight: float
     view: str
     node: int | None = None
+    search: str = ""
 
 
 def findings(profile: Profile) -> list[Finding]:
@@ -56,7 +57,8 @@ def hottest_operator(profile: Profile) -> Finding | None:
         f"{name} takes {units.percent(share)} of the time",
         f"{time} of a step in {calls:,} call{'s' * (calls != 1)}, without what it calls.",
         share,
-        "tables",
+        "tree",
+        search=name,
     )
 
 
@@ -166,10 +168,11 @@ def largest_part_of_memory(profile: Profile) -> Finding | None:
     if found is None or not found.peak:
         return None
     name, part = max(found.parts.items(), key=lambda item: item[1])
+    expected = name in ("parameters", "buffers")  # nobody is surprised that a model is there
     return Finding(
         f"{name.capitalize()}: {units.percent(part / found.peak)} of the peak memory",
         f"{units.size(part)} of the {units.size(found.peak)} alive at the peak.",
-        part / found.peak / 4,  # time is what most readers came for
+        part / found.peak * (0.06 if expected else 0.4),
         "memory",
     )
 

@@ -135,7 +135,7 @@ def _buckets(tree: Tree) -> dict[str, Any]:
     nodes = tree.nodes
     at = [index for index, node in enumerate(nodes) if node.kind == "bucket"]
     buckets = [nodes[index] for index in at]
-    found = {
+    found: dict[str, list[Any]] = {
         "name": [_with_layer(node) for node in buckets],
         "calls": [node.calls for node in buckets],
         "time": [node.time for node in buckets],

@@ -17,7 +17,7 @@ export const latency: View<LatencyData> = {
     host.append(
       h("h3", {}, "How steady calls are spread ", badge(part.how)),
       spread,
-      h("h3", {}, "Every timed call in order"),
+      h("h3", {}, "Every timed call in order ", h("span", { class: "note" }, far(part) ? "on a logarithmic axis" : "")),
     );
     responsive(spread, (width) => spread.replaceChildren(histogram(part, width)));
     series(part, host);
@@ -52,11 +52,17 @@ function series(part: LatencyData, host: HTMLElement): void {
     x,
     lines: [{ label: "took", values, colour: "--series-0", points: total < 400 }],
     showX: (value) => value.toLocaleString("en"),
-    showY: (value) => time(value),
+    showY: (value) => time(value, 4),
     xLabel: "call",
+    logarithmic: far(part),
     stretches,
     levels: [{ value: part.median, label: `median ${time(part.median)}`, colour: "--series-1" }],
   });
+}
+
+/** Whether one call took so long that the others would be a flat line beside it. */
+function far({ runs, median }: LatencyData): boolean {
+  return runs.some((run) => run.samples.some((sample) => sample > 5 * median));
 }
 
 function calls(part: LatencyData): string[][] {

@@ -42,6 +42,7 @@ function state(part: Overview): HTMLElement[] {
 
 function card(figure: Overview["figures"][0], context: Context): HTMLElement {
   const known = figure.value !== "unknown";
+  const [, number, unit] = /^((?:at least )?\S+) ?(.*)$/.exec(figure.value)!;
   const label =
     known && context.page.parts[figure.view]
       ? h("a", { href: `#${figure.view}` }, figure.label)
@@ -49,9 +50,10 @@ function card(figure: Overview["figures"][0], context: Context): HTMLElement {
   return h(
     "li",
     { class: "card" },
-    h("div", { class: "label" }, label, badge(known ? figure.how : "")),
-    h("div", { class: known ? "figure" : "figure unknown" }, figure.value),
+    h("div", { class: "label" }, label),
+    h("div", { class: known ? "figure" : "figure unknown" }, number, unit && h("span", { class: "unit" }, ` ${unit}`)),
     h("div", { class: "note" }, name(figure.note)),
+    badge(known ? figure.how : ""),
   );
 }
 
@@ -77,13 +79,13 @@ function findings(part: Overview, context: Context): HTMLElement | null {
   const item = (finding: Overview["findings"][0]) => {
     const { node } = finding;
     const open = (event: Event) => {
+      if (node === null && !finding.search) return;
       event.preventDefault();
-      context.open(node!);
+      if (node === null) context.search(finding.search);
+      else context.open(node);
     };
-    const link =
-      node === null
-        ? h("a", { href: `#${finding.view}` }, name(finding.title))
-        : h("a", { href: `#node=${context.tree!.address(node)}`, click: open }, name(finding.title));
+    const place = node === null ? finding.view : `node=${context.tree!.address(node)}`;
+    const link = h("a", { href: `#${place}`, click: open }, name(finding.title));
     return h("li", {}, link, h("p", { class: "note" }, name(finding.text)));
   };
   return block("What matters most", [], h("ol", { class: "findings" }, ...part.findings.map(item)));

@@ -57,6 +57,8 @@ function mark(bound: string, x: number, y: number, r: number): SVGElement {
   return svg("circle", { ...attributes, cx: x, cy: y, r });
 }
 
+type Roof = RooflineData["roofs"][0];
+
 interface Scale {
   (value: number): number;
   ticks: number[];
@@ -84,6 +86,7 @@ function draw(part: RooflineData, width: number, said: HTMLElement, context: Con
     ...grid(x, y, width, bottom),
     ...roofs.flatMap((one) => roofLines(one, x, y, width)),
     ...order(points.time).map((at) => point(part, at, x, y, said, context)),
+    ...roofs.flatMap((one) => roofLabels(one, x, y, width)),
   );
   return picture;
 }
@@ -102,38 +105,58 @@ function grid(x: Scale, y: Scale, width: number, bottom: number): SVGElement[] {
     ...x.ticks.map((tick) => svg("line", { class: "grid", x1: x(tick), x2: x(tick), y1: MARGIN.top, y2: bottom })),
     ...y.ticks.map((tick) => svg("line", { class: "grid", x1: MARGIN.left, x2: right, y1: y(tick), y2: y(tick) })),
     ...x.ticks.filter((_, at) => at % step === 0).map((tick) =>
-      svg("text", { class: "tick", x: x(tick), y: bottom + 17, "text-anchor": "middle" }, tick < 0.001 ? tick.toExponential(0) : significant(tick, 1)),
+      svg("text", { class: "tick", x: x(tick), y: bottom + 17, "text-anchor": "middle" }, power(tick)),
     ),
     ...y.ticks.map((tick) =>
-      svg("text", { class: "tick", x: MARGIN.left - 6, y: y(tick) + 4, "text-anchor": "end" }, format(tick, "count").replace(".00", "").replace("1,000", "1 k")),
+      svg("text", { class: "tick", x: MARGIN.left - 6, y: y(tick) + 4, "text-anchor": "end" }, power(tick)),
     ),
     svg("text", { class: "tick", x: (MARGIN.left + right) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, "intensity, FLOP per byte"),
     svg("text", { class: "tick", x: 12, y: bottom / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${bottom / 2})` }, "speed, FLOP/s"),
   ];
 }
 
-function roofLines(roof: RooflineData["roofs"][0], x: Scale, y: Scale, width: number): SVGElement[] {
-  const peak = Math.max(...Object.values(roof.peaks));
-  const fastest = Math.max(...Object.values(roof.traffic), 0);
-  const found: SVGElement[] = [];
-  for (const [label, speed] of Object.entries(roof.traffic)) {
-    const from = Math.max(x.low, y.low / speed);
-    const to = Math.min(x.high, peak / speed, y.high / speed);
-    const slope = (Math.atan2(y(to * speed) - y(from * speed), x(to) - x(from)) * 180) / Math.PI;
-    const [tx, ty] = [x(from) + 10, y(from * speed) + 10 * Math.tan((slope * Math.PI) / 180) - 6];
-    found.push(
-      svg("line", { class: `roof ${roof.source}`, x1: x(from), y1: y(from * speed), x2: x(to), y2: y(to * speed) }),
-      svg("text", { class: "roof-label", x: tx, y: ty, transform: `rotate(${slope} ${tx} ${ty})` }, `${label} ${format(speed, "bytes/s")}`),
-    );
-  }
-  for (const [label, speed] of Object.entries(roof.peaks)) {
-    const from = fastest ? Math.max(x.low, speed / fastest) : x.low;
-    found.push(
-      svg("line", { class: `roof ${roof.source}`, x1: x(from), y1: y(speed), x2: width - MARGIN.right, y2: y(speed) }),
-      svg("text", { class: "roof-label", x: width - MARGIN.right - 4, y: y(speed) - 5, "text-anchor": "end" }, `${label} ${format(speed, "flop/s")}`),
-    );
-  }
-  return found;
+/** A power of ten with its prefix. */
+function power(value: number): string {
+  if (value < 1) return String(Number(value.toPrecision(1)));
+  return value < 1e4 ? String(Math.round(value)) : format(value, "count", 1);
+}
+
+function roofLines({ source, traffic, peaks }: Roof, x: Scale, y: Scale, width: number): SVGElement[] {
+  const fastest = Math.max(...Object.values(traffic), 0);
+  const peak = Math.max(...Object.values(peaks));
+  const line = (x1: number, y1: number, x2: number, y2: number) =>
+    svg("line", { class: `roof ${source}`, x1, y1, x2, y2 });
+  return [
+    ...Object.values(traffic).map((speed) => {
+      const [from, to] = ends(speed, peak, x, y);
+      return line(x(from), y(from * speed), x(to), y(to * speed));
+    }),
+    ...Object.values(peaks).map((speed) => {
+      const from = fastest ? Math.max(x.low, speed / fastest) : x.low;
+      return line(x(from), y(speed), width - MARGIN.right, y(speed));
+    }),
+  ];
+}
+
+/** From where to where, in intensity, a slope of traffic is in the picture and below the peak. */
+function ends(speed: number, peak: number, x: Scale, y: Scale): [number, number] {
+  return [Math.max(x.low, y.low / speed), Math.min(x.high, peak / speed, y.high / speed)];
+}
+
+function roofLabels({ traffic, peaks }: Roof, x: Scale, y: Scale, width: number): SVGElement[] {
+  const peak = Math.max(...Object.values(peaks));
+  const slopes = Object.entries(traffic).map(([label, speed]) => {
+    const [from, to] = ends(speed, peak, x, y);
+    const angle = (Math.atan2(y(to * speed) - y(from * speed), x(to) - x(from)) * 180) / Math.PI;
+    const place = `translate(${x(from)} ${y(from * speed)}) rotate(${angle})`;
+    const text = `${label} ${format(speed, "bytes/s")}`;
+    return svg("text", { class: "roof-label", x: 10, y: -6, transform: place }, text);
+  });
+  const flats = Object.entries(peaks).map(([label, speed]) => {
+    const place = { x: width - MARGIN.right - 4, y: y(speed) - 6, "text-anchor": "end" };
+    return svg("text", { class: "roof-label", ...place }, `${label} ${format(speed, "flop/s")}`);
+  });
+  return [...slopes, ...flats];
 }
 
 /** Large ones first, so that they do not hide small ones. */
@@ -144,7 +167,7 @@ function order(times: number[]): number[] {
 function point({ points }: RooflineData, at: number, x: Scale, y: Scale, said: HTMLElement, context: Context): SVGElement {
   const longest = Math.max(...points.time.slice(1), 1);
   const whole = points.node[at] === 0;
-  const r = whole ? 9 : Math.max(3, 12 * Math.sqrt(points.time[at] / longest));
+  const r = whole ? 9 : Math.max(3.5, 12 * Math.sqrt(points.time[at] / longest));
   const [cx, cy] = [x(points.intensity[at]), y(points.speed[at])];
   const efficiency = points.efficiency[at];
   const parts = [

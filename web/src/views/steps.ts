@@ -25,7 +25,7 @@ export const steps: View<StepsData> = {
       x,
       lines: [{ label: "took", values: part.durations, colour: "--series-0", points: x.length < 400 }],
       showX: (value) => value.toLocaleString("en"),
-      showY: (value) => time(value),
+      showY: (value) => time(value, 4),
       xLabel: "step",
       stretches: stretches.filter(({ label }) => label !== "bare"),
       fromZero: true,

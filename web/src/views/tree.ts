@@ -23,6 +23,7 @@ const ROW = 26;
 const COLOURS = ["kind", "type", "bound"];
 const KINDS = ["model", "layer", "operator", "kernel", "bucket"];
 const MOST_TYPES = 7;
+const MOST_CHILDREN = 7;
 
 export const tree: View<TreeData> = {
   id: "tree",
@@ -217,15 +218,7 @@ class Icicle {
       h(
         "ol",
         {},
-        ...trail.map((node) => {
-          const open = (event: Event) => {
-            event.preventDefault();
-            this.context.open(node);
-          };
-          const here = node === this.focus ? "location" : null;
-          const href = `#node=${this.tree.address(node)}`;
-          return h("li", {}, h("a", { href, click: open, "aria-current": here }, name(this.tree.name(node))));
-        }),
+        ...trail.map((node) => h("li", {}, this.link(node, node === this.focus ? "location" : null))),
       ),
     );
   }
@@ -338,10 +331,49 @@ class Icicle {
     const sheet = () => ({ head: [tree.name(node), "", ""], rows });
     this.panel.replaceChildren(
       h("h3", {}, name(tree.name(node)), " ", h("span", { class: "how" }, tree.text("kind", node))),
-      definitions(rows),
+      h("div", { class: "columns" }, definitions(rows), this.largest(node)),
       copyButton("Copy as Markdown", () => markdown(sheet())),
       copyButton("Copy link", () => `${location.href.split("#")[0]}#node=${tree.address(node)}`),
     );
+  }
+
+  /** The children that take most, and what is left to the node itself. */
+  private largest(node: number): HTMLElement | null {
+    const sizes = this.tree.total(this.figure);
+    const alone = this.tree.alone(this.figure)[node] || 0;
+    const [, title, unit] = FIGURES.find(([key]) => key === this.figure)!;
+    const children = [...this.tree.children(node)].filter((child) => sizes[child] > 0);
+    if (!children.length || !(sizes[node] > 0)) return null;
+    children.sort((a, b) => sizes[b] - sizes[a]);
+    const shown = children.slice(0, MOST_CHILDREN);
+    const rest = children.slice(MOST_CHILDREN).reduce((sum, child) => sum + sizes[child], 0);
+    const line = (label: HTMLElement | string, size: number) => {
+      const bar = h("i", { "aria-hidden": "true" });
+      bar.style.width = `${(100 * size) / sizes[node]}%`;
+      return h("li", {}, h("span", {}, label), h("b", {}, format(size, unit)), bar);
+    };
+    const more = children.length - shown.length;
+    return h(
+      "div",
+      {},
+      h("h4", {}, `Its ${title}`),
+      h(
+        "ul",
+        { class: "bars" },
+        ...shown.map((child) => line(this.link(child), sizes[child])),
+        rest > 0 && line(`${more} others`, rest),
+        alone > 0 && line("of its own", alone),
+      ),
+    );
+  }
+
+  private link(node: number, here: string | null = null): HTMLElement {
+    const click = (event: Event) => {
+      event.preventDefault();
+      this.context.open(node);
+    };
+    const href = `#node=${this.tree.address(node)}`;
+    return h("a", { href, click, "aria-current": here }, name(this.tree.name(node)));
   }
 
   private least(key: string, node: number): string {
