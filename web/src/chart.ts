@@ -67,7 +67,7 @@ function options(wanted: Chart, read: HTMLElement): Omit<uPlot.Options, "width" 
     },
     axes: [
       { ...axis(wanted.showX, wanted.xLabel), size: 32 },
-      { ...axis(wanted.showY), size: 74 },
+      { ...axis(wanted.showY), size: 74, ...(wanted.logarithmic ? { splits: decades, filter: same } : {}) },
     ],
     series: [{}, ...wanted.lines.map(series)],
     cursor: { points: { size: 7 }, drag: { x: true, y: false }, y: false },
@@ -78,6 +78,17 @@ function options(wanted: Chart, read: HTMLElement): Omit<uPlot.Options, "width" 
     },
   };
 }
+
+/** 1, 2 and 5 of each power of ten, or the powers alone where there are many. */
+function decades(_: uPlot, __: number, low: number, high: number): number[] {
+  const first = Math.floor(Math.log10(low));
+  const number = Math.ceil(Math.log10(high)) - first;
+  const steps = number > 3 ? [1] : [1, 2, 5];
+  const all = Array.from({ length: number }, (_, at) => steps.map((step) => step * 10 ** (first + at)));
+  return all.flat().filter((value) => value >= low && value <= high);
+}
+
+const same = (_: uPlot, splits: number[]) => splits;
 
 function series(line: Line): uPlot.Series {
   return {

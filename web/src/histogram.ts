@@ -66,7 +66,7 @@ function marks(part: LatencyData, x: (value: number) => number, floor: number, h
     .map(([label, value]) => {
       const place = x(value);
       const text = `${label} ${time(value, 4)}`;
-      const wide = text.length * 6.6;
+      const wide = text.length * 7;
       const left = Math.max(2, Math.min(place - wide / 2, width - wide - 2));
       // The first line of text that has room: labels of neighbours stand above one another.
       const free = taken.findIndex((end) => end < left);

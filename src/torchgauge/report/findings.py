@@ -139,8 +139,8 @@ def outside_layers(profile: Profile) -> Finding | None:
         return None
     time, at = max(buckets)
     return Finding(
-        f"{units.percent(time / whole)} is {nodes[at].name}",
-        f"{units.time(time, 3)} of a step belong to no layer.",
+        f"{units.percent(time / whole)} of the time is in no layer: {nodes[at].name}",
+        f"{units.time(time, 3)} of {units.time(whole, 3)}.",
         time / whole,
         "tree",
         at,

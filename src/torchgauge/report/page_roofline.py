@@ -18,9 +18,11 @@ def roofline(profile: Profile) -> dict[str, Any] | None:
     if not points:
         return None
     near = profile.roofline
-    dtypes = {} if profile.cost is None else {
-        row.dtype: None for row in profile.cost.rows if row.matmul_flops
-    }
+    dtypes = (
+        {}
+        if profile.cost is None
+        else {row.dtype: None for row in profile.cost.rows if row.matmul_flops}
+    )
     names = ("node", "path", "type", "intensity", "speed", "time", "bound", "efficiency")
     return {
         "points": dict(zip(names, map(list, zip(*points, strict=True)), strict=True)),

@@ -103,7 +103,7 @@ function warnings(part: Overview): HTMLElement | null {
         h(
           "li",
           { class: one.failed ? "failed" : null },
-          h("b", {}, `${one.failed ? "✗" : "!"} ${one.probe || "run"}`),
+          h("b", {}, one.failed ? "✗ " : "! ", name(one.probe || "run")),
           " ",
           name(one.text),
           " ",

@@ -5,7 +5,7 @@ import type { TreeData } from "../data";
 import { definitions } from "../definitions";
 import { badge, h, name, responsive } from "../dom";
 import { format, percent, type Unit } from "../format";
-import { type Cell, layout } from "../icicle";
+import { all, type Cell, type Focus, layout } from "../icicle";
 import type { Context, View } from "../registry";
 import type { Tree } from "../tree";
 
@@ -34,7 +34,7 @@ export const tree: View<TreeData> = {
 
 class Icicle {
   private readonly tree: Tree;
-  private focus = 0;
+  private focus: Focus;
   private selected = 0;
   private figure: string;
   private colour = "kind";
@@ -62,6 +62,7 @@ class Icicle {
   ) {
     this.tree = context.tree!;
     this.figure = this.widths()[0][0];
+    this.focus = all(this.tree, 0);
   }
 
   start(): void {
@@ -141,7 +142,7 @@ class Icicle {
     const levels = found.reduce((most, cell) => Math.max(most, cell.level), 0) + 1;
     this.cells.style.height = `${levels * ROW}px`;
     const title = FIGURES.find(([key]) => key === this.figure)![1];
-    this.cells.setAttribute("aria-label", `Tree of ${this.tree.name(this.focus)}, width by ${title}`);
+    this.cells.setAttribute("aria-label", `Tree of ${this.tree.name(this.focus.node)}, sized by ${title}`);
     this.cells.replaceChildren(...found.map((cell) => this.cell(cell, sizes)));
     (this.cells.firstElementChild as HTMLElement).tabIndex = 0;
     this.drawCrumbs();
@@ -150,7 +151,7 @@ class Icicle {
 
   private cell(cell: Cell, sizes: Float64Array): HTMLElement {
     const { node, folded } = cell;
-    const label = folded ? `${folded} narrower` : this.describe(node, sizes);
+    const label = folded ? narrower(folded) : this.describe(node, sizes);
     const element = h(
       "button",
       {
@@ -160,7 +161,7 @@ class Icicle {
         "aria-label": label,
         "data-node": node,
         "data-level": cell.level,
-        click: () => this.context.open(node),
+        click: () => (folded ? this.unfold(folded) : this.context.open(node)),
         pointerenter: (event: PointerEvent) => this.hint(event.currentTarget as HTMLElement, label),
         pointerleave: () => (this.tip.hidden = true),
         focus: (event: FocusEvent) => this.hint(event.currentTarget as HTMLElement, label),
@@ -213,19 +214,23 @@ class Icicle {
   }
 
   private drawCrumbs(): void {
-    const trail = this.tree.trail(this.focus);
+    const { node: here, from, to } = this.focus;
+    const part = to - from < this.tree.children(here).length;
+    const trail = this.tree.trail(here);
     this.crumbs.replaceChildren(
       h(
         "ol",
         {},
-        ...trail.map((node) => h("li", {}, this.link(node, node === this.focus ? "location" : null))),
+        ...trail.map((node) => h("li", {}, this.link(node, node === here && !part ? "location" : null))),
+        part && h("li", { "aria-current": "location" }, narrower(this.focus)),
       ),
     );
   }
 
   private zoom(node: number): void {
     const inside = this.cells.contains(document.activeElement);
-    this.focus = this.tree.children(node).length || node === 0 ? node : this.tree.parent[node];
+    const leaf = this.tree.children(node).length === 0 && node > 0;
+    this.focus = all(this.tree, leaf ? this.tree.parent[node] : node);
     this.tip.hidden = true;
     if (this.width) this.redraw();
     this.show(node);
@@ -233,10 +238,22 @@ class Icicle {
     if (inside) (cell ?? (this.cells.firstElementChild as HTMLElement | null))?.focus();
   }
 
+  /** Show nodes that were too narrow alone, in the whole width. */
+  private unfold(folded: Focus): void {
+    this.focus = folded;
+    this.tip.hidden = true;
+    this.redraw();
+    (this.cells.firstElementChild as HTMLElement).focus();
+  }
+
   private key(event: KeyboardEvent): void {
     const cells = [...this.cells.children] as HTMLElement[];
     const at = cells.indexOf(document.activeElement as HTMLElement);
-    if (event.key === "Escape" && this.focus > 0) return this.context.open(this.tree.parent[this.focus]);
+    const { node: here, from, to } = this.focus;
+    const part = to - from < this.tree.children(here).length;
+    if (event.key === "Escape" && (part || here > 0)) {
+      return this.context.open(part ? here : this.tree.parent[here]);
+    }
     if (at < 0) return;
     const level = Number(cells[at].dataset.level);
     const left = parseFloat(cells[at].style.left);
@@ -380,6 +397,10 @@ class Icicle {
     const counted = key === "flops" || key === "bytes";
     return counted && this.part.own.includes("unknown") && this.tree.total("unknown")[node] > 0 ? "≥ " : "";
   }
+}
+
+function narrower({ from, to }: Focus): string {
+  return `${(to - from).toLocaleString("en")} narrower`;
 }
 
 function choice(label: string, options: string[][], pick: (key: string) => void): HTMLElement | null {
