@@ -19,11 +19,11 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.model import records  # noqa: E402
-from tests.report import pages  # noqa: E402
+from tests.model import records
+from tests.report import pages
 
-from torchgauge.model.profile import Profile  # noqa: E402
-from torchgauge.report import html  # noqa: E402
+from torchgauge.model.profile import Profile
+from torchgauge.report import html
 
 # Each returns what to do once; it is timed to the frame that shows it.
 INTERACTIONS = {

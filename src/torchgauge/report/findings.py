@@ -35,17 +35,29 @@ class Finding(NamedTuple):
     search: str = ""
 
 
+class Timed(NamedTuple):
+    """A profile with the nodes of its tree and the seconds of all; no nodes without either."""
+
+    profile: Profile
+    nodes: list[Node]
+    whole: float
+
+
 def findings(profile: Profile) -> list[Finding]:
     """Return the findings that matter most, at most three."""
-    found = [one for rule in RULES if (one := rule(profile)) is not None and one.weight >= LEAST]
+    nodes = [] if profile.tree is None else profile.tree.nodes
+    whole = nodes[0].time if nodes else None
+    timed = Timed(profile, nodes if whole else [], whole or 0.0)
+    found = [one for rule in RULES if (one := rule(timed)) is not None and one.weight >= LEAST]
     return sorted(found, key=lambda one: -one.weight)[:MOST]
 
 
-def hottest_operator(profile: Profile) -> Finding | None:
+def hottest_operator(timed: Timed) -> Finding | None:
     """Say which operator takes most of the time."""
-    if profile.tree is None:
+    tree = timed.profile.tree
+    if tree is None:
         return None
-    found = tables.operators(profile.tree)
+    found = tables.operators(tree)
     clock = "CUDA" if "Self CUDA" in found.columns else "CPU"
     first = next(iter(found.rows()), None)
     share = None if first is None else first[f"Self {clock} %"]
@@ -62,15 +74,15 @@ def hottest_operator(profile: Profile) -> Finding | None:
     )
 
 
-def widest_layer(profile: Profile) -> Finding | None:
+def widest_layer(timed: Timed) -> Finding | None:
     """Say which layer that calls no other takes most of the time."""
-    nodes, whole = _timed(profile)
+    _, nodes, whole = timed
     leaves = [(node.time or 0.0, at) for at, node in enumerate(nodes) if _leaf(node)]
     if not leaves:
         return None
     time, at = max(leaves)
     return Finding(
-        f"{nodes[at].path} takes {units.percent(time / whole)}",
+        f"{nodes[at].path} takes {units.percent(time / whole)} of the time",
         f"{units.time(time, 3)} of {units.time(whole, 3)}: the longest of "
         f"{len(leaves):,} layers ({nodes[at].row.type}).",
         time / whole,
@@ -79,9 +91,9 @@ def widest_layer(profile: Profile) -> Finding | None:
     )
 
 
-def out_of_proportion(profile: Profile) -> Finding | None:
+def out_of_proportion(timed: Timed) -> Finding | None:
     """Say which type of layer takes far more of the time than of the work."""
-    nodes, whole = _timed(profile)
+    _, nodes, whole = timed
     work = nodes[0].flops if nodes else None
     if not work:
         return None
@@ -109,9 +121,9 @@ def out_of_proportion(profile: Profile) -> Finding | None:
     )
 
 
-def farthest_from_roof(profile: Profile) -> Finding | None:
+def farthest_from_roof(timed: Timed) -> Finding | None:
     """Say which layer would gain most at the device's roofs."""
-    nodes, whole = _timed(profile)
+    _, nodes, whole = timed
     gains = [
         ((node.time or 0.0) * (1 - node.efficiency), at)
         for at, node in enumerate(nodes)
@@ -131,9 +143,9 @@ def farthest_from_roof(profile: Profile) -> Finding | None:
     )
 
 
-def outside_layers(profile: Profile) -> Finding | None:
+def outside_layers(timed: Timed) -> Finding | None:
     """Say how much of the time is in no layer."""
-    nodes, whole = _timed(profile)
+    _, nodes, whole = timed
     buckets = [(node.time or 0.0, at) for at, node in enumerate(nodes) if node.kind == "bucket"]
     if not buckets:
         return None
@@ -147,9 +159,10 @@ def outside_layers(profile: Profile) -> Finding | None:
     )
 
 
-def idle_device(profile: Profile) -> Finding | None:
+def idle_device(timed: Timed) -> Finding | None:
     """Say how long a device had nothing to do."""
-    uses = () if profile.tree is None else profile.tree.devices
+    tree = timed.profile.tree
+    uses = () if tree is None else tree.devices
     shares = [(use.idle / (use.busy + use.idle), use) for use in uses if use.busy + use.idle > 0]
     if not shares:
         return None
@@ -162,9 +175,9 @@ def idle_device(profile: Profile) -> Finding | None:
     )
 
 
-def largest_part_of_memory(profile: Profile) -> Finding | None:
+def largest_part_of_memory(timed: Timed) -> Finding | None:
     """Say what most of the peak is."""
-    found = profile.memory
+    found = timed.profile.memory
     if found is None or not found.peak:
         return None
     name, part = max(found.parts.items(), key=lambda item: item[1])
@@ -177,9 +190,9 @@ def largest_part_of_memory(profile: Profile) -> Finding | None:
     )
 
 
-def slow_tail(profile: Profile) -> Finding | None:
+def slow_tail(timed: Timed) -> Finding | None:
     """Say that some calls take far longer than the median."""
-    found = profile.latency
+    found = timed.profile.latency
     if found is None or len(found.samples) < ENOUGH or found.p99 < SLOW_TAIL * found.median:
         return None
     times = found.p99 / found.median
@@ -192,7 +205,7 @@ def slow_tail(profile: Profile) -> Finding | None:
     )
 
 
-Rule = Callable[[Profile], Finding | None]
+Rule = Callable[[Timed], Finding | None]
 RULES: tuple[Rule, ...] = (
     hottest_operator,
     widest_layer,
@@ -203,13 +216,6 @@ RULES: tuple[Rule, ...] = (
     largest_part_of_memory,
     slow_tail,
 )
-
-
-def _timed(profile: Profile) -> tuple[list[Node], float]:
-    """Return the tree's nodes and the time of all; none where that is not known."""
-    nodes = [] if profile.tree is None else profile.tree.nodes
-    whole = nodes[0].time if nodes else None
-    return (nodes, whole) if whole else ([], 0.0)
 
 
 def _leaf(node: Node) -> bool:

@@ -97,11 +97,18 @@ def of_profile(profile: Profile) -> list[dict[str, Any]] | None:
 
 def of_tree(tree: Tree) -> list[dict[str, Any]]:
     """Return the tables that have rows: layers, operators, kernels, buckets, lines."""
-    made = [_layers(tree), _operators(tree), _kernels(tree), _buckets(tree), _lines(tree)]
+    nodes = tree.nodes
+    made = [
+        _layers(tree, nodes),
+        _operators(tree),
+        _kernels(tree),
+        _buckets(nodes),
+        _lines(tree),
+    ]
     return [table for table in made if table["rows"]]
 
 
-def _layers(tree: Tree) -> dict[str, Any]:
+def _layers(tree: Tree, nodes: list[Node]) -> dict[str, Any]:
     found = tables.layers(tree).columns
     on_device = any(time is not None for time in found["device_time"])
     times = found["device_time"] if on_device else found["host_time"]
@@ -112,8 +119,7 @@ def _layers(tree: Tree) -> dict[str, Any]:
     found["self"] = found["device_time_self" if on_device else "host_time_self"]
     if not on_device:
         del found["host_time"]
-    nodes = _numbers(tree, ("model", "layer"))
-    return _table("layers", LAYERS, found, nodes)
+    return _table("layers", LAYERS, found, _numbers(nodes, ("model", "layer")))
 
 
 def _operators(tree: Tree) -> dict[str, Any]:
@@ -131,8 +137,7 @@ def _kernels(tree: Tree) -> dict[str, Any]:
     return _table("kernels", KERNELS, found)
 
 
-def _buckets(tree: Tree) -> dict[str, Any]:
-    nodes = tree.nodes
+def _buckets(nodes: list[Node]) -> dict[str, Any]:
     at = [index for index, node in enumerate(nodes) if node.kind == "bucket"]
     buckets = [nodes[index] for index in at]
     found: dict[str, list[Any]] = {
@@ -163,9 +168,8 @@ def _lines(tree: Tree) -> dict[str, Any]:
     return _table("lines", LINES, found)
 
 
-def _numbers(tree: Tree, kinds: Sequence[str]) -> list[int]:
-    """Return the rows of these nodes in the order in which `walk` yields them."""
-    nodes = tree.nodes
+def _numbers(nodes: list[Node], kinds: Sequence[str]) -> list[int]:
+    """Return the rows of the nodes of these kinds in the order in which `walk` yields them."""
     row = {id(node): number for number, node in enumerate(nodes)}
     return [row[id(node)] for node in nodes[0].walk() if node.kind in kinds]
 
