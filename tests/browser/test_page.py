@@ -7,12 +7,13 @@ import json
 import msgspec
 import pytest
 from tests.model import records
-from tests.report import pages
+from tests.report import pages, test_html
 
 from torchgauge.model import tables
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.target import TargetDescription
+from torchgauge.model.tree import Tree
 
 pytestmark = pytest.mark.browser
 
@@ -306,6 +307,25 @@ def test_a_record_with_nothing_but_its_size_is_a_page(opened):
     assert page.locator(".figure.unknown").count() == 4
     assert "unknown" in page.locator("#overview").inner_text()
     assert page.locator("#latency, #memory, #tree").count() == 0
+
+
+def test_a_count_alone_is_a_tree_by_work(opened):
+    page = opened(records.profile(cost=test_html.cost(), latency=None, throughput=None)).page
+    assert cells(page)[:2] == ["Net", "fc"]
+    page.locator(".cell", has_text="fc").first.click()
+    assert "100" in page.locator(".panel").inner_text()
+
+
+def test_a_tree_of_which_no_figure_is_known_says_so(opened):
+    rows = (pages.row("Net", "model", -1), pages.row("fc", "layer", 0))
+    page = opened(records.profile(tree=Tree(rows=rows))).page
+    assert "is known" in page.locator("#tree").inner_text()
+
+
+def test_a_loop_has_its_steps(opened):
+    page = opened(test_html.loop()).page
+    assert page.locator("#steps canvas").count() == 1
+    assert "10.00 ms" in page.locator("#overview").inner_text()
 
 
 def test_of_a_long_table_only_the_rows_in_view_are_made(opened):

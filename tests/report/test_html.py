@@ -325,3 +325,17 @@ def test_a_saved_record_renders_the_same_without_torch(tmp_path):
     subprocess.run(command, check=True)
     assert page_path.read_text() == record.to_html()
     assert codec.load(tmp_path / "profile.json").to_html() == record.to_html()
+
+
+def test_a_node_is_a_finding_once():
+    """A layer that takes most of the time and is farthest from the roofs is told of once."""
+    tree = pages.tree()
+    rows = [
+        msgspec.structs.replace(row, lower_bound=1_000) if row.kind == "operator" else row
+        for row in tree.rows
+    ]
+    record = pages.with_tree(tree=msgspec.structs.replace(tree, rows=tuple(rows)))
+    timed = findings.Timed(record, record.tree.nodes, 0.01)
+    assert findings.farthest_from_roof(timed).node == findings.widest_layer(timed).node == 2
+    nodes = [one.node for one in findings.findings(record) if one.node is not None]
+    assert len(nodes) == len(set(nodes)) == 2

@@ -43,7 +43,13 @@ draw(0);
 function draw(at: number): void {
   if (at === shown.length) return ready();
   const view = shown[at];
-  view.draw(page.parts[view.id], sections.get(view.id)!.querySelector(".view")!, context);
+  const host = sections.get(view.id)!.querySelector<HTMLElement>(".view")!;
+  try {
+    view.draw(page.parts[view.id], host, context);
+  } catch (error) {
+    console.error(error); // the other views are drawn all the same
+    host.append(h("p", { class: "banner" }, `This view could not be drawn: ${error}`));
+  }
   if (at === 0) performance.mark("first view");
   setTimeout(() => draw(at + 1));
 }

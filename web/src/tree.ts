@@ -31,7 +31,7 @@ export class Tree {
   }
 
   text(column: string, node: number): string {
-    return this.data.texts[this.data.columns[column][node] as number] ?? "";
+    return this.data.texts[this.data.columns[column]?.[node] as number] ?? "";
   }
 
   name(node: number): string {

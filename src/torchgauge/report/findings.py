@@ -49,7 +49,9 @@ def findings(profile: Profile) -> list[Finding]:
     whole = nodes[0].time if nodes else None
     timed = Timed(profile, nodes if whole else [], whole or 0.0)
     found = [one for rule in RULES if (one := rule(timed)) is not None and one.weight >= LEAST]
-    return sorted(found, key=lambda one: -one.weight)[:MOST]
+    found.sort(key=lambda one: -one.weight)
+    told = {one.node: one for one in reversed(found) if one.node is not None}  # once a node
+    return [one for one in found if one.node is None or told[one.node] is one][:MOST]
 
 
 def hottest_operator(timed: Timed) -> Finding | None:

@@ -31,7 +31,7 @@ def overview(profile: Profile) -> dict[str, Any]:
     return {
         "facts": rows(sections.target(profile).rows),
         "created": profile.environment.created,
-        "figures": _figures(profile),
+        "figures": figures(profile),
         "bound": None if profile.bottleneck is None else _bound(profile, profile.bottleneck),
         "phases": _phases(profile),
         "findings": [finding._asdict() for finding in findings(profile)],
@@ -41,7 +41,7 @@ def overview(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _figures(profile: Profile) -> list[dict[str, str]]:
+def figures(profile: Profile) -> list[dict[str, str]]:
     """Return the headline figures; what is unknown stays among them and says so."""
     step = "time of a step" if profile.target.training else "latency"
     found = [

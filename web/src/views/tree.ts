@@ -9,15 +9,15 @@ import { all, type Cell, type Focus, layout } from "../icicle";
 import type { Context, View } from "../registry";
 import type { Tree } from "../tree";
 
-// What a node's figures are called, and whether they can be a width.
-const FIGURES: [key: string, title: string, unit: Unit, width: boolean][] = [
-  ["device", "device time", "time", true],
-  ["host", "host time", "time", true],
-  ["flops", "FLOPs", "count", true],
-  ["bytes", "bytes moved", "bytes", true],
-  ["allocations", "memory allocated", "bytes", true],
-  ["retained", "kept for backward", "bytes", true],
-  ["parameters", "parameters", "count", true],
+// What a node's figures are called; each can be the width.
+const FIGURES: [key: string, title: string, unit: Unit][] = [
+  ["device", "device time", "time"],
+  ["host", "host time", "time"],
+  ["flops", "FLOPs", "count"],
+  ["bytes", "bytes moved", "bytes"],
+  ["allocations", "memory allocated", "bytes"],
+  ["retained", "kept for backward", "bytes"],
+  ["parameters", "parameters", "count"],
 ];
 const ROW = 26;
 const COLOURS = ["kind", "type", "bound"];
@@ -29,7 +29,13 @@ export const tree: View<TreeData> = {
   id: "tree",
   title: "Tree",
   wide: true,
-  draw: (part, host, context) => new Icicle(part, host, context).start(),
+  draw(part, host, context) {
+    const widths = FIGURES.filter(
+      ([key]) => part.own.includes(key) && context.tree!.total(key)[0] > 0,
+    );
+    if (widths.length) new Icicle(part, host, context, widths).start();
+    else host.append(h("p", { class: "note" }, "No time, work or memory of the tree is known."));
+  },
 };
 
 class Icicle {
@@ -59,20 +65,20 @@ class Icicle {
     private readonly part: TreeData,
     private readonly host: HTMLElement,
     private readonly context: Context,
+    private readonly widths: typeof FIGURES,
   ) {
     this.tree = context.tree!;
-    this.figure = this.widths()[0][0];
+    this.figure = widths[0][0];
     this.focus = all(this.tree, 0);
   }
 
   start(): void {
-    const widths = this.widths();
     const colours = COLOURS.filter((one) => this.has(one));
     this.host.append(
       h(
         "div",
         { class: "controls" },
-        choice("Width", widths.map(([key, title]) => [key, title]), (key) => {
+        choice("Width", this.widths.map(([key, title]) => [key, title]), (key) => {
           this.figure = key;
           this.redraw();
         }),
@@ -106,13 +112,8 @@ class Icicle {
     });
   }
 
-  private widths() {
-    const { own } = this.part;
-    return FIGURES.filter(([key, , , width]) => width && own.includes(key) && this.tree.total(key)[0] > 0);
-  }
-
   private has(column: string): boolean {
-    return this.part.columns[column].some((value) => value !== -1);
+    return !!this.part.columns[column]?.some((value) => value !== -1);
   }
 
   /** The types that take most get a colour each. */
@@ -132,7 +133,11 @@ class Icicle {
 
   /** The type of the layer that a node is or belongs to. */
   private typeOf(node: number): string {
-    while (node > 0 && this.tree.text("kind", node) !== "layer") node = this.tree.parent[node];
+    for (; node > 0; node = this.tree.parent[node]) {
+      const kind = this.tree.text("kind", node);
+      if (kind === "bucket") return "";
+      if (kind === "layer") break;
+    }
     return this.tree.text("type", node);
   }
 
@@ -186,7 +191,7 @@ class Icicle {
 
   private class(node: number): string {
     const kind = this.tree.text("kind", node);
-    if (this.colour === "type" && kind !== "bucket") {
+    if (this.colour === "type") {
       const at = this.types.get(this.typeOf(node));
       return at === undefined ? "other" : `type-${at}`;
     }
