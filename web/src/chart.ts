@@ -67,7 +67,11 @@ function options(wanted: Chart, read: HTMLElement): Omit<uPlot.Options, "width" 
     },
     axes: [
       { ...axis(wanted.showX, wanted.xLabel), size: 32 },
-      { ...axis(wanted.showY), size: 74, ...(wanted.logarithmic ? { splits: decades, filter: same } : {}) },
+      {
+        ...axis(wanted.showY),
+        size: 74,
+        ...(wanted.logarithmic ? { splits: decades, filter: same } : {}),
+      },
     ],
     series: [{}, ...wanted.lines.map(series)],
     cursor: { points: { size: 7 }, drag: { x: true, y: false }, y: false },
@@ -84,7 +88,9 @@ function decades(_: uPlot, __: number, low: number, high: number): number[] {
   const first = Math.floor(Math.log10(low));
   const number = Math.ceil(Math.log10(high)) - first;
   const steps = number > 3 ? [1] : [1, 2, 5];
-  const all = Array.from({ length: number }, (_, at) => steps.map((step) => step * 10 ** (first + at)));
+  const all = Array.from({ length: number }, (_, at) =>
+    steps.map((step) => step * 10 ** (first + at)),
+  );
   return all.flat().filter((value) => value >= low && value <= high);
 }
 
@@ -126,7 +132,11 @@ function drawStretches(plot: uPlot, { stretches = [] }: Chart): void {
     ctx.fillStyle = property("--soft");
     const inside = wide > ctx.measureText(label).width + 8 * devicePixelRatio;
     const start = inside ? Math.max(x, bbox.left) : Math.max(x + wide, bbox.left);
-    ctx.fillText(inside ? label : `◂ ${label}`, start + 4 * devicePixelRatio, bbox.top + 14 * devicePixelRatio);
+    ctx.fillText(
+      inside ? label : `◂ ${label}`,
+      start + 4 * devicePixelRatio,
+      bbox.top + 14 * devicePixelRatio,
+    );
   }
   ctx.restore();
 }

@@ -19,8 +19,7 @@ export function csv({ head, rows }: Sheet): string {
 }
 
 export function markdown({ head, rows }: Sheet): string {
-  const cell = (text: string) =>
-    text.replace(/[\\`*_[\]<>|]/g, "\\$&").replace(/\s+/g, " ");
+  const cell = (text: string) => text.replace(/[\\`*_[\]<>|]/g, "\\$&").replace(/\s+/g, " ");
   const line = (row: string[]) => `| ${row.map(cell).join(" | ")} |\n`;
   return line(head) + `|${head.map(() => " --- ").join("|")}|\n` + rows.map(line).join("");
 }
@@ -31,7 +30,10 @@ export async function copy(text: string): Promise<boolean> {
     return true;
   } catch {
     // Pages in a frame, or without a secure origin, have no clipboard but the old one.
-    const area = h("textarea", { class: "off-screen", "aria-hidden": "true" }) as HTMLTextAreaElement;
+    const area = h("textarea", {
+      class: "off-screen",
+      "aria-hidden": "true",
+    }) as HTMLTextAreaElement;
     area.value = text;
     document.body.append(area);
     area.select();

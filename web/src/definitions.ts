@@ -13,7 +13,13 @@ export function definitions(rows: Rows): HTMLElement {
         "div",
         {},
         h("dt", {}, name(label)),
-        h("dd", {}, name(value, { class: "value" }), note && " ", note && name(note, { class: "note" })),
+        h(
+          "dd",
+          {},
+          name(value, { class: "value" }),
+          note && " ",
+          note && name(note, { class: "note" }),
+        ),
       ),
     ),
   );

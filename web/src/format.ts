@@ -1,14 +1,24 @@
 // How figures look: the rules of torchgauge's units.py, on whole nanoseconds and bytes.
 
 export type Unit =
-  | "text" | "time" | "bytes" | "count" | "share" | "flop/s" | "bytes/s" | "flop/byte";
+  "text" | "time" | "bytes" | "count" | "share" | "flop/s" | "bytes/s" | "flop/byte";
 export type Value = number | string | null;
 
 const NOTHING = "–";
 const DECIMAL: [number, string][] = [
-  [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""],
+  [1e15, "P"],
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+  [1, ""],
 ];
-const TIME: [number, string][] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+const TIME: [number, string][] = [
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "µs"],
+  [1, "ns"],
+];
 
 export function significant(value: number, digits = 3): string {
   if (value === 0) return "0";
@@ -16,7 +26,10 @@ export function significant(value: number, digits = 3): string {
   const rounded = Number(value.toPrecision(digits));
   decimals = digits - 1 - Math.floor(Math.log10(Math.abs(rounded)));
   const shown = Math.min(Math.max(decimals, 0), 15);
-  return rounded.toLocaleString("en", { minimumFractionDigits: shown, maximumFractionDigits: shown });
+  return rounded.toLocaleString("en", {
+    minimumFractionDigits: shown,
+    maximumFractionDigits: shown,
+  });
 }
 
 function scaled(value: number, steps: [number, string][], digits: number): [string, string] {

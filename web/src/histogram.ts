@@ -13,7 +13,8 @@ export function histogram(part: LatencyData, width: number): SVGElement {
   const bins = Math.max(8, Math.min(60, Math.round(2 * samples.length ** (1 / 3)) * 2));
   const counts = new Array<number>(bins).fill(0);
   for (const sample of samples) {
-    if (sample <= high) counts[Math.min(bins - 1, Math.floor(((sample - low) / (high - low)) * bins))]++;
+    if (sample <= high)
+      counts[Math.min(bins - 1, Math.floor(((sample - low) / (high - low)) * bins))]++;
   }
   const most = Math.max(...counts);
   const inner = width - MARGIN.left - MARGIN.right;
@@ -24,7 +25,13 @@ export function histogram(part: LatencyData, width: number): SVGElement {
     const edges = [at, at + 1].map((edge) => low + ((high - low) * edge) / bins);
     return svg(
       "rect",
-      { class: "bin", x: x(edges[0]) + 0.5, y: floor - tall, width: Math.max(inner / bins - 1, 1), height: tall },
+      {
+        class: "bin",
+        x: x(edges[0]) + 0.5,
+        y: floor - tall,
+        width: Math.max(inner / bins - 1, 1),
+        height: tall,
+      },
       svg("title", {}, `${count} calls of ${time(edges[0])} to ${time(edges[1])}`),
     );
   });
@@ -40,7 +47,8 @@ export function histogram(part: LatencyData, width: number): SVGElement {
 
 /** The span to draw: a few calls far out must not press all others into one bar. */
 function span(samples: number[]): [number, number, number] {
-  const at = (share: number) => samples[Math.min(samples.length - 1, Math.floor(share * samples.length))];
+  const at = (share: number) =>
+    samples[Math.min(samples.length - 1, Math.floor(share * samples.length))];
   const low = samples[0];
   const last = samples[samples.length - 1];
   const far = at(0.5) + 8 * Math.max(at(0.9) - at(0.5), at(0.5) - at(0.1));
@@ -48,17 +56,34 @@ function span(samples: number[]): [number, number, number] {
   return [low, high, samples.filter((sample) => sample > high).length];
 }
 
-function interval(part: LatencyData, x: (value: number) => number, floor: number, width: number): SVGElement[] {
+function interval(
+  part: LatencyData,
+  x: (value: number) => number,
+  floor: number,
+  width: number,
+): SVGElement[] {
   if (!part.interval) return [];
   const [from, to] = part.interval.map((value) =>
     Math.min(Math.max(x(value), MARGIN.left), width - MARGIN.right),
   );
-  const band = { class: "interval", x: from, y: MARGIN.top, width: Math.max(to - from, 1), height: floor - MARGIN.top };
+  const band = {
+    class: "interval",
+    x: from,
+    y: MARGIN.top,
+    width: Math.max(to - from, 1),
+    height: floor - MARGIN.top,
+  };
   const said = `95 % interval of the median: ${time(part.interval[0], 4)} to ${time(part.interval[1], 4)}`;
   return [svg("rect", band, svg("title", {}, said))];
 }
 
-function marks(part: LatencyData, x: (value: number) => number, floor: number, high: number, width: number): SVGElement[] {
+function marks(
+  part: LatencyData,
+  x: (value: number) => number,
+  floor: number,
+  high: number,
+  width: number,
+): SVGElement[] {
   const values: [string, number][] = [["median", part.median], ...Object.entries(part.percentiles)];
   const taken = [-Infinity, -Infinity, -Infinity];
   return values
@@ -82,13 +107,27 @@ function marks(part: LatencyData, x: (value: number) => number, floor: number, h
     });
 }
 
-function ticks(low: number, high: number, x: (value: number) => number, floor: number, width: number, beyond: number): SVGElement[] {
+function ticks(
+  low: number,
+  high: number,
+  x: (value: number) => number,
+  floor: number,
+  width: number,
+  beyond: number,
+): SVGElement[] {
   const number = Math.max(2, Math.min(7, Math.floor(width / 130)));
   const found = Array.from({ length: number }, (_, at) => low + ((high - low) * at) / (number - 1));
   const labels = found.map((value, at) => {
     const anchor = at === 0 ? "start" : at === number - 1 ? "end" : "middle";
     const last = at === number - 1 && beyond ? ` (${beyond} beyond)` : "";
-    return svg("text", { class: "tick", x: x(value), y: floor + 18, "text-anchor": anchor }, time(value) + last);
+    return svg(
+      "text",
+      { class: "tick", x: x(value), y: floor + 18, "text-anchor": anchor },
+      time(value) + last,
+    );
   });
-  return [svg("line", { class: "axis", x1: MARGIN.left, x2: width - MARGIN.right, y1: floor, y2: floor }), ...labels];
+  return [
+    svg("line", { class: "axis", x1: MARGIN.left, x2: width - MARGIN.right, y1: floor, y2: floor }),
+    ...labels,
+  ];
 }

@@ -45,7 +45,12 @@ export function layout(tree: Tree, sizes: Float64Array, focus: Focus, width: num
     if (to - from < children.length) {
       whole = children.subarray(from, to).reduce((sum, child) => sum + (sizes[child] || 0), 0);
     }
-    if (whole > 0) place(cells, { node, from, to }, children, sizes, { level: level + 1, x, scale: wide / whole });
+    if (whole > 0)
+      place(cells, { node, from, to }, children, sizes, {
+        level: level + 1,
+        x,
+        scale: wide / whole,
+      });
   }
   return cells.filter((cell) => !cell.folded || cell.width >= 1);
 }

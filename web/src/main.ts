@@ -19,7 +19,16 @@ import { tables } from "./views/tables";
 import { tree } from "./views/tree";
 
 register<any>(
-  overview, tree, tables, roofline, latency, steps, memory, system, method, environment,
+  overview,
+  tree,
+  tables,
+  roofline,
+  latency,
+  steps,
+  memory,
+  system,
+  method,
+  environment,
 );
 
 const page = read();
@@ -95,7 +104,11 @@ function section(view: View<unknown>): HTMLElement {
   return h(
     "section",
     { id: view.id, class: view.wide ? "wide" : null, "aria-labelledby": `${view.id}-title` },
-    h(view === views[0] ? "h1" : "h2", { id: `${view.id}-title` }, view === views[0] ? name(page.title) : view.title),
+    h(
+      view === views[0] ? "h1" : "h2",
+      { id: `${view.id}-title` },
+      view === views[0] ? name(page.title) : view.title,
+    ),
     h("div", { class: "view" }),
   );
 }

@@ -39,7 +39,13 @@ export class Table {
     );
     this.scroller = h(
       "div",
-      { class: "scroller", tabindex: 0, role: "region", "aria-label": `Table of ${data.name}`, scroll: () => this.draw() },
+      {
+        class: "scroller",
+        tabindex: 0,
+        role: "region",
+        "aria-label": `Table of ${data.name}`,
+        scroll: () => this.draw(),
+      },
       h(
         "table",
         { "aria-rowcount": data.rows + 1 },
@@ -76,7 +82,10 @@ export class Table {
     const numeric = this.data.columns[column].unit !== "text";
     this.sorted = { column, down: again ? !this.sorted!.down : numeric };
     this.heads.forEach((head, at) =>
-      head.setAttribute("aria-sort", at !== column ? "none" : this.sorted!.down ? "descending" : "ascending"),
+      head.setAttribute(
+        "aria-sort",
+        at !== column ? "none" : this.sorted!.down ? "descending" : "ascending",
+      ),
     );
     this.arrange();
     this.changed();
@@ -93,7 +102,9 @@ export class Table {
         ? (a: number, b: number) => collator.compare(values[a] as string, values[b] as string)
         : (a: number, b: number) => (values[a] as number) - (values[b] as number);
     this.order.sort((a, b) =>
-      known(a) && known(b) ? sign * compare(a, b) || a - b : Number(known(b)) - Number(known(a)) || a - b,
+      known(a) && known(b)
+        ? sign * compare(a, b) || a - b
+        : Number(known(b)) - Number(known(a)) || a - b,
     );
   }
 
@@ -101,7 +112,8 @@ export class Table {
     const wanted = text.trim().toLowerCase();
     this.order = [];
     for (let row = 0; row < this.data.rows; row++) {
-      if (!wanted || this.lower.some((column) => column[row].includes(wanted))) this.order.push(row);
+      if (!wanted || this.lower.some((column) => column[row].includes(wanted)))
+        this.order.push(row);
     }
     this.arrange();
     this.changed();
@@ -110,7 +122,8 @@ export class Table {
   private changed(): void {
     const { length } = this.order;
     const rows = this.data.rows.toLocaleString("en");
-    this.said.textContent = length === this.data.rows ? `${rows} rows` : `${length.toLocaleString("en")} of ${rows} rows`;
+    this.said.textContent =
+      length === this.data.rows ? `${rows} rows` : `${length.toLocaleString("en")} of ${rows} rows`;
     this.scroller.scrollTop = 0;
     this.drawn = "";
     this.draw();
@@ -134,11 +147,16 @@ export class Table {
       const value = column.values[row];
       const shown = format(value, column.unit);
       if (number === 0) {
-        const follow = h("button", { type: "button", class: "link", click: () => this.follow(row) }, name(shown));
+        const follow = h(
+          "button",
+          { type: "button", class: "link", click: () => this.follow(row) },
+          name(shown),
+        );
         return h("th", { scope: "row", title: shown }, follow);
       }
       if (column.unit === "text") return h("td", { title: shown }, name(shown));
-      if (column.unit === "share") return h("td", { class: "share" }, ...bar(value as number | null));
+      if (column.unit === "share")
+        return h("td", { class: "share" }, ...bar(value as number | null));
       return h("td", { class: "number" }, shown);
     });
     return h("tr", { "aria-rowindex": at + 2, class: at % 2 ? "odd" : null }, ...cells);
@@ -148,7 +166,9 @@ export class Table {
   private sheet(pretty: boolean): Sheet {
     const titles: Record<string, string> = { time: " (ns)", bytes: " (B)" };
     return {
-      head: this.data.columns.map(({ title, unit }) => title + (pretty ? "" : (titles[unit] ?? ""))),
+      head: this.data.columns.map(
+        ({ title, unit }) => title + (pretty ? "" : (titles[unit] ?? "")),
+      ),
       rows: this.order.map((row) =>
         this.data.columns.map(({ values, unit }) =>
           pretty ? format(values[row], unit) : String(values[row] ?? ""),
@@ -170,5 +190,8 @@ function bar(share: number | null): (HTMLElement | string)[] {
   if (share === null) return [format(null, "share")];
   const filled = h("i");
   filled.style.width = `${Math.min(Math.max(share, 0), 1) * 100}%`;
-  return [h("span", { class: "meter", "aria-hidden": "true" }, filled), h("span", {}, percent(share))];
+  return [
+    h("span", { class: "meter", "aria-hidden": "true" }, filled),
+    h("span", {}, percent(share)),
+  ];
 }

@@ -86,7 +86,10 @@ export class Tree {
 
   /** The node's place in words that stay the same from run to run, for links. */
   address(node: number): string {
-    return this.trail(node).slice(1).map((one) => this.step(one)).join("/");
+    return this.trail(node)
+      .slice(1)
+      .map((one) => this.step(one))
+      .join("/");
   }
 
   find(address: string): number | null {

@@ -19,7 +19,17 @@ export const environment: View<EnvironmentData> = {
     );
     if (!part.findings.length) return;
     const item = ([severity, title, evidence, remedy]: EnvironmentData["findings"][0]) =>
-      h("li", {}, h("span", { class: "how" }, severity), " ", h("b", {}, name(title)), h("p", { class: "note" }, name(`${evidence} ${remedy}`)));
-    host.append(h("h3", {}, "What the machine's check found"), h("ul", { class: "plain" }, ...part.findings.map(item)));
+      h(
+        "li",
+        {},
+        h("span", { class: "how" }, severity),
+        " ",
+        h("b", {}, name(title)),
+        h("p", { class: "note" }, name(`${evidence} ${remedy}`)),
+      );
+    host.append(
+      h("h3", {}, "What the machine's check found"),
+      h("ul", { class: "plain" }, ...part.findings.map(item)),
+    );
   },
 };

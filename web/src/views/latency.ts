@@ -17,7 +17,12 @@ export const latency: View<LatencyData> = {
     host.append(
       h("h3", {}, "How steady calls are spread ", badge(part.how)),
       spread,
-      h("h3", {}, "Every timed call in order ", h("span", { class: "note" }, far(part) ? "on a logarithmic axis" : "")),
+      h(
+        "h3",
+        {},
+        "Every timed call in order ",
+        h("span", { class: "note" }, far(part) ? "on a logarithmic axis" : ""),
+      ),
     );
     responsive(spread, (width) => spread.replaceChildren(histogram(part, width)));
     series(part, host);
@@ -27,7 +32,9 @@ export const latency: View<LatencyData> = {
         {},
         h("summary", {}, "All figures"),
         definitions(part.rows),
-        copyButton("Copy calls as CSV", () => csv({ head: ["process", "call", "time (ns)", "warm-up"], rows: calls(part) })),
+        copyButton("Copy calls as CSV", () =>
+          csv({ head: ["process", "call", "time (ns)", "warm-up"], rows: calls(part) }),
+        ),
       ),
     );
   },
@@ -42,7 +49,11 @@ function series(part: LatencyData, host: HTMLElement): void {
   for (const [at, run] of part.runs.entries()) {
     const process = part.runs.length > 1 ? ` of process ${at + 1}` : "";
     if (run.warmup) {
-      stretches.push({ from: start - 0.5, to: start + run.warmup - 0.5, label: `warm-up${process}` });
+      stretches.push({
+        from: start - 0.5,
+        to: start + run.warmup - 0.5,
+        label: `warm-up${process}`,
+      });
     }
     start += run.samples.length;
   }
@@ -67,6 +78,11 @@ function far({ runs, median }: LatencyData): boolean {
 
 function calls(part: LatencyData): string[][] {
   return part.runs.flatMap((run, process) =>
-    run.samples.map((sample, at) => [`${process + 1}`, `${at + 1}`, `${sample}`, at < run.warmup ? "yes" : ""]),
+    run.samples.map((sample, at) => [
+      `${process + 1}`,
+      `${at + 1}`,
+      `${sample}`,
+      at < run.warmup ? "yes" : "",
+    ]),
   );
 }

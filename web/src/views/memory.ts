@@ -12,7 +12,13 @@ export const memory: View<MemoryData> = {
   title: "Memory",
   draw(part, host) {
     host.append(h("h3", {}, `Alive at the peak of ${bytes(part.peak, 4)} `, badge(part.how)));
-    host.append(stack(Object.entries(part.parts).sort((a, b) => b[1] - a[1]), part.peak, (one) => bytes(one)));
+    host.append(
+      stack(
+        Object.entries(part.parts).sort((a, b) => b[1] - a[1]),
+        part.peak,
+        (one) => bytes(one),
+      ),
+    );
     if (part.time.length > 1) {
       // Where weights are most of it, what comes and goes would be a thin line at the top.
       const fromZero = Math.min(...part.live) < part.peak / 2;
@@ -21,7 +27,15 @@ export const memory: View<MemoryData> = {
       chart(host, {
         summary: `Bytes alive over ${time(part.time[part.time.length - 1])}: the peak is ${bytes(part.peak)}, the average ${bytes(part.average)}.`,
         x: part.time,
-        lines: [{ label: "alive", values: part.live, colour: "--series-0", fill: fromZero, stepped: true }],
+        lines: [
+          {
+            label: "alive",
+            values: part.live,
+            colour: "--series-0",
+            fill: fromZero,
+            stepped: true,
+          },
+        ],
         showX: (value) => time(value),
         showY: (value) => bytes(value, 4),
         xLabel: "time",
@@ -33,7 +47,13 @@ export const memory: View<MemoryData> = {
       });
     }
     host.append(
-      h("details", {}, h("summary", {}, "All figures"), definitions(part.rows), h("p", { class: "note" }, part.method)),
+      h(
+        "details",
+        {},
+        h("summary", {}, "All figures"),
+        definitions(part.rows),
+        h("p", { class: "note" }, part.method),
+      ),
     );
   },
 };

@@ -13,7 +13,13 @@ export const method: View<MethodData> = {
   draw(part, host) {
     host.append(
       h("h3", {}, "How these numbers were got"),
-      h("div", { class: "columns" }, ...part.parts.map(([title, rows]) => h("div", {}, h("h4", {}, name(title)), definitions(rows)))),
+      h(
+        "div",
+        { class: "columns" },
+        ...part.parts.map(([title, rows]) =>
+          h("div", {}, h("h4", {}, name(title)), definitions(rows)),
+        ),
+      ),
     );
     if (!part.figures.length) return;
     const rows = part.figures.flatMap(([title, , found]) => found.map((row) => [title, ...row]));

@@ -51,7 +51,12 @@ function card(figure: Overview["figures"][0], context: Context): HTMLElement {
     "li",
     { class: "card" },
     h("div", { class: "label" }, label),
-    h("div", { class: known ? "figure" : "figure unknown" }, number, unit && h("span", { class: "unit" }, ` ${unit}`)),
+    h(
+      "div",
+      { class: known ? "figure" : "figure unknown" },
+      number,
+      unit && h("span", { class: "unit" }, ` ${unit}`),
+    ),
     h("div", { class: "note" }, name(figure.note)),
     badge(known ? figure.how : ""),
   );
@@ -129,7 +134,13 @@ function summary(part: Overview, title: string): string {
   return (
     markdown({ head: [title, "", "", ""], rows: figures }) +
     list("Bound by", part.bound ? [part.bound.kind ?? "unknown", ...part.bound.evidence] : []) +
-    list("What matters most", part.findings.map((one) => `${one.title}. ${one.text}`)) +
-    list("Warnings", part.warnings.map((one) => `${one.probe} ${one.text} [${one.id}]`))
+    list(
+      "What matters most",
+      part.findings.map((one) => `${one.title}. ${one.text}`),
+    ) +
+    list(
+      "Warnings",
+      part.warnings.map((one) => `${one.probe} ${one.text} [${one.id}]`),
+    )
   );
 }

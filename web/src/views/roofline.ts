@@ -27,7 +27,11 @@ export const roofline: View<RooflineData> = {
 
 function source({ roofs }: RooflineData): (string | HTMLElement)[] {
   if (!roofs.length) {
-    return ["What this device can do was not measured, so that no roof is drawn: ", h("code", {}, "torchgauge profile --roofs"), " "];
+    return [
+      "What this device can do was not measured, so that no roof is drawn: ",
+      h("code", {}, "torchgauge profile --roofs"),
+      " ",
+    ];
   }
   return [`Roofs of ${roofs.map((one) => `${one.device} (${one.source})`).join(", ")}. `];
 }
@@ -35,7 +39,12 @@ function source({ roofs }: RooflineData): (string | HTMLElement)[] {
 function legend({ points }: RooflineData): HTMLElement {
   const known = BOUNDS.filter((one) => points.bound.includes(one));
   const entry = (shape: string, label: string) =>
-    h("li", {}, svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, mark(shape, 7, 7, 5)), label);
+    h(
+      "li",
+      {},
+      svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, mark(shape, 7, 7, 5)),
+      label,
+    );
   return h(
     "ul",
     { class: "legend" },
@@ -49,10 +58,19 @@ function legend({ points }: RooflineData): HTMLElement {
 function mark(bound: string, x: number, y: number, r: number): SVGElement {
   const attributes = { class: `point ${bound}` };
   if (bound === "memory") {
-    return svg("rect", { ...attributes, x: x - r * 0.9, y: y - r * 0.9, width: r * 1.8, height: r * 1.8 });
+    return svg("rect", {
+      ...attributes,
+      x: x - r * 0.9,
+      y: y - r * 0.9,
+      width: r * 1.8,
+      height: r * 1.8,
+    });
   }
   if (bound === "overhead") {
-    return svg("path", { ...attributes, d: `M${x} ${y - r * 1.2}L${x + r * 1.1} ${y + r * 0.8}H${x - r * 1.1}Z` });
+    return svg("path", {
+      ...attributes,
+      d: `M${x} ${y - r * 1.2}L${x + r * 1.1} ${y + r * 0.8}H${x - r * 1.1}Z`,
+    });
   }
   return svg("circle", { ...attributes, cx: x, cy: y, r });
 }
@@ -82,7 +100,13 @@ function draw(part: RooflineData, width: number, said: HTMLElement, context: Con
   const y = logarithmic([...points.speed, ...peaks], bottom, MARGIN.top);
   const picture = svg(
     "svg",
-    { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "group", "aria-label": `Roofline with ${points.node.length} layers` },
+    {
+      width,
+      height: HEIGHT,
+      viewBox: `0 0 ${width} ${HEIGHT}`,
+      role: "group",
+      "aria-label": `Roofline with ${points.node.length} layers`,
+    },
     ...grid(x, y, width, bottom),
     ...roofs.flatMap((one) => roofLines(one, x, y, width)),
     ...order(points.time).map((at) => point(part, at, x, y, said, context)),
@@ -94,7 +118,9 @@ function draw(part: RooflineData, width: number, said: HTMLElement, context: Con
 /** Where traffic's slopes meet the peaks, so that both are in the picture. */
 function ridges({ roofs }: RooflineData): number[] {
   return roofs.flatMap((one) =>
-    Object.values(one.traffic).flatMap((speed) => Object.values(one.peaks).map((peak) => peak / speed)),
+    Object.values(one.traffic).flatMap((speed) =>
+      Object.values(one.peaks).map((peak) => peak / speed),
+    ),
   );
 }
 
@@ -102,16 +128,44 @@ function grid(x: Scale, y: Scale, width: number, bottom: number): SVGElement[] {
   const right = width - MARGIN.right;
   const step = Math.max(1, Math.ceil(x.ticks.length / (width / 70)));
   return [
-    ...x.ticks.map((tick) => svg("line", { class: "grid", x1: x(tick), x2: x(tick), y1: MARGIN.top, y2: bottom })),
-    ...y.ticks.map((tick) => svg("line", { class: "grid", x1: MARGIN.left, x2: right, y1: y(tick), y2: y(tick) })),
-    ...x.ticks.filter((_, at) => at % step === 0).map((tick) =>
-      svg("text", { class: "tick", x: x(tick), y: bottom + 17, "text-anchor": "middle" }, power(tick)),
+    ...x.ticks.map((tick) =>
+      svg("line", { class: "grid", x1: x(tick), x2: x(tick), y1: MARGIN.top, y2: bottom }),
     ),
     ...y.ticks.map((tick) =>
-      svg("text", { class: "tick", x: MARGIN.left - 6, y: y(tick) + 4, "text-anchor": "end" }, power(tick)),
+      svg("line", { class: "grid", x1: MARGIN.left, x2: right, y1: y(tick), y2: y(tick) }),
     ),
-    svg("text", { class: "tick", x: (MARGIN.left + right) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, "intensity, FLOP per byte"),
-    svg("text", { class: "tick", x: 12, y: bottom / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${bottom / 2})` }, "speed, FLOP/s"),
+    ...x.ticks
+      .filter((_, at) => at % step === 0)
+      .map((tick) =>
+        svg(
+          "text",
+          { class: "tick", x: x(tick), y: bottom + 17, "text-anchor": "middle" },
+          power(tick),
+        ),
+      ),
+    ...y.ticks.map((tick) =>
+      svg(
+        "text",
+        { class: "tick", x: MARGIN.left - 6, y: y(tick) + 4, "text-anchor": "end" },
+        power(tick),
+      ),
+    ),
+    svg(
+      "text",
+      { class: "tick", x: (MARGIN.left + right) / 2, y: HEIGHT - 8, "text-anchor": "middle" },
+      "intensity, FLOP per byte",
+    ),
+    svg(
+      "text",
+      {
+        class: "tick",
+        x: 12,
+        y: bottom / 2,
+        "text-anchor": "middle",
+        transform: `rotate(-90 12 ${bottom / 2})`,
+      },
+      "speed, FLOP/s",
+    ),
   ];
 }
 
@@ -121,7 +175,12 @@ function power(value: number): string {
   return value < 1e4 ? String(Math.round(value)) : format(value, "count", 1);
 }
 
-function roofLines({ source, traffic, peaks }: Roof, x: Scale, y: Scale, width: number): SVGElement[] {
+function roofLines(
+  { source, traffic, peaks }: Roof,
+  x: Scale,
+  y: Scale,
+  width: number,
+): SVGElement[] {
   const fastest = Math.max(...Object.values(traffic), 0);
   const peak = Math.max(...Object.values(peaks));
   const line = (x1: number, y1: number, x2: number, y2: number) =>
@@ -164,7 +223,14 @@ function order(times: number[]): number[] {
   return times.map((_, at) => at).sort((a, b) => times[b] - times[a]);
 }
 
-function point({ points }: RooflineData, at: number, x: Scale, y: Scale, said: HTMLElement, context: Context): SVGElement {
+function point(
+  { points }: RooflineData,
+  at: number,
+  x: Scale,
+  y: Scale,
+  said: HTMLElement,
+  context: Context,
+): SVGElement {
   const longest = Math.max(...points.time.slice(1), 1);
   const whole = points.node[at] === 0;
   const r = whole ? 9 : Math.max(3.5, 12 * Math.sqrt(points.time[at] / longest));
@@ -180,10 +246,20 @@ function point({ points }: RooflineData, at: number, x: Scale, y: Scale, said: H
   const label = parts.filter(Boolean).join(", ");
   const tell = () => said.replaceChildren(name(label));
   const open = () => context.open(points.node[at]);
-  const press = (event: KeyboardEvent) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), open());
+  const press = (event: KeyboardEvent) =>
+    (event.key === "Enter" || event.key === " ") && (event.preventDefault(), open());
   return svg(
     "g",
-    { role: "button", tabindex: 0, class: whole ? "whole" : null, "aria-label": label, click: open, keydown: press, pointerenter: tell, focus: tell },
+    {
+      role: "button",
+      tabindex: 0,
+      class: whole ? "whole" : null,
+      "aria-label": label,
+      click: open,
+      keydown: press,
+      pointerenter: tell,
+      focus: tell,
+    },
     mark(points.bound[at] ?? "unknown", cx, cy, r),
     svg("title", {}, label),
   );

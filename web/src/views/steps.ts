@@ -23,7 +23,9 @@ export const steps: View<StepsData> = {
     chart(host, {
       summary: `Times of ${x.length} steps in order.`,
       x,
-      lines: [{ label: "took", values: part.durations, colour: "--series-0", points: x.length < 400 }],
+      lines: [
+        { label: "took", values: part.durations, colour: "--series-0", points: x.length < 400 },
+      ],
       showX: (value) => value.toLocaleString("en"),
       showY: (value) => time(value, 4),
       xLabel: "step",

@@ -12,7 +12,13 @@ export const system: View<SystemData> = {
   title: "System",
   draw(part, host) {
     if (part.time.length > 1) {
-      const shared = { x: part.time, showX: (value: number) => time(value), xLabel: "time", fromZero: true, height: 180 };
+      const shared = {
+        x: part.time,
+        showX: (value: number) => time(value),
+        xLabel: "time",
+        fromZero: true,
+        height: 180,
+      };
       host.append(h("h3", {}, "Processor cores in use ", badge(part.how)));
       chart(host, {
         ...shared,

@@ -13,7 +13,14 @@ export const tables: View<TableData[]> = {
     const tabs = part.map((data, at) =>
       h(
         "button",
-        { type: "button", role: "tab", id: `tab-${data.name}`, "aria-controls": "tab-panel", click: () => show(at), keydown: (event: KeyboardEvent) => turn(event, at) },
+        {
+          type: "button",
+          role: "tab",
+          id: `tab-${data.name}`,
+          "aria-controls": "tab-panel",
+          click: () => show(at),
+          keydown: (event: KeyboardEvent) => turn(event, at),
+        },
         `${data.name[0].toUpperCase()}${data.name.slice(1)}`,
       ),
     );
@@ -44,7 +51,10 @@ export const tables: View<TableData[]> = {
       else context.search(String(data.columns[0].values[row]));
     }
 
-    host.append(h("div", { role: "tablist", class: "tabs", "aria-label": "Tables" }, ...tabs), panel);
+    host.append(
+      h("div", { role: "tablist", class: "tabs", "aria-label": "Tables" }, ...tabs),
+      panel,
+    );
     if (part.length) show(0);
   },
 };

@@ -48,7 +48,11 @@ class Icicle {
   private found: number[] = [];
   private width = 0;
   private readonly crumbs = h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" });
-  private readonly cells = h("div", { class: "icicle", role: "group", keydown: (e: KeyboardEvent) => this.key(e) });
+  private readonly cells = h("div", {
+    class: "icicle",
+    role: "group",
+    keydown: (e: KeyboardEvent) => this.key(e),
+  });
   private readonly tip = h("div", { class: "tip", "aria-hidden": "true", hidden: true });
   private readonly panel = h("div", { class: "panel", "aria-live": "polite" });
   private readonly said = h("output", { class: "note" });
@@ -78,14 +82,22 @@ class Icicle {
       h(
         "div",
         { class: "controls" },
-        choice("Width", this.widths.map(([key, title]) => [key, title]), (key) => {
-          this.figure = key;
-          this.redraw();
-        }),
-        choice("Colour", colours.map((one) => [one, one]), (key) => {
-          this.colour = key;
-          this.redraw();
-        }),
+        choice(
+          "Width",
+          this.widths.map(([key, title]) => [key, title]),
+          (key) => {
+            this.figure = key;
+            this.redraw();
+          },
+        ),
+        choice(
+          "Colour",
+          colours.map((one) => [one, one]),
+          (key) => {
+            this.colour = key;
+            this.redraw();
+          },
+        ),
         h("label", {}, "Search ", this.input),
         this.said,
         badge(this.part.how),
@@ -93,8 +105,11 @@ class Icicle {
       this.crumbs,
       this.cells,
       this.legend,
-      h("p", { class: "note print-hidden" },
-        "Click or Enter: into a node. Arrow keys: to its neighbours. Escape: back out."),
+      h(
+        "p",
+        { class: "note print-hidden" },
+        "Click or Enter: into a node. Arrow keys: to its neighbours. Escape: back out.",
+      ),
       this.panel,
     );
     document.body.append(this.tip);
@@ -147,7 +162,10 @@ class Icicle {
     const levels = found.reduce((most, cell) => Math.max(most, cell.level), 0) + 1;
     this.cells.style.height = `${levels * ROW}px`;
     const title = FIGURES.find(([key]) => key === this.figure)![1];
-    this.cells.setAttribute("aria-label", `Tree of ${this.tree.name(this.focus.node)}, sized by ${title}`);
+    this.cells.setAttribute(
+      "aria-label",
+      `Tree of ${this.tree.name(this.focus.node)}, sized by ${title}`,
+    );
     this.cells.replaceChildren(...found.map((cell) => this.cell(cell, sizes)));
     (this.cells.firstElementChild as HTMLElement).tabIndex = 0;
     this.drawCrumbs();
@@ -207,9 +225,18 @@ class Icicle {
 
   private drawLegend(): void {
     const entries: [string, string][] = {
-      kind: KINDS.filter((kind) => this.part.texts.includes(kind)).map((kind): [string, string] => [`kind-${kind}`, kind]),
-      type: [...[...this.types].map(([type, at]): [string, string] => [`type-${at}`, type]), ["other", "other"] as [string, string]],
-      bound: ["compute", "memory", "overhead", "other"].map((one): [string, string] => [one === "other" ? one : `bound-${one}`, one]),
+      kind: KINDS.filter((kind) => this.part.texts.includes(kind)).map((kind): [string, string] => [
+        `kind-${kind}`,
+        kind,
+      ]),
+      type: [
+        ...[...this.types].map(([type, at]): [string, string] => [`type-${at}`, type]),
+        ["other", "other"] as [string, string],
+      ],
+      bound: ["compute", "memory", "overhead", "other"].map((one): [string, string] => [
+        one === "other" ? one : `bound-${one}`,
+        one,
+      ]),
     }[this.colour]!;
     this.legend.replaceChildren(
       ...entries.map(([style, label]) =>
@@ -226,7 +253,9 @@ class Icicle {
       h(
         "ol",
         {},
-        ...trail.map((node) => h("li", {}, this.link(node, node === here && !part ? "location" : null))),
+        ...trail.map((node) =>
+          h("li", {}, this.link(node, node === here && !part ? "location" : null)),
+        ),
         part && h("li", { "aria-current": "location" }, narrower(this.focus)),
       ),
     );
@@ -333,21 +362,35 @@ class Icicle {
     this.selected = node;
     const { tree } = this;
     const rows: [string, string, string][] = [];
-    const add = (label: string, value: string, note = "") => value && rows.push([label, value, note]);
+    const add = (label: string, value: string, note = "") =>
+      value && rows.push([label, value, note]);
     add("layer", tree.path(node));
     add("type", tree.text("type", node));
     add("phase", tree.text("phase", node));
     add("input shapes", tree.text("shapes", node));
-    add("calls", format(tree.number("calls", node), "count"), this.part.steps > 1 ? `in ${this.part.steps} steps` : "in a step");
+    add(
+      "calls",
+      format(tree.number("calls", node), "count"),
+      this.part.steps > 1 ? `in ${this.part.steps} steps` : "in a step",
+    );
     for (const [key, title, unit] of FIGURES) {
       if (!this.part.own.includes(key)) continue;
       const total = tree.total(key);
       const alone = tree.alone(key)[node];
       const own = tree.children(node).length ? `${format(alone, unit)} of its own` : "";
       const share = total[0] > 0 && total[node] >= 0 ? percent(total[node] / total[0]) : "";
-      add(title, this.least(key, node) + format(total[node], unit), [share, own].filter(Boolean).join(", "));
+      add(
+        title,
+        this.least(key, node) + format(total[node], unit),
+        [share, own].filter(Boolean).join(", "),
+      );
     }
-    if (this.part.columns.peak) add("peak of a call", format(tree.number("peak", node), "bytes"), "beyond what was alive before");
+    if (this.part.columns.peak)
+      add(
+        "peak of a call",
+        format(tree.number("peak", node), "bytes"),
+        "beyond what was alive before",
+      );
     add("bound by", tree.text("bound", node));
     tree.launch(node).forEach((fact, at) => add(at ? "" : "launch", fact));
     const sheet = () => ({ head: [tree.name(node), "", ""], rows });
@@ -400,7 +443,9 @@ class Icicle {
 
   private least(key: string, node: number): string {
     const counted = key === "flops" || key === "bytes";
-    return counted && this.part.own.includes("unknown") && this.tree.total("unknown")[node] > 0 ? "≥ " : "";
+    return counted && this.part.own.includes("unknown") && this.tree.total("unknown")[node] > 0
+      ? "≥ "
+      : "";
   }
 }
 
@@ -408,7 +453,11 @@ function narrower({ from, to }: Focus): string {
   return `${(to - from).toLocaleString("en")} narrower`;
 }
 
-function choice(label: string, options: string[][], pick: (key: string) => void): HTMLElement | null {
+function choice(
+  label: string,
+  options: string[][],
+  pick: (key: string) => void,
+): HTMLElement | null {
   if (options.length < 2) return null;
   const select = h(
     "select",
