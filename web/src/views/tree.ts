@@ -1,29 +1,16 @@
 // The tree as an icicle: width by time, work or memory; zoom, search, breadcrumbs, the node's figures.
 
-import { copyButton, markdown } from "../copy";
+import { Colours } from "../colours";
 import type { TreeData } from "../data";
-import { definitions } from "../definitions";
 import { badge, h, name, responsive } from "../dom";
-import { format, percent, type Unit } from "../format";
+import { type Figure, FIGURES, figure } from "../figures";
+import { format, percent } from "../format";
 import { all, type Cell, type Focus, layout } from "../icicle";
+import { nodeLink, nodePanel } from "../node_panel";
 import type { Context, View } from "../registry";
 import type { Tree } from "../tree";
 
-// What a node's figures are called; each can be the width.
-const FIGURES: [key: string, title: string, unit: Unit][] = [
-  ["device", "device time", "time"],
-  ["host", "host time", "time"],
-  ["flops", "FLOPs", "count"],
-  ["bytes", "bytes moved", "bytes"],
-  ["allocations", "memory allocated", "bytes"],
-  ["retained", "kept for backward", "bytes"],
-  ["parameters", "parameters", "count"],
-];
 const ROW = 26;
-const COLOURS = ["kind", "type", "bound"];
-const KINDS = ["model", "layer", "operator", "kernel", "bucket"];
-const MOST_TYPES = 7;
-const MOST_CHILDREN = 7;
 
 export const tree: View<TreeData> = {
   id: "tree",
@@ -43,7 +30,7 @@ class Icicle {
   private focus: Focus;
   private selected = 0;
   private figure: string;
-  private colour = "kind";
+  private readonly colours: Colours;
   private matches: Uint8Array | null = null;
   private found: number[] = [];
   private width = 0;
@@ -63,21 +50,20 @@ class Icicle {
     input: () => this.search(),
     keydown: (event: KeyboardEvent) => event.key === "Enter" && this.nextMatch(),
   }) as HTMLInputElement;
-  private readonly types = new Map<string, number>();
 
   constructor(
     private readonly part: TreeData,
     private readonly host: HTMLElement,
     private readonly context: Context,
-    private readonly widths: typeof FIGURES,
+    private readonly widths: Figure[],
   ) {
     this.tree = context.tree!;
+    this.colours = new Colours(this.tree);
     this.figure = widths[0][0];
     this.focus = all(this.tree, 0);
   }
 
   start(): void {
-    const colours = COLOURS.filter((one) => this.has(one));
     this.host.append(
       h(
         "div",
@@ -92,9 +78,9 @@ class Icicle {
         ),
         choice(
           "Colour",
-          colours.map((one) => [one, one]),
+          this.colours.ways.map((one) => [one, one]),
           (key) => {
-            this.colour = key;
+            this.colours.way = key;
             this.redraw();
           },
         ),
@@ -113,7 +99,6 @@ class Icicle {
       this.panel,
     );
     document.body.append(this.tip);
-    this.rankTypes();
     responsive(this.cells, (width) => {
       this.width = width;
       this.redraw();
@@ -127,41 +112,12 @@ class Icicle {
     });
   }
 
-  private has(column: string): boolean {
-    return !!this.part.columns[column]?.some((value) => value !== -1);
-  }
-
-  /** The types that take most get a colour each. */
-  private rankTypes(): void {
-    const own = this.tree.alone(this.figure);
-    const sums = new Map<string, number>();
-    let type = "";
-    for (let node = 0; node < this.tree.size; node++) {
-      type = this.typeOf(node);
-      if (type) sums.set(type, (sums.get(type) ?? 0) + (own[node] || 0));
-    }
-    [...sums]
-      .sort((a, b) => b[1] - a[1])
-      .slice(0, MOST_TYPES)
-      .forEach(([one], at) => this.types.set(one, at));
-  }
-
-  /** The type of the layer that a node is or belongs to. */
-  private typeOf(node: number): string {
-    for (; node > 0; node = this.tree.parent[node]) {
-      const kind = this.tree.text("kind", node);
-      if (kind === "bucket") return "";
-      if (kind === "layer") break;
-    }
-    return this.tree.text("type", node);
-  }
-
   private redraw(): void {
     const sizes = this.tree.total(this.figure);
     const found = layout(this.tree, sizes, this.focus, this.width);
     const levels = found.reduce((most, cell) => Math.max(most, cell.level), 0) + 1;
     this.cells.style.height = `${levels * ROW}px`;
-    const title = FIGURES.find(([key]) => key === this.figure)![1];
+    const title = figure(this.figure)[1];
     this.cells.setAttribute(
       "aria-label",
       `Tree of ${this.tree.name(this.focus.node)}, sized by ${title}`,
@@ -169,7 +125,7 @@ class Icicle {
     this.cells.replaceChildren(...found.map((cell) => this.cell(cell, sizes)));
     (this.cells.firstElementChild as HTMLElement).tabIndex = 0;
     this.drawCrumbs();
-    this.drawLegend();
+    this.legend.replaceChildren(...this.colours.legend());
   }
 
   private cell(cell: Cell, sizes: Float64Array): HTMLElement {
@@ -180,7 +136,7 @@ class Icicle {
       {
         type: "button",
         tabindex: -1,
-        class: folded ? "cell folded" : `cell ${this.class(node)}`,
+        class: folded ? "cell folded" : `cell ${this.colours.of(node)}`,
         "aria-label": label,
         "data-node": node,
         "data-level": cell.level,
@@ -201,48 +157,10 @@ class Icicle {
   }
 
   private describe(node: number, sizes: Float64Array): string {
-    const [, title, unit] = FIGURES.find(([key]) => key === this.figure)!;
+    const [, title, unit] = figure(this.figure);
     const kind = this.tree.text("kind", node);
     const share = sizes[0] > 0 ? `, ${percent(sizes[node] / sizes[0])}` : "";
     return `${this.tree.name(node)}, ${kind}: ${format(sizes[node], unit)} ${title}${share}`;
-  }
-
-  private class(node: number): string {
-    const kind = this.tree.text("kind", node);
-    if (this.colour === "type") {
-      const at = this.types.get(this.typeOf(node));
-      return at === undefined ? "other" : `type-${at}`;
-    }
-    if (this.colour === "bound") {
-      for (let one = node; one >= 0; one = this.tree.parent[one]) {
-        const bound = this.tree.text("bound", one);
-        if (bound) return `bound-${bound}`;
-      }
-      return "other";
-    }
-    return `kind-${kind}`;
-  }
-
-  private drawLegend(): void {
-    const entries: [string, string][] = {
-      kind: KINDS.filter((kind) => this.part.texts.includes(kind)).map((kind): [string, string] => [
-        `kind-${kind}`,
-        kind,
-      ]),
-      type: [
-        ...[...this.types].map(([type, at]): [string, string] => [`type-${at}`, type]),
-        ["other", "other"] as [string, string],
-      ],
-      bound: ["compute", "memory", "overhead", "other"].map((one): [string, string] => [
-        one === "other" ? one : `bound-${one}`,
-        one,
-      ]),
-    }[this.colour]!;
-    this.legend.replaceChildren(
-      ...entries.map(([style, label]) =>
-        h("li", {}, h("span", { class: `swatch ${style}`, "aria-hidden": "true" }), name(label)),
-      ),
-    );
   }
 
   private drawCrumbs(): void {
@@ -254,7 +172,7 @@ class Icicle {
         "ol",
         {},
         ...trail.map((node) =>
-          h("li", {}, this.link(node, node === here && !part ? "location" : null)),
+          h("li", {}, nodeLink(this.context, node, node === here && !part ? "location" : null)),
         ),
         part && h("li", { "aria-current": "location" }, narrower(this.focus)),
       ),
@@ -357,95 +275,9 @@ class Icicle {
     if (next !== undefined) this.context.open(next);
   }
 
-  /** Tell all that is known of a node. */
   private show(node: number): void {
     this.selected = node;
-    const { tree } = this;
-    const rows: [string, string, string][] = [];
-    const add = (label: string, value: string, note = "") =>
-      value && rows.push([label, value, note]);
-    add("layer", tree.path(node));
-    add("type", tree.text("type", node));
-    add("phase", tree.text("phase", node));
-    add("input shapes", tree.text("shapes", node));
-    add(
-      "calls",
-      format(tree.number("calls", node), "count"),
-      this.part.steps > 1 ? `in ${this.part.steps} steps` : "in a step",
-    );
-    for (const [key, title, unit] of FIGURES) {
-      if (!this.part.own.includes(key)) continue;
-      const total = tree.total(key);
-      const alone = tree.alone(key)[node];
-      const own = tree.children(node).length ? `${format(alone, unit)} of its own` : "";
-      const share = total[0] > 0 && total[node] >= 0 ? percent(total[node] / total[0]) : "";
-      add(
-        title,
-        this.least(key, node) + format(total[node], unit),
-        [share, own].filter(Boolean).join(", "),
-      );
-    }
-    if (this.part.columns.peak)
-      add(
-        "peak of a call",
-        format(tree.number("peak", node), "bytes"),
-        "beyond what was alive before",
-      );
-    add("bound by", tree.text("bound", node));
-    tree.launch(node).forEach((fact, at) => add(at ? "" : "launch", fact));
-    const sheet = () => ({ head: [tree.name(node), "", ""], rows });
-    this.panel.replaceChildren(
-      h("h3", {}, name(tree.name(node)), " ", h("span", { class: "how" }, tree.text("kind", node))),
-      h("div", { class: "columns" }, definitions(rows), this.largest(node)),
-      copyButton("Copy as Markdown", () => markdown(sheet())),
-      copyButton("Copy link", () => `${location.href.split("#")[0]}#node=${tree.address(node)}`),
-    );
-  }
-
-  /** The children that take most, and what is left to the node itself. */
-  private largest(node: number): HTMLElement | null {
-    const sizes = this.tree.total(this.figure);
-    const alone = this.tree.alone(this.figure)[node] || 0;
-    const [, title, unit] = FIGURES.find(([key]) => key === this.figure)!;
-    const children = [...this.tree.children(node)].filter((child) => sizes[child] > 0);
-    if (!children.length || !(sizes[node] > 0)) return null;
-    children.sort((a, b) => sizes[b] - sizes[a]);
-    const shown = children.slice(0, MOST_CHILDREN);
-    const rest = children.slice(MOST_CHILDREN).reduce((sum, child) => sum + sizes[child], 0);
-    const line = (label: HTMLElement | string, size: number) => {
-      const bar = h("i", { "aria-hidden": "true" });
-      bar.style.width = `${(100 * size) / sizes[node]}%`;
-      return h("li", {}, h("span", {}, label), h("b", {}, format(size, unit)), bar);
-    };
-    const more = children.length - shown.length;
-    return h(
-      "div",
-      {},
-      h("h4", {}, `Its ${title}`),
-      h(
-        "ul",
-        { class: "bars" },
-        ...shown.map((child) => line(this.link(child), sizes[child])),
-        rest > 0 && line(`${more} others`, rest),
-        alone > 0 && line("of its own", alone),
-      ),
-    );
-  }
-
-  private link(node: number, here: string | null = null): HTMLElement {
-    const click = (event: Event) => {
-      event.preventDefault();
-      this.context.open(node);
-    };
-    const href = `#node=${this.tree.address(node)}`;
-    return h("a", { href, click, "aria-current": here }, name(this.tree.name(node)));
-  }
-
-  private least(key: string, node: number): string {
-    const counted = key === "flops" || key === "bytes";
-    return counted && this.part.own.includes("unknown") && this.tree.total("unknown")[node] > 0
-      ? "≥ "
-      : "";
+    this.panel.replaceChildren(...nodePanel(this.context, node, this.figure));
   }
 }
 
