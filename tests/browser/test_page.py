@@ -367,8 +367,14 @@ def test_a_hundred_thousand_calls_are_drawn(opened):
 
 
 def test_printing_shows_rows_and_no_controls(opened):
-    page = opened(pages.with_tree()).page
+    page = opened(
+        pages.with_tree(), color_scheme="dark", viewport={"width": 800, "height": 900}
+    ).page
+    fill = "getComputedStyle(document.documentElement).getPropertyValue('--fill-0')"
+    dark = page.evaluate(fill)
     page.emulate_media(media="print")
+    assert page.evaluate(fill) != dark  # no dark cells under black text
+    assert page.evaluate("document.documentElement.scrollWidth") == 800
     assert not page.locator(".controls").first.is_visible()
     assert not page.locator("header nav").is_visible()
     assert page.locator("#tables tbody tr:not(.space)").last.is_visible()
