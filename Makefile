@@ -9,7 +9,7 @@ RESULTS := torchgauge-results
 SPEEDSCOPE := tests/support/speedscope
 SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torchvision*)
 
-.PHONY: demo test test-all lint types contract docs bench clean
+.PHONY: demo test test-all page browser lint types contract docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
@@ -19,6 +19,19 @@ test: $(VENV)/dev
 
 test-all: $(VENV)/integrations
 	$(BIN)/pytest -n 2 -m "not gpu"
+
+# The report page: `page` bundles web/ into the package, `browser` tests it in Chromium.
+page: web/node_modules
+	cd web && npm run build
+
+browser: $(VENV)/dev web/node_modules
+	$(PIP) --editable '.[browser]'
+	cd web && npm run check
+	$(BIN)/pytest tests/browser
+
+web/node_modules: web/package.json web/package-lock.json
+	cd web && npm ci --no-audit --no-fund
+	touch $@
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

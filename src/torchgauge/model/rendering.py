@@ -18,6 +18,7 @@ RENDERERS = {
     "csv": "torchgauge.report.csv",
     "doctor": "torchgauge.report.doctor",
     "folded": "torchgauge.report.folded",
+    "html": "torchgauge.report.html",
     "json": "torchgauge.report.json",
     "loop": "torchgauge.report.loop",
     "markdown": "torchgauge.report.markdown",

@@ -1,33 +1,53 @@
-"""The summary as an HTML table for notebooks; every text is escaped, no style leaks out."""
+"""A profile in a notebook: its headline as HTML, all else folded; no style or script leaks out."""
 
 from __future__ import annotations
 
 from html import escape
 
 from torchgauge.model.profile import Profile
+from torchgauge.report.findings import findings
+from torchgauge.report.page_overview import figures
 from torchgauge.report.sections import Section, sections, warning_text, warnings
+
+_LEFT = ' style="text-align:left"'
 
 
 def render(profile: Profile) -> str:
-    """Return an HTML fragment."""
-    parts = [_table(section) for section in sections(profile)]
-    if shown := warnings(profile):
-        items = "".join(f"<li>{escape(warning_text(w))}</li>" for w in shown)
-        parts.append(f"<p><b>Warnings</b></p><ul>{items}</ul>")
+    """Return an HTML fragment; every text is escaped."""
+    head, *others = sections(profile)
+    run = next(row.value for row in head.rows if row.label == "run as")
+    shown = [
+        (one["label"], one["value"], f"{one['note']} {one['how']}") for one in figures(profile)
+    ]
+    parts = [f"<p><b>{escape(profile.target.name)}</b>, {escape(run)}</p>", _rows(shown)]
+    if found := findings(profile):
+        parts.append(_list([f"{one.title}. {one.text}" for one in found]))
+    if listed := warnings(profile):
+        parts += ["<p><b>Warnings</b></p>", _list([warning_text(one) for one in listed])]
+    tables = "".join(map(_table, [head, *others]))
+    parts.append(f"<details><summary>All figures</summary>{tables}</details>")
     return f'<div class="torchgauge">{"".join(parts)}</div>'
 
 
 def _table(section: Section) -> str:
-    rows = "".join(
-        f'<tr><th scope="row" style="text-align:left">{escape(row.label)}</th>'
-        f'<td style="text-align:left">{escape(row.value)}</td>'
-        f'<td style="text-align:left">{escape(_note(row.note, row.share))}</td></tr>'
-        for row in section.rows
-    )
     how = f" <i>{escape(section.how)}</i>" if section.how else ""
-    caption = f'<caption style="text-align:left"><b>{escape(section.title)}</b>{how}</caption>'
+    caption = f"<caption{_LEFT}><b>{escape(section.title)}</b>{how}</caption>"
+    rows = [(row.label, row.value, _note(row.note, row.share)) for row in section.rows]
     notes = "".join(f"<p>{escape(note)}</p>" for note in section.notes)
-    return f"<table>{caption}<tbody>{rows}</tbody></table>{notes}"
+    return _rows(rows, caption) + notes
+
+
+def _rows(rows: list[tuple[str, str, str]], caption: str = "") -> str:
+    cells = "".join(
+        f'<tr><th scope="row"{_LEFT}>{escape(label)}</th>'
+        f"<td{_LEFT}>{escape(value)}</td><td{_LEFT}>{escape(note)}</td></tr>"
+        for label, value, note in rows
+    )
+    return f"<table>{caption}<tbody>{cells}</tbody></table>"
+
+
+def _list(texts: list[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>"
 
 
 def _note(note: str, share: float | None) -> str:

@@ -1,0 +1,98 @@
+"""The page: one HTML file that holds its data, its script and its style, and asks nobody else.
+
+What is shown is decided by the parts below; `web/` is the source of the script that shows them. The
+data stands in the page as JSON that the browser does not run, and the script makes text nodes of it
+alone, so that no name in a record can become markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from html import escape
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from torchgauge.model.loop import Loop
+from torchgauge.model.profile import Profile
+from torchgauge.model.record import Record
+from torchgauge.report import (
+    page_loop,
+    page_method,
+    page_overview,
+    page_roofline,
+    page_series,
+    page_tables,
+    page_tree,
+)
+
+# A part that returns None is left out, and its view with it. The order of views is the script's.
+Part = Callable[[Any], object]
+PARTS: dict[type[Record], dict[str, Part]] = {
+    Profile: {
+        "overview": page_overview.overview,
+        "tree": page_tree.of_profile,
+        "tables": page_tables.of_profile,
+        "roofline": page_roofline.roofline,
+        "latency": page_series.latency,
+        "memory": page_series.memory,
+        "system": page_series.system,
+        "method": page_method.of_profile,
+        "environment": page_method.environment,
+    },
+    Loop: {
+        "overview": page_loop.overview,
+        "tree": page_loop.tree,
+        "tables": page_loop.tables,
+        "steps": page_loop.steps,
+        "method": page_loop.method,
+        "environment": page_method.environment,
+    },
+}
+
+# What would end the element or begin a comment in it, and what old scripts took for a line's end.
+_MARKUP = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+_ESCAPES = str.maketrans(_MARKUP)
+
+
+def render(record: Record) -> str:
+    """Return the page of a profile or a loop."""
+    parts = {name: part(record) for name, part in PARTS[type(record)].items()}
+    data = {name: part for name, part in parts.items() if part is not None}
+    return page(page_overview.title(record), data)
+
+
+def page(title: str, parts: dict[str, object]) -> str:
+    """Return the page that shows these parts, each by the view of its name."""
+    data = msgspec.json.encode({"title": title, "parts": parts}).decode().translate(_ESCAPES)
+    script, style = _asset("page.js"), _asset("page.css")
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>{escape(title)} – torchgauge</title>\n"
+        f"<style>{style}</style>\n</head>\n<body>\n"
+        "<noscript>This report is drawn by a script that is part of it; scripts are switched off."
+        "</noscript>\n"
+        f'<script type="application/json" id="data">{data}</script>\n'
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _asset(name: str) -> str:
+    folder = resources.files("torchgauge.report") / "assets"
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def _hash(source: str) -> str:
+    digest = hashlib.sha256(source.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

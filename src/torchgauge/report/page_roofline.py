@@ -1,0 +1,68 @@
+"""The roofline for the page: the roofs, and a point for each layer that does work itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgauge.model.profile import Profile
+from torchgauge.model.roofline import Roofs
+from torchgauge.model.tree import Node
+
+# Layers that take less of the step are too small to see and too many to draw.
+SMALLEST_SHARE = 1e-4
+
+
+def roofline(profile: Profile) -> dict[str, Any] | None:
+    """Return roofs and points (FLOPs per byte, FLOP/s, ns); None where no layer was timed."""
+    points = [] if profile.tree is None else _points(profile.tree.nodes)
+    if not points:
+        return None
+    near = profile.roofline
+    dtypes = (
+        {}
+        if profile.cost is None
+        else {row.dtype: None for row in profile.cost.rows if row.matmul_flops}
+    )
+    names = ("node", "path", "type", "intensity", "speed", "time", "bound", "efficiency")
+    return {
+        "points": dict(zip(names, map(list, zip(*points, strict=True)), strict=True)),
+        "roofs": [] if near is None else [_roofs(near.roofs, list(dtypes))],
+        "how": "measured" if near is None else near.how,
+    }
+
+
+def _points(nodes: list[Node]) -> list[tuple[Any, ...]]:
+    """Return the model and the layers that call no other, where both their axes are known."""
+    whole = nodes[0].time or 0.0
+    found = []
+    for number, node in enumerate(nodes):
+        leaf = node.kind == "layer" and not node.layers
+        if not (leaf or node.kind == "model") or (node.time or 0.0) < SMALLEST_SHARE * whole:
+            continue
+        intensity, speed = node.intensity, node.flops_per_second
+        if intensity and speed:
+            time = round((node.time or 0.0) * 1e9)
+            name = node.row.path or node.name
+            found.append(
+                (number, name, node.row.type, intensity, speed, time, node.bound, node.efficiency)
+            )
+    return found
+
+
+def _roofs(roofs: Roofs, dtypes: list[str]) -> dict[str, Any]:
+    """Return the peaks of the dtypes that the model uses and the widest and narrowest traffic."""
+    peaks = {dtype: peak for dtype in dtypes if (peak := roofs.peak(dtype)) is not None}
+    if "float32" in dtypes and "tf32" in roofs.peaks:
+        peaks["tf32"] = roofs.peaks["tf32"]
+    traffic = {}
+    if roofs.memory_bandwidth is not None:
+        traffic["memory"] = roofs.memory_bandwidth
+        fastest = roofs.bandwidth[0].bytes_per_second
+        if fastest > 1.5 * roofs.memory_bandwidth:
+            traffic["cache"] = fastest
+    return {
+        "device": roofs.device,
+        "source": roofs.source,
+        "peaks": peaks or roofs.peaks,
+        "traffic": traffic,
+    }

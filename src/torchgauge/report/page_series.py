@@ -1,0 +1,99 @@
+"""What the page draws over time: calls, bytes alive, use of the machine; whole ns and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torchgauge.model.latency import Latency, LatencyRun
+from torchgauge.model.profile import Profile
+from torchgauge.model.record import Interval
+from torchgauge.report import sections
+
+
+def latency(profile: Profile) -> dict[str, Any] | None:
+    """Return every timed call of every process, with what the summary says of them."""
+    found = profile.latency
+    if found is None:
+        return None
+    return {
+        "runs": [_run(run) for run in found.processes],
+        "median": _ns(found.median),
+        "interval": _interval(found.interval),
+        "percentiles": {name: _ns(getattr(found, name)) for name in ("p90", "p95", "p99")},
+        "mean": _ns(found.mean),
+        "steady": found.steady,
+        "rows": _rows(sections.latency(found, stages=profile.training is None)),
+        "how": found.how,
+        "summary": _summary(found),
+    }
+
+
+def _run(run: LatencyRun) -> dict[str, Any]:
+    return {"samples": [_ns(one) for one in run.samples], "warmup": run.warmup}
+
+
+def _summary(found: Latency) -> str:
+    """Say the two charts in a sentence, for those who do not see them."""
+    rows = {row.label: row for row in sections.latency(found).rows}
+    calls = sum(len(run.samples) for run in found.processes)
+    return (
+        f"{calls:,} timed calls: median {rows['median'].value}, {rows['median'].note}; "
+        f"99 % of steady calls took at most {rows['p99'].value}."
+    )
+
+
+def memory(profile: Profile) -> dict[str, Any] | None:
+    """Return the bytes alive over a step, and what was alive at the peak."""
+    found = profile.memory
+    if found is None:
+        return None
+    return {
+        "time": [point.time for point in found.timeline],
+        "live": [point.live for point in found.timeline],
+        "peak": found.peak,
+        "average": found.average,
+        "parts": {name: part for name, part in found.parts.items() if part},
+        "rows": _rows(sections.memory(found)),
+        "method": found.method,
+        "how": found.how,
+    }
+
+
+def system(profile: Profile) -> dict[str, Any] | None:
+    """Return the samples of the process's use of the machine."""
+    found = profile.system
+    if found is None:
+        return None
+    return {
+        "time": [round(one.time * 1e9) for one in found.samples],
+        "cores": [float(f"{one.cores:.4g}") for one in found.samples],
+        "rss": [one.rss for one in found.samples],
+        "core_count": found.core_count,
+        "rows": _rows(sections.system(found)),
+        "how": found.how,
+    }
+
+
+def _rows(section: sections.Section) -> list[list[str]]:
+    return rows(section.rows)
+
+
+def rows(found: Iterable[sections.Row]) -> list[list[str]]:
+    """Return label, figure and note of each row; a share becomes part of the note."""
+    return [
+        [
+            row.label,
+            row.value,
+            row.note if row.share is None else f"{row.share:.1%}".replace("%", " %"),
+        ]
+        for row in found
+    ]
+
+
+def _interval(interval: Interval | None) -> list[int] | None:
+    return None if interval is None else [_ns(interval.low), _ns(interval.high)]
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)

@@ -1,0 +1,182 @@
+// Lines over time by uPlot, in the theme's colours; drag to zoom, double click to zoom out.
+
+import uPlot from "uplot";
+import { h, property, responsive } from "./dom";
+import { tidy } from "./format";
+
+export interface Line {
+  label: string;
+  values: (number | null)[];
+  colour: string;
+  fill?: boolean;
+  stepped?: boolean;
+  points?: boolean;
+}
+
+export interface Chart {
+  /** What the chart says, for those who do not see it. */
+  summary: string;
+  x: ArrayLike<number>;
+  lines: Line[];
+  showX: (value: number) => string;
+  showY: (value: number) => string;
+  xLabel: string;
+  /** Drawn as a level with a name. */
+  levels?: { value: number; label: string; colour: string }[];
+  /** Stretches of x that are told apart from the rest. */
+  stretches?: { from: number; to: number; label: string }[];
+  /** From 0, or around the values. */
+  fromZero?: boolean;
+  /** For values of several orders of magnitude. */
+  logarithmic?: boolean;
+  height?: number;
+}
+
+export function chart(host: HTMLElement, wanted: Chart): void {
+  const frame = h("div", { class: "chart", role: "img", "aria-label": wanted.summary });
+  const read = h("div", { class: "readout note", "aria-hidden": "true" }, "\u00a0");
+  host.append(h("figure", {}, frame, read));
+  let plot: uPlot | null = null;
+  responsive(frame, (width) => {
+    const size = { width, height: wanted.height ?? 240 };
+    if (plot) plot.setSize(size);
+    else plot = new uPlot({ ...options(wanted, read), ...size }, data(wanted), frame);
+  });
+  window.addEventListener("theme", () => plot?.redraw(false));
+}
+
+function data({ x, lines }: Chart): uPlot.AlignedData {
+  return [x as number[], ...lines.map((line) => line.values)] as uPlot.AlignedData;
+}
+
+function options(wanted: Chart, read: HTMLElement): Omit<uPlot.Options, "width" | "height"> {
+  const axis = (show: (value: number) => string, label?: string): uPlot.Axis => ({
+    stroke: () => property("--soft"),
+    grid: { stroke: () => property("--line"), width: 1 },
+    ticks: { stroke: () => property("--line"), width: 1 },
+    font: "12px system-ui, sans-serif",
+    values: (_, splits) => splits.map((value) => (value === null ? "" : tidy(show(value)))),
+    ...(label ? { label, labelSize: 18, labelFont: "12px system-ui, sans-serif" } : {}),
+  });
+  return {
+    legend: { show: false },
+    padding: [12, 16, 0, 0],
+    scales: {
+      x: { time: false },
+      y: { distr: wanted.logarithmic ? 3 : 1, range: (_, low, high) => range(wanted, low, high) },
+    },
+    axes: [
+      { ...axis(wanted.showX, wanted.xLabel), size: 32 },
+      {
+        ...axis(wanted.showY),
+        size: 74,
+        ...(wanted.logarithmic ? { splits: decades, filter: same } : {}),
+      },
+    ],
+    series: [{}, ...wanted.lines.map(series)],
+    cursor: { points: { size: 7 }, drag: { x: true, y: false }, y: false },
+    hooks: {
+      drawClear: [(plot) => drawStretches(plot, wanted)],
+      draw: [(plot) => drawLevels(plot, wanted)],
+      setCursor: [(plot) => readout(plot, wanted, read)],
+    },
+  };
+}
+
+/** 1, 2 and 5 of each power of ten, or the powers alone where there are many. */
+function decades(_: uPlot, __: number, low: number, high: number): number[] {
+  const first = Math.floor(Math.log10(low));
+  const number = Math.ceil(Math.log10(high)) - first;
+  const steps = number > 3 ? [1] : [1, 2, 5];
+  const all = Array.from({ length: number }, (_, at) =>
+    steps.map((step) => step * 10 ** (first + at)),
+  );
+  return all.flat().filter((value) => value >= low && value <= high);
+}
+
+const same = (_: uPlot, splits: number[]) => splits;
+
+function series(line: Line): uPlot.Series {
+  return {
+    label: line.label,
+    stroke: () => property(line.colour),
+    width: line.points ? 0 : 1.5,
+    fill: line.fill ? () => `${property(line.colour)}2e` : undefined,
+    paths: line.stepped ? uPlot.paths.stepped!({ align: 1 }) : undefined,
+    points: { show: line.points, size: 4, fill: () => property(line.colour) },
+  };
+}
+
+function range(wanted: Chart, low: number, high: number): [number, number] {
+  const { fromZero, levels, logarithmic } = wanted;
+  if (logarithmic) return [low * 0.9, high * 1.1];
+  const shown = (levels ?? []).map((level) => level.value);
+  const top = Math.max(high, ...shown);
+  const bottom = fromZero ? 0 : Math.min(low, ...shown);
+  const room = (top - bottom || top || 1) * 0.06;
+  return [fromZero ? 0 : Math.max(bottom - room, 0), top + room];
+}
+
+function drawStretches(plot: uPlot, { stretches = [] }: Chart): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  for (const { from, to, label } of stretches) {
+    const x = plot.valToPos(from, "x", true);
+    const wide = plot.valToPos(to, "x", true) - x;
+    ctx.fillStyle = property("--shade");
+    ctx.fillRect(x, bbox.top, wide, bbox.height);
+    ctx.fillStyle = property("--soft");
+    const inside = wide > ctx.measureText(label).width + 8 * devicePixelRatio;
+    const start = inside ? Math.max(x, bbox.left) : Math.max(x + wide, bbox.left);
+    ctx.fillText(
+      inside ? label : `◂ ${label}`,
+      start + 4 * devicePixelRatio,
+      bbox.top + 14 * devicePixelRatio,
+    );
+  }
+  ctx.restore();
+}
+
+function drawLevels(plot: uPlot, { levels = [] }: Chart): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.lineWidth = devicePixelRatio;
+  for (const [at, { value, label, colour }] of levels.entries()) {
+    const y = plot.valToPos(value, "y", true);
+    if (y < bbox.top || y > bbox.top + bbox.height) continue;
+    ctx.strokeStyle = ctx.fillStyle = property(colour);
+    ctx.setLineDash([6, 4]);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    // The names of two levels stand at the two ends; a halo parts them from the line.
+    ctx.textAlign = at % 2 ? "left" : "right";
+    const x = at % 2 ? bbox.left + 6 * devicePixelRatio : bbox.left + bbox.width - 4;
+    const above = y - 5 * devicePixelRatio;
+    ctx.setLineDash([]);
+    ctx.strokeStyle = property("--card");
+    ctx.lineWidth = 4 * devicePixelRatio;
+    ctx.strokeText(label, x, above);
+    ctx.fillText(label, x, above);
+    ctx.lineWidth = devicePixelRatio;
+  }
+  ctx.restore();
+}
+
+function readout(plot: uPlot, wanted: Chart, read: HTMLElement): void {
+  const at = plot.cursor.idx;
+  if (at === null || at === undefined) {
+    read.textContent = "\u00a0";
+    return;
+  }
+  const said = wanted.lines
+    .filter((line) => line.values[at] !== null && line.values[at] !== undefined)
+    .map((line) => `${line.label} ${wanted.showY(line.values[at] as number)}`);
+  read.textContent = `${wanted.xLabel} ${wanted.showX(wanted.x[at])}: ${said.join(", ")}`;
+}

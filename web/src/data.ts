@@ -1,0 +1,120 @@
+// What the Python side puts into the page; see report/page_*.py, which says what each part holds.
+
+import type { Unit, Value } from "./format";
+
+export type Rows = [label: string, value: string, note: string][];
+export type Parts = [name: string, amount: number][];
+
+export interface Overview {
+  facts: Rows;
+  created: string;
+  figures: { label: string; value: string; note: string; how: string; view: string }[];
+  bound: {
+    kind: string | null;
+    confidence: string;
+    evidence: string[];
+    parts: Parts;
+    how: string;
+    training: boolean;
+  } | null;
+  phases: { parts: Parts; step: number; how: string } | null;
+  findings: { title: string; text: string; view: string; node: number | null; search: string }[];
+  warnings: { id: string; probe: string; failed: boolean; text: string }[];
+  complete: boolean;
+  interrupted: boolean;
+}
+
+export interface TreeData {
+  texts: string[];
+  columns: Record<string, (number | null)[]>;
+  own: string[];
+  kernels: { node: number[]; facts: string[][] };
+  step: string;
+  steps: number;
+  how: string;
+}
+
+export interface TableData {
+  name: string;
+  rows: number;
+  columns: { title: string; unit: Unit; values: Value[] }[];
+  nodes: number[] | null;
+}
+
+export interface RooflineData {
+  points: {
+    node: number[];
+    path: string[];
+    type: string[];
+    intensity: number[];
+    speed: number[];
+    time: number[];
+    bound: (string | null)[];
+    efficiency: (number | null)[];
+  };
+  roofs: {
+    device: string;
+    source: string;
+    peaks: Record<string, number>;
+    traffic: Record<string, number>;
+  }[];
+  how: string;
+}
+
+export interface LatencyData {
+  runs: { samples: number[]; warmup: number }[];
+  median: number;
+  interval: [number, number] | null;
+  percentiles: Record<string, number>;
+  mean: number;
+  steady: boolean;
+  rows: Rows;
+  how: string;
+  summary: string;
+}
+
+export interface MemoryData {
+  time: number[];
+  live: number[];
+  peak: number;
+  average: number;
+  parts: Record<string, number>;
+  rows: Rows;
+  method: string;
+  how: string;
+}
+
+export interface SystemData {
+  time: number[];
+  cores: number[];
+  rss: number[];
+  core_count: number;
+  rows: Rows;
+  how: string;
+}
+
+export interface StepsData {
+  durations: number[];
+  phases: [string, number][];
+  rows: Rows;
+}
+
+export interface MethodData {
+  parts: [string, Rows][];
+  figures: [title: string, how: string, rows: Rows, notes: string[]][];
+}
+
+export interface EnvironmentData {
+  groups: [string, Rows][];
+  findings: [severity: string, title: string, evidence: string, remedy: string][];
+  created: string;
+}
+
+export interface PageData {
+  title: string;
+  parts: Record<string, unknown> & { tree?: TreeData };
+}
+
+export function read(): PageData {
+  return JSON.parse(document.getElementById("data")!.textContent!);
+}

@@ -1,0 +1,102 @@
+// All that is known of one node of the tree, and its largest children.
+
+import { copyButton, markdown } from "./copy";
+import { definitions } from "./definitions";
+import { h, name } from "./dom";
+import { type Figure, FIGURES, figure } from "./figures";
+import { format, percent } from "./format";
+import type { Context } from "./registry";
+import type { Tree } from "./tree";
+
+const MOST_CHILDREN = 7;
+
+/** Tell all that is known of a node. */
+export function nodePanel(context: Context, node: number, width: string): HTMLElement[] {
+  const tree = context.tree!;
+  const rows: [string, string, string][] = [];
+  const add = (label: string, value: string, note = "") => value && rows.push([label, value, note]);
+  add("layer", tree.path(node));
+  add("type", tree.text("type", node));
+  add("phase", tree.text("phase", node));
+  add("input shapes", tree.text("shapes", node));
+  add(
+    "calls",
+    format(tree.number("calls", node), "count"),
+    tree.data.steps > 1 ? `in ${tree.data.steps} steps` : "in a step",
+  );
+  for (const [key, title, unit] of FIGURES) {
+    if (!tree.data.own.includes(key)) continue;
+    const total = tree.total(key);
+    const alone = tree.alone(key)[node];
+    const own = tree.children(node).length ? `${format(alone, unit)} of its own` : "";
+    const share = total[0] > 0 && total[node] >= 0 ? percent(total[node] / total[0]) : "";
+    add(
+      title,
+      least(tree, key, node) + format(total[node], unit),
+      [share, own].filter(Boolean).join(", "),
+    );
+  }
+  if (tree.data.columns.peak)
+    add(
+      "peak of a call",
+      format(tree.number("peak", node), "bytes"),
+      "beyond what was alive before",
+    );
+  add("bound by", tree.text("bound", node));
+  tree.launch(node).forEach((fact, at) => add(at ? "" : "launch", fact));
+  const sheet = () => ({ head: [tree.name(node), "", ""], rows });
+  return [
+    h("h3", {}, name(tree.name(node)), " ", h("span", { class: "how" }, tree.text("kind", node))),
+    h("div", { class: "columns" }, definitions(rows), largest(context, node, figure(width))),
+    copyButton("Copy as Markdown", () => markdown(sheet())),
+    copyButton("Copy link", () => `${location.href.split("#")[0]}#node=${tree.address(node)}`),
+  ];
+}
+
+/** The children that take most, and what is left to the node itself. */
+function largest(context: Context, node: number, [key, title, unit]: Figure): HTMLElement | null {
+  const tree = context.tree!;
+  const sizes = tree.total(key);
+  const alone = tree.alone(key)[node] || 0;
+  const children = [...tree.children(node)].filter((child) => sizes[child] > 0);
+  if (!children.length || !(sizes[node] > 0)) return null;
+  children.sort((a, b) => sizes[b] - sizes[a]);
+  const shown = children.slice(0, MOST_CHILDREN);
+  const rest = children.slice(MOST_CHILDREN).reduce((sum, child) => sum + sizes[child], 0);
+  const line = (label: HTMLElement | string, size: number) => {
+    const bar = h("i", { "aria-hidden": "true" });
+    bar.style.width = `${(100 * size) / sizes[node]}%`;
+    return h("li", {}, h("span", {}, label), h("b", {}, format(size, unit)), bar);
+  };
+  const more = children.length - shown.length;
+  return h(
+    "div",
+    {},
+    h("h4", {}, `Its ${title}`),
+    h(
+      "ul",
+      { class: "bars" },
+      ...shown.map((child) => line(nodeLink(context, child), sizes[child])),
+      rest > 0 && line(`${more} others`, rest),
+      alone > 0 && line("of its own", alone),
+    ),
+  );
+}
+
+/** A link that opens a node; `here` is what it is of the current place. */
+export function nodeLink(context: Context, node: number, here: string | null = null): HTMLElement {
+  const tree = context.tree!;
+  const click = (event: Event) => {
+    event.preventDefault();
+    context.open(node);
+  };
+  const href = `#node=${tree.address(node)}`;
+  return h("a", { href, click, "aria-current": here }, name(tree.name(node)));
+}
+
+function least(tree: Tree, key: string, node: number): string {
+  const counted = key === "flops" || key === "bytes";
+  return counted && tree.data.own.includes("unknown") && tree.total("unknown")[node] > 0
+    ? "≥ "
+    : "";
+}

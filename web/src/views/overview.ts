@@ -1,0 +1,147 @@
+// The first screen: what was measured on what, the figures, what bounds it, findings, warnings.
+
+import { copyButton, markdown } from "../copy";
+import type { Overview } from "../data";
+import { definitions, stack } from "../definitions";
+import { badge, h, name } from "../dom";
+import { time } from "../format";
+import type { Context, View } from "../registry";
+
+export const overview: View<Overview> = {
+  id: "overview",
+  title: "Overview",
+  wide: true,
+  draw(part, host, context) {
+    host.append(
+      ...state(part),
+      h("div", { class: "facts" }, definitions(part.facts)),
+      h("ul", { class: "cards" }, ...part.figures.map((figure) => card(figure, context))),
+      h(
+        "div",
+        { class: "columns" },
+        ...[bound(part), phases(part), findings(part, context), warnings(part)].filter(
+          (block) => block !== null,
+        ),
+      ),
+      h(
+        "p",
+        { class: "foot" },
+        `Recorded ${part.created.replace("T", " ").replace("+00:00", " UTC")}. `,
+        copyButton("Copy as Markdown", () => summary(part, context.page.title)),
+      ),
+    );
+  },
+};
+
+function state(part: Overview): HTMLElement[] {
+  const said = part.interrupted
+    ? "This run was interrupted: what was measured before is shown."
+    : "Part of this run failed: see the warnings.";
+  return part.complete ? [] : [h("p", { class: "banner", role: "status" }, said)];
+}
+
+function card(figure: Overview["figures"][0], context: Context): HTMLElement {
+  const known = figure.value !== "unknown";
+  const [, number, unit] = /^((?:at least )?\S+) ?(.*)$/.exec(figure.value)!;
+  const label =
+    known && context.page.parts[figure.view]
+      ? h("a", { href: `#${figure.view}` }, figure.label)
+      : figure.label;
+  return h(
+    "li",
+    { class: "card" },
+    h("div", { class: "label" }, label),
+    h(
+      "div",
+      { class: known ? "figure" : "figure unknown" },
+      number,
+      unit && " ",
+      unit && h("span", { class: "unit" }, unit),
+    ),
+    h("div", { class: "note" }, name(figure.note)),
+    badge(known ? figure.how : ""),
+  );
+}
+
+function bound({ bound }: Overview): HTMLElement | null {
+  if (!bound) return null;
+  const head = bound.kind ? `Bound by ${bound.kind}` : "What bounds it is not known";
+  const whole = bound.parts.reduce((sum, [, amount]) => sum + amount, 0);
+  return block(
+    head,
+    [bound.kind ? h("span", { class: "how" }, bound.confidence) : null, badge(bound.how)],
+    bound.parts.length > 0 && stack(bound.parts, whole, time),
+    h("ul", { class: "plain" }, ...bound.evidence.map((said) => h("li", {}, name(said)))),
+  );
+}
+
+function phases({ phases }: Overview): HTMLElement | null {
+  if (!phases) return null;
+  return block("A training step", [badge(phases.how)], stack(phases.parts, phases.step, time));
+}
+
+function findings(part: Overview, context: Context): HTMLElement | null {
+  if (!part.findings.length) return null;
+  const item = (finding: Overview["findings"][0]) => {
+    const { node } = finding;
+    const open = (event: Event) => {
+      if (node === null && !finding.search) return;
+      event.preventDefault();
+      if (node === null) context.search(finding.search);
+      else context.open(node);
+    };
+    const place = node === null ? finding.view : `node=${context.tree!.address(node)}`;
+    const link = h("a", { href: `#${place}`, click: open }, name(finding.title));
+    return h("li", {}, link, h("p", { class: "note" }, name(finding.text)));
+  };
+  return block("What matters most", [], h("ol", { class: "findings" }, ...part.findings.map(item)));
+}
+
+function warnings(part: Overview): HTMLElement | null {
+  if (!part.warnings.length) return null;
+  return block(
+    part.complete ? "Warnings" : "Failed and warnings",
+    [],
+    h(
+      "ul",
+      { class: "warnings" },
+      ...part.warnings.map((one) =>
+        h(
+          "li",
+          { class: one.failed ? "failed" : null },
+          h("b", {}, one.failed ? "✗ " : "! ", name(one.probe || "run")),
+          " ",
+          name(one.text),
+          " ",
+          h("code", {}, one.id),
+        ),
+      ),
+    ),
+  );
+}
+
+function block(
+  title: string,
+  badges: (HTMLElement | null)[],
+  ...body: (HTMLElement | false)[]
+): HTMLElement {
+  return h("div", { class: "block" }, h("h2", {}, title, " ", ...badges), ...body);
+}
+
+function summary(part: Overview, title: string): string {
+  const figures = part.figures.map((one) => [one.label, one.value, one.note, one.how]);
+  const list = (head: string, items: string[]) =>
+    items.length ? `\n**${head}**\n\n${items.map((item) => `- ${item}\n`).join("")}` : "";
+  return (
+    markdown({ head: [title, "", "", ""], rows: figures }) +
+    list("Bound by", part.bound ? [part.bound.kind ?? "unknown", ...part.bound.evidence] : []) +
+    list(
+      "What matters most",
+      part.findings.map((one) => `${one.title}. ${one.text}`),
+    ) +
+    list(
+      "Warnings",
+      part.warnings.map((one) => `${one.probe} ${one.text} [${one.id}]`),
+    )
+  );
+}

@@ -1,0 +1,266 @@
+// The roofline: layers as points under what the device can do, both axes by powers of ten.
+
+import type { RooflineData } from "../data";
+import { badge, h, name, responsive, svg } from "../dom";
+import { format, percent, significant, time } from "../format";
+import type { Context, View } from "../registry";
+
+const HEIGHT = 420;
+const MARGIN = { left: 64, right: 14, top: 14, bottom: 44 };
+const BOUNDS = ["compute", "memory", "overhead"];
+
+export const roofline: View<RooflineData> = {
+  id: "roofline",
+  title: "Roofline",
+  draw(part, host, context) {
+    const said = h("div", { class: "readout note", "aria-live": "polite" }, "\u00a0");
+    const frame = h("div", { class: "roofline" });
+    host.append(
+      h("p", { class: "note" }, ...source(part), badge(part.how)),
+      frame,
+      said,
+      legend(part),
+    );
+    responsive(frame, (width) => frame.replaceChildren(draw(part, width, said, context)));
+  },
+};
+
+function source({ roofs }: RooflineData): (string | HTMLElement)[] {
+  if (!roofs.length) {
+    return [
+      "What this device can do was not measured, so that no roof is drawn: ",
+      h("code", {}, "torchgauge profile --roofs"),
+      " ",
+    ];
+  }
+  return [`Roofs of ${roofs.map((one) => `${one.device} (${one.source})`).join(", ")}. `];
+}
+
+function legend({ points }: RooflineData): HTMLElement {
+  const known = BOUNDS.filter((one) => points.bound.includes(one));
+  const entry = (shape: string, label: string) =>
+    h(
+      "li",
+      {},
+      svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, mark(shape, 7, 7, 5)),
+      label,
+    );
+  return h(
+    "ul",
+    { class: "legend" },
+    ...known.map((one) => entry(one, `bound by ${one}`)),
+    points.bound.includes(null) && entry("unknown", "not known"),
+    h("li", {}, "Area: time of the layer. The ring is the whole model."),
+  );
+}
+
+/** Shapes besides colours, for those who cannot tell these apart. */
+function mark(bound: string, x: number, y: number, r: number): SVGElement {
+  const attributes = { class: `point ${bound}` };
+  if (bound === "memory") {
+    return svg("rect", {
+      ...attributes,
+      x: x - r * 0.9,
+      y: y - r * 0.9,
+      width: r * 1.8,
+      height: r * 1.8,
+    });
+  }
+  if (bound === "overhead") {
+    return svg("path", {
+      ...attributes,
+      d: `M${x} ${y - r * 1.2}L${x + r * 1.1} ${y + r * 0.8}H${x - r * 1.1}Z`,
+    });
+  }
+  return svg("circle", { ...attributes, cx: x, cy: y, r });
+}
+
+type Roof = RooflineData["roofs"][0];
+
+interface Scale {
+  (value: number): number;
+  ticks: number[];
+  low: number;
+  high: number;
+}
+
+function logarithmic(values: number[], from: number, to: number): Scale {
+  const low = Math.floor(Math.log10(Math.min(...values)));
+  const high = Math.max(Math.ceil(Math.log10(Math.max(...values) * 1.05)), low + 1);
+  const scale = (value: number) => from + ((Math.log10(value) - low) / (high - low)) * (to - from);
+  const ticks = Array.from({ length: high - low + 1 }, (_, at) => 10 ** (low + at));
+  return Object.assign(scale, { ticks, low: 10 ** low, high: 10 ** high });
+}
+
+function draw(part: RooflineData, width: number, said: HTMLElement, context: Context): SVGElement {
+  const { points, roofs } = part;
+  const peaks = roofs.flatMap((one) => Object.values(one.peaks));
+  const bottom = HEIGHT - MARGIN.bottom;
+  const x = logarithmic([...points.intensity, ...ridges(part)], MARGIN.left, width - MARGIN.right);
+  const y = logarithmic([...points.speed, ...peaks], bottom, MARGIN.top);
+  const picture = svg(
+    "svg",
+    {
+      width,
+      height: HEIGHT,
+      viewBox: `0 0 ${width} ${HEIGHT}`,
+      role: "group",
+      "aria-label": `Roofline with ${points.node.length} layers`,
+    },
+    ...grid(x, y, width, bottom),
+    ...roofs.flatMap((one) => roofLines(one, x, y, width)),
+    ...order(points.time).map((at) => point(part, at, x, y, said, context)),
+    ...roofs.flatMap((one) => roofLabels(one, x, y, width)),
+  );
+  return picture;
+}
+
+/** Where traffic's slopes meet the peaks, so that both are in the picture. */
+function ridges({ roofs }: RooflineData): number[] {
+  return roofs.flatMap((one) =>
+    Object.values(one.traffic).flatMap((speed) =>
+      Object.values(one.peaks).map((peak) => peak / speed),
+    ),
+  );
+}
+
+function grid(x: Scale, y: Scale, width: number, bottom: number): SVGElement[] {
+  const right = width - MARGIN.right;
+  const step = Math.max(1, Math.ceil(x.ticks.length / (width / 70)));
+  return [
+    ...x.ticks.map((tick) =>
+      svg("line", { class: "grid", x1: x(tick), x2: x(tick), y1: MARGIN.top, y2: bottom }),
+    ),
+    ...y.ticks.map((tick) =>
+      svg("line", { class: "grid", x1: MARGIN.left, x2: right, y1: y(tick), y2: y(tick) }),
+    ),
+    ...x.ticks
+      .filter((_, at) => at % step === 0)
+      .map((tick) =>
+        svg(
+          "text",
+          { class: "tick", x: x(tick), y: bottom + 17, "text-anchor": "middle" },
+          power(tick),
+        ),
+      ),
+    ...y.ticks.map((tick) =>
+      svg(
+        "text",
+        { class: "tick", x: MARGIN.left - 6, y: y(tick) + 4, "text-anchor": "end" },
+        power(tick),
+      ),
+    ),
+    svg(
+      "text",
+      { class: "tick", x: (MARGIN.left + right) / 2, y: HEIGHT - 8, "text-anchor": "middle" },
+      "intensity, FLOP per byte",
+    ),
+    svg(
+      "text",
+      {
+        class: "tick",
+        x: 12,
+        y: bottom / 2,
+        "text-anchor": "middle",
+        transform: `rotate(-90 12 ${bottom / 2})`,
+      },
+      "speed, FLOP/s",
+    ),
+  ];
+}
+
+/** A power of ten with its prefix. */
+function power(value: number): string {
+  if (value < 1) return String(Number(value.toPrecision(1)));
+  return value < 1e4 ? String(Math.round(value)) : format(value, "count", 1);
+}
+
+function roofLines(
+  { source, traffic, peaks }: Roof,
+  x: Scale,
+  y: Scale,
+  width: number,
+): SVGElement[] {
+  const fastest = Math.max(...Object.values(traffic), 0);
+  const peak = Math.max(...Object.values(peaks));
+  const line = (x1: number, y1: number, x2: number, y2: number) =>
+    svg("line", { class: `roof ${source}`, x1, y1, x2, y2 });
+  return [
+    ...Object.values(traffic).map((speed) => {
+      const [from, to] = ends(speed, peak, x, y);
+      return line(x(from), y(from * speed), x(to), y(to * speed));
+    }),
+    ...Object.values(peaks).map((speed) => {
+      const from = fastest ? Math.max(x.low, speed / fastest) : x.low;
+      return line(x(from), y(speed), width - MARGIN.right, y(speed));
+    }),
+  ];
+}
+
+/** From where to where, in intensity, a slope of traffic is in the picture and below the peak. */
+function ends(speed: number, peak: number, x: Scale, y: Scale): [number, number] {
+  return [Math.max(x.low, y.low / speed), Math.min(x.high, peak / speed, y.high / speed)];
+}
+
+function roofLabels({ traffic, peaks }: Roof, x: Scale, y: Scale, width: number): SVGElement[] {
+  const peak = Math.max(...Object.values(peaks));
+  const slopes = Object.entries(traffic).map(([label, speed]) => {
+    const [from, to] = ends(speed, peak, x, y);
+    const angle = (Math.atan2(y(to * speed) - y(from * speed), x(to) - x(from)) * 180) / Math.PI;
+    const place = `translate(${x(from)} ${y(from * speed)}) rotate(${angle})`;
+    const text = `${label} ${format(speed, "bytes/s")}`;
+    return svg("text", { class: "roof-label", x: 10, y: -6, transform: place }, text);
+  });
+  const flats = Object.entries(peaks).map(([label, speed]) => {
+    const place = { x: width - MARGIN.right - 4, y: y(speed) - 6, "text-anchor": "end" };
+    return svg("text", { class: "roof-label", ...place }, `${label} ${format(speed, "flop/s")}`);
+  });
+  return [...slopes, ...flats];
+}
+
+/** Large ones first, so that they do not hide small ones. */
+function order(times: number[]): number[] {
+  return times.map((_, at) => at).sort((a, b) => times[b] - times[a]);
+}
+
+function point(
+  { points }: RooflineData,
+  at: number,
+  x: Scale,
+  y: Scale,
+  said: HTMLElement,
+  context: Context,
+): SVGElement {
+  const longest = Math.max(...points.time.slice(1), 1);
+  const whole = points.node[at] === 0;
+  const r = whole ? 9 : Math.max(3.5, 12 * Math.sqrt(points.time[at] / longest));
+  const [cx, cy] = [x(points.intensity[at]), y(points.speed[at])];
+  const efficiency = points.efficiency[at];
+  const parts = [
+    `${points.path[at]} (${points.type[at]}): ${time(points.time[at])}`,
+    format(points.speed[at], "flop/s"),
+    `${significant(points.intensity[at])} FLOP/B`,
+    points.bound[at] && `bound by ${points.bound[at]}`,
+    efficiency !== null && `${percent(efficiency)} of the roof`,
+  ];
+  const label = parts.filter(Boolean).join(", ");
+  const tell = () => said.replaceChildren(name(label));
+  const open = () => context.open(points.node[at]);
+  const press = (event: KeyboardEvent) =>
+    (event.key === "Enter" || event.key === " ") && (event.preventDefault(), open());
+  return svg(
+    "g",
+    {
+      role: "button",
+      tabindex: 0,
+      class: whole ? "whole" : null,
+      "aria-label": label,
+      click: open,
+      keydown: press,
+      pointerenter: tell,
+      focus: tell,
+    },
+    mark(points.bound[at] ?? "unknown", cx, cy, r),
+    svg("title", {}, label),
+  );
+}
