@@ -118,6 +118,25 @@ def test_bandwidth_follows_the_working_set():
     assert found.memory_bandwidth == pytest.approx(10e9, rel=0.01)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_neighbour_that_takes_bandwidth_for_seconds_lowers_no_roof(first):
+    class Shared(Machine):
+        multiplied = False
+
+        def product(self, dtype, size):
+            self.multiplied = True
+            return super().product(dtype, size)
+
+        def streams(self, working_set):
+            for moved, call in super().streams(working_set):
+                yield (moved // 2 if self.multiplied != first else moved), call
+
+    found = measure(Shared(FakeClock()))
+
+    assert found.bandwidth_at(32 * MIB) == pytest.approx(100e9, rel=0.01)
+    assert found.memory_bandwidth == pytest.approx(10e9, rel=0.01)
+
+
 def test_dispatch_does_not_make_small_sets_slow():
     # 32 KiB at 100 GB/s take 0.3 µs, and a µs of dispatch: 25 GB/s seen.
     assert measure(Machine(FakeClock())).bandwidth_at(2**15) == pytest.approx(100e9, rel=0.01)
