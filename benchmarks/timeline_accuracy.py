@@ -3,7 +3,8 @@
 In turns, each the median over rounds: torchgauge's stamps, a pair of hooks on every module,
 torch.profiler with a range per module, and flops-profiler where it is installed (give the folder of
 peers). Truth of a layer that waits is what its bare call takes, and what it was told; of a real
-layer what its forward takes when it alone is timed, without the module call around it.
+layer what its call takes in its place when it alone is timed, and what its forward takes, without
+the module call around it.
 """
 
 from __future__ import annotations
@@ -128,8 +129,41 @@ def flops_profiler(model: nn.Module, call: Call) -> Times:
     return {path: seconds for path, seconds in found.items() if seconds}
 
 
-def alone(module: nn.Module, call: Call) -> float:
+class Timed(nn.Module):
+    """Stands in a module's place, and times its calls."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        vars(self).update(module=module, taken=0.0)  # not registered: nothing else may see it
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module, and nothing of this class's own."""
+        start = time.perf_counter()
+        try:
+            return self.module(*args, **kwargs)
+        finally:
+            self.taken += time.perf_counter() - start
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the module has."""
+        return getattr(vars(self)["module"], name)
+
+
+def call_alone(model: nn.Module, path: str, call: Call) -> float:
+    """Return the seconds of one module's calls in a step, it alone being timed."""
+    above, _, name = path.rpartition(".")
+    children, module = model.get_submodule(above)._modules, model.get_submodule(path)
+    children[name] = timed = Timed(module)
+    try:
+        call()
+    finally:
+        children[name] = module
+    return timed.taken
+
+
+def forward_alone(model: nn.Module, path: str, call: Call) -> float:
     """Return the seconds of one module's forward in a step, it alone being timed."""
+    module = model.get_submodule(path)
     forward = module.forward
     taken = 0.0
 
@@ -149,10 +183,15 @@ def alone(module: nn.Module, call: Call) -> float:
     return taken
 
 
-def every_alone(model: nn.Module, call: Call) -> Times:
-    """Time one module after the other."""
-    called = {path for path, seconds in stamped(model, call).items() if path and seconds}
-    return {path: alone(one, call) for path, one in model.named_modules() if path in called}
+def one_by_one(alone: Callable[[nn.Module, str, Call], float]) -> Way:
+    """Return what times one module after the other."""
+
+    def every(model: nn.Module, call: Call) -> Times:
+        called = {path for path, seconds in stamped(model, call).items() if path and seconds}
+        paths = [path for path, _ in model.named_modules() if path in called]
+        return {path: alone(model, path, call) for path in paths}
+
+    return every
 
 
 def bare_calls(model: nn.Module, _: Call) -> Times:
@@ -175,13 +214,16 @@ def ways() -> dict[str, Way]:
     return found
 
 
-def interleaved(model: nn.Module, call: Call, rounds: int, truth: Way) -> dict[str, Times]:
-    """Return medians over rounds, of the truth twice: what it varies by, no way can beat."""
+def interleaved(
+    model: nn.Module, call: Call, rounds: int, truths: dict[str, Way]
+) -> dict[str, Times]:
+    """Return medians over rounds, of truths twice: what they vary by, no way can beat."""
     for _ in range(3):
         call()
     runs: dict[str, list[Times]] = defaultdict(list)
     for _ in range(rounds):
-        for name, way in {"truth": truth, "truth again": truth, **ways()}.items():
+        again = {f"{name} again": truth for name, truth in truths.items()}
+        for name, way in {**truths, **again, **ways()}.items():
             runs[name].append(way(model, call))
     return {
         name: {
@@ -209,8 +251,8 @@ def known(rounds: int) -> None:
     model = nn.Sequential(*(Wait(seconds) for seconds in DURATIONS * 5)).eval()
     x = torch.ones(1)
     told = {str(place): layer.seconds for place, layer in enumerate(model)}  # type: ignore[arg-type]
-    found = interleaved(model, lambda: model(x), rounds, bare_calls)
-    truth = found.pop("truth")
+    found = interleaved(model, lambda: model(x), rounds, {"call": bare_calls})
+    truth = found.pop("call")
     print("busy-wait, 5 µs to 5 ms, beside bare calls; in brackets beside what was told")
     for name, times in found.items():
         say(name, truth, times)
@@ -232,11 +274,14 @@ def real(spec: str, rounds: int) -> None:
         with torch.inference_mode():
             model(*inputs.args, **inputs.kwargs)
 
-    found = interleaved(model, call, rounds, every_alone)
-    truth = found.pop("truth")
-    print(f"{spec}: {len(truth)} layers")
-    for name, times in found.items():
-        say(name, truth, times)
+    truths = {"call": one_by_one(call_alone), "forward": one_by_one(forward_alone)}
+    found = interleaved(model, call, rounds, truths)
+    by_call, by_forward = found.pop("call"), found.pop("forward")
+    for what, truth in {"call": by_call, "forward": by_forward}.items():
+        print(f"{spec}: {len(truth)} layers, beside their {what} alone")
+        for name, times in found.items():
+            if not name.endswith("again") or name.startswith(what):
+                say(name, truth, times)
 
 
 def say(name: str, truth: Times, times: Times) -> None:
