@@ -189,6 +189,20 @@ def fake_machine(monkeypatch):
     return runs
 
 
+def test_a_gpus_roofs_are_those_measured_and_its_datasheets_else(monkeypatch, tmp_path):
+    file = tmp_path / "roofs.json"
+    gpu = msgspec.structs.replace(known(), device="NVIDIA H100 80GB HBM3", machine="a key")
+    monkeypatch.setattr(roofs, "_facts", lambda device: gpu)
+    assert roofs.datasheet("cpu") is None
+    printed = roofs.datasheet("cuda:0")
+    assert printed is not None
+    assert printed.source == "datasheet"
+    assert roofs.known("cuda:0", file) == printed
+    roofs.keep(gpu, file)
+    assert roofs.known("cuda:0", file) == gpu
+    assert roofs.datasheet("cuda:0") == printed
+
+
 def test_what_was_measured_is_kept(fake_machine, tmp_path):
     file = tmp_path / "deep" / "roofs.json"
     first = roofs.roofs("cpu", file=file)

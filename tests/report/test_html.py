@@ -235,6 +235,11 @@ def test_the_roofline_has_the_roofs_of_the_dtypes_that_the_model_multiplies():
             "traffic": {"memory": 1e11, "cache": 4e11},
         }
     ]
+    both = msgspec.structs.replace(
+        near, roofs=msgspec.structs.replace(roofs(), source="measured"), datasheet=roofs()
+    )
+    drawn = parts(pages.with_tree(cost=cost(), roofline=both))["roofline"]["roofs"]
+    assert [one["source"] for one in drawn] == ["measured", "datasheet"]
     points = found["points"]
     assert points["path"] == ["Net", "block.conv", "block.relu", "head"]  # block does nothing
     assert points["intensity"][1] == 6_000

@@ -89,14 +89,18 @@ def roofs(
 
 def known(device: str, file: Path | None = None) -> Roofs | None:
     """Return the roofs kept of this machine, or a GPU's datasheet; None where there are neither."""
+    kept = read(file or path()).machines.get(_facts(device).machine)
+    return datasheet(device) if kept is None else kept
+
+
+def datasheet(device: str) -> Roofs | None:
+    """Return what the vendor of a GPU prints of it; None for a CPU and for a GPU not in the table."""
     from torchgauge.device import peaks
 
-    facts = _facts(device)
-    kept = read(file or path()).machines.get(facts.machine)
-    if kept is not None or not device.startswith("cuda"):
-        return kept
+    if not device.startswith("cuda"):
+        return None
     with contextlib.suppress(InputError):
-        return peaks.find(facts.device)
+        return peaks.find(_facts(device).device)
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from torchgauge.analyze.bottleneck import bottleneck
 from torchgauge.analyze.lower_bound import Fp32
 from torchgauge.analyze.roofline import roofline
@@ -46,9 +48,11 @@ def bounds(
     roofs = machine.known(placement.device)
     rounding = _rounding(where)
     times = {} if tree is None else layer_times(tree, cost)
-    near = (
-        None if roofs is None else roofline(cost, latency, roofs, layer_times=times, fp32=rounding)
-    )
+    near = None
+    if roofs is not None:
+        near = roofline(cost, latency, roofs, layer_times=times, fp32=rounding)
+        if roofs.source == "measured":
+            near = msgspec.structs.replace(near, datasheet=machine.datasheet(placement.device))
     return near, bottleneck(cost, latency, roofs, fp32=rounding)
 
 

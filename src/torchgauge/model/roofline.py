@@ -111,7 +111,8 @@ class Roofline(Record, frozen=True, kw_only=True):
     `lower_bound` is the sum over operators of the longer of two times, for their operations and
     for their bytes; `efficiency` is `lower_bound` over the measured `time`. A share above 1 means
     that caches or fusion saved traffic that is counted per operator. With `at_least` an operator or
-    a peak is unknown, and the bound is too low.
+    a peak is unknown, and the bound is too low. `datasheet` is what the device's vendor prints,
+    beside measured roofs; nothing is computed from it then.
     """
 
     roofs: Roofs
@@ -123,6 +124,7 @@ class Roofline(Record, frozen=True, kw_only=True):
     efficiency: float | None
     at_least: bool
     layers: tuple[LayerRoofline, ...] = ()
+    datasheet: Roofs | None = None
     how: How = "estimated"
 
 

@@ -18,6 +18,7 @@ def roofline(profile: Profile) -> dict[str, Any] | None:
     if not points:
         return None
     near = profile.roofline
+    sets = [] if near is None else [one for one in (near.roofs, near.datasheet) if one is not None]
     dtypes = (
         {}
         if profile.cost is None
@@ -26,7 +27,7 @@ def roofline(profile: Profile) -> dict[str, Any] | None:
     names = ("node", "path", "type", "intensity", "speed", "time", "bound", "efficiency")
     return {
         "points": dict(zip(names, map(list, zip(*points, strict=True)), strict=True)),
-        "roofs": [] if near is None else [_roofs(near.roofs, list(dtypes))],
+        "roofs": [_roofs(one, list(dtypes)) for one in sets],
         "how": "measured" if near is None else near.how,
     }
 

@@ -110,7 +110,7 @@ function draw(part: RooflineData, width: number, said: HTMLElement, context: Con
     ...grid(x, y, width, bottom),
     ...roofs.flatMap((one) => roofLines(one, x, y, width)),
     ...order(points.time).map((at) => point(part, at, x, y, said, context)),
-    ...roofs.flatMap((one) => roofLabels(one, x, y, width)),
+    ...roofs.flatMap((one) => roofLabels(one, roofs.length > 1, x, y, width)),
   );
   return picture;
 }
@@ -202,18 +202,29 @@ function ends(speed: number, peak: number, x: Scale, y: Scale): [number, number]
   return [Math.max(x.low, y.low / speed), Math.min(x.high, peak / speed, y.high / speed)];
 }
 
-function roofLabels({ traffic, peaks }: Roof, x: Scale, y: Scale, width: number): SVGElement[] {
+/** Above what was measured, below what a datasheet promises: the two may lie close together. */
+function roofLabels(
+  { source, traffic, peaks }: Roof,
+  several: boolean,
+  x: Scale,
+  y: Scale,
+  width: number,
+): SVGElement[] {
+  const printed = source === "datasheet";
+  const which = several && printed ? "datasheet: " : "";
+  const aside = several && printed ? 14 : -6;
   const peak = Math.max(...Object.values(peaks));
   const slopes = Object.entries(traffic).map(([label, speed]) => {
     const [from, to] = ends(speed, peak, x, y);
     const angle = (Math.atan2(y(to * speed) - y(from * speed), x(to) - x(from)) * 180) / Math.PI;
     const place = `translate(${x(from)} ${y(from * speed)}) rotate(${angle})`;
-    const text = `${label} ${format(speed, "bytes/s")}`;
-    return svg("text", { class: "roof-label", x: 10, y: -6, transform: place }, text);
+    const text = `${which}${label} ${format(speed, "bytes/s")}`;
+    return svg("text", { class: "roof-label", x: 10, y: aside, transform: place }, text);
   });
   const flats = Object.entries(peaks).map(([label, speed]) => {
-    const place = { x: width - MARGIN.right - 4, y: y(speed) - 6, "text-anchor": "end" };
-    return svg("text", { class: "roof-label", ...place }, `${label} ${format(speed, "flop/s")}`);
+    const place = { x: width - MARGIN.right - 4, y: y(speed) + aside, "text-anchor": "end" };
+    const text = `${which}${label} ${format(speed, "flop/s")}`;
+    return svg("text", { class: "roof-label", ...place }, text);
   });
   return [...slopes, ...flats];
 }
