@@ -77,10 +77,14 @@ def run(options: argparse.Namespace) -> int:
 
 def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableType:
     """Return the record's summary as something rich prints in `width` columns."""
+    from rich.text import Text
+
+    from torchgauge.model.comparison import Comparison
     from torchgauge.model.count import Count
     from torchgauge.model.doctor import Diagnosis
     from torchgauge.model.loop import Loop
     from torchgauge.model.ranks import Ranks
+    from torchgauge.model.verdict import Verdict
     from torchgauge.report import console, count, doctor, loop, ranks
     from torchgauge.report.tree import View
 
@@ -92,6 +96,8 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     if isinstance(record, Count):
         return count.view(record, **depth, width=width)
     shown = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
+    if isinstance(record, Comparison | Verdict):
+        return Text(str(record))
     if isinstance(record, Loop):
         return loop.view(record, shown, width=width)
     return console.view(record, shown, width=width)

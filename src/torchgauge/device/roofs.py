@@ -94,7 +94,7 @@ def known(device: str, file: Path | None = None) -> Roofs | None:
 
 
 def datasheet(device: str) -> Roofs | None:
-    """Return what the vendor of a GPU prints of it; None for a CPU and for a GPU not in the table."""
+    """Return what the vendor prints of a GPU; None for a CPU and for a GPU not in the table."""
     from torchgauge.device import peaks
 
     if not device.startswith("cuda"):

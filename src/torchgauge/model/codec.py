@@ -9,6 +9,8 @@ import msgspec
 
 from torchgauge.errors import InputError, RecordError
 from torchgauge.files import write_atomically
+from torchgauge.model.comparison import SCHEMA as COMPARISON
+from torchgauge.model.comparison import Comparison
 from torchgauge.model.count import SCHEMA as COUNT
 from torchgauge.model.count import Count
 from torchgauge.model.doctor import SCHEMA as DIAGNOSIS
@@ -19,14 +21,18 @@ from torchgauge.model.profile import SCHEMA, Profile
 from torchgauge.model.ranks import SCHEMA as RANKS
 from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import Record
+from torchgauge.model.verdict import SCHEMA as VERDICT
+from torchgauge.model.verdict import Verdict
 
-Saved = Profile | Diagnosis | Count | Loop | Ranks
+Saved = Profile | Diagnosis | Count | Loop | Ranks | Comparison | Verdict
 KINDS: dict[str, type[Saved]] = {
     SCHEMA: Profile,
     DIAGNOSIS: Diagnosis,
     COUNT: Count,
     LOOP: Loop,
     RANKS: Ranks,
+    COMPARISON: Comparison,
+    VERDICT: Verdict,
 }
 
 

@@ -24,6 +24,8 @@ class LatencyRun(Record, frozen=True, kw_only=True):
     `samples`, `first_call`, `median` and `device_samples` are seconds; the first `warmup` samples
     are kept and left out of every figure. `steady` is False where no end of the warm-up was found.
     `autocorrelation` is the integrated autocorrelation time τ of the steady samples, in samples.
+    `layer_times` are seconds of a call by layer path, without the layers that a layer calls: a
+    median over stamped calls after those of the samples, where several processes were run.
     """
 
     samples: tuple[float, ...]
@@ -36,6 +38,7 @@ class LatencyRun(Record, frozen=True, kw_only=True):
     stop: Stop
     device_samples: tuple[float, ...] = ()
     stage_samples: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    layer_times: dict[str, float] = msgspec.field(default_factory=dict)
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property
