@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchgauge.api import (
+        compare,
         count_cost,
         diagnose,
         load,
+        load_baseline,
         measure_latency,
         measure_memory,
         measure_size,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from torchgauge.formulas.work import Work
     from torchgauge.measure.mark import mark
     from torchgauge.measure.schedule import Schedule
+    from torchgauge.model.comparison import Comparison
     from torchgauge.model.cost import Cost
     from torchgauge.model.latency import Latency, Throughput
     from torchgauge.model.memory import Memory
@@ -42,9 +45,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "torchgauge.api": (
+        "compare",
         "count_cost",
         "diagnose",
         "load",
+        "load_baseline",
         "measure_latency",
         "measure_memory",
         "measure_size",
@@ -63,6 +68,7 @@ _HOMES = {
     "torchgauge.formulas.work": ("Work",),
     "torchgauge.measure.mark": ("mark",),
     "torchgauge.measure.schedule": ("Schedule",),
+    "torchgauge.model.comparison": ("Comparison",),
     "torchgauge.model.cost": ("Cost",),
     "torchgauge.model.latency": ("Latency", "Throughput"),
     "torchgauge.model.memory": ("Memory",),
@@ -75,6 +81,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Comparison",
     "Cost",
     "InputError",
     "Inputs",
@@ -91,10 +98,12 @@ __all__ = [
     "TorchgaugeError",
     "Training",
     "Work",
+    "compare",
     "count_cost",
     "diagnose",
     "flop_formula",
     "load",
+    "load_baseline",
     "mark",
     "measure_latency",
     "measure_memory",

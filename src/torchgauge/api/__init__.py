@@ -1,5 +1,6 @@
 """The one place that joins target, measurement and record; the command line calls only this."""
 
+from torchgauge.api.comparisons import compare, load_baseline
 from torchgauge.api.counts import count_cost, count_request, measure_size
 from torchgauge.api.loops import nvtx, timeline
 from torchgauge.api.machine import diagnose
@@ -8,10 +9,12 @@ from torchgauge.api.profiles import profile, profile_request
 from torchgauge.api.records import load, load_ranks
 
 __all__ = [
+    "compare",
     "count_cost",
     "count_request",
     "diagnose",
     "load",
+    "load_baseline",
     "load_ranks",
     "measure_latency",
     "measure_memory",

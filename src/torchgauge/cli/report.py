@@ -85,7 +85,7 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     from torchgauge.model.loop import Loop
     from torchgauge.model.ranks import Ranks
     from torchgauge.model.verdict import Verdict
-    from torchgauge.report import console, count, doctor, loop, ranks
+    from torchgauge.report import comparison, console, count, doctor, loop, ranks
     from torchgauge.report.tree import View
 
     depth: dict[str, Any] = {} if options.depth is None else {"depth": options.depth}
@@ -96,7 +96,9 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     if isinstance(record, Count):
         return count.view(record, **depth, width=width)
     shown = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
-    if isinstance(record, Comparison | Verdict):
+    if isinstance(record, Comparison):
+        return comparison.view(record, width=width, top=options.top)
+    if isinstance(record, Verdict):
         return Text(str(record))
     if isinstance(record, Loop):
         return loop.view(record, shown, width=width)

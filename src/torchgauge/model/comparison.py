@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from torchgauge.model import rendering
 from torchgauge.model.exported import Exported
 from torchgauge.model.record import How, Interval, MeasurementWarning, Record
 from torchgauge.model.target import TargetDescription
@@ -143,6 +144,9 @@ class Comparison(Exported, frozen=True, kw_only=True):
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The warnings, as other records have them."""
         return self.warnings
+
+    def __str__(self) -> str:
+        return rendering.text(self, "comparison")
 
     def change(self, metric: str) -> Change | None:
         """Return the change of a metric, None where neither side has it."""

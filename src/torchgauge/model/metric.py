@@ -9,14 +9,14 @@ from torchgauge.errors import InputError
 from torchgauge.model.figures import Figure, figures
 from torchgauge.model.profile import Profile
 
-Kind = Literal["timing", "count", "memory"]
+Kind = Literal["timing", "size", "count", "memory"]
 
 
 class Metric(NamedTuple):
     """One metric: `figure` is its name in `model/figures.py`, `better` the good direction.
 
-    "timing" varies from run to run and needs statistics and the same machine. "count" is exact and
-    follows from the model alone. "memory" is exact for one torch on one kind of device.
+    "timing" varies from run to run and needs statistics and the same machine. "size" is exact and
+    the model's alone; "count" is exact for the same inputs, "memory" for the same torch as well.
     """
 
     name: str
@@ -39,11 +39,11 @@ METRICS = {
         Metric("forward", "training_forward", "timing"),
         Metric("backward", "training_backward", "timing"),
         Metric("optimizer", "training_optimizer", "timing"),
-        Metric("params", "parameters", "count"),
+        Metric("params", "parameters", "size"),
         Metric("flops", "flops", "count"),
         Metric("macs", "macs", "count"),
         Metric("traffic", "traffic", "count"),
-        Metric("disk", "disk", "count"),
+        Metric("disk", "disk", "size"),
         Metric("memory", "memory_peak", "memory"),
     )
 }

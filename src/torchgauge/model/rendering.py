@@ -13,6 +13,7 @@ from typing import Any
 from torchgauge.files import write_atomically
 
 RENDERERS = {
+    "comparison": "torchgauge.report.comparison",
     "console": "torchgauge.report.console",
     "count": "torchgauge.report.count",
     "csv": "torchgauge.report.csv",

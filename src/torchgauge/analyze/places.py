@@ -1,0 +1,81 @@
+"""A tree's figures by layer, operator and kernel: each row belongs to one of each, or to none."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from torchgauge.model.tree import Tree, TreeRow, base_name
+
+
+@dataclasses.dataclass
+class Figures:
+    """What one place has of its own in a step: ns, FLOP, bytes; None is unknown."""
+
+    type: str = ""
+    time: int | None = None
+    flops: int | None = None
+    bytes: int | None = None
+    calls: int = 0
+
+    def add(self, row: TreeRow, time: int | None) -> None:
+        """Add a row's own figures."""
+        self.time = _sum(self.time, time)
+        self.flops = _sum(self.flops, row.flops)
+        self.bytes = _sum(self.bytes, row.bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Figures by layer path, by operator and by kernel; `buckets` is the ns of what is in no layer.
+
+    The times of all layers and `buckets` add up to the step.
+    """
+
+    layers: dict[str, Figures]
+    operators: dict[str, Figures]
+    kernels: dict[str, Figures]
+    buckets: int
+
+
+def places(tree: Tree, *, device: bool) -> Places:
+    """Return a tree's figures by place; times are those of the device, or the host's."""
+    layers: dict[str, Figures] = {}
+    operators: dict[str, Figures] = {}
+    kernels: dict[str, Figures] = {}
+    buckets = 0
+    homes: list[str | None] = []  # the layer of each row; None in a bucket
+    steps = max(1, tree.steps)
+    for row in tree.rows:
+        home = _home(row, homes)
+        homes.append(home)
+        own = row.device if device else row.host
+        time = None if own is None else round(own / steps)
+        if home is None:
+            buckets += time or 0
+        else:
+            layers.setdefault(home, Figures()).add(row, time)
+        if row.kind in ("model", "layer") and home is not None:
+            layers[home].calls += row.calls
+            layers[home].type = row.type
+        elif row.kind == "operator":
+            one = operators.setdefault(base_name(row.name), Figures())
+            one.add(row, time)
+            one.calls += row.calls
+        elif row.kind == "kernel":
+            one = kernels.setdefault(row.name, Figures())
+            one.add(row, None if row.device is None else round(row.device / steps))
+            one.calls += row.calls
+            if device and row.parent >= 0 and tree.rows[row.parent].kind == "operator":
+                launcher = operators[base_name(tree.rows[row.parent].name)]
+                launcher.time = _sum(launcher.time, time)
+    return Places(layers, operators, kernels, buckets)
+
+
+def _home(row: TreeRow, homes: list[str | None]) -> str | None:
+    if row.kind == "bucket":
+        return None
+    return row.path if row.kind in ("model", "layer") else homes[row.parent]
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one + (other or 0)
