@@ -74,7 +74,7 @@ def test_files_compare_and_other_records_do_not(tmp_path):
     old, new = timed(*TEN).save(tmp_path / "a.json"), timed(*ELEVEN).save(tmp_path / "b.json")
     found = tg.compare(old, new)
     assert (found.baseline.label, found.current.label) == (str(old), str(new))
-    assert found.change("latency").change == pytest.approx(0.1)
+    assert found.change_of("latency").change == pytest.approx(0.1)
     saved = found.save(tmp_path / "c.json")
     with pytest.raises(tg.InputError, match="not a profile"):
         tg.compare(old, saved)

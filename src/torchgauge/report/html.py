@@ -16,10 +16,12 @@ from typing import Any
 
 import msgspec
 
+from torchgauge.model.comparison import Comparison
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Record
 from torchgauge.report import (
+    page_comparison,
     page_loop,
     page_method,
     page_overview,
@@ -42,6 +44,12 @@ PARTS: dict[type[Record], dict[str, Part]] = {
         "system": page_series.system,
         "method": page_method.of_profile,
         "environment": page_method.environment,
+    },
+    Comparison: {
+        "overview": page_comparison.overview,
+        "changes": page_comparison.changes,
+        "contributions": page_comparison.contributions,
+        "tables": page_comparison.tables,
     },
     Loop: {
         "overview": page_loop.overview,
