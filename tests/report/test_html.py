@@ -260,7 +260,7 @@ def test_three_findings_in_order_of_what_they_are_about():
     assert [one.title for one in found] == [
         "aten::conv2d takes 30 % of the time",
         "block.conv takes 30 % of the time",
-        "ReLU takes 15 % of the time for 0.010 % of the FLOPs",
+        "ReLU takes 15 % of the time for <0.1 % of the FLOPs",
     ]
     assert found[1].node == 2
 
@@ -270,7 +270,7 @@ def test_time_out_of_proportion_to_work_is_found():
     timed = findings.Timed(pages.with_tree(), pages.tree().nodes, 0.01)
     found = findings.out_of_proportion(timed)
     assert found is not None
-    assert found.title == "ReLU takes 15 % of the time for 0.010 % of the FLOPs"
+    assert found.title == "ReLU takes 15 % of the time for <0.1 % of the FLOPs"
     assert found.node == 4
 
 

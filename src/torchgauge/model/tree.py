@@ -58,7 +58,9 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     kernel: Kernel | None = None
 
     def __post_init__(self) -> None:
-        """Check nothing: thousands of rows hold whole numbers alone."""
+        """Check names alone: thousands of rows hold whole numbers."""
+        if not (self.name.isascii() and self.path.isascii() and self.type.isascii()):
+            super().__post_init__()
 
 
 class Pass(Record, frozen=True, kw_only=True):

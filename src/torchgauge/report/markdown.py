@@ -20,6 +20,7 @@ from torchgauge.report import loop as loop_report
 from torchgauge.report import ranks as ranks_report
 from torchgauge.report import sections
 from torchgauge.report.sections import Row, Section
+from torchgauge.report.visible import visible
 
 TOP = 10
 LONGEST = 80  # characters of a name
@@ -208,12 +209,12 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _text(said: str) -> str:
     """Return the text so that nothing in it is markup."""
-    return _SPECIAL.sub(r"\\\1", " ".join(said.split())).replace("&", "&amp;")
+    return _SPECIAL.sub(r"\\\1", visible(" ".join(said.split()))).replace("&", "&amp;")
 
 
 def _code(name: str) -> str:
     """Return a name as code, cut in the middle where it is long."""
-    name = " ".join(name.split())
+    name = visible(" ".join(name.split()))
     if len(name) > LONGEST:
         name = f"{name[: LONGEST // 2]}…{name[-LONGEST // 2 + 1 :]}"
     # A fence must be longer than any of the name's own, and a cell ends at a bar even in code.
