@@ -9,12 +9,13 @@ import sys
 
 import msgspec
 import pytest
+from tests.analyze import costs
 from tests.model import records
 from tests.report import pages
 
 from torchgauge.analyze.recorded_tree import recorded_tree
 from torchgauge.model import codec, tables
-from torchgauge.model.cost import Cost, CostNode, CostRow
+from torchgauge.model.cost import Cost
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.loop import Captured, Loop, Stretch
 from torchgauge.model.roofline import BandwidthPoint, Roofline, Roofs
@@ -64,27 +65,11 @@ def table(record, name):
 
 
 def cost() -> Cost:
-    """A layer of 100 products' FLOP on float32, and an operator without formula."""
-    return Cost(
-        nodes=(
-            CostNode(name="Net", path="", kind="Net", parent=-1, calls=1),
-            CostNode(name="fc", path="fc", kind="Linear", parent=0, calls=1),
-        ),
-        rows=(
-            CostRow(
-                node=1,
-                operator="aten::addmm",
-                phase="forward",
-                dtype="float32",
-                calls=1,
-                matmul_flops=90,
-                vector_flops=10,
-                bytes=40,
-            ),
-            CostRow(node=0, operator="my::op", phase="forward", dtype="int8", calls=2, known=False),
-        ),
-        backward=False,
-        counted_on="meta",
+    """A layer of 100 FLOP on float32, and an operator without formula."""
+    return costs.cost(
+        costs.row(1, "aten::addmm", matmul_flops=90, vector_flops=10, bytes=40),
+        costs.row(0, "my::op", "int8", calls=2, known=False),
+        nodes=(costs.node("", -1), costs.node("fc", 0)),
     )
 
 
