@@ -62,8 +62,7 @@ PARTS: dict[type[Record], dict[str, Part]] = {
 }
 
 # What would end the element or begin a comment in it, and what old scripts took for a line's end.
-_MARKUP = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-_ESCAPES = str.maketrans(_MARKUP)
+_MARKUP = "<>&\u2028\u2029"
 
 
 def render(record: Record) -> str:
@@ -75,7 +74,9 @@ def render(record: Record) -> str:
 
 def page(title: str, parts: dict[str, object]) -> str:
     """Return the page that shows these parts, each by the view of its name."""
-    data = msgspec.json.encode({"title": title, "parts": parts}).decode().translate(_ESCAPES)
+    data = msgspec.json.encode({"title": title, "parts": parts}).decode()
+    for character in _MARKUP:
+        data = data.replace(character, f"\\u{ord(character):04x}")
     script, style = _asset("page.js"), _asset("page.css")
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "

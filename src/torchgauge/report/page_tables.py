@@ -121,7 +121,8 @@ def _layers(tree: Tree, nodes: list[Node]) -> dict[str, Any]:
     found["self"] = found["device_time_self" if on_device else "host_time_self"]
     if not on_device:
         del found["host_time"]
-    return table("layers", LAYERS, found, _numbers(nodes, ("model", "layer")))
+    at = [node.at for node in nodes[0].walk() if node.kind in ("model", "layer")]
+    return table("layers", LAYERS, found, at)
 
 
 def _operators(tree: Tree) -> dict[str, Any]:
@@ -140,8 +141,7 @@ def _kernels(tree: Tree) -> dict[str, Any]:
 
 
 def _buckets(nodes: list[Node]) -> dict[str, Any]:
-    at = [index for index, node in enumerate(nodes) if node.kind == "bucket"]
-    buckets = [nodes[index] for index in at]
+    buckets = [node for node in nodes if node.kind == "bucket"]
     found: dict[str, list[Any]] = {
         "name": [_with_layer(node) for node in buckets],
         "calls": [node.calls for node in buckets],
@@ -152,7 +152,7 @@ def _buckets(nodes: list[Node]) -> dict[str, Any]:
     }
     if nodes[0].device_time is not None:
         found["host_time"] = [node.host_time for node in buckets]
-    return table("buckets", BUCKETS, found, at)
+    return table("buckets", BUCKETS, found, [node.at for node in buckets])
 
 
 def _with_layer(bucket: Node) -> str:
@@ -168,12 +168,6 @@ def _lines(tree: Tree) -> dict[str, Any]:
         },
     }
     return table("lines", LINES, found)
-
-
-def _numbers(nodes: list[Node], kinds: Sequence[str]) -> list[int]:
-    """Return the rows of the nodes of these kinds in the order in which `walk` yields them."""
-    row = {id(node): number for number, node in enumerate(nodes)}
-    return [row[id(node)] for node in nodes[0].walk() if node.kind in kinds]
 
 
 def table(
