@@ -21,7 +21,6 @@ from torchgauge.report import markdown_comparison, sections
 from torchgauge.report import ranks as ranks_report
 from torchgauge.report.markdown_text import code, table, text
 from torchgauge.report.sections import Row, Section
-from torchgauge.report.visible import visible
 
 TOP = 10
 NOTHING = "–"
@@ -198,30 +197,3 @@ def _warnings(found: Sequence[MeasurementWarning]) -> list[str]:
         for one in found
     ]
     return ["\n".join(lines)] if lines else []
-<<<<<<< HEAD
-=======
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; a name that ends in ":" is of a column of numbers."""
-    line = [" | ".join(name.removesuffix(":") for name in names)]
-    line.append(" | ".join("--:" if name.endswith(":") else "---" for name in names))
-    line += [" | ".join(row) for row in rows]
-    return "\n".join(f"| {one} |" for one in line)
-
-
-def _text(said: str) -> str:
-    """Return the text so that nothing in it is markup."""
-    return _SPECIAL.sub(r"\\\1", visible(" ".join(said.split()))).replace("&", "&amp;")
-
-
-def _code(name: str) -> str:
-    """Return a name as code, cut in the middle where it is long."""
-    name = visible(" ".join(name.split()))
-    if len(name) > LONGEST:
-        name = f"{name[: LONGEST // 2]}…{name[-LONGEST // 2 + 1 :]}"
-    # A fence must be longer than any of the name's own, and a cell ends at a bar even in code.
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", name)), default=0))
-    space = " " if name.startswith("`") or name.endswith("`") else ""
-    return fence + space + (name.replace("|", "\\|") or " ") + space + fence
->>>>>>> speed
