@@ -77,6 +77,10 @@ def rate(per_second: float | None, of: str, digits: int = 4) -> str:
     return f"{text} {prefix} {of}/s".replace("  ", " ")
 
 
-def percent(fraction: float | None, digits: int = 2) -> str:
-    """Format a fraction: 0.0123 → '1.2 %'."""
-    return UNKNOWN if fraction is None else f"{significant(100 * fraction, digits)} %"
+def percent(fraction: float | None, digits: int = 2, least: float = 1e-3) -> str:
+    """Format a fraction: 0.0123 → '1.2 %'; what is smaller than `least` is but said to be."""
+    if fraction is None:
+        return UNKNOWN
+    if 0 < abs(fraction) < least:
+        return f"<{significant(100 * least, 1)} %"
+    return f"{significant(100 * fraction, digits)} %"

@@ -56,4 +56,4 @@ def test_given_warmup_keeps_what_the_data_would_leave_out():
 
 
 def test_zeros_of_a_coarse_clock_have_no_relative_error():
-    assert look([0.0] * 100, 0.01) == (False, None)
+    assert look([0.0] * 100, 0.01) == (False, None, 0.0)

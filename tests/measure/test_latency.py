@@ -169,3 +169,10 @@ def test_options_that_make_no_sense(options):
     with pytest.raises(InputError) as caught:
         tg.measure_latency(lambda: None, **options)
     assert caught.value.id == "option-invalid"
+
+
+def test_processes_share_the_samples_that_a_percentile_needs():
+    whole = LatencyOptions(processes=3, independent=368, budget=9)
+    share = whole.shared()
+    assert (share.independent, share.plan.independent, share.budget) == (123, 123, 3)
+    assert whole.plan.independent == 368

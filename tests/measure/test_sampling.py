@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from torchgauge.analyze.percentiles import percentile_interval, samples_needed
 from torchgauge.analyze.stopping import Look
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure import sampling
@@ -101,6 +102,27 @@ def test_noise_asks_for_more_until_the_target_is_met():
     assert len(run.samples) in {506, 759, 1139, 1708}
     assert run.interval.half_width <= 0.01 * run.median
     assert not run.interval.short
+
+
+@pytest.mark.parametrize(("fraction", "least"), [(0.90, 36), (0.95, 72), (0.99, 368)])
+def test_a_percentile_is_sampled_for_until_it_has_an_interval(fraction, least):
+    """The median alone would have been enough at the first look, with 100 samples."""
+    assert samples_needed(fraction) == least
+    run = Machine(steady(spread=0.001)).sample(SamplingPlan(independent=least))
+    assert run.stop == "precision reached"
+    assert len(run.samples) == next(n for n in (100, 150, 225, 337, 506) if n >= least)
+    assert percentile_interval(run.steady_samples, fraction, run.autocorrelation) is not None
+
+
+def test_the_budget_ends_what_a_percentile_needs():
+    run = Machine(steady(spread=0.001)).sample(SamplingPlan(independent=368, budget=2))
+    assert run.stop == "time budget spent"
+    assert len(run.samples) == 200
+
+
+def test_iterations_are_taken_exactly_whatever_a_percentile_needs():
+    run = Machine(steady()).sample(SamplingPlan(independent=368, iterations=20, warmup=2))
+    assert len(run.samples) == 22
 
 
 def test_warmup_of_sixty_is_not_stopped_in():

@@ -99,6 +99,31 @@ export interface StepsData {
   rows: Rows;
 }
 
+export interface ChangesData {
+  rows: {
+    metric: string;
+    baseline: string;
+    current: string;
+    change: number | null;
+    text: string;
+    interval: [number, number] | null;
+    range: string;
+    judgement: string;
+    how: string;
+    note: string;
+  }[];
+  differences: Rows;
+  paired: boolean;
+}
+
+export interface ContributionsData {
+  bars: [name: string, ns: number, proven: boolean | null][];
+  rest: number;
+  others: number;
+  total: number;
+  tested: string;
+}
+
 export interface MethodData {
   parts: [string, Rows][];
   figures: [title: string, how: string, rows: Rows, notes: string[]][];

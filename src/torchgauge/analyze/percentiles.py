@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from torchgauge.errors import InputError
 from torchgauge.model.record import Interval
 
 PERCENTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99}
@@ -19,8 +20,15 @@ def samples_needed(fraction: float) -> int:
     """Return how many independent samples a finite two-sided 95 % interval needs: 368 for p99.
 
     All samples lie on one side of the percentile with probability fraction^n, which must not
-    exceed 2.5 % on either side.
+    exceed 2.5 % on either side. Raises InputError `option-invalid`.
     """
+    if not 0 < fraction < 1:
+        raise InputError(
+            f"percentile = {fraction} is not possible.",
+            id="option-invalid",
+            cause="It is the share of the calls that are as fast or faster, between 0 and 1.",
+            remedy="Give percentile as in 0.99.",
+        )
     return math.ceil(math.log(_TAIL) / math.log(max(fraction, 1 - fraction)))
 
 

@@ -21,10 +21,14 @@ INDEPENDENT = 50
 
 
 class Look(NamedTuple):
-    """What a look at the samples so far says; `relative_error` is None where there is no figure."""
+    """What a look at the samples so far says; `relative_error` is None where there is no figure.
+
+    `independent` is n/τ, what the steady samples are worth.
+    """
 
     enough: bool
     relative_error: float | None
+    independent: float = 0.0
 
 
 def looks() -> Iterator[int]:
@@ -58,6 +62,8 @@ def look(
     interval = median_interval(steady, tau)
     if interval is None or (middle := float(np.median(steady))) <= 0:
         return Look(enough=False, relative_error=None)
+    independent = steady.size / tau
     error = interval.half_width / middle
     known = steady.size >= INDEPENDENT * cautious(tau, steady.size)
-    return Look(enough=found.found and known and error <= target_rel_error, relative_error=error)
+    enough = found.found and known and error <= target_rel_error
+    return Look(enough, error, independent)

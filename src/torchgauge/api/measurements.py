@@ -26,6 +26,8 @@ def measure_latency(
     preprocess: Callable[[Any], Any] | None = None,
     postprocess: Callable[[Any], Any] | None = None,
     cold_cache: bool = False,
+    percentile: float | None = None,
+    device: str | None = None,
     progress: bool | None = None,
 ) -> Latency:
     """Time calls until the median is known to ±`target_rel_error` (95 %), or `budget` s are over.
@@ -33,7 +35,9 @@ def measure_latency(
     `preprocess` takes `inputs` as given and returns what the model takes; `postprocess` takes the
     outputs. Both are timed as stages, and the latency is then end to end. `cold_cache` pushes the
     last-level cache out before each call. `iterations` times exactly so many calls after the
-    warm-up. Ctrl-C returns what was measured, with `stop` "interrupted".
+    warm-up. With a `percentile` (0.99) sampling goes on until there are samples enough for its
+    interval, within the budget. `device` None leaves the model where it is. Ctrl-C returns what was
+    measured, with `stop` "interrupted".
 
     Raises InputError for options that make no sense, MeasurementError where the call raises.
     """
@@ -49,6 +53,8 @@ def measure_latency(
         preprocess=preprocess,
         postprocess=postprocess,
         cold_cache=cold_cache,
+        percentile=percentile,
+        device=device,
     )
     from torchgauge.measure.plan import measure_latency as measure
 
@@ -58,13 +64,17 @@ def measure_latency(
 
 
 def measure_memory(
-    model: Callable[..., Any], inputs: Any = None, *, train: Training | bool | None = None
+    model: Callable[..., Any],
+    inputs: Any = None,
+    *,
+    train: Training | bool | None = None,
+    device: str | None = None,
 ) -> Memory:
     """Measure the bytes of tensors alive during one step, and what the peak consists of.
 
     Raises MeasurementError where the step raises, memory runs out or another profiler is active.
     """
-    source, options = prepared(model, inputs, train=train)
+    source, options = prepared(model, inputs, train=train, device=device)
     from torchgauge.measure.memory import measure
     from torchgauge.measure.plan import opened
 

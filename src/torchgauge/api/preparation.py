@@ -32,7 +32,10 @@ def prepared(
     train: Training | bool | None = None,
     **options: Any,
 ) -> tuple[Source, LatencyOptions]:
-    """Return a model as the source of measurements, and how to time it."""
+    """Return a model as the source of measurements, and how to time it.
+
+    A `percentile` among the options becomes the samples that it needs.
+    """
     require_torch()
     from torchgauge.device.select import resolve
     from torchgauge.measure.latency import LatencyOptions
@@ -50,8 +53,12 @@ def prepared(
     return source, LatencyOptions(train=training, **given(**options))
 
 
-def given(**options: Any) -> dict[str, Any]:
+def given(*, percentile: float | None = None, **options: Any) -> dict[str, Any]:
     """Leave out what is None, so that the defaults stand in one place."""
+    if percentile is not None:
+        from torchgauge.analyze.percentiles import samples_needed
+
+        options["independent"] = samples_needed(percentile)
     return {name: value for name, value in options.items() if value is not None}
 
 

@@ -86,13 +86,16 @@ def profile_request(
     processes: int = 1,
     budget: float | None = None,
     roofs: bool = False,
+    percentile: float | None = None,
     progress: bool | None = None,
 ) -> Profile:
     """Do the same for a target as the command line names it; `inputs` are texts of --input.
 
     `trust` allows files that hold a program, and measures in a process of its own. `loss` is "mean"
     or names a function, `optimizer` a class of torch.optim. `roofs` measures anew what the device
-    can do at most, and keeps it for later profiles. `nvtx` runs steps with NVTX ranges at the end.
+    can do at most, and keeps it for later profiles. `percentile` (0.99) has sampling go on until
+    there are samples enough for its interval, within the budget. `nvtx` runs steps with NVTX ranges
+    at the end.
     """
     require_torch()
     wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx)
@@ -118,6 +121,7 @@ def profile_request(
         iterations=iterations,
         processes=processes,
         budget=budget,
+        percentile=percentile,
     )
     if roofs:
         _measure_roofs(request.device, progress)

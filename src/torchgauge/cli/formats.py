@@ -132,11 +132,12 @@ def text(record: Saved, form: str, choices: Mapping[str, Any] = MappingProxyType
     """
     if form == "text":
         return f"{record}\n"
+    from torchgauge.model.comparison import Comparison
     from torchgauge.model.exported import Exported
     from torchgauge.model.loop import Loop
     from torchgauge.model.profile import Profile
 
-    shown = {"json": object, "html": Profile | Loop}.get(form, Exported)
+    shown = {"json": object, "html": Profile | Loop | Comparison}.get(form, Exported)
     if not isinstance(record, shown):
         raise InputError(
             f"A {type(record).__name__.lower()} cannot be written as {form}.",

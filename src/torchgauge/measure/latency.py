@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ PHASES: tuple[Phase, ...] = ("zero_grad", "forward", "loss", "backward", "optimi
 class LatencyOptions:
     """How latency is to be measured; `budget` in seconds, for all processes together.
 
+    `independent` is the least number of samples n/τ, of all processes together.
+
     Raises InputError `option-invalid`, `option-conflict`.
     """
 
@@ -42,6 +45,7 @@ class LatencyOptions:
     processes: int = 1
     target_rel_error: float = 0.01
     budget: float | None = None
+    independent: int = 0
     preprocess: Callable[[Any], Any] | None = None
     postprocess: Callable[[Any], Any] | None = None
     cold_cache: bool = False
@@ -66,7 +70,9 @@ class LatencyOptions:
     @property
     def plan(self) -> SamplingPlan:
         """The part that the sampling loop needs."""
-        return SamplingPlan(self.warmup, self.iterations, self.target_rel_error, self.budget)
+        return SamplingPlan(
+            self.warmup, self.iterations, self.target_rel_error, self.budget, self.independent
+        )
 
     @property
     def staged(self) -> bool:
@@ -77,7 +83,8 @@ class LatencyOptions:
         """Return the options of one of the processes: its share of the time, and no children."""
         whole = self.plan.time_limit
         share = None if whole == float("inf") else whole / self.processes
-        return dataclasses.replace(self, processes=1, budget=share)
+        samples = math.ceil(self.independent / self.processes)
+        return dataclasses.replace(self, processes=1, budget=share, independent=samples)
 
 
 def measure(

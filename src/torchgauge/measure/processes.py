@@ -24,7 +24,7 @@ from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.timeline_options import TimelineOptions
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.profile import Profile
-from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.record import MeasurementWarning, Record
 from torchgauge.progress import Progress
 from torchgauge.target.home import Home
 from torchgauge.target.source import Source
@@ -42,7 +42,7 @@ Work = Literal["latency", "profile", "wait"]
 Request = tuple[Source, LatencyOptions, TimelineOptions | None]
 
 
-class Failure(msgspec.Struct, frozen=True):
+class Failure(Record, frozen=True, kw_only=True):
     """An error of torchgauge's as it travels: `kind` is its class, `traceback` the user's own."""
 
     kind: str

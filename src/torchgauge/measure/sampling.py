@@ -51,7 +51,9 @@ class SamplingPlan:
 
     `warmup` samples are left out (None: the data decide). `iterations` steady samples are taken,
     exactly (None: until the precision is reached). `budget` is in seconds and holds for the calls
-    after the first; None stands for 30 s, and with `iterations` given for no limit.
+    after the first; None stands for 30 s, and with `iterations` given for no limit. `independent`
+    samples n/τ are taken at least, for the interval of a percentile; the budget still ends it, and
+    `iterations` are taken exactly.
 
     Raises InputError `option-invalid`.
     """
@@ -60,6 +62,7 @@ class SamplingPlan:
     iterations: int | None = None
     target_rel_error: float = 0.01
     budget: float | None = None
+    independent: int = 0
 
     def __post_init__(self) -> None:
         if self.warmup is not None and self.warmup < 0:
@@ -215,7 +218,7 @@ class _Precision:
             least_warmup=taken.busy_samples(),
         )
         self.relative_error = seen.relative_error
-        return seen.enough
+        return seen.enough and seen.independent >= self._plan.independent
 
 
 class _Iterations:

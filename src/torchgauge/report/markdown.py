@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from torchgauge import units
 from torchgauge.model import tables
+from torchgauge.model.comparison import Comparison
 from torchgauge.model.cost import Cost
 from torchgauge.model.count import Count
 from torchgauge.model.loop import Loop
@@ -17,12 +17,12 @@ from torchgauge.model.roofline import Elsewhere
 from torchgauge.model.tree import Node, Tree
 from torchgauge.report import count as count_report
 from torchgauge.report import loop as loop_report
+from torchgauge.report import markdown_comparison, sections
 from torchgauge.report import ranks as ranks_report
-from torchgauge.report import sections
+from torchgauge.report.markdown_text import code, table, text
 from torchgauge.report.sections import Row, Section
 
 TOP = 10
-LONGEST = 80  # characters of a name
 NOTHING = "–"
 LAYERS = ("layer", "class", "calls:", "own time:", "share:", "own FLOPs:", "peak memory:")
 # The rows of the console's sections that a reviewer looks for; others are in the record.
@@ -36,11 +36,12 @@ HEADLINES = {
     "Bottleneck": ("bound by", "efficiency"),
     "Steps": ("bare", "recorded", "captured", "communicated"),
 }
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 
-def render(record: Profile | Count | Loop | Ranks) -> str:
+def render(record: Profile | Count | Loop | Ranks | Comparison) -> str:
     """Return the Markdown, with tables as GitHub and others know them."""
+    if isinstance(record, Comparison):
+        return markdown_comparison.render(record)
     if isinstance(record, Ranks):
         return "\n\n".join(_ranks(record)) + "\n"
     if isinstance(record, Loop):
@@ -55,9 +56,9 @@ def render(record: Profile | Count | Loop | Ranks) -> str:
 def _profile(profile: Profile) -> list[str]:
     head, *others = sections.sections(profile)
     said = {row.label: row.value for row in head.rows}
-    where = " · ".join(_text(said[name]) for name in ("run as", "machine", "software"))
-    what = f"{_code(said['target'])}, input {_code(said['input'])}"
-    blocks = [f"### {_code(head.title)}", f"{what}<br>{where}", *_figures(others)]
+    where = " · ".join(text(said[name]) for name in ("run as", "machine", "software"))
+    what = f"{code(said['target'])}, input {code(said['input'])}"
+    blocks = [f"### {code(head.title)}", f"{what}<br>{where}", *_figures(others)]
     if profile.tree is not None:
         blocks += _layers(profile.tree)
     return blocks + _warnings(sections.warnings(profile))
@@ -65,18 +66,18 @@ def _profile(profile: Profile) -> list[str]:
 
 def _count(count: Count) -> list[str]:
     passes = "forward and backward" if count.cost.backward else "forward"
-    where = f"{_code(count.target.spec)}, {passes}, counted on {count.cost.counted_on} tensors"
+    where = f"{code(count.target.spec)}, {passes}, counted on {count.cost.counted_on} tensors"
     found = [sections.cost(count.cost)]
     found += [sections.size(count.size)] if count.size is not None else []
     if count.training is not None:
         found.append(count_report.training(count.training))
-    blocks = [f"### {_code(count.target.name)}", where, *_figures(found)]
+    blocks = [f"### {code(count.target.name)}", where, *_figures(found)]
     blocks += [*_counted_layers(count.cost), *_elsewhere(count.elsewhere)]
     return blocks + _warnings(count.all_warnings)
 
 
 def _loop(loop: Loop) -> list[str]:
-    roots = ", ".join(map(_code, loop.roots)) or "no module"
+    roots = ", ".join(map(code, loop.roots)) or "no module"
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
     where = f"{loop.count:,} steps, {loop_report.ENDS[loop.by]}{rank}"
     blocks = [f"### Loop of {roots}", where, *_figures([loop_report.steps(loop)])]
@@ -90,9 +91,9 @@ def _ranks(ranks: Ranks) -> list[str]:
         (str(one.number), *map(units.time, (one.step, one.work, one.waiting, one.communication)))
         for one in ranks.ranks
     ]
-    table = _table(("rank", "step:", "work:", "waiting:", "communication:"), rows)
-    said = [_text(line) for line in ranks_report.lines(ranks)]
-    return [f"### {ranks.world} ranks", table, *said, *_warnings(ranks.warnings)]
+    found = table(("rank", "step:", "work:", "waiting:", "communication:"), rows)
+    said = [text(line) for line in ranks_report.lines(ranks)]
+    return [f"### {ranks.world} ranks", found, *said, *_warnings(ranks.warnings)]
 
 
 def _figures(found: Iterable[Section]) -> list[str]:
@@ -104,13 +105,13 @@ def _figures(found: Iterable[Section]) -> list[str]:
             if section.title.startswith(title):
                 known = {row.label: row for row in section.rows if row.label in labels}
                 rows += [_figure(section, known[label]) for label in labels if label in known]
-    return [_table(("", "figure:", "", "how"), rows)] if rows else []
+    return [table(("", "figure:", "", "how"), rows)] if rows else []
 
 
 def _figure(section: Section, row: Row) -> tuple[str, str, str, str]:
     note = row.note if row.share is None else units.percent(row.share)
     what = f"{section.title}, {row.label}"
-    return _text(what), f"**{_text(row.value)}**", _text(note), section.how
+    return text(what), f"**{text(row.value)}**", text(note), section.how
 
 
 def _layers(tree: Tree) -> list[str]:
@@ -126,7 +127,7 @@ def _layers(tree: Tree) -> list[str]:
     kept = [place for place in range(len(LAYERS)) if any(row[place] != NOTHING for row in rows)]
     names, *shown = ([line[place] for place in kept] for line in (LAYERS, *rows))
     step = f"Where the time of a step goes ({tree.how}, time on the {axis})"
-    return [f"**{step}**", _table(names, shown), *_more(sum(time > 0 for time, _ in own))]
+    return [f"**{step}**", table(names, shown), *_more(sum(time > 0 for time, _ in own))]
 
 
 def _layer(node: Node, time: float, whole: float) -> tuple[str, ...]:
@@ -134,8 +135,8 @@ def _layer(node: Node, time: float, whole: float) -> tuple[str, ...]:
     flops = tables.sum_of(own, "flops")
     least = "≥ " if any(one.row.unknown for one in own) else ""
     return (
-        _code(node.row.path or node.name) if node.kind != "bucket" else f"*{_text(node.name)}*",
-        _code(node.row.type) if node.row.type else "",
+        code(node.row.path or node.name) if node.kind != "bucket" else f"*{text(node.name)}*",
+        code(node.row.type) if node.row.type else "",
         f"{node.calls:,}" if node.calls else NOTHING,
         units.time(time, 3),
         f"{100 * time / whole:.1f} %",
@@ -150,8 +151,8 @@ def _counted_layers(cost: Cost) -> list[str]:
     own = sorted((layer for _, layer in cost.tree.walk()), key=lambda one: -one.own.flops)
     rows = [
         (
-            _code(one.node.path or one.node.name),
-            _code(one.node.kind),
+            code(one.node.path or one.node.name),
+            code(one.node.kind),
             ("≥ " if one.own.at_least else "") + units.count(one.own.flops, 3),
             f"{100 * one.own.flops / whole:.1f} %",
             units.size(one.own.bytes, 3),
@@ -161,10 +162,10 @@ def _counted_layers(cost: Cost) -> list[str]:
     ]
     if not rows:
         return []
-    table = _table(("layer", "class", "own FLOPs:", "share:", "own bytes:"), rows)
+    found = table(("layer", "class", "own FLOPs:", "share:", "own bytes:"), rows)
     return [
         f"**Where the FLOPs go ({cost.how})**",
-        table,
+        found,
         *_more(sum(1 for o in own if o.own.flops)),
     ]
 
@@ -173,7 +174,7 @@ def _elsewhere(found: Sequence[Elsewhere]) -> list[str]:
     """Return what the call takes on devices that are not here."""
     rows = [
         (
-            _text(one.device),
+            text(one.device),
             units.time(one.latency),
             ("≥ " if one.memory_at_least else "") + units.size(one.memory),
             units.size(one.memory_available, 3),
@@ -182,7 +183,7 @@ def _elsewhere(found: Sequence[Elsewhere]) -> list[str]:
         for one in found
     ]
     names = ("device", "time at best:", "memory:", "of:", "")
-    return ["**Elsewhere (estimated)**", _table(names, rows)] if rows else []
+    return ["**Elsewhere (estimated)**", table(names, rows)] if rows else []
 
 
 def _more(count: int) -> list[str]:
@@ -191,32 +192,8 @@ def _more(count: int) -> list[str]:
 
 def _warnings(found: Sequence[MeasurementWarning]) -> list[str]:
     lines = [
-        f"- {'✗' if one.failed else '⚠'} {f'{_text(one.probe)}: ' if one.probe else ''}"
-        f"{_text(sections.warning_text(one))} {_code(one.id)}"
+        f"- {'✗' if one.failed else '⚠'} {f'{text(one.probe)}: ' if one.probe else ''}"
+        f"{text(sections.warning_text(one))} {code(one.id)}"
         for one in found
     ]
     return ["\n".join(lines)] if lines else []
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; a name that ends in ":" is of a column of numbers."""
-    line = [" | ".join(name.removesuffix(":") for name in names)]
-    line.append(" | ".join("--:" if name.endswith(":") else "---" for name in names))
-    line += [" | ".join(row) for row in rows]
-    return "\n".join(f"| {one} |" for one in line)
-
-
-def _text(said: str) -> str:
-    """Return the text so that nothing in it is markup."""
-    return _SPECIAL.sub(r"\\\1", " ".join(said.split())).replace("&", "&amp;")
-
-
-def _code(name: str) -> str:
-    """Return a name as code, cut in the middle where it is long."""
-    name = " ".join(name.split())
-    if len(name) > LONGEST:
-        name = f"{name[: LONGEST // 2]}…{name[-LONGEST // 2 + 1 :]}"
-    # A fence must be longer than any of the name's own, and a cell ends at a bar even in code.
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", name)), default=0))
-    space = " " if name.startswith("`") or name.endswith("`") else ""
-    return fence + space + (name.replace("|", "\\|") or " ") + space + fence

@@ -1,0 +1,143 @@
+"""Absolute limits: "latency:100ms", "throughput:1000samples/s", and whether a record keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchgauge.analyze.percentiles import PERCENTILES, samples_needed
+from torchgauge.analyze.quantities import EXAMPLES, amount, meant
+from torchgauge.analyze.tolerances import default_tolerance, parse_tolerance
+from torchgauge.errors import InputError
+from torchgauge.model.figures import COST, SIZE, Figure
+from torchgauge.model.metric import METRICS, Metric, figure_of, metric
+from torchgauge.model.profile import Profile
+from torchgauge.model.verdict import Limit, Ruling, Verdict, overall
+
+__all__ = [
+    "default_tolerance",
+    "judge",
+    "judge_limit",
+    "judged",
+    "parse_limit",
+    "parse_tolerance",
+    "percentile_of",
+    "unit_of",
+]
+
+
+def unit_of(found: Metric) -> str:
+    """Return the SI unit that limits of a metric are given in."""
+    if found.figure.startswith("throughput"):
+        return "1/s"
+    for named in (SIZE, COST):
+        if found.figure in named:
+            return named[found.figure][0]
+    return "B" if found.kind == "memory" else "s"
+
+
+def parse_limit(text: str) -> Limit:
+    """Return the limit that `text` says, "METRIC:AMOUNT" with the amount's unit.
+
+    Of throughput it is a least, of all else a most. Raises InputError `metric-unknown`,
+    `threshold-invalid`.
+    """
+    name, colon, rest = text.partition(":")
+    found = metric(name.strip())
+    unit = unit_of(found)
+    if not colon:
+        raise _invalid(text, unit, found, "There is no ':' with an amount behind it.")
+    said = amount(rest, unit)
+    if said is None:
+        raise _invalid(text, unit, found, f"'{rest}' is no amount with a unit that fits.", rest)
+    if said.value == 0 and unit:
+        raise _invalid(text, unit, found, "The amount must be above 0.")
+    least = found.better == "higher"
+    return Limit(metric=found.name, value=said.value, text=text, least=least, of=said.of)
+
+
+def _invalid(text: str, unit: str, found: Metric, cause: str, rest: str = "") -> InputError:
+    near = meant(rest, unit)
+    example = f"{found.name}:{EXAMPLES[unit]}"
+    return InputError(
+        f"'{text}' is no limit.",
+        id="threshold-invalid",
+        cause=cause,
+        remedy=f"Did you mean {found.name}:{near}?" if near else f"Write it as in {example}.",
+    )
+
+
+def percentile_of(limits: Iterable[Limit]) -> float | None:
+    """Return the highest percentile (0.99) that a limit is on, None where there is none."""
+    return max(
+        (PERCENTILES[one.metric] for one in limits if one.metric in PERCENTILES), default=None
+    )
+
+
+def judged(limits: Iterable[Limit], profile: Profile) -> Verdict:
+    """Return the verdict on a record under limits alone."""
+    rulings = tuple(judge_limit(one, profile) for one in limits)
+    return Verdict(outcome=overall(rulings), rulings=rulings)
+
+
+def judge_limit(limit: Limit, profile: Profile) -> Ruling:
+    """Return whether the record's figure keeps the limit; the figure's estimate decides.
+
+    An unknown figure is inconclusive, and so is one that is "at least" so much and below the limit.
+    """
+    wanted = METRICS[limit.metric]
+    if limit.of:
+        wanted = wanted._replace(figure=f"throughput_{limit.of}")
+    figure = figure_of(profile, wanted)
+    reason = _why_unknown(limit, profile) if figure.value is None else _few(limit, profile)
+    return judge(limit, figure, at_least=_at_least(wanted, profile), reason=reason)
+
+
+def judge(limit: Limit, figure: Figure, *, at_least: bool = False, reason: str = "") -> Ruling:
+    """Return whether one figure keeps the limit; `reason` is what else is to be known of it."""
+    value, interval = figure.value, figure.interval
+    over = value is not None and (value < limit.value if limit.least else value > limit.value)
+    sure = value is not None and not (at_least and not over)
+    if not sure and value is not None:
+        reason = "the total lacks operators or parameters that are not known"
+    within = interval is not None and interval.low <= limit.value <= interval.high
+    return Ruling(
+        metric=limit.metric,
+        outcome="fail" if over else "pass" if sure else "inconclusive",
+        how=figure.how,
+        unit=figure.unit,
+        current=value,
+        interval=interval,
+        limit=limit,
+        at_least=at_least and value is not None,
+        borderline=within,
+        reason=reason,
+        method="the estimate against the limit",
+    )
+
+
+def _at_least(wanted: Metric, profile: Profile) -> bool:
+    if wanted.figure in COST:
+        return profile.cost is not None and profile.cost.at_least
+    return wanted.figure in SIZE and profile.size is not None and bool(profile.size.uninitialized)
+
+
+def _why_unknown(limit: Limit, profile: Profile) -> str:
+    if limit.of and profile.throughput is not None:
+        return f"the input does not say how many {limit.of} it holds"
+    if limit.metric in ("forward", "backward", "optimizer") and not profile.target.training:
+        return "only a training step has it"
+    if limit.metric == "device_time" and profile.latency is not None:
+        return "nothing ran on a GPU"
+    return "it was not measured"
+
+
+def _few(limit: Limit, profile: Profile) -> str:
+    """Say that a percentile rests on too few samples, and what ended the sampling."""
+    found = profile.latency
+    if found is None or limit.metric not in PERCENTILES:
+        return ""
+    worth = sum(len(run.steady_samples) / run.autocorrelation for run in found.processes)
+    needed = samples_needed(PERCENTILES[limit.metric])
+    if worth >= needed:
+        return ""
+    return f"{worth:.0f} independent samples of the {needed} needed ({found.stop})"

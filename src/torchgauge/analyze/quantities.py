@@ -1,0 +1,84 @@
+"""Amounts as people write them, with a unit, to SI: "100ms", "2GiB", "4GFLOP", "1000samples/s"."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+TIMES = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "μs": 1e-6, "us": 1e-6, "ns": 1e-9}
+SIZES = {"B": 1.0, **{f"{name}B": by for name, by in (DECIMAL | BINARY).items()}}
+COUNTS = {
+    f"{name}{of}": by for name, by in DECIMAL.items() for of in ("", "FLOP", "FLOPs", "MAC", "MACs")
+}
+# What a rate counts, by the words for it; a call is what servers name a request.
+RATES = {
+    word: of
+    for of, words in {
+        "samples": ("sample", "samples"),
+        "tokens": ("token", "tokens"),
+        "images": ("image", "images"),
+        "calls": ("call", "calls", "request", "requests"),
+    }.items()
+    for word in words
+}
+EXAMPLES = {"s": "100ms", "B": "2GB", "": "25M", "1/s": "1000samples/s"}
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*(.*?)\s*", re.ASCII | re.DOTALL)
+
+
+class Amount(NamedTuple):
+    """A number in its SI unit; `of` is what a rate counts."""
+
+    value: float
+    of: str = ""
+
+
+def amount(text: str, unit: str) -> Amount | None:
+    """Return what `text` says in `unit` ("s", "B", "1/s" or "" for a count); None where nothing.
+
+    A count may stand alone; all else has its unit written out, in upper and lower case as defined:
+    1 GB is 10⁹ bytes, 1 GiB 2³⁰.
+    """
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        return None
+    number, written = float(found[1] + (found[2] or "")), found[3]
+    if number == float("inf"):
+        return None
+    if unit == "1/s":
+        return _rate(number, written)
+    scale = {"s": TIMES, "B": SIZES, "": COUNTS}[unit].get(written)
+    if scale is None:
+        return None
+    # By its inverse, since 20 × 10⁻³ is not the number nearest to 0.02.
+    return Amount(number / round(1 / scale) if scale < 1 else number * scale)
+
+
+def _rate(number: float, written: str) -> Amount | None:
+    counted, _, per = written.partition("/")
+    if per.strip() != "s":
+        return None
+    counted = counted.strip()
+    for prefix, scale in DECIMAL.items():
+        of = RATES.get(counted.removeprefix(prefix).strip())
+        if of is not None and counted.startswith(prefix):
+            return Amount(number * scale, of)
+    return None
+
+
+def meant(text: str, unit: str) -> str | None:
+    """Return the amount that was probably meant: another case, or the unit that is missing."""
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        return None
+    number, written = text[: found.start(3)].strip(), found[3]
+    if not written:
+        usual = {"s": "ms", "B": "MB", "1/s": "samples/s"}.get(unit)
+        return None if usual is None else number + usual
+    if unit == "1/s":
+        word = written.partition("/")[0].strip().lower()
+        return f"{number}{word}/s" if amount(f"{number}{word}/s", unit) else None
+    known = {"s": TIMES, "B": SIZES, "": COUNTS}[unit]
+    same = [one for one in known if one.lower() == written.lower()]
+    return number + same[0] if same else None
