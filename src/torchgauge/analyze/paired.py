@@ -195,5 +195,3 @@ def _reason(found: Estimate, tolerance: Tolerance, decision: Decision, needed: i
 def signed(change: float) -> str:
     """Return a relative change with its sign: '+1.2 %'."""
     return f"{'−' if change < 0 else '+'}{units.percent(abs(change))}"
-
-

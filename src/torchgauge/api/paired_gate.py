@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchgauge import units
-from torchgauge.analyze.compare import compare, judged
+from torchgauge.analyze.compare import compare
 from torchgauge.analyze.exact import exact_ruling
 from torchgauge.analyze.guilty import guilty
 from torchgauge.analyze.limits import judge_limit
@@ -24,18 +23,18 @@ from torchgauge.analyze.paired import (
     Paired,
     blocks_for,
     decide,
-    estimate,
     rulings,
 )
-from torchgauge.analyze.paired_layers import with_layers
+from torchgauge.api.gate_options import GateOptions
+from torchgauge.api.paired_changes import BASE, CURRENT, typical, with_pairs
 from torchgauge.device import calibration
 from torchgauge.errors import InputError
-from torchgauge.model.comparison import Change, Comparison
+from torchgauge.model.comparison import Comparison
 from torchgauge.model.metric import METRICS, figure_of
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.target import TargetDescription
-from torchgauge.model.verdict import Block, Limit, Ruling, Tolerance, Verdict, overall
+from torchgauge.model.verdict import Block, Ruling, Tolerance, Verdict, overall
 from torchgauge.progress import Progress
 
 if TYPE_CHECKING:
@@ -43,47 +42,9 @@ if TYPE_CHECKING:
     from torchgauge.measure.paired_run import PairedRun
     from torchgauge.measure.waiting import Build
 
-MOST_BLOCKS = 40
 LOOK_ITERATIONS = 10
 # What Python and torch take in each process beside the model.
 PROCESS_MEMORY = 600e6
-
-
-@dataclasses.dataclass(frozen=True)
-class GateOptions:
-    """What is gated: a tolerance for each metric, absolute limits, and how many blocks at most.
-
-    `blocks` None plans them by the host's calibration. `everything` times even where an exact
-    metric has failed. Raises InputError `option-invalid`.
-    """
-
-    tolerances: tuple[Tolerance, ...]
-    limits: tuple[Limit, ...] = ()
-    blocks: int | None = None
-    most: int = MOST_BLOCKS
-    everything: bool = False
-
-    def __post_init__(self) -> None:
-        least = 3
-        if self.most < least or (self.blocks is not None and self.blocks < least):
-            raise InputError(
-                f"{self.most if self.blocks is None else self.blocks} blocks say nothing.",
-                id="option-invalid",
-                cause="A spread is needed, and two values hardly have one.",
-                remedy=f"Give {least} blocks or more.",
-            )
-        if self.blocks is not None and self.blocks > self.most:
-            raise InputError(
-                f"{self.blocks} blocks are more than the most of {self.most}.",
-                id="option-conflict",
-                remedy="Give a larger --max-blocks as well.",
-            )
-
-    def of_kind(self, *, timing: bool) -> tuple[Tolerance, ...]:
-        """Return the tolerances of timing metrics, or those of exact ones."""
-        return tuple(
-            one for one in self.tolerances if (METRICS[one.metric].kind == "timing") == timing
-        )
 
 
 def gate_builds(
@@ -98,7 +59,7 @@ def gate_builds(
     Raises what loading or running either raises, named by the build.
     """
     began = time.monotonic()
-    records = tuple(_first_look(build, progress) for build in (base, current))
+    records = tuple(first_look(build, progress) for build in (base, current))
     compared = compare(*records, labels=(base.label, current.label))
     exact = _exact(compared, options) + tuple(judge_limit(o, records[1]) for o in options.limits)
     gate = _Gate(records, options, compared, exact, notes)
@@ -129,17 +90,13 @@ def pace_for(records: Sequence[Profile]) -> Pace:
     return Pace(together=free is None or needed < free)
 
 
-def _first_look(build: Build, progress: Progress) -> Profile:
+def first_look(build: Build, progress: Progress) -> Profile:
     """Profile a build in a process of its own: exact figures, and the tree."""
     from torchgauge.measure.apart import profile_apart
     from torchgauge.measure.timeline_options import TimelineOptions
 
-    progress.start(f"looking at the {build.label} build")
-    progress.update("")
     quick = dataclasses.replace(build.options, iterations=LOOK_ITERATIONS, warmup=2)
-    record = profile_apart(
-        build.source, quick, progress, TimelineOptions("operators"), build.home
-    )
+    record = profile_apart(build.source, quick, progress, TimelineOptions("operators"), build.home)
     if record.interrupted:
         raise KeyboardInterrupt
     if record.target.device == "meta":
@@ -156,7 +113,7 @@ def _first_look(build: Build, progress: Progress) -> Profile:
 def _exact(compared: Comparison, options: GateOptions) -> tuple[Ruling, ...]:
     found = []
     for tolerance in options.of_kind(timing=False):
-        change = compared.change(tolerance.metric)
+        change = compared.change_of(tolerance.metric)
         if change is not None:
             found.append(exact_ruling(change, tolerance))
         else:
@@ -259,7 +216,7 @@ class _Gate:
         for tolerance in self.options.of_kind(timing=True):
             name = tolerance.metric
             if all(name in one for one in differences):
-                old, new = (_typical(blocks, name, side) for side in ((0, 3), (1, 2)))
+                old, new = (typical(blocks, name, side) for side in (BASE, CURRENT))
                 found.append(
                     Paired(
                         METRICS[name],
@@ -294,7 +251,7 @@ class _Gate:
                 reason = _why_absent(tolerance.metric) if enough else f"ended {said}"
                 found += (_unknown(tolerance, reason),)
         self.rulings += found
-        self.compared = _with_pairs(self.compared, paired, done.blocks)
+        self.compared = with_pairs(self.compared, paired, done.blocks)
 
     def verdict(self, duration: float) -> Verdict:
         """Return what was found."""
@@ -323,45 +280,3 @@ def _why_absent(metric: str) -> str:
     if metric.startswith("p9"):
         return "a visit of 0.1 s has too few calls for it"
     return "neither build has it"
-
-
-def _typical(blocks: Sequence[Timed], name: str, side: tuple[int, int]) -> float:
-    return statistics.geometric_mean(
-        value for block in blocks for number in side for value in block.figures[name][number]
-    )
-
-
-def _with_pairs(
-    compared: Comparison, paired: Sequence[Paired], blocks: Sequence[Timed]
-) -> Comparison:
-    """Return the comparison with times and layers as they were measured in turn."""
-    if not paired:
-        return compared
-    measured = {one.metric.name: one for one in paired}
-    changes = tuple(
-        _in_turn(change, measured[change.metric]) if change.metric in measured else change
-        for change in compared.changes
-    )
-    found = msgspec.structs.replace(compared, changes=changes, paired=True)
-    step = _typical(blocks, "latency", (1, 2)) - _typical(blocks, "latency", (0, 3))
-    return with_layers(
-        found,
-        [block.layer_differences() for block in blocks],
-        [block.layers for block in blocks],
-        step,
-    )
-
-
-def _in_turn(change: Change, paired: Paired) -> Change:
-    found = estimate(paired.differences)
-    judgement = judged(paired.metric, found.interval)
-    return msgspec.structs.replace(
-        change,
-        baseline=paired.baseline,
-        current=paired.current,
-        change=math.expm1(found.mean),
-        interval=found.interval,
-        judgement=judgement,
-        method=f"paired t over {found.blocks} ABBA blocks",
-        reason="" if judgement != "inconclusive" else "the interval holds both no change and one",
-    )

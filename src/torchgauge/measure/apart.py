@@ -28,6 +28,7 @@ def profile_apart(
     Raises what loading raises there; MeasurementError `child-killed`, `child-timeout`,
     `child-failed`; KeyboardInterrupt where nothing was measured before it.
     """
+    progress.start("measuring in a process of its own")
     answer, interrupted = ask("profile", source, options, timeline, home)
     if answer.profile is None:
         raise MeasurementError(

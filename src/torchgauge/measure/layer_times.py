@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from torchgauge.analyze.call_tree import CallTree
+from torchgauge.analyze.call_tree import Call, CallTree
 from torchgauge.analyze.layer_times import layer_times
 from torchgauge.measure.modules import Modules
 from torchgauge.measure.stamps import Stamps
@@ -28,7 +28,7 @@ def own_times(
     modules = Modules(model)
     tree = CallTree(modules.table, modules.name)
     stamps = Stamps(model, modules, now)
-    calls = []
+    calls: list[list[Call]] = []
     with stamps.watching():
         step()  # the first one after the wrapping is slower
         stamps.taken()
@@ -41,7 +41,7 @@ def own_times(
     return _by_path(calls, tree)
 
 
-def _by_path(calls: list[list[Any]], tree: CallTree) -> dict[str, float]:
+def _by_path(calls: list[list[Call]], tree: CallTree) -> dict[str, float]:
     found = layer_times(calls, tree)
     steps: list[dict[str, int]] = []
     for own in found.steps:

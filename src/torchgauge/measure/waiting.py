@@ -36,12 +36,16 @@ SLOWER = 20.0
 
 
 class Build(NamedTuple):
-    """One side of a comparison: its target, how it is run, where its code lives, its name."""
+    """One side of a comparison: its target, how it is run, where its code lives, its name.
+
+    `spec` is the target as the user wrote it, which a work tree's path must not hide.
+    """
 
     source: Source
     options: LatencyOptions
     home: Home | None = None
     label: str = "current"
+    spec: str = ""
 
 
 class Question(msgspec.Struct, frozen=True):

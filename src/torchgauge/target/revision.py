@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import torchgauge
 from torchgauge.errors import InputError
 from torchgauge.target.home import Home, is_installed
 
@@ -19,7 +18,7 @@ from torchgauge.target.home import Home, is_installed
 _HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 _LFS_POINTER = b"version https://git-lfs"
 _SCHEMES = ("torchvision:", "timm:", "hf:")
-_OWN = Path(torchgauge.__file__).resolve().parent.parent
+_OWN = Path(__file__).resolve().parents[2]
 
 
 @dataclasses.dataclass(frozen=True)
