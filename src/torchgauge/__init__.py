@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torchgauge.api import (
         compare,
         count_cost,
+        detect_regressions,
         diagnose,
         load,
         load_baseline,
@@ -47,6 +48,7 @@ _HOMES = {
     "torchgauge.api": (
         "compare",
         "count_cost",
+        "detect_regressions",
         "diagnose",
         "load",
         "load_baseline",
@@ -100,6 +102,7 @@ __all__ = [
     "Work",
     "compare",
     "count_cost",
+    "detect_regressions",
     "diagnose",
     "flop_formula",
     "load",

@@ -1,6 +1,6 @@
 """The one place that joins target, measurement and record; the command line calls only this."""
 
-from torchgauge.api.comparisons import compare, load_baseline
+from torchgauge.api.comparisons import compare, detect_regressions, gate_records, load_baseline
 from torchgauge.api.counts import count_cost, count_request, measure_size
 from torchgauge.api.loops import nvtx, timeline
 from torchgauge.api.machine import diagnose
@@ -12,7 +12,9 @@ __all__ = [
     "compare",
     "count_cost",
     "count_request",
+    "detect_regressions",
     "diagnose",
+    "gate_records",
     "load",
     "load_baseline",
     "load_ranks",
