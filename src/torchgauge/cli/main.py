@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from torchgauge.cli import count, doctor, profile, report, run
+from torchgauge.cli import count, doctor, history, profile, report, run
 from torchgauge.cli.output import emit
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 
-VERBS = (profile, run, count, report, doctor)
+VERBS = (profile, run, count, history, report, doctor)
 
 
 class Parser(argparse.ArgumentParser):

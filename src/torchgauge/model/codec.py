@@ -19,14 +19,17 @@ from torchgauge.model.profile import SCHEMA, Profile
 from torchgauge.model.ranks import SCHEMA as RANKS
 from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import Record
+from torchgauge.model.trend import SCHEMA as TREND
+from torchgauge.model.trend import Trend
 
-Saved = Profile | Diagnosis | Count | Loop | Ranks
+Saved = Profile | Diagnosis | Count | Loop | Ranks | Trend
 KINDS: dict[str, type[Saved]] = {
     SCHEMA: Profile,
     DIAGNOSIS: Diagnosis,
     COUNT: Count,
     LOOP: Loop,
     RANKS: Ranks,
+    TREND: Trend,
 }
 
 

@@ -26,6 +26,7 @@ RENDERERS = {
     "openmetrics": "torchgauge.report.openmetrics",
     "ranks": "torchgauge.report.ranks",
     "speedscope": "torchgauge.report.speedscope",
+    "trend": "torchgauge.report.trend",
 }
 
 
