@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torchgauge.api import (
         compare,
         count_cost,
+        detect_regressions,
         diagnose,
         gate,
         load,
@@ -48,6 +49,7 @@ _HOMES = {
     "torchgauge.api": (
         "compare",
         "count_cost",
+        "detect_regressions",
         "diagnose",
         "gate",
         "load",
@@ -102,6 +104,7 @@ __all__ = [
     "Work",
     "compare",
     "count_cost",
+    "detect_regressions",
     "diagnose",
     "flop_formula",
     "gate",

@@ -13,7 +13,6 @@ from torchgauge.analyze.paired import (
     blocks_to_decide,
     decide,
     estimate,
-    holm,
     p_value,
     rulings,
     sign_flip_p,
@@ -83,13 +82,6 @@ def test_of_a_throughput_less_is_worse():
     assert decide([paired(around(-0.1), "throughput")]) == ["fail"]
     assert decide([paired(around(0.1), "throughput")]) == ["pass"]
     assert rulings([paired(around(-0.1), "throughput")])[0].change == pytest.approx(math.expm1(0.1))
-
-
-def test_holm_steps_down():
-    assert holm([0.04, 0.01, 0.02], alpha=0.05) == [True, True, True]
-    assert holm([0.04, 0.01, 0.03], alpha=0.05) == [False, True, False]
-    assert holm([0.02], alpha=0.025) == [True]
-    assert holm([]) == []
 
 
 def test_several_metrics_need_more_evidence_each():

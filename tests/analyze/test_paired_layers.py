@@ -2,14 +2,12 @@
 
 import math
 
-import msgspec
 import pytest
 
 from torchgauge.analyze.guilty import guilty
 from torchgauge.analyze.paired_layers import LayerTest, with_layers
 from torchgauge.model.comparison import Comparison, Place, Side
 from torchgauge.model.target import TargetDescription
-from torchgauge.model.verdict import Ruling
 
 NOISE = [0.001, -0.001, 0.002, -0.002, 0.0015, -0.0015]
 
@@ -41,12 +39,6 @@ def timed(changes, seconds=1e-3):
     return differences, layers
 
 
-def failing(metric="latency", method="6 ABBA blocks"):
-    return (
-        Ruling(metric=metric, outcome="fail", how="measured", unit="s", current=1.0, method=method),
-    )
-
-
 def test_the_layer_that_changed_is_the_one_that_is_significant():
     changes = {"conv": 0.1, "linear": 0.0, "": 0.0}
     found = with_layers(comparison(*changes), *timed(changes), step_change=1.5e-4)
@@ -67,29 +59,15 @@ def test_the_layer_that_changed_is_the_one_that_is_significant():
 def test_the_guilty_layer_is_named_with_its_interval():
     changes = {"conv": 0.1, "linear": 0.0}
     found = with_layers(comparison(*changes), *timed(changes), step_change=1e-4)
-    (named,) = guilty(found, failing())
-    assert named.startswith("conv (Linear) +11 % [+10 %, +11 %], +110 µs")
+    (named,) = guilty(found)
+    assert named.startswith("conv (Linear) +10.5 % [+10.3 %, +10.7 %], +105 µs")
 
 
 def test_where_nothing_is_proven_the_largest_are_named_as_such():
     changes = {"conv": 0.0005, "linear": 0.0}
-    found = with_layers(comparison(*changes), *timed(changes), step_change=1e-4)
+    found = with_layers(comparison(*changes), *timed(changes), step_change=1e-6)
     assert not any(place.significant for place in found.layers)
-    assert guilty(found, failing())[0].endswith("(not proven)")
-
-
-def test_who_passes_accuses_nobody():
-    changes = {"conv": 0.1}
-    found = with_layers(comparison(*changes), *timed(changes), step_change=1e-4)
-    assert guilty(found, ()) == ()
-
-
-def test_more_work_is_named_by_its_work():
-    place = msgspec.structs.replace(
-        comparison("conv").layers[0], baseline_flops=1_000_000, current_flops=3_000_000
-    )
-    found = msgspec.structs.replace(comparison(), layers=(place,))
-    assert guilty(found, failing("flops", "exact")) == ("conv (Linear) +2.00 MFLOP",)
+    assert guilty(found)[0].endswith("not proven")
 
 
 def test_a_layer_of_one_side_is_shown_and_not_tested():

@@ -225,6 +225,12 @@ def test_the_roofline_has_the_roofs_of_the_dtypes_that_the_model_multiplies():
     )
     drawn = parts(pages.with_tree(cost=cost(), roofline=both))["roofline"]["roofs"]
     assert [one["source"] for one in drawn] == ["measured", "datasheet"]
+    assert found["missing"] == ""
+    without = parts(pages.with_tree(cost=cost()))["roofline"]
+    assert "--roofs" in without["missing"]
+    target = msgspec.structs.replace(records.profile().target, training=True)
+    step = parts(pages.with_tree(cost=cost(), target=target))["roofline"]
+    assert "inference" in step["missing"]
     points = found["points"]
     assert points["path"] == ["Net", "block.conv", "block.relu", "head"]  # block does nothing
     assert points["intensity"][1] == 6_000

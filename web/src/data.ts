@@ -59,6 +59,7 @@ export interface RooflineData {
     traffic: Record<string, number>;
   }[];
   how: string;
+  missing: string;
 }
 
 export interface LatencyData {

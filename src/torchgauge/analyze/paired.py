@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from torchgauge import units
+from torchgauge.analyze.holm import holm
 from torchgauge.analyze.noise import CONFIDENCE, POWER
 from torchgauge.model.metric import Metric
 from torchgauge.model.record import Interval
@@ -99,34 +100,20 @@ def sign_flip_p(differences: Sequence[float], bound: float) -> float:
     return float(np.mean(sums >= sums[0] - 1e-12))
 
 
-def holm(p: Sequence[float], alpha: float = ALPHA) -> list[bool]:
-    """Return which of several hypotheses fall, their family-wise error kept at `alpha`.
-
-    Holm, Scand. J. Statist. 6 (1979): the smallest p against α ÷ m, the next against α ÷ (m − 1),
-    until one holds.
-    """
-    fallen = [False] * len(p)
-    for rank, number in enumerate(sorted(range(len(p)), key=lambda n: p[n])):
-        if p[number] > alpha / (len(p) - rank):
-            break
-        fallen[number] = True
-    return fallen
-
-
 def decide(metrics: Sequence[Paired]) -> list[Decision]:
     """Return what the blocks say of each metric, in the order of the rule.
 
     "fail" where d is surely above ln(1 + δ0) (Holm over the metrics), else "pass" where it is
     surely below ln(1 + δ1), else "undecided".
     """
-    failed = holm([p_value(one.worse, math.log1p(one.tolerance.accepted)) for one in metrics])
+    p = [p_value(one.worse, math.log1p(one.tolerance.accepted)) for one in metrics]
     return [
         "fail"
         if fails
         else "pass"
         if estimate(one.worse).high < math.log1p(one.tolerance.refused)
         else "undecided"
-        for one, fails in zip(metrics, failed, strict=True)
+        for one, fails in zip(metrics, holm(p, ALPHA), strict=True)
     ]
 
 
@@ -186,10 +173,10 @@ def _reason(found: Estimate, tolerance: Tolerance, decision: Decision, needed: i
     low, high = (signed(math.expm1(end)) for end in (found.low, found.high))
     accepted, refused = signed(tolerance.accepted), signed(tolerance.refused)
     if decision == "fail":
-        return f"surely worse than {accepted}: by {low} at least"
+        return f"Surely worse than {accepted}: by {low} at least."
     if decision == "pass":
-        return f"surely not worse by {refused}: by {high} at most"
-    return f"between {low} and {high}; {needed} blocks would most likely decide"
+        return f"Surely not worse by {refused}: by {high} at most."
+    return f"Between {low} and {high}; {needed} blocks would most likely decide."
 
 
 def signed(change: float) -> str:

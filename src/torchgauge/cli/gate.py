@@ -132,7 +132,8 @@ def _gate(options: argparse.Namespace) -> int:
     )
     with prints_to_stderr():
         if options.baseline is not None:
-            verdict = api.gate_stored(options.baseline, _request(options), wanted)
+            said = (options.metrics, options.tolerances, options.thresholds)
+            verdict = api.gate_stored(options.baseline, _request(options), *said)
         else:
             verdict = api.gate_targets(
                 _request(options),

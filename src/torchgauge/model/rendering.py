@@ -25,8 +25,10 @@ RENDERERS = {
     "markdown": "torchgauge.report.markdown",
     "notebook": "torchgauge.report.notebook",
     "openmetrics": "torchgauge.report.openmetrics",
+    "regressions": "torchgauge.report.regressions",
     "ranks": "torchgauge.report.ranks",
     "speedscope": "torchgauge.report.speedscope",
+    "trend": "torchgauge.report.trend",
 }
 
 
