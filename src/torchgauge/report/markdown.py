@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from torchgauge import units
@@ -15,14 +14,17 @@ from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.roofline import Elsewhere
 from torchgauge.model.tree import Node, Tree
+from torchgauge.model.verdict import Verdict
 from torchgauge.report import count as count_report
 from torchgauge.report import loop as loop_report
 from torchgauge.report import ranks as ranks_report
-from torchgauge.report import sections
+from torchgauge.report import sections, verdict_markdown
+from torchgauge.report.markup import code as _code
+from torchgauge.report.markup import table as _table
+from torchgauge.report.markup import text as _text
 from torchgauge.report.sections import Row, Section
 
 TOP = 10
-LONGEST = 80  # characters of a name
 NOTHING = "–"
 LAYERS = ("layer", "class", "calls:", "own time:", "share:", "own FLOPs:", "peak memory:")
 # The rows of the console's sections that a reviewer looks for; others are in the record.
@@ -36,11 +38,12 @@ HEADLINES = {
     "Bottleneck": ("bound by", "efficiency"),
     "Steps": ("bare", "recorded", "captured", "communicated"),
 }
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 
-def render(record: Profile | Count | Loop | Ranks) -> str:
+def render(record: Profile | Count | Loop | Ranks | Verdict) -> str:
     """Return the Markdown, with tables as GitHub and others know them."""
+    if isinstance(record, Verdict):
+        return verdict_markdown.render(record)
     if isinstance(record, Ranks):
         return "\n\n".join(_ranks(record)) + "\n"
     if isinstance(record, Loop):
@@ -196,27 +199,3 @@ def _warnings(found: Sequence[MeasurementWarning]) -> list[str]:
         for one in found
     ]
     return ["\n".join(lines)] if lines else []
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; a name that ends in ":" is of a column of numbers."""
-    line = [" | ".join(name.removesuffix(":") for name in names)]
-    line.append(" | ".join("--:" if name.endswith(":") else "---" for name in names))
-    line += [" | ".join(row) for row in rows]
-    return "\n".join(f"| {one} |" for one in line)
-
-
-def _text(said: str) -> str:
-    """Return the text so that nothing in it is markup."""
-    return _SPECIAL.sub(r"\\\1", " ".join(said.split())).replace("&", "&amp;")
-
-
-def _code(name: str) -> str:
-    """Return a name as code, cut in the middle where it is long."""
-    name = " ".join(name.split())
-    if len(name) > LONGEST:
-        name = f"{name[: LONGEST // 2]}…{name[-LONGEST // 2 + 1 :]}"
-    # A fence must be longer than any of the name's own, and a cell ends at a bar even in code.
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", name)), default=0))
-    space = " " if name.startswith("`") or name.endswith("`") else ""
-    return fence + space + (name.replace("|", "\\|") or " ") + space + fence
