@@ -1,7 +1,16 @@
 // How figures look: the rules of torchgauge's units.py, on whole nanoseconds and bytes.
 
 export type Unit =
-  "text" | "time" | "bytes" | "count" | "share" | "flop/s" | "bytes/s" | "flop/byte";
+  | "text"
+  | "time"
+  | "bytes"
+  | "count"
+  | "share"
+  | "flop/s"
+  | "bytes/s"
+  | "flop/byte"
+  | "watt"
+  | "hertz";
 export type Value = number | string | null;
 
 const NOTHING = "–";
@@ -71,6 +80,8 @@ const SHOWN: Record<Unit, (value: number, digits?: number) => string> = {
   "flop/s": (value) => rate(value, "FLOP/s"),
   "bytes/s": (value) => rate(value, "B/s"),
   "flop/byte": (value) => significant(value),
+  watt: (value) => `${significant(value)} W`,
+  hertz: (value) => rate(value, "Hz"),
 };
 
 /** As at the ticks of an axis: without zeros that only fill up digits. */
