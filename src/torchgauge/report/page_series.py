@@ -80,7 +80,7 @@ def system(profile: Profile) -> dict[str, Any] | None:
 def _gpu(gpu: GpuUse) -> list[dict[str, Any]]:
     """Return what the driver told of a GPU over time; what it did not tell is no series."""
     samples = gpu.samples
-    told = {
+    told: dict[tuple[str, str], list[Any]] = {
         ("in use", "share"): [one.utilization for one in samples],
         ("memory, used by anybody", "bytes"): [one.memory for one in samples],
         ("power", "watt"): [one.power for one in samples],
