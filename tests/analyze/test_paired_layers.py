@@ -8,8 +8,14 @@ from torchgauge.analyze.guilty import guilty
 from torchgauge.analyze.paired_layers import LayerTest, with_layers
 from torchgauge.model.comparison import Comparison, Place, Side
 from torchgauge.model.target import TargetDescription
+from torchgauge.model.verdict import Ruling
 
 NOISE = [0.001, -0.001, 0.002, -0.002, 0.0015, -0.0015]
+
+
+SLOWER = (
+    Ruling(metric="latency", outcome="fail", how="measured", unit="s", current=None, method="t"),
+)
 
 
 def side(label):
@@ -59,7 +65,7 @@ def test_the_layer_that_changed_is_the_one_that_is_significant():
 def test_the_guilty_layer_is_named_with_its_interval():
     changes = {"conv": 0.1, "linear": 0.0}
     found = with_layers(comparison(*changes), *timed(changes), step_change=1e-4)
-    (named,) = guilty(found)
+    (named,) = guilty(found, SLOWER)
     assert named.startswith("conv (Linear) +10.5 % [+10.3 %, +10.7 %], +105 µs")
 
 
@@ -67,7 +73,7 @@ def test_where_nothing_is_proven_the_largest_are_named_as_such():
     changes = {"conv": 0.0005, "linear": 0.0}
     found = with_layers(comparison(*changes), *timed(changes), step_change=1e-6)
     assert not any(place.significant for place in found.layers)
-    assert guilty(found)[0].endswith("not proven")
+    assert guilty(found, SLOWER)[0].endswith("(not proven)")
 
 
 def test_a_layer_of_one_side_is_shown_and_not_tested():

@@ -90,6 +90,7 @@ export interface SystemData {
   cores: number[];
   rss: number[];
   core_count: number;
+  gpus: { title: string; unit: Unit; time: number[]; values: (number | null)[] }[];
   rows: Rows;
   how: string;
 }

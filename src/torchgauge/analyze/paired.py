@@ -106,14 +106,16 @@ def decide(metrics: Sequence[Paired]) -> list[Decision]:
     "fail" where d is surely above ln(1 + δ0) (Holm over the metrics), else "pass" where it is
     surely below ln(1 + δ1), else "undecided".
     """
-    p = [p_value(one.worse, math.log1p(one.tolerance.accepted)) for one in metrics]
+    failed = holm(
+        [p_value(one.worse, math.log1p(one.tolerance.accepted)) for one in metrics], ALPHA
+    )
     return [
         "fail"
         if fails
         else "pass"
         if estimate(one.worse).high < math.log1p(one.tolerance.refused)
         else "undecided"
-        for one, fails in zip(metrics, holm(p, ALPHA), strict=True)
+        for one, fails in zip(metrics, failed, strict=True)
     ]
 
 
@@ -173,10 +175,10 @@ def _reason(found: Estimate, tolerance: Tolerance, decision: Decision, needed: i
     low, high = (signed(math.expm1(end)) for end in (found.low, found.high))
     accepted, refused = signed(tolerance.accepted), signed(tolerance.refused)
     if decision == "fail":
-        return f"Surely worse than {accepted}: by {low} at least."
+        return f"surely worse than {accepted}: by {low} at least"
     if decision == "pass":
-        return f"Surely not worse by {refused}: by {high} at most."
-    return f"Between {low} and {high}; {needed} blocks would most likely decide."
+        return f"surely not worse by {refused}: by {high} at most"
+    return f"between {low} and {high}; {needed} blocks would most likely decide"
 
 
 def signed(change: float) -> str:

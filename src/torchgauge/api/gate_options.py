@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from torchgauge.analyze.limits import parse_limit
-from torchgauge.analyze.tolerances import default_tolerance, parse_tolerance
+from torchgauge.analyze.tolerances import USUAL_METRICS, default_tolerance, parse_tolerance
 from torchgauge.errors import InputError
 from torchgauge.model.metric import METRICS, metric
 from torchgauge.model.verdict import Limit, Tolerance
 
 MOST_BLOCKS = 40
-USUAL_METRICS = ("params", "flops", "memory", "latency")
 LEAST_BLOCKS = 3
 
 
@@ -20,6 +19,7 @@ LEAST_BLOCKS = 3
 class GateOptions:
     """What is gated: a tolerance for each metric, absolute limits, and how many blocks at most.
 
+    One of the `usual` metrics, for which nobody asked, is left out where no build has it.
     `blocks` None plans them by the host's calibration. `everything` times even where an exact
     metric has failed. Raises InputError `option-invalid`.
     """
@@ -29,6 +29,7 @@ class GateOptions:
     blocks: int | None = None
     most: int = MOST_BLOCKS
     everything: bool = False
+    usual: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if min(self.most, self.blocks or self.most) < LEAST_BLOCKS:
@@ -74,4 +75,5 @@ class GateOptions:
             blocks=blocks,
             most=most,
             everything=everything,
+            usual=frozenset(() if metrics else USUAL_METRICS) - set(said),
         )

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from torchgauge.api.comparisons import gate_records, load_baseline
 from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
 from torchgauge.api.preparation import prepared, require_torch, showing
 from torchgauge.errors import InputError
@@ -65,8 +64,9 @@ def gate(
     Raises InputError `gate-sides`, `metric-unknown`, `threshold-invalid`; and what running raises.
     """
     texts = (tolerance,) if isinstance(tolerance, str) else tolerance
+    wanted = GateOptions.parsed(metrics, texts, thresholds, blocks=blocks, most=max_blocks)
     if not isinstance(baseline, tuple) and not isinstance(current, tuple):
-        return gate_records(baseline, current, tolerance=texts, metrics=metrics, limits=thresholds)
+        return gate_records(baseline, current, wanted)
     if not isinstance(baseline, tuple) or not isinstance(current, tuple):
         raise InputError(
             "A model cannot be gated against a record.",
@@ -74,7 +74,6 @@ def gate(
             cause="Both models are run in turn, or both records are read.",
             remedy="Give two pairs (model, inputs), or profile the model with processes=10 first.",
         )
-    wanted = GateOptions.parsed(metrics, texts, thresholds, blocks=blocks, most=max_blocks)
     require_torch()
     from torchgauge.api.paired_gate import gate_builds
 
@@ -84,25 +83,41 @@ def gate(
         return gate_builds(builds[0], builds[1], wanted, shown)
 
 
-def gate_stored(
-    baseline: str | Path,
-    request: GateRequest,
-    metrics: Sequence[str] = (),
-    tolerances: Sequence[str] = (),
-    thresholds: Sequence[str] = (),
+def gate_records(
+    baseline: Profile | str | Path, current: Profile | str | Path, options: GateOptions
 ) -> Verdict:
-    """Gate a target, or a saved run of it, against the saved run `baseline`.
+    """Gate two records, or the files that hold them; nothing is run, torch is not needed.
 
-    The target is measured in ten fresh processes, fewer than six of which say nothing.
+    Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
     """
-    record: Profile | str = request.target
-    if not (request.target.endswith(".json") and Path(request.target).is_file()):
-        load_baseline(baseline)  # a mistake shows now, not after minutes
-        from torchgauge.api.profiles import profile_request
+    from torchgauge.analyze.stored_gate import gate as gate_stored_run
+    from torchgauge.api.comparisons import labels_of, loaded
+    from torchgauge.api.host_noise import host_noise
 
-        known = {one.name: getattr(request, one.name) for one in dataclasses.fields(request)}
-        record = profile_request(**known, processes=STORED_PROCESSES)
-    return gate_records(baseline, record, tolerance=tolerances, metrics=metrics, limits=thresholds)
+    old, new = loaded(baseline), loaded(current)
+    return gate_stored_run(
+        old,
+        new,
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        noise=host_noise(new),
+        labels=labels_of(baseline, current),
+    )
+
+
+def gate_stored(baseline: str | Path, request: GateRequest, options: GateOptions) -> Verdict:
+    """Gate a target, or a saved run of it, against the saved run `baseline`."""
+    current = Path(request.target)
+    if current.suffix == ".json" and current.is_file():
+        return gate_records(baseline, current, options)
+    from torchgauge.api.comparisons import load_baseline
+    from torchgauge.api.profiles import profile_request
+
+    load_baseline(baseline)  # a mistake shows now, not after minutes
+    known = {one.name: getattr(request, one.name) for one in dataclasses.fields(request)}
+    record = profile_request(**known, processes=STORED_PROCESSES)
+    return gate_records(baseline, record, options)
 
 
 def gate_targets(

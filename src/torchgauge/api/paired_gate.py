@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchgauge import units
-from torchgauge.analyze import exact_gate
 from torchgauge.analyze.compare import compare
+from torchgauge.analyze.exact import exact_ruling
 from torchgauge.analyze.guilty import guilty
 from torchgauge.analyze.limits import judge_limit
-from torchgauge.analyze.noise import deviation, workload
+from torchgauge.analyze.noise import deviation
 from torchgauge.analyze.paired import (
     FEWEST_BLOCKS,
     USUAL_BLOCKS,
@@ -33,6 +33,7 @@ from torchgauge.model.comparison import Comparison
 from torchgauge.model.metric import METRICS, figure_of
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.target import TargetDescription
 from torchgauge.model.verdict import Block, Ruling, Tolerance, Verdict, overall
 from torchgauge.progress import Progress
 
@@ -68,6 +69,13 @@ def gate_builds(
     elif timing:
         gate.warn("not-timed", "An exact metric failed, so nothing was timed; --all times anyway.")
     return gate.verdict(time.monotonic() - began)
+
+
+def workload(what: TargetDescription) -> str:
+    """Name what is timed, for the calibration of a host: the same name, the same work."""
+    inputs = " ".join(f"{one.name}={'x'.join(map(str, one.shape))}" for one in what.inputs)
+    step = "training" if what.training else "inference"
+    return f"gate: {what.spec} {inputs} {what.device} {what.precision} {step}"
 
 
 def pace_for(records: Sequence[Profile]) -> Pace:
@@ -107,8 +115,8 @@ def _exact(compared: Comparison, options: GateOptions) -> tuple[Ruling, ...]:
     for tolerance in options.of_kind(timing=False):
         change = compared.change_of(tolerance.metric)
         if change is not None:
-            found.append(exact_gate.ruling(change, tolerance))
-        else:
+            found.append(exact_ruling(change, tolerance))
+        elif tolerance.metric not in options.usual:
             found.append(_unknown(tolerance, "neither build has it"))
     return tuple(found)
 
@@ -251,7 +259,7 @@ class _Gate:
             outcome=overall(self.rulings),
             rulings=self.rulings,
             comparison=self.compared,
-            guilty=guilty(self.compared) if overall(self.rulings) == "fail" else (),
+            guilty=guilty(self.compared, self.rulings),
             blocks=tuple(
                 Block(medians=one.figures["latency"], difference=one.differences()["latency"])
                 for one in self.blocks

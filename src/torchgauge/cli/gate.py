@@ -13,7 +13,6 @@ from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from torchgauge.api.gates import GateRequest
-    from torchgauge.model.verdict import Verdict
 
 NAME = "gate"
 SUMMARY = "tell whether a model got worse: pass, fail or inconclusive"
@@ -120,6 +119,7 @@ def _gate(options: argparse.Namespace) -> int:
     from torchgauge import api
     from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
     from torchgauge.model import rendering
+    from torchgauge.report.verdict import view
 
     most = options.max_blocks or max(MOST_BLOCKS, options.blocks or 0)
     wanted = GateOptions.parsed(
@@ -132,8 +132,7 @@ def _gate(options: argparse.Namespace) -> int:
     )
     with prints_to_stderr():
         if options.baseline is not None:
-            said = (options.metrics, options.tolerances, options.thresholds)
-            verdict = api.gate_stored(options.baseline, _request(options), *said)
+            verdict = api.gate_stored(options.baseline, _request(options), wanted)
         else:
             verdict = api.gate_targets(
                 _request(options),
@@ -146,7 +145,7 @@ def _gate(options: argparse.Namespace) -> int:
     if options.json:
         emit(rendering.text(verdict, "json"))
     else:
-        emit(_lines(verdict))
+        print_view(lambda width: view(verdict, width=width))
     formats.say(written)
     interrupted = any(one.id == "interrupted" for one in verdict.warnings)
     return ExitCode.INTERRUPTED if interrupted else verdict.exit_code
@@ -188,12 +187,3 @@ def _request(options: argparse.Namespace) -> GateRequest:
         loss=options.loss,
         optimizer=options.optimizer,
     )
-
-
-def _lines(verdict: Verdict) -> str:
-    """Return the verdict in plain lines."""
-    lines = [verdict.outcome.upper()]
-    lines += [f"  {one.metric}: {one.outcome}: {one.reason}" for one in verdict.rulings]
-    lines += [f"  worse: {one}" for one in verdict.guilty]
-    lines += [f"  note: {one.message}" for one in verdict.warnings]
-    return "\n".join(lines) + "\n"

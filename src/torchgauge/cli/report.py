@@ -77,8 +77,6 @@ def run(options: argparse.Namespace) -> int:
 
 def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableType:
     """Return the record's summary as something rich prints in `width` columns."""
-    from rich.text import Text
-
     from torchgauge.model.comparison import Comparison
     from torchgauge.model.count import Count
     from torchgauge.model.doctor import Diagnosis
@@ -86,7 +84,7 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     from torchgauge.model.ranks import Ranks
     from torchgauge.model.trend import Trend
     from torchgauge.model.verdict import Verdict
-    from torchgauge.report import comparison, console, count, doctor, loop, ranks, trend
+    from torchgauge.report import comparison, console, count, doctor, loop, ranks, trend, verdict
     from torchgauge.report.tree import View
 
     depth: dict[str, Any] = {} if options.depth is None else {"depth": options.depth}
@@ -102,7 +100,7 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     if isinstance(record, Comparison):
         return comparison.view(record, width=width, top=options.top)
     if isinstance(record, Verdict):
-        return Text(str(record))
+        return verdict.view(record, width=width)
     if isinstance(record, Loop):
         return loop.view(record, shown, width=width)
     return console.view(record, shown, width=width)
