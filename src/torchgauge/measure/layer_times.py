@@ -13,7 +13,7 @@ from torchgauge.measure.stamps import Stamps
 
 FEWEST = 5
 MOST = 60
-SECONDS = 0.15
+SECONDS = 0.1
 
 
 def own_times(
