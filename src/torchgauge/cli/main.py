@@ -47,7 +47,8 @@ def build() -> Parser:
         prog="torchgauge",
         description="How big a PyTorch model is, how much work it does, how long it takes.",
         epilog="Exit codes: 0 done, 1 a measurement failed (the record is still written), "
-        "2 bad input, 130 interrupted.",
+        "2 bad input, 3 a limit or tolerance is broken, 4 it cannot be told whether, "
+        "5 not comparable, 130 interrupted.",
     )
     parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     verbs = parser.add_subparsers(metavar="VERB", parser_class=Parser, required=True)
