@@ -55,3 +55,12 @@ def test_rate_and_percent():
     assert units.percent(0.0123) == "1.2 %"
     assert units.percent(1) == "100 %"
     assert units.percent(None) == "unknown"
+
+
+def test_a_percentage_too_small_to_matter_is_said_to_be_small():
+    assert units.percent(4.3e-12) == units.percent(0.000999) == "<0.1 %"
+    assert units.percent(-1e-17) == "<0.1 %"
+    assert units.percent(0.001) == "0.10 %"
+    assert units.percent(0) == "0 %"
+    assert units.percent(0.00034, least=1e-5) == "0.034 %"  # of an interval it is the point
+    assert units.percent(4.3e-12, least=1e-5) == "<0.001 %"

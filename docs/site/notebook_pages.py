@@ -29,6 +29,12 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Lead to a notebook's page where the repository's own link leads to the notebook."""
+    download = page.file.src_uri.startswith("notebooks/")
+    return markdown if download else markdown.replace(".ipynb)", ".md)")
+
+
 def read(path: Path) -> Any:
     """Return the notebook as it is saved."""
     return nbformat.read(path, as_version=4)

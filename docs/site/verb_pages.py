@@ -32,6 +32,11 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Lead to a verb's page where the repository's own link leads to its program."""
+    return re.sub(r"\.\./src/torchgauge/cli/(\w+)\.py\)", r"verbs/\1.md)", markdown)
+
+
 def source(verb: str) -> str:
     """Return the page's place among the documents."""
     return f"verbs/{verb}.md"

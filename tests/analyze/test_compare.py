@@ -19,7 +19,7 @@ ALL_TIMES = {"latency", "p90", "p95", "p99", "throughput", "first_call"}
 
 
 def judgements(found, *names):
-    return tuple(found.change(name).judgement for name in names)
+    return tuple(found.change_of(name).judgement for name in names)
 
 
 def test_a_run_equals_itself():
@@ -41,7 +41,7 @@ def test_exact_figures_come_first_and_p50_once():
 def test_a_tenth_more_time_is_worse_and_less_throughput_too():
     found = compare(timed(*TEN), timed(*ELEVEN), noise=QUIET)
     assert judgements(found, "latency", "throughput") == ("worse", "worse")
-    latency, throughput = found.change("latency"), found.change("throughput")
+    latency, throughput = found.change_of("latency"), found.change_of("throughput")
     assert latency.change == pytest.approx(0.1)
     assert latency.interval.low < 0.1 < latency.interval.high
     assert throughput.change == pytest.approx(1 / 1.1 - 1)
@@ -56,11 +56,11 @@ def test_a_host_never_calibrated_lets_a_tenth_pass_and_a_third_not():
 
 
 def test_few_processes_judge_by_the_floor_and_say_what_to_do():
-    small = compare(timed(*TEN[:5]), timed(*ELEVEN)).change("latency")
+    small = compare(timed(*TEN[:5]), timed(*ELEVEN)).change_of("latency")
     assert small.judgement == "inconclusive"
     assert "--processes 10" in small.reason
     assert "5 processes" in small.reason
-    large = compare(timed(0.010), timed(0.013)).change("latency")
+    large = compare(timed(0.010), timed(0.013)).change_of("latency")
     assert (large.judgement, large.interval) == ("worse", None)
     assert "20%" in large.method
     assert "assumed" in large.method
@@ -87,7 +87,7 @@ def test_across_machines_software_and_settings_times_are_not_judged(part, change
         assert change.judgement == ("unknown" if change.metric in ALL_TIMES else "same") or (
             part == "software" and change.metric == "memory"
         ), change
-    assert found.change("latency").change == pytest.approx(0.1)  # shown all the same
+    assert found.change_of("latency").change == pytest.approx(0.1)  # shown all the same
     assert all(place.significant is None for place in found.layers)
 
 
@@ -114,7 +114,7 @@ def test_other_inputs_forbid_counts_but_not_sizes():
 
 
 def test_a_figure_that_one_side_lacks_is_unknown_and_not_zero():
-    found = compare(timed(*TEN), timed(*TEN, memory=None)).change("memory")
+    found = compare(timed(*TEN), timed(*TEN, memory=None)).change_of("memory")
     assert (found.judgement, found.current, found.change) == ("unknown", None, None)
     assert "current run" in found.reason
 

@@ -15,6 +15,7 @@ import torchgauge as tg
 from torchgauge.cli.main import VERBS, build
 
 ROOT = Path(__file__).parents[2]
+PAGES = [str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))]
 SETTINGS = os.environ | {"DOCS_RUN_NOTEBOOKS": "false", "NO_MKDOCS_2_WARNING": "1"}
 
 
@@ -94,6 +95,19 @@ def test_nothing_is_fetched(site):
 
 def test_programs_are_not_part_of_it(site):
     assert not list(site.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_links_lead_somewhere_in_the_repository_too(path):
+    targets = re.findall(r"\]\(([^)#\s]+)", (ROOT / path).read_text())
+    files = [target for target in targets if "://" not in target]
+    assert [name for name in files if not (ROOT / path).parent.joinpath(name).exists()] == []
+
+
+def test_a_link_to_what_the_site_makes_leads_to_its_page(site):
+    assert 'href="notebooks/quickstart.html">Quickstart</a>, a' in (site / "index.html").read_text()
+    assert 'href="verbs/profile.html">profile' in (site / "getting-started.html").read_text()
+    assert 'href="quickstart.ipynb"' in (site / "notebooks" / "quickstart.html").read_text()
 
 
 @pytest.mark.parametrize(

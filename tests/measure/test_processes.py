@@ -154,6 +154,14 @@ def test_the_error_arrives_with_its_class_and_the_users_traceback(tmp_path):
     assert "src/torchgauge" not in user_traceback(caught.value)
 
 
+def test_an_error_that_no_file_can_hold_arrives_all_the_same():
+    names = {}
+    exec("def broken(x):\n    raise ValueError('half a \\ud800')", names)
+    with pytest.raises(MeasurementError) as caught:
+        in_fresh_process(Source.of_object(names["broken"], torch.ones(3)), QUICK)
+    assert "half a \\ud800" in caught.value.cause
+
+
 def test_bad_input_stays_bad_input_when_a_child_finds_it():
     class Sent:
         def __call__(self):

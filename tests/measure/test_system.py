@@ -3,6 +3,7 @@ import time
 
 import pytest
 
+from torchgauge.device.gpu_metrics import NoGpu
 from torchgauge.measure import system
 
 
@@ -52,3 +53,14 @@ def test_the_sampler_ends_when_the_call_raises():
     with pytest.raises(ValueError):
         system.measure(broken)
     assert not any(t.name == "torchgauge-system" for t in threading.enumerate())
+
+
+@pytest.mark.parametrize(("rest", "samples"), [(0.004, 1), (0.030, 2)])
+def test_a_rest_too_short_for_the_kernels_ticks_is_no_sample(monkeypatch, rest, samples):
+    times = iter((0.0, 0.05, 0.05 + rest))
+    monkeypatch.setattr(system.time, "perf_counter", lambda: next(times))
+    sampler = system.Sampler(0.05, NoGpu())
+    told = iter((False, True))
+    monkeypatch.setattr(sampler._done, "wait", lambda _: next(told))
+    sampler.run()
+    assert len(sampler.samples) == samples

@@ -9,12 +9,13 @@ import sys
 
 import msgspec
 import pytest
+from tests.analyze import costs
 from tests.model import records
 from tests.report import pages
 
 from torchgauge.analyze.recorded_tree import recorded_tree
 from torchgauge.model import codec, tables
-from torchgauge.model.cost import Cost, CostNode, CostRow
+from torchgauge.model.cost import Cost
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.loop import Captured, Loop, Stretch
 from torchgauge.model.roofline import BandwidthPoint, Roofline, Roofs
@@ -64,27 +65,11 @@ def table(record, name):
 
 
 def cost() -> Cost:
-    """A layer of 100 products' FLOP on float32, and an operator without formula."""
-    return Cost(
-        nodes=(
-            CostNode(name="Net", path="", kind="Net", parent=-1, calls=1),
-            CostNode(name="fc", path="fc", kind="Linear", parent=0, calls=1),
-        ),
-        rows=(
-            CostRow(
-                node=1,
-                operator="aten::addmm",
-                phase="forward",
-                dtype="float32",
-                calls=1,
-                matmul_flops=90,
-                vector_flops=10,
-                bytes=40,
-            ),
-            CostRow(node=0, operator="my::op", phase="forward", dtype="int8", calls=2, known=False),
-        ),
-        backward=False,
-        counted_on="meta",
+    """A layer of 100 FLOP on float32, and an operator without formula."""
+    return costs.cost(
+        costs.row(1, "aten::addmm", matmul_flops=90, vector_flops=10, bytes=40),
+        costs.row(0, "my::op", "int8", calls=2, known=False),
+        nodes=(costs.node("", -1), costs.node("fc", 0)),
     )
 
 
@@ -240,6 +225,12 @@ def test_the_roofline_has_the_roofs_of_the_dtypes_that_the_model_multiplies():
     )
     drawn = parts(pages.with_tree(cost=cost(), roofline=both))["roofline"]["roofs"]
     assert [one["source"] for one in drawn] == ["measured", "datasheet"]
+    assert found["missing"] == ""
+    without = parts(pages.with_tree(cost=cost()))["roofline"]
+    assert "--roofs" in without["missing"]
+    target = msgspec.structs.replace(records.profile().target, training=True)
+    step = parts(pages.with_tree(cost=cost(), target=target))["roofline"]
+    assert "inference" in step["missing"]
     points = found["points"]
     assert points["path"] == ["Net", "block.conv", "block.relu", "head"]  # block does nothing
     assert points["intensity"][1] == 6_000
@@ -265,7 +256,7 @@ def test_three_findings_in_order_of_what_they_are_about():
     assert [one.title for one in found] == [
         "aten::conv2d takes 30 % of the time",
         "block.conv takes 30 % of the time",
-        "ReLU takes 15 % of the time for 0.010 % of the FLOPs",
+        "ReLU takes 15 % of the time for <0.1 % of the FLOPs",
     ]
     assert found[1].node == 2
 
@@ -275,7 +266,7 @@ def test_time_out_of_proportion_to_work_is_found():
     timed = findings.Timed(pages.with_tree(), pages.tree().nodes, 0.01)
     found = findings.out_of_proportion(timed)
     assert found is not None
-    assert found.title == "ReLU takes 15 % of the time for 0.010 % of the FLOPs"
+    assert found.title == "ReLU takes 15 % of the time for <0.1 % of the FLOPs"
     assert found.node == 4
 
 

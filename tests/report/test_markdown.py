@@ -7,7 +7,7 @@ from tests.report import exported_records as records
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.tree import Tree, TreeRow
 
-PLAIN = " ".join(records.ODD.split())
+PLAIN = " ".join(records.ODD.split()).replace("\u202e", "\\u202e")
 
 
 def tables(text):

@@ -59,6 +59,7 @@ export interface RooflineData {
     traffic: Record<string, number>;
   }[];
   how: string;
+  missing: string;
 }
 
 export interface LatencyData {
@@ -97,6 +98,31 @@ export interface StepsData {
   durations: number[];
   phases: [string, number][];
   rows: Rows;
+}
+
+export interface ChangesData {
+  rows: {
+    metric: string;
+    baseline: string;
+    current: string;
+    change: number | null;
+    text: string;
+    interval: [number, number] | null;
+    range: string;
+    judgement: string;
+    how: string;
+    note: string;
+  }[];
+  differences: Rows;
+  paired: boolean;
+}
+
+export interface ContributionsData {
+  bars: [name: string, ns: number, proven: boolean | null][];
+  rest: number;
+  others: number;
+  total: number;
+  tested: string;
 }
 
 export interface MethodData {

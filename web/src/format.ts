@@ -1,7 +1,7 @@
 // How figures look: the rules of torchgauge's units.py, on whole nanoseconds and bytes.
 
 export type Unit =
-  "text" | "time" | "bytes" | "count" | "share" | "flop/s" | "bytes/s" | "flop/byte";
+  "text" | "time" | "bytes" | "count" | "share" | "flop/s" | "bytes/s" | "flop/byte" | "delta" | "change";
 export type Value = number | string | null;
 
 const NOTHING = "–";
@@ -71,7 +71,13 @@ const SHOWN: Record<Unit, (value: number, digits?: number) => string> = {
   "flop/s": (value) => rate(value, "FLOP/s"),
   "bytes/s": (value) => rate(value, "B/s"),
   "flop/byte": (value) => significant(value),
+  delta: (value) => signed(value, time(Math.abs(value))),
+  change: (value) => signed(value, percent(Math.abs(value))),
 };
+
+function signed(value: number, text: string): string {
+  return value === 0 ? text : (value > 0 ? "+" : "−") + text;
+}
 
 /** As at the ticks of an axis: without zeros that only fill up digits. */
 export function tidy(text: string): string {

@@ -7,6 +7,8 @@ import { h, name } from "./dom";
 import { type Context, register, type View, views } from "./registry";
 import { themeButton } from "./theme";
 import { Tree } from "./tree";
+import { changes } from "./views/changes";
+import { contributions } from "./views/contributions";
 import { environment } from "./views/environment";
 import { latency } from "./views/latency";
 import { memory } from "./views/memory";
@@ -20,6 +22,8 @@ import { tree } from "./views/tree";
 
 register<any>(
   overview,
+  changes,
+  contributions,
   tree,
   tables,
   roofline,

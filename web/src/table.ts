@@ -25,7 +25,7 @@ export class Table {
 
   constructor(
     private readonly data: TableData,
-    private readonly follow: Follow,
+    private readonly follow: Follow | null,
   ) {
     this.order = Array.from({ length: data.rows }, (_, row) => row);
     const texts = data.columns.filter((column) => column.unit === "text");
@@ -147,12 +147,11 @@ export class Table {
       const value = column.values[row];
       const shown = format(value, column.unit);
       if (number === 0) {
-        const follow = h(
-          "button",
-          { type: "button", class: "link", click: () => this.follow(row) },
-          name(shown),
-        );
-        return h("th", { scope: "row", title: shown }, follow);
+        const { follow } = this;
+        const link =
+          follow &&
+          h("button", { type: "button", class: "link", click: () => follow(row) }, name(shown));
+        return h("th", { scope: "row", title: shown }, link ?? name(shown));
       }
       if (column.unit === "text") return h("td", { title: shown }, name(shown));
       if (column.unit === "share")

@@ -150,7 +150,8 @@ def precision_warnings(
             "Take more samples.",
         )
     elif interval.short:
-        error = units.percent(interval.half_width / median) if median > 0 else units.UNKNOWN
+        share = interval.half_width / median if median > 0 else None
+        error = units.percent(share, least=1e-5)
         more = "iterations" if processes == 1 else "processes"
         yield warning(
             "interval-short",

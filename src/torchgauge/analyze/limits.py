@@ -6,23 +6,11 @@ from collections.abc import Iterable
 
 from torchgauge.analyze.percentiles import PERCENTILES, samples_needed
 from torchgauge.analyze.quantities import EXAMPLES, amount, meant
-from torchgauge.analyze.tolerances import default_tolerance, parse_tolerance
 from torchgauge.errors import InputError
 from torchgauge.model.figures import COST, SIZE, Figure
 from torchgauge.model.metric import METRICS, Metric, figure_of, metric
 from torchgauge.model.profile import Profile
 from torchgauge.model.verdict import Limit, Ruling, Verdict, overall
-
-__all__ = [
-    "default_tolerance",
-    "judge",
-    "judge_limit",
-    "judged",
-    "parse_limit",
-    "parse_tolerance",
-    "percentile_of",
-    "unit_of",
-]
 
 
 def unit_of(found: Metric) -> str:

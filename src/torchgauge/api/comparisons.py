@@ -11,6 +11,7 @@ from torchgauge.model.profile import Profile
 
 if TYPE_CHECKING:
     from torchgauge.model.comparison import Comparison
+    from torchgauge.model.regressions import Regressions
 
 
 def compare(baseline: Profile | str | Path, current: Profile | str | Path) -> Comparison:
@@ -22,13 +23,28 @@ def compare(baseline: Profile | str | Path, current: Profile | str | Path) -> Co
     Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
     """
     from torchgauge.analyze.compare import compare as compared
+    from torchgauge.api.host_noise import host_noise
 
-    sides = [_side(one) for one in (baseline, current)]
-    labels = [
-        str(given) if isinstance(given, str | Path) else name
-        for given, name in ((baseline, "baseline"), (current, "current"))
-    ]
-    return compared(sides[0], sides[1], labels=(labels[0], labels[1]))
+    sides = [loaded(one) for one in (baseline, current)]
+    noise = host_noise(sides[1])
+    return compared(sides[0], sides[1], labels=labels_of(baseline, current), noise=noise)
+
+
+def detect_regressions(
+    baseline: Profile | str | Path, current: Profile | str | Path
+) -> Regressions:
+    """Return what got worse: falsy where nothing did, and it prints by metric and change.
+
+    With fewer than six processes on a side, latency counts only beyond the host's noise floor
+    (20 % where it was never calibrated), and is said to be inconclusive below it.
+
+    Raises as `compare`.
+    """
+    from torchgauge.analyze.regressions import regressions
+    from torchgauge.api.host_noise import host_noise
+
+    old, new = loaded(baseline), loaded(current)
+    return regressions(old, new, noise=host_noise(new))
 
 
 def load_baseline(path: str | Path) -> Profile:
@@ -36,10 +52,20 @@ def load_baseline(path: str | Path) -> Profile:
 
     Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
     """
-    return _side(path)
+    return loaded(path)
 
 
-def _side(given: Profile | str | Path) -> Profile:
+def labels_of(baseline: object, current: object) -> tuple[str, str]:
+    """Return what two given runs are called: their paths, or their roles."""
+    old = str(baseline) if isinstance(baseline, str | Path) else "baseline"
+    return old, str(current) if isinstance(current, str | Path) else "current"
+
+
+def loaded(given: Profile | str | Path) -> Profile:
+    """Return a profile that is given or lies at a path.
+
+    Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
+    """
     if isinstance(given, Profile):
         return given
     if not isinstance(given, str | Path):

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         device_help="cpu, cuda, cuda:N, meta (nothing is timed) or auto: the GPU where there is "
         "one (default)",
     )
-    _training(parser.add_argument_group("training"))
+    training(parser.add_argument_group("training"))
     _how(parser.add_argument_group("how latency is measured"))
     _tree(parser.add_argument_group("where it goes"))
     add_threshold(parser.add_argument_group("what must hold"))
@@ -74,7 +74,8 @@ def what_is_run(what: argparse._ArgumentGroup, *, device: str | None, device_hel
     )
 
 
-def _training(training: argparse._ArgumentGroup) -> None:
+def training(training: argparse._ArgumentGroup) -> None:
+    """Declare the options of a training step; other verbs take them too."""
     training.add_argument(
         "--train", action="store_true", help="measure a training step in place of inference"
     )
@@ -255,7 +256,7 @@ def tell(profile: Profile, verdict: Verdict | None, options: argparse.Namespace)
     show(profile, options)
     if verdict is not None:
         verdicts.show(verdict, to_stderr=options.json)
-        verdicts.tell_github(verdict, profile.target)
+        verdicts.tell_github(verdict, profile.target.spec)
 
 
 def ran(profile: Profile, probe: str) -> bool:

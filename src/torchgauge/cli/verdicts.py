@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from torchgauge.cli.output import print_view
 
 if TYPE_CHECKING:
-    from torchgauge.model.target import TargetDescription
     from torchgauge.model.verdict import Verdict
 
 
@@ -27,7 +26,7 @@ def show(verdict: Verdict, *, to_stderr: bool = False) -> None:
         print_view(lambda width: Group(Text(""), view(verdict, width=width)))
 
 
-def tell_github(verdict: Verdict, target: TargetDescription) -> None:
+def tell_github(verdict: Verdict, target: str) -> None:
     """Append the verdict to the step's summary and annotate what did not pass, in a workflow.
 
     A summary that cannot be written does not change the verdict.
@@ -45,7 +44,7 @@ def tell_github(verdict: Verdict, target: TargetDescription) -> None:
             sys.stderr.write(f"torchgauge: the step's summary was not written: {error}\n")
 
 
-def _file(target: TargetDescription) -> str:
+def _file(target: str) -> str:
     """Return the file that a target is made in, which an annotation can point to."""
-    name = target.spec.rpartition(":")[0]
+    name = target.rpartition(":")[0]
     return name if name.endswith(".py") else ""

@@ -119,14 +119,7 @@ def measure(
         prepared(placement, options.train) as step,
         gpu_metrics(placement.device) as gpus,
     ):
-        if options.staged:
-            call = _staged(placement, options, clock, device)
-        elif options.train is not None:
-            call = phased(step, clock, device)
-        else:
-            call = _whole(step, clock, device)
-        if options.cold_cache:
-            call = _cold(call, device)
+        call = timed_call(placement, step, options, clock, device)
         watch = LoadWatch(gpus)
         run = sample(
             call,
@@ -139,6 +132,19 @@ def measure(
         found = tuple(load_warnings(watch.load()))
     found += step.kept.warnings("latency")  # complete now that all is put back
     return msgspec.structs.replace(run, warnings=run.warnings + found)
+
+
+def timed_call(
+    placement: Placement, step: Step, options: LatencyOptions, clock: Clock, device: Device
+) -> Callable[[], Timing]:
+    """Return what runs the prepared step once and times it, as the options say."""
+    if options.staged:
+        call = _staged(placement, options, clock, device)
+    elif options.train is not None:
+        call = phased(step, clock, device)
+    else:
+        call = _whole(step, clock, device)
+    return _cold(call, device) if options.cold_cache else call
 
 
 def _whole(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:

@@ -148,6 +148,6 @@ class Comparison(Exported, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return rendering.text(self, "comparison")
 
-    def change(self, metric: str) -> Change | None:
+    def change_of(self, metric: str) -> Change | None:
         """Return the change of a metric, None where neither side has it."""
         return next((one for one in self.changes if one.metric == metric), None)

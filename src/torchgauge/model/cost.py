@@ -50,7 +50,9 @@ class CostNode(Record, frozen=True, kw_only=True):
     parameters: int = 0
 
     def __post_init__(self) -> None:
-        """Check nothing: there is no number that could fail to be finite."""
+        """Check names alone: there is no number that could fail to be finite."""
+        if not (self.name.isascii() and self.path.isascii() and self.kind.isascii()):
+            super().__post_init__()
 
 
 class Work(NamedTuple):

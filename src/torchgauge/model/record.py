@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,12 +16,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The base of all result types: SI units, `None` for unknown, finite numbers only.
 
     Raises RecordError `not-finite` at construction: encoded as JSON a NaN would become null,
-    which reads as "unknown" and would be a lie.
+    which reads as "unknown" and would be a lie. Half a character (a lone surrogate), which a text
+    of Python's may hold and no file can, becomes its escape of six ASCII characters.
     """
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if not _finite(getattr(self, name)):
+            value = getattr(self, name)
+            if _halved(value):
+                msgspec.structs.force_setattr(self, name, _whole(value))
+            if not _finite(value):
                 raise RecordError(
                     f"{type(self).__name__}.{name} would hold a NaN or an infinity.",
                     id="not-finite",
@@ -38,6 +42,29 @@ def _finite(value: object) -> bool:
     if isinstance(value, dict):
         return all(_finite(item) for item in value.values())
     return True
+
+
+def whole(text: str) -> str:
+    """Return the text with escapes in place of halves of characters (lone surrogates)."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _halved(value: object) -> bool:
+    if isinstance(value, str):
+        return whole(value) != value
+    if isinstance(value, tuple):
+        return any(_halved(item) for item in value)
+    return isinstance(value, dict) and any(_halved(part) for part in value.items())
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, tuple):
+        return tuple(_whole(item) for item in value)
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return value
 
 
 class Interval(Record, frozen=True, kw_only=True):

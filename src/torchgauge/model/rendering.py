@@ -28,8 +28,10 @@ RENDERERS = {
     "markdown": "torchgauge.report.markdown",
     "notebook": "torchgauge.report.notebook",
     "openmetrics": "torchgauge.report.openmetrics",
+    "regressions": "torchgauge.report.regressions",
     "ranks": "torchgauge.report.ranks",
     "speedscope": "torchgauge.report.speedscope",
+    "trend": "torchgauge.report.trend",
     "verdict": "torchgauge.report.verdict",
 }
 _RUNS = frozenset({"Profile", "Count", "Loop", "Ranks"})
@@ -38,9 +40,9 @@ FITTING = {
     "benchmark": frozenset({"Profile", "Verdict"}),
     "csv": _RUNS | {"Comparison", "Verdict"},
     "folded": _RUNS,
-    "html": frozenset({"Profile", "Loop"}),
+    "html": frozenset({"Profile", "Loop", "Comparison"}),
     "junit": frozenset({"Verdict"}),
-    "markdown": _RUNS | {"Verdict"},
+    "markdown": _RUNS | {"Comparison", "Verdict"},
     "openmetrics": _RUNS,
     "speedscope": _RUNS,
 }

@@ -9,6 +9,9 @@ from typing import Any
 from torchgauge.model.counted_at import ITSELF, NOWHERE, counted_at
 from torchgauge.model.tree import Node, Tree, base_name
 
+# An operator's node, then those that it ran again as.
+Chain = list[Node]
+
 
 @dataclasses.dataclass(frozen=True)
 class Table:
@@ -74,14 +77,15 @@ def layers(tree: Tree) -> Table:
     at the device's roofs as a share of the layer's.
     """
     found = [node for node in tree.root.walk() if node.kind in ("model", "layer")]
+    owned = {node.at: own(node) for node in found}
     figures: dict[str, Callable[[Node], Any]] = {
         "path": lambda node: node.row.path,
         "type": lambda node: node.row.type,
         "calls": lambda node: node.calls,
         "host_time": lambda node: node.host_time,
-        "host_time_self": lambda node: sum_of(own(node), "host"),
+        "host_time_self": lambda node: sum_of(owned[node.at], "host"),
         "device_time": lambda node: node.device_time,
-        "device_time_self": lambda node: sum_of(own(node), "device"),
+        "device_time_self": lambda node: sum_of(owned[node.at], "device"),
         "flops": lambda node: node.flops,
         "bytes": lambda node: node.bytes,
         "flops_per_second": lambda node: node.flops_per_second,
@@ -126,17 +130,17 @@ def operators(tree: Tree, *, by_shape: bool = False) -> Table:
     overload ran once. `flops` and `bytes` are its own; `counted at` says where its work is counted
     (see `counted_at`; each place where its calls differ), None where nothing was.
     """
-    groups: dict[tuple[str, str], list[Node]] = {}
+    groups: dict[tuple[str, str], list[Chain]] = {}
     for node in tree.root.walk():
         if node.kind == "operator" and not _again(node):
             shape = node.row.shapes if by_shape else ""
-            groups.setdefault((base_name(node.name), shape), []).append(node)
+            groups.setdefault((base_name(node.name), shape), []).append(_whole(node))
     root = tree.root
     wholes = root.host_time or 0.0, root.device_time
     counted = root.flops is not None
     rows = [
-        _operator(name, shape, nodes, wholes, tree.allocator) | _work(nodes, counted)
-        for (name, shape), nodes in groups.items()
+        _operator(name, shape, chains, wholes, tree.allocator) | _work(chains, counted)
+        for (name, shape), chains in groups.items()
     ]
     order = "Self CPU" if wholes[1] is None else "Self CUDA"
     rows.sort(key=lambda row: -(row[order] or 0.0))
@@ -161,7 +165,7 @@ def _again(node: Node) -> bool:
     )
 
 
-def _whole(node: Node) -> list[Node]:
+def _whole(node: Node) -> Chain:
     """Return the node with those that it ran again as."""
     found = [node]
     while len(found[-1].children) == 1 and _again(found[-1].children[0]):
@@ -172,12 +176,13 @@ def _whole(node: Node) -> list[Node]:
 def _operator(
     name: str,
     shape: str,
-    nodes: list[Node],
+    chains: list[Chain],
     wholes: tuple[float, float | None],
     allocator: str,
 ) -> dict[str, Any]:
+    nodes = [chain[0] for chain in chains]
+    selves = [one for chain in chains for one in chain]
     calls = sum(node.calls for node in nodes)
-    selves = [one for node in nodes for one in _whole(node)]
     memory = [size for node in nodes if (size := node.memory) is not None]
     host, device = wholes
     row = {
@@ -196,11 +201,10 @@ def _operator(
     }
 
 
-def _work(nodes: list[Node], counted: bool) -> dict[str, Any]:
+def _work(chains: list[Chain], counted: bool) -> dict[str, Any]:
     """Return the work of the calls that answer for it themselves, and where all are counted."""
     if not counted:
         return {"flops": None, "bytes": None, "counted at": None}
-    chains = [_whole(node) for node in nodes]
     places = [counted_at(chain) for chain in chains]
     own = [
         one for chain, place in zip(chains, places, strict=True) if place == ITSELF for one in chain

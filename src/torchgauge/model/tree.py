@@ -13,6 +13,7 @@ from torchgauge.model.kernel import Kernel
 from torchgauge.model.line_time import LineTime
 from torchgauge.model.record import How, Interval, MeasurementWarning, Record
 from torchgauge.model.roofline import Bound
+from torchgauge.model.totals import Totals
 
 Kind = Literal["model", "layer", "operator", "kernel", "bucket"]
 Detail = Literal["summary", "layers", "operators", "kernels"]
@@ -57,7 +58,9 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     kernel: Kernel | None = None
 
     def __post_init__(self) -> None:
-        """Check nothing: thousands of rows hold whole numbers alone."""
+        """Check names alone: thousands of rows hold whole numbers."""
+        if not (self.name.isascii() and self.path.isascii() and self.type.isascii()):
+            super().__post_init__()
 
 
 class Pass(Record, frozen=True, kw_only=True):
@@ -91,13 +94,14 @@ class Node:
     counts as nothing in a sum.
     """
 
-    __slots__ = ("children", "parent", "row", "totals")
+    __slots__ = ("at", "children", "parent", "row", "totals")
 
-    def __init__(self, row: TreeRow, parent: Node | None) -> None:
+    def __init__(self, row: TreeRow, at: int, parent: Node | None, totals: Totals) -> None:
         self.row = row
+        self.at = at  # the row's number
         self.parent = parent
         self.children: list[Node] = []
-        self.totals: dict[str, int | None] = {}
+        self.totals = totals
 
     @property
     def name(self) -> str:
@@ -222,13 +226,7 @@ class Node:
 
     def total(self, figure: str) -> int | None:
         """Return the sum of a row's figure over the node and all below; None if none is known."""
-        if figure not in self.totals:
-            for node in reversed(list(self.walk())):
-                if figure not in node.totals:
-                    parts = [getattr(node.row, figure), *(c.totals[figure] for c in node.children)]
-                    known = [part for part in parts if part is not None]
-                    node.totals[figure] = sum(known) if known else None
-        return self.totals[figure]
+        return self.totals[figure][self.at]
 
     def walk(self) -> Iterator[Node]:
         """Yield this node and all below, a parent before its children."""
@@ -271,9 +269,10 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
     def nodes(self) -> list[Node]:
         """One node for each row; the first is the model with all below it."""
         nodes: list[Node] = []
-        for row in self.rows:
+        totals = Totals(self.rows)
+        for at, row in enumerate(self.rows):
             parent = nodes[row.parent] if row.parent >= 0 else None
-            node = Node(row, parent)
+            node = Node(row, at, parent, totals)
             nodes.append(node)
             if parent is not None:
                 parent.children.append(node)
@@ -319,6 +318,7 @@ def check_detail(detail: str) -> None:
         )
 
 
+@functools.lru_cache(4096)  # a tree has thousands of operators, and few names
 def base_name(name: str) -> str:
     """Return an operator's name without its overload: "aten::add" of "aten::add.Tensor"."""
     namespace, separator, rest = name.partition("::")

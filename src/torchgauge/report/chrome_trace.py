@@ -21,6 +21,7 @@ from torchgauge.analyze.attribution import STOPPED
 from torchgauge.analyze.named_spans import NamedSpans
 from torchgauge.files import write_atomically
 from torchgauge.model.events import ABSENT, Events, Rows, ThreadId
+from torchgauge.model.record import whole
 from torchgauge.report.trace_arguments import KEYS, Arguments
 from torchgauge.trace.cut_ends import cut_ends, outer_first
 
@@ -84,7 +85,7 @@ def _names(events: Events) -> Iterator[list[dict[str, Any]]]:
         *(("thread_name", *thread, "name", text) for thread, text in known.thread_names.items()),
     ]
     yield [
-        {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": {key: _text(text)}}
+        {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": {key: whole(text)}}
         for what, pid, tid, key, text in named
     ]
 
@@ -127,8 +128,8 @@ class _Labels:
 
     def __init__(self, spans: NamedSpans) -> None:
         self._spans = spans
-        self._names = [*(_text(_readable(name)) for name in spans.events.name.values), ""]
-        self._layers = [(_text(one.name), _text(one.kind)) for one in spans.layer.values]
+        self._names = [*(whole(_readable(name)) for name in spans.events.name.values), ""]
+        self._layers = [(whole(one.name), whole(one.kind)) for one in spans.layer.values]
 
     def names(self, rows: Rows, args: list[dict[str, Any]]) -> Iterator[str]:
         """Yield the spans' names, and say in their arguments whose they are."""
@@ -220,8 +221,3 @@ def _readable(name: str) -> str:
     if step := _STEP.fullmatch(name):
         return f"ProfilerStep#{step[1]}"
     return "checkpoint: early stop" if name == STOPPED else name
-
-
-def _text(name: str) -> str:
-    """Return the name without halves of characters, which Python allows and JSON does not."""
-    return name.encode("utf-8", "backslashreplace").decode()

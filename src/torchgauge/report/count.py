@@ -17,6 +17,7 @@ from torchgauge.report import csv
 from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
 from torchgauge.report.sections import SMALLEST_SHARE, Row, Section, cost, size
+from torchgauge.report.visible import visible
 from torchgauge.report.work_table import NOTHING, PHASES, By, entries, work_table
 
 DEPTH = 3
@@ -159,12 +160,14 @@ def _model(device: str) -> str:
 
 def _head(count: Count) -> Text:
     what = count.target
-    shapes = ", ".join(map(_input, what.inputs))
+    shapes = visible(", ".join(map(_input, what.inputs)))
     passes = "forward and backward" if count.cost.backward else "forward"
     where = {"meta": "meta tensors, nothing computed", "fake": "fake tensors, nothing computed"}
     on = where.get(count.cost.counted_on, f"{count.cost.counted_on} tensors")
     return Text.assemble(
-        (what.name, "bold cyan"), f"  {what.spec}\n", (f"  {passes} of {shapes}; {on}", "dim")
+        (visible(what.name), "bold cyan"),
+        f"  {visible(what.spec)}\n",
+        (f"  {passes} of {shapes}; {on}", "dim"),
     )
 
 

@@ -106,12 +106,13 @@ def _sign(check: Check) -> str:
 
 
 def _noise(noise: Noise) -> RenderableType:
-    deviation, high = units.percent(noise.deviation), units.percent(noise.deviation_high)
+    figures = (noise.deviation, noise.deviation_high, noise.resolvable)
+    deviation, high, resolvable = (units.percent(one, least=1e-5) for one in figures)
     return Group(
         Text.assemble(("Noise floor", "bold"), (f"  {noise.how}", "dim italic")),
         _rows(
             ("s_d", f"{deviation} per A/A block, at most {high} (95 %, {noise.blocks} blocks)"),
-            ("a gate", f"of ten blocks tells changes from {units.percent(noise.resolvable)} on"),
+            ("a gate", f"of ten blocks tells changes from {resolvable} on"),
             ("others", f"took {noise.run.other:.2f} cores meanwhile"),
             ("kept in", noise.kept_in or "nowhere"),
         ),

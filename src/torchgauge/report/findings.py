@@ -30,7 +30,7 @@ class Finding(NamedTuple):
     title: str
     text: str
     weight: float
-    view: str
+    view: str = "tree"
     node: int | None = None
     search: str = ""
 
@@ -71,7 +71,6 @@ def hottest_operator(timed: Timed) -> Finding | None:
         f"{name} takes {units.percent(share)} of the time",
         f"{time} of a step in {calls:,} call{'s' * (calls != 1)}, without what it calls.",
         share,
-        "tree",
         search=name,
     )
 
@@ -88,8 +87,7 @@ def widest_layer(timed: Timed) -> Finding | None:
         f"{units.time(time, 3)} of {units.time(whole, 3)}: the longest of "
         f"{len(leaves):,} layers ({nodes[at].row.type}).",
         time / whole,
-        "tree",
-        at,
+        node=at,
     )
 
 
@@ -118,8 +116,7 @@ def out_of_proportion(timed: Timed) -> Finding | None:
         f"{number:,} layer{'s' * (number != 1)}; the longest is {nodes[at].path}, "
         f"{units.time(nodes[at].time, 3)}. Time that is not arithmetic is traffic or overhead.",
         time,
-        "tree",
-        at,
+        node=at,
     )
 
 
@@ -140,8 +137,7 @@ def farthest_from_roof(timed: Timed) -> Finding | None:
         f"{units.percent(nodes[at].efficiency)} of what the device can do: "
         f"{units.time(gain, 3)}, {units.percent(gain / whole)} of the step, lie between.",
         gain / whole,
-        "tree",
-        at,
+        node=at,
     )
 
 
@@ -156,8 +152,7 @@ def outside_layers(timed: Timed) -> Finding | None:
         f"{units.percent(time / whole)} of the time is in no layer: {nodes[at].name}",
         f"{units.time(time, 3)} of {units.time(whole, 3)}.",
         time / whole,
-        "tree",
-        at,
+        node=at,
     )
 
 
@@ -173,7 +168,6 @@ def idle_device(timed: Timed) -> Finding | None:
         f"GPU {use.device or 0} is idle {units.percent(share)} of the step",
         f"{units.time(use.idle, 3)} without any kernel, {units.time(use.busy, 3)} with.",
         share,
-        "tree",
     )
 
 
@@ -188,7 +182,7 @@ def largest_part_of_memory(timed: Timed) -> Finding | None:
         f"{name.capitalize()}: {units.percent(part / found.peak)} of the peak memory",
         f"{units.size(part)} of the {units.size(found.peak)} alive at the peak.",
         part / found.peak * (0.06 if expected else 0.4),
-        "memory",
+        view="memory",
     )
 
 
@@ -203,7 +197,7 @@ def slow_tail(timed: Timed) -> Finding | None:
         f"1 % of calls take {units.time(found.p99)} or more, half of them at most "
         f"{units.time(found.median)}.",
         min(1 - 1 / times, 0.5),
-        "latency",
+        view="latency",
     )
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
+from torchgauge.report.visible import visible
+
 NAME = 48  # columns of the first column at most, and at least
 NARROW = 8
 GAP = 2
@@ -45,7 +47,7 @@ def fitted_table(
     """
     told = [column for column in columns if any(column.name in line.cells for line in lines)]
     widths = {column.name: _width(column, lines) for column in told}
-    names = ["  " * line.level + line.name for line in lines]
+    names = ["  " * line.level + visible(line.name) for line in lines]
     natural = min(max([len(first), *map(len, names)]), longest)
     shown = _shown(told, widths, width - natural)
     room = width - sum(widths[column.name] + GAP for column in shown)
@@ -65,7 +67,7 @@ def _title(column: Column) -> str:
 
 
 def _width(column: Column, lines: Sequence[Line]) -> int:
-    cells = (len(line.cells.get(column.name, "")) for line in lines)
+    cells = (len(visible(line.cells.get(column.name, ""))) for line in lines)
     return min(max([len(_title(column)), *cells]), column.most)
 
 
@@ -83,7 +85,7 @@ def _shown(columns: Sequence[Column], widths: dict[str, int], room: int) -> list
 def _placed(text: str, column: Column, widths: dict[str, int]) -> Text:
     """Return a cell, padded here: rich would take the blanks that stand where a unit is not."""
     width = widths[column.name]
-    text = _shortened(text, width)
+    text = _shortened(visible(text), width)
     return Text(text.ljust(width) if column.left else text.rjust(width), no_wrap=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 
 from torchgauge.model.exported import Weight
@@ -14,6 +15,7 @@ _ENDS = str.maketrans(dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " ")
 def render(record: object, weight: Weight = "time") -> str:
     """Return a line "frame;frame;frame weight" for each stack that has something of its own."""
     lines: Counter[str] = Counter()
+    written = functools.cache(lambda frame: frame.translate(_ENDS))  # a frame is in many stacks
     for stack, own in stacks(record, weight):
-        lines[";".join(frame.translate(_ENDS) for frame in stack)] += own
+        lines[";".join(map(written, stack))] += own
     return "".join(f"{line} {own}\n" for line, own in lines.items())

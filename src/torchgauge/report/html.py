@@ -16,10 +16,12 @@ from typing import Any
 
 import msgspec
 
+from torchgauge.model.comparison import Comparison
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Record
 from torchgauge.report import (
+    page_comparison,
     page_loop,
     page_method,
     page_overview,
@@ -43,6 +45,12 @@ PARTS: dict[type[Record], dict[str, Part]] = {
         "method": page_method.of_profile,
         "environment": page_method.environment,
     },
+    Comparison: {
+        "overview": page_comparison.overview,
+        "changes": page_comparison.changes,
+        "contributions": page_comparison.contributions,
+        "tables": page_comparison.tables,
+    },
     Loop: {
         "overview": page_loop.overview,
         "tree": page_loop.tree,
@@ -54,8 +62,7 @@ PARTS: dict[type[Record], dict[str, Part]] = {
 }
 
 # What would end the element or begin a comment in it, and what old scripts took for a line's end.
-_MARKUP = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-_ESCAPES = str.maketrans(_MARKUP)
+_MARKUP = "<>&\u2028\u2029"
 
 
 def render(record: Record) -> str:
@@ -67,7 +74,9 @@ def render(record: Record) -> str:
 
 def page(title: str, parts: dict[str, object]) -> str:
     """Return the page that shows these parts, each by the view of its name."""
-    data = msgspec.json.encode({"title": title, "parts": parts}).decode().translate(_ESCAPES)
+    data = msgspec.json.encode({"title": title, "parts": parts}).decode()
+    for character in _MARKUP:
+        data = data.replace(character, f"\\u{ord(character):04x}")
     script, style = _asset("page.js"), _asset("page.css")
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "

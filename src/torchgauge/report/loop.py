@@ -12,6 +12,7 @@ from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
 from torchgauge.report.sections import Row, Section
 from torchgauge.report.tree import View
+from torchgauge.report.visible import visible
 
 ENDS = {
     "": "no step was seen to end",
@@ -38,7 +39,7 @@ def view(loop: Loop, shown: View | None = None, *, width: int) -> RenderableType
 
 
 def _head(loop: Loop) -> Text:
-    roots = ", ".join(loop.roots) or "no module was called"
+    roots = visible(", ".join(loop.roots)) or "no module was called"
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
     steps = f"{loop.count:,} step{'s' if loop.count != 1 else ''}"
     return Text.assemble((f"Loop of {roots}", "bold cyan"), f"\n  {steps}, {ENDS[loop.by]}{rank}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from torchgauge import units
 from torchgauge.model import tables
+from torchgauge.model.comparison import Comparison
 from torchgauge.model.cost import Cost
 from torchgauge.model.count import Count
 from torchgauge.model.loop import Loop
@@ -17,11 +18,9 @@ from torchgauge.model.tree import Node, Tree
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import count as count_report
 from torchgauge.report import loop as loop_report
+from torchgauge.report import markdown_comparison, markdown_verdict, sections
 from torchgauge.report import ranks as ranks_report
-from torchgauge.report import sections, verdict_markdown
-from torchgauge.report.markup import code as _code
-from torchgauge.report.markup import table as _table
-from torchgauge.report.markup import text as _text
+from torchgauge.report.markdown_text import code, table, text
 from torchgauge.report.sections import Row, Section
 
 TOP = 10
@@ -40,10 +39,12 @@ HEADLINES = {
 }
 
 
-def render(record: Profile | Count | Loop | Ranks | Verdict) -> str:
+def render(record: Profile | Count | Loop | Ranks | Comparison | Verdict) -> str:
     """Return the Markdown, with tables as GitHub and others know them."""
+    if isinstance(record, Comparison):
+        return markdown_comparison.render(record)
     if isinstance(record, Verdict):
-        return verdict_markdown.render(record)
+        return markdown_verdict.render(record)
     if isinstance(record, Ranks):
         return "\n\n".join(_ranks(record)) + "\n"
     if isinstance(record, Loop):
@@ -58,9 +59,9 @@ def render(record: Profile | Count | Loop | Ranks | Verdict) -> str:
 def _profile(profile: Profile) -> list[str]:
     head, *others = sections.sections(profile)
     said = {row.label: row.value for row in head.rows}
-    where = " · ".join(_text(said[name]) for name in ("run as", "machine", "software"))
-    what = f"{_code(said['target'])}, input {_code(said['input'])}"
-    blocks = [f"### {_code(head.title)}", f"{what}<br>{where}", *_figures(others)]
+    where = " · ".join(text(said[name]) for name in ("run as", "machine", "software"))
+    what = f"{code(said['target'])}, input {code(said['input'])}"
+    blocks = [f"### {code(head.title)}", f"{what}<br>{where}", *_figures(others)]
     if profile.tree is not None:
         blocks += _layers(profile.tree)
     return blocks + _warnings(sections.warnings(profile))
@@ -68,18 +69,18 @@ def _profile(profile: Profile) -> list[str]:
 
 def _count(count: Count) -> list[str]:
     passes = "forward and backward" if count.cost.backward else "forward"
-    where = f"{_code(count.target.spec)}, {passes}, counted on {count.cost.counted_on} tensors"
+    where = f"{code(count.target.spec)}, {passes}, counted on {count.cost.counted_on} tensors"
     found = [sections.cost(count.cost)]
     found += [sections.size(count.size)] if count.size is not None else []
     if count.training is not None:
         found.append(count_report.training(count.training))
-    blocks = [f"### {_code(count.target.name)}", where, *_figures(found)]
+    blocks = [f"### {code(count.target.name)}", where, *_figures(found)]
     blocks += [*_counted_layers(count.cost), *_elsewhere(count.elsewhere)]
     return blocks + _warnings(count.all_warnings)
 
 
 def _loop(loop: Loop) -> list[str]:
-    roots = ", ".join(map(_code, loop.roots)) or "no module"
+    roots = ", ".join(map(code, loop.roots)) or "no module"
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
     where = f"{loop.count:,} steps, {loop_report.ENDS[loop.by]}{rank}"
     blocks = [f"### Loop of {roots}", where, *_figures([loop_report.steps(loop)])]
@@ -93,9 +94,9 @@ def _ranks(ranks: Ranks) -> list[str]:
         (str(one.number), *map(units.time, (one.step, one.work, one.waiting, one.communication)))
         for one in ranks.ranks
     ]
-    table = _table(("rank", "step:", "work:", "waiting:", "communication:"), rows)
-    said = [_text(line) for line in ranks_report.lines(ranks)]
-    return [f"### {ranks.world} ranks", table, *said, *_warnings(ranks.warnings)]
+    found = table(("rank", "step:", "work:", "waiting:", "communication:"), rows)
+    said = [text(line) for line in ranks_report.lines(ranks)]
+    return [f"### {ranks.world} ranks", found, *said, *_warnings(ranks.warnings)]
 
 
 def _figures(found: Iterable[Section]) -> list[str]:
@@ -107,13 +108,13 @@ def _figures(found: Iterable[Section]) -> list[str]:
             if section.title.startswith(title):
                 known = {row.label: row for row in section.rows if row.label in labels}
                 rows += [_figure(section, known[label]) for label in labels if label in known]
-    return [_table(("", "figure:", "", "how"), rows)] if rows else []
+    return [table(("", "figure:", "", "how"), rows)] if rows else []
 
 
 def _figure(section: Section, row: Row) -> tuple[str, str, str, str]:
     note = row.note if row.share is None else units.percent(row.share)
     what = f"{section.title}, {row.label}"
-    return _text(what), f"**{_text(row.value)}**", _text(note), section.how
+    return text(what), f"**{text(row.value)}**", text(note), section.how
 
 
 def _layers(tree: Tree) -> list[str]:
@@ -129,7 +130,7 @@ def _layers(tree: Tree) -> list[str]:
     kept = [place for place in range(len(LAYERS)) if any(row[place] != NOTHING for row in rows)]
     names, *shown = ([line[place] for place in kept] for line in (LAYERS, *rows))
     step = f"Where the time of a step goes ({tree.how}, time on the {axis})"
-    return [f"**{step}**", _table(names, shown), *_more(sum(time > 0 for time, _ in own))]
+    return [f"**{step}**", table(names, shown), *_more(sum(time > 0 for time, _ in own))]
 
 
 def _layer(node: Node, time: float, whole: float) -> tuple[str, ...]:
@@ -137,8 +138,8 @@ def _layer(node: Node, time: float, whole: float) -> tuple[str, ...]:
     flops = tables.sum_of(own, "flops")
     least = "≥ " if any(one.row.unknown for one in own) else ""
     return (
-        _code(node.row.path or node.name) if node.kind != "bucket" else f"*{_text(node.name)}*",
-        _code(node.row.type) if node.row.type else "",
+        code(node.row.path or node.name) if node.kind != "bucket" else f"*{text(node.name)}*",
+        code(node.row.type) if node.row.type else "",
         f"{node.calls:,}" if node.calls else NOTHING,
         units.time(time, 3),
         f"{100 * time / whole:.1f} %",
@@ -153,8 +154,8 @@ def _counted_layers(cost: Cost) -> list[str]:
     own = sorted((layer for _, layer in cost.tree.walk()), key=lambda one: -one.own.flops)
     rows = [
         (
-            _code(one.node.path or one.node.name),
-            _code(one.node.kind),
+            code(one.node.path or one.node.name),
+            code(one.node.kind),
             ("≥ " if one.own.at_least else "") + units.count(one.own.flops, 3),
             f"{100 * one.own.flops / whole:.1f} %",
             units.size(one.own.bytes, 3),
@@ -164,10 +165,10 @@ def _counted_layers(cost: Cost) -> list[str]:
     ]
     if not rows:
         return []
-    table = _table(("layer", "class", "own FLOPs:", "share:", "own bytes:"), rows)
+    found = table(("layer", "class", "own FLOPs:", "share:", "own bytes:"), rows)
     return [
         f"**Where the FLOPs go ({cost.how})**",
-        table,
+        found,
         *_more(sum(1 for o in own if o.own.flops)),
     ]
 
@@ -176,7 +177,7 @@ def _elsewhere(found: Sequence[Elsewhere]) -> list[str]:
     """Return what the call takes on devices that are not here."""
     rows = [
         (
-            _text(one.device),
+            text(one.device),
             units.time(one.latency),
             ("≥ " if one.memory_at_least else "") + units.size(one.memory),
             units.size(one.memory_available, 3),
@@ -185,7 +186,7 @@ def _elsewhere(found: Sequence[Elsewhere]) -> list[str]:
         for one in found
     ]
     names = ("device", "time at best:", "memory:", "of:", "")
-    return ["**Elsewhere (estimated)**", _table(names, rows)] if rows else []
+    return ["**Elsewhere (estimated)**", table(names, rows)] if rows else []
 
 
 def _more(count: int) -> list[str]:
@@ -194,8 +195,8 @@ def _more(count: int) -> list[str]:
 
 def _warnings(found: Sequence[MeasurementWarning]) -> list[str]:
     lines = [
-        f"- {'✗' if one.failed else '⚠'} {f'{_text(one.probe)}: ' if one.probe else ''}"
-        f"{_text(sections.warning_text(one))} {_code(one.id)}"
+        f"- {'✗' if one.failed else '⚠'} {f'{text(one.probe)}: ' if one.probe else ''}"
+        f"{text(sections.warning_text(one))} {code(one.id)}"
         for one in found
     ]
     return ["\n".join(lines)] if lines else []

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from torchgauge import units
+from torchgauge.model.comparison import Comparison
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning, Record
@@ -21,6 +22,9 @@ def title(record: Record) -> str:
     """Return what the page is about."""
     if isinstance(record, Profile):
         return record.target.name
+    if isinstance(record, Comparison):
+        old, new = record.baseline.target.name, record.current.target.name
+        return f"{new}, compared" if old == new else f"{old} → {new}"
     if isinstance(record, Loop):
         return f"Loop of {', '.join(record.roots) or 'no module'}"
     return type(record).__name__

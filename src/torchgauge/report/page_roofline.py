@@ -29,7 +29,17 @@ def roofline(profile: Profile) -> dict[str, Any] | None:
         "points": dict(zip(names, map(list, zip(*points, strict=True)), strict=True)),
         "roofs": [_roofs(one, list(dtypes)) for one in sets],
         "how": "measured" if near is None else near.how,
+        "missing": _missing(profile),
     }
+
+
+def _missing(profile: Profile) -> str:
+    """Say why there are no roofs, empty where there are some."""
+    if profile.roofline is not None:
+        return ""
+    if profile.target.training:
+        return "Roofs are drawn for inference: a training step is timed with its optimizer."
+    return "What this device can do was not measured: torchgauge profile --roofs does that."
 
 
 def _points(nodes: list[Node]) -> list[tuple[Any, ...]]:

@@ -10,7 +10,9 @@ from torchgauge.model.kernel_table import kernels
 from torchgauge.model.profile import Profile
 from torchgauge.model.tree import Node, Tree
 
-Unit = Literal["text", "time", "bytes", "count", "share", "flop/s", "bytes/s", "flop/byte"]
+Unit = Literal[
+    "text", "time", "bytes", "count", "share", "flop/s", "bytes/s", "flop/byte", "delta", "change"
+]
 
 
 class Column(NamedTuple):
@@ -119,7 +121,8 @@ def _layers(tree: Tree, nodes: list[Node]) -> dict[str, Any]:
     found["self"] = found["device_time_self" if on_device else "host_time_self"]
     if not on_device:
         del found["host_time"]
-    return _table("layers", LAYERS, found, _numbers(nodes, ("model", "layer")))
+    at = [node.at for node in nodes[0].walk() if node.kind in ("model", "layer")]
+    return table("layers", LAYERS, found, at)
 
 
 def _operators(tree: Tree) -> dict[str, Any]:
@@ -127,19 +130,18 @@ def _operators(tree: Tree) -> dict[str, Any]:
     clock, other = ("CUDA", "CPU") if "Self CUDA" in found else ("CPU", "CUDA")
     names = {"clock": clock, "other": other, "allocator": tree.allocator}
     columns = [one._replace(key=one.key.format(**names)) for one in OPERATORS]
-    return _table("operators", columns, found)
+    return table("operators", columns, found)
 
 
 def _kernels(tree: Tree) -> dict[str, Any]:
     found = kernels(tree).columns
     for name in ("grid", "block"):
         found[name] = ["×".join(map(str, size or ())) for size in found.get(name, [])]
-    return _table("kernels", KERNELS, found)
+    return table("kernels", KERNELS, found)
 
 
 def _buckets(nodes: list[Node]) -> dict[str, Any]:
-    at = [index for index, node in enumerate(nodes) if node.kind == "bucket"]
-    buckets = [nodes[index] for index in at]
+    buckets = [node for node in nodes if node.kind == "bucket"]
     found: dict[str, list[Any]] = {
         "name": [_with_layer(node) for node in buckets],
         "calls": [node.calls for node in buckets],
@@ -150,7 +152,7 @@ def _buckets(nodes: list[Node]) -> dict[str, Any]:
     }
     if nodes[0].device_time is not None:
         found["host_time"] = [node.host_time for node in buckets]
-    return _table("buckets", BUCKETS, found, at)
+    return table("buckets", BUCKETS, found, [node.at for node in buckets])
 
 
 def _with_layer(bucket: Node) -> str:
@@ -165,16 +167,10 @@ def _lines(tree: Tree) -> dict[str, Any]:
             for name in ("source", "layer", "time", "share", "samples")
         },
     }
-    return _table("lines", LINES, found)
+    return table("lines", LINES, found)
 
 
-def _numbers(nodes: list[Node], kinds: Sequence[str]) -> list[int]:
-    """Return the rows of the nodes of these kinds in the order in which `walk` yields them."""
-    row = {id(node): number for number, node in enumerate(nodes)}
-    return [row[id(node)] for node in nodes[0].walk() if node.kind in kinds]
-
-
-def _table(
+def table(
     name: str,
     columns: Sequence[Column],
     found: dict[str, list[Any]],
@@ -195,7 +191,7 @@ def _table(
 def _values(values: list[Any], unit: Unit) -> list[Any]:
     if unit == "text":
         return [value or "" for value in values]
-    if unit == "time":
+    if unit in ("time", "delta"):
         return [None if value is None else round(value * 1e9) for value in values]
     return [float(f"{value:.6g}") if isinstance(value, float) else value for value in values]
 

@@ -7,7 +7,6 @@ from torchgauge.model.comparison import Comparison, Side
 from torchgauge.model.record import Interval
 from torchgauge.model.verdict import Outcome, Ruling, Verdict
 from torchgauge.report.comparison import relative
-from torchgauge.report.values import value
 
 SIGNS: dict[Outcome, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not comparable": "≠"}
 MOST_BLOCKS = 1_000
@@ -66,7 +65,7 @@ def _share(part: float) -> str:
 def _amount(ruling: Ruling, number: float | None) -> str:
     if ruling.unit == "1/s":
         return units.rate(number, ruling.limit.of if ruling.limit is not None else "")
-    return value(number, ruling.unit)
+    return units.amount(number, ruling.unit)
 
 
 def why(ruling: Ruling) -> str:

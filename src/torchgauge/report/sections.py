@@ -212,7 +212,7 @@ def latency(found: Latency, *, stages: bool = True) -> Section:
 def _interval(found: Latency, interval: Interval | None, of: float) -> str:
     if interval is None:
         return "no interval: " + _why_none(found)
-    share = f" (±{units.percent(interval.half_width / of)})" if of else ""
+    share = f" (±{units.percent(interval.half_width / of, least=1e-5)})" if of else ""
     short = ", wider than asked" if interval.short else ""
     between = units.times(interval.low, interval.high)
     return f"{interval.confidence:.0%} in {between}{share}{short}".replace("%", " %", 1)

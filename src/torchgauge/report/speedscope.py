@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from typing import Any
 
 import msgspec
@@ -22,7 +24,7 @@ UNITS: dict[Weight, str] = {
 
 def render(record: object) -> str:
     """Return the file's text, the device's time first where it worked."""
-    frames: dict[str, int] = {}
+    frames: dict[str, int] = defaultdict(itertools.count().__next__)  # numbered as they are met
     profiles: list[dict[str, Any]] = []
     absent: InputError | None = None
     for weight, unit in UNITS.items():
@@ -53,8 +55,6 @@ def _profile(
         "unit": unit,
         "startValue": 0,
         "endValue": sum(own for _, own in found),
-        "samples": [
-            [frames.setdefault(frame, len(frames)) for frame in stack] for stack, _ in found
-        ],
+        "samples": [[frames[frame] for frame in stack] for stack, _ in found],
         "weights": [own for _, own in found],
     }

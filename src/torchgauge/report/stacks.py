@@ -40,7 +40,7 @@ def stacks(record: object, weight: Weight) -> list[tuple[Stack, int]]:
     else:
         tree = needed_tree(record)
         if weight == "time":
-            weight = "host" if tree.root.device_time is None else "device"
+            weight = "host" if all(row.device is None for row in tree.rows) else "device"
         found = _measured(tree, _ROWS[weight][0])
     known = [(stack, own) for stack, own in found if own]
     if not known:

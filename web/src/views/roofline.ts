@@ -16,7 +16,7 @@ export const roofline: View<RooflineData> = {
     const said = h("div", { class: "readout note", "aria-live": "polite" }, "\u00a0");
     const frame = h("div", { class: "roofline" });
     host.append(
-      h("p", { class: "note" }, ...source(part), badge(part.how)),
+      h("p", { class: "note" }, source(part), badge(part.how)),
       frame,
       said,
       legend(part),
@@ -25,15 +25,9 @@ export const roofline: View<RooflineData> = {
   },
 };
 
-function source({ roofs }: RooflineData): (string | HTMLElement)[] {
-  if (!roofs.length) {
-    return [
-      "What this device can do was not measured, so that no roof is drawn: ",
-      h("code", {}, "torchgauge profile --roofs"),
-      " ",
-    ];
-  }
-  return [`Roofs of ${roofs.map((one) => `${one.device} (${one.source})`).join(", ")}. `];
+function source({ roofs, missing }: RooflineData): string {
+  const named = roofs.map((one) => `${one.device} (${one.source})`).join(", ");
+  return roofs.length ? `Roofs of ${named}. ` : `${missing} `;
 }
 
 function legend({ points }: RooflineData): HTMLElement {

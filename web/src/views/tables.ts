@@ -24,6 +24,7 @@ export const tables: View<TableData[]> = {
         `${data.name[0].toUpperCase()}${data.name.slice(1)}`,
       ),
     );
+    const { tree } = context;
     const panel = h("div", { role: "tabpanel", id: "tab-panel" });
     const made = new Map<number, Table>();
 
@@ -33,7 +34,7 @@ export const tables: View<TableData[]> = {
         tab.tabIndex = other === at ? 0 : -1;
       });
       panel.setAttribute("aria-labelledby", tabs[at].id);
-      if (!made.has(at)) made.set(at, new Table(part[at], (row) => follow(part[at], row)));
+      if (!made.has(at)) made.set(at, new Table(part[at], tree && ((row) => follow(part[at], row))));
       panel.replaceChildren(made.get(at)!.element);
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from torchgauge.model.verdict import Ruling, Verdict
 from torchgauge.report import rulings
 from torchgauge.report.comparison import said
-from torchgauge.report.markup import code, table, text
+from torchgauge.report.markdown_text import code, table, text
 from torchgauge.report.sections import warning_text
 
 # GitHub refuses a comment of 65,536 characters; what each list may take, in bytes.

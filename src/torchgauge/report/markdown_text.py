@@ -1,9 +1,11 @@
-"""Markdown that no name can break: text, code, tables."""
+"""Names, texts and tables as Markdown in which nothing of the user's is markup."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+
+from torchgauge.report.visible import visible
 
 LONGEST = 80  # characters of a name
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
@@ -19,12 +21,12 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def text(said: str) -> str:
     """Return the text so that nothing in it is markup."""
-    return _SPECIAL.sub(r"\\\1", " ".join(said.split())).replace("&", "&amp;")
+    return _SPECIAL.sub(r"\\\1", visible(" ".join(said.split()))).replace("&", "&amp;")
 
 
 def code(name: str) -> str:
     """Return a name as code, cut in the middle where it is long."""
-    name = " ".join(name.split())
+    name = visible(" ".join(name.split()))
     if len(name) > LONGEST:
         name = f"{name[: LONGEST // 2]}…{name[-LONGEST // 2 + 1 :]}"
     # A fence must be longer than any of the name's own, and a cell ends at a bar even in code.

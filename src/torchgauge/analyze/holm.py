@@ -1,0 +1,20 @@
+"""Several hypotheses at once, the chance of any false rejection kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def holm(p: Sequence[float], alpha: float) -> list[bool]:
+    """Return which of several hypotheses fall, their family-wise error kept at `alpha`.
+
+    The smallest p is held against α ÷ m, the next against α ÷ (m − 1), until one holds.
+
+    Source: Holm (1979).
+    """
+    fallen = [False] * len(p)
+    for rank, number in enumerate(sorted(range(len(p)), key=lambda n: p[n])):
+        if p[number] > alpha / (len(p) - rank):
+            break
+        fallen[number] = True
+    return fallen

@@ -1,0 +1,20 @@
+"""What a host's sessions differ by, as its calibration for this work tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchgauge.analyze.stored import HostNoise
+from torchgauge.device import calibration
+
+if TYPE_CHECKING:
+    from torchgauge.model.profile import Profile
+
+
+def host_noise(record: Profile) -> HostNoise | None:
+    """Return how sessions of the record's host spread on its work; None before three are kept."""
+    from torchgauge.api.paired_gate import workload
+
+    where = record.environment.machine.fingerprint
+    known = calibration.between_sessions(where, workload(record.target))
+    return None if known is None else HostNoise(known[0], known[1])
