@@ -9,7 +9,7 @@ RESULTS := torchgauge-results
 SPEEDSCOPE := tests/support/speedscope
 SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torchvision*)
 
-.PHONY: demo test test-all page browser lint types contract docs bench clean
+.PHONY: demo test test-all page bundle browser pictures lint types contract docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
@@ -20,14 +20,22 @@ test: $(VENV)/dev
 test-all: $(VENV)/integrations
 	$(BIN)/pytest -n 2 -m "not gpu"
 
-# The report page: `page` bundles web/ into the package, `browser` tests it in Chromium.
+# The report page: `page` bundles web/ into the package, `bundle` compares the two, `browser` tests
+# it in Chromium.
 page: web/node_modules
 	cd web && npm run build
 
+bundle: web/node_modules
+	cd web && npm run check
+
 browser: $(VENV)/dev web/node_modules
 	$(PIP) --editable '.[browser]'
-	cd web && npm run check
-	$(BIN)/pytest tests/browser
+	$(BIN)/pytest -m browser
+
+# The pictures of README and site, from a real run; best on a machine that does nothing else.
+pictures: $(VENV)/dev
+	$(PIP) --editable '.[browser]'
+	$(BIN)/python docs/pictures/draw.py
 
 web/node_modules: web/package.json web/package-lock.json
 	cd web && npm ci --no-audit --no-fund

@@ -115,8 +115,8 @@ def _incomplete(connection) -> int:
     for table in (labels, metrics, layers):
         counted = select(func.count()).where(table.c.run == runs.c.id)
         parts.append(counted.scalar_subquery())
-    counts = {tuple(row) for row in connection.execute(select(*parts))}
-    return len(counts) - 1 if counts else 0
+    counts = [tuple(row[1:]) for row in connection.execute(select(runs.c.id, *parts))]
+    return sum(row != max(counts) for row in counts)
 
 
 def measure(name: str, location: str, other: str, options: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """Everything the README shows is run here."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -7,9 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-
-import torchgauge as tg
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -36,7 +34,12 @@ def test_commands(command, tmp_path):
     if words[1] == "profile" and "--iterations" not in words and "--budget" not in words:
         words += ["--budget", "3"]
     done = subprocess.run(
-        [sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-m", *words],
+        cwd=tmp_path,
+        env=os.environ | {"TORCHGAUGE_STATE": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "parameters" in done.stdout
@@ -74,12 +77,3 @@ def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^    make (\w+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-
-
-def test_the_picture_is_drawn_from_a_record(tmp_path):
-    model = torch.nn.Sequential(torch.nn.Linear(8, 8))
-    record = tg.profile(model, torch.ones(2, 8), iterations=3).save(tmp_path / "profile.json")
-    picture = tmp_path / "demo.svg"
-    script = ROOT / "docs" / "picture.py"
-    subprocess.run([sys.executable, script, record, picture], check=True)
-    assert "Where\xa0the\xa0time\xa0goes" in picture.read_text().replace("&#160;", "\xa0")

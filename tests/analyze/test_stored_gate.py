@@ -131,14 +131,14 @@ def test_the_guilty_layer_is_named_with_its_interval():
     old = timed(*TEN, tree=layered(), layers=layer_times(noise=0.01))
     new = timed(*ELEVEN, tree=layered(1.3), layers=layer_times(1.3, noise=0.01))
     (named,) = gate(old, new, noise=QUIET).guilty
-    assert named.startswith("layer3 (Linear) +30 % [+2")
+    assert named.startswith("layer3 (Linear) +30.0 % [+2")
     assert named.endswith("+300 µs")
 
 
 def test_without_a_test_the_largest_contribution_is_named_as_unproven():
     new = timed(*ELEVEN, tree=changed_tree(host=4 * pages.MS))
     (named,) = gate(timed(*TEN), new, noise=QUIET).guilty
-    assert named.startswith("head (Linear) +60 %")
+    assert named.startswith("head (Linear) +60.0 %")
     assert named.endswith("(not proven)")
 
 

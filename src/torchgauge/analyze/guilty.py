@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from torchgauge import units
-from torchgauge.analyze.paired import signed
 from torchgauge.model.comparison import Comparison, Place
 from torchgauge.model.verdict import Ruling
 
@@ -42,11 +41,15 @@ def _worth_naming(places: list[Place]) -> list[Place]:
 
 
 def _slower(place: Place) -> str:
-    change = "" if place.change is None else f" {signed(place.change)}"
+    change = "" if place.change is None else f" {_percent(place.change)}"
     ends = place.interval
     if change and ends is not None:
-        change += f" [{signed(ends.low)}, {signed(ends.high)}]"
-    return f"{_name(place)}{change}, +{units.time(place.contribution, 2)}"
+        change += f" [{_percent(ends.low)}, {_percent(ends.high)}]"
+    return f"{_name(place)}{change}, +{units.time(place.contribution, 3)}"
+
+
+def _percent(change: float) -> str:
+    return f"{100 * change:+.1f} %".replace("-", "−")
 
 
 def _by_work(layers: tuple[Place, ...]) -> list[str]:

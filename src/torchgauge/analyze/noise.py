@@ -6,6 +6,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from torchgauge.model.target import TargetDescription
+
 BLOCKS = 10
 POWER = 0.90
 CONFIDENCE = 0.975
@@ -51,3 +53,10 @@ def between(sessions: Sequence[Sequence[float]]) -> float:
     means = statistics.variance(statistics.fmean(session) for session in logs)
     within = statistics.fmean(statistics.variance(session) / len(session) for session in logs)
     return math.sqrt(max(0.0, means - within))
+
+
+def workload(what: TargetDescription) -> str:
+    """Name what is timed, for the calibration of a host: the same name, the same work."""
+    inputs = " ".join(f"{one.name}={'x'.join(map(str, one.shape))}" for one in what.inputs)
+    step = "training" if what.training else "inference"
+    return " ".join(filter(None, (what.spec, inputs, what.device, what.precision, step)))

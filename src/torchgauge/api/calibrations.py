@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from torchgauge.analyze.noise import deviation, resolvable
+from torchgauge.analyze.noise import deviation, resolvable, workload
 from torchgauge.api.gate_options import LEAST_BLOCKS
 from torchgauge.api.gates import GateRequest, request_build
 from torchgauge.api.preparation import require_torch, showing
@@ -37,7 +37,7 @@ def calibrate(request: GateRequest, *, blocks: int = BLOCKS, progress: bool | No
             id="option-invalid",
             remedy=f"Give --blocks as {LEAST_BLOCKS} or more.",
         )
-    from torchgauge.api.paired_gate import first_look, pace_for, workload
+    from torchgauge.api.paired_gate import first_look, pace_for
     from torchgauge.measure.blocks import block
     from torchgauge.measure.noise import watch_others
     from torchgauge.measure.paired_run import run
@@ -87,7 +87,7 @@ def _kept(fingerprint: str, run: NoiseRun) -> Noise:
         kept_in=kept_in,
     )
     between = calibration.between_sessions(fingerprint, run.workload)
-    return found if between is None else msgspec.structs.replace(found, between=between[0])
+    return found if between is None else msgspec.structs.replace(found, between=between.between)
 
 
 def _cut_short(cause: str) -> MeasurementError:

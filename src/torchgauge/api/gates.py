@@ -111,8 +111,10 @@ def gate_stored(baseline: str | Path, request: GateRequest, options: GateOptions
     current = Path(request.target)
     if current.suffix == ".json" and current.is_file():
         return gate_records(baseline, current, options)
+    from torchgauge.api.comparisons import load_baseline
     from torchgauge.api.profiles import profile_request
 
+    load_baseline(baseline)  # a mistake shows now, not after minutes
     known = {one.name: getattr(request, one.name) for one in dataclasses.fields(request)}
     record = profile_request(**known, processes=STORED_PROCESSES)
     return gate_records(baseline, record, options)

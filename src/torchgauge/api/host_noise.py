@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchgauge.analyze.stored import HostNoise
 from torchgauge.device import calibration
 
 if TYPE_CHECKING:
+    from torchgauge.analyze.stored import HostNoise
     from torchgauge.model.profile import Profile
 
 
@@ -16,5 +16,4 @@ def host_noise(record: Profile) -> HostNoise | None:
     from torchgauge.api.paired_gate import workload
 
     where = record.environment.machine.fingerprint
-    known = calibration.between_sessions(where, workload(record.target))
-    return None if known is None else HostNoise(known[0], known[1])
+    return calibration.between_sessions(where, workload(record.target))

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     training(parser.add_argument_group("training"))
     out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out, page=False)
+    formats.add_arguments(out)
     out.add_argument("--json", action="store_true", help="print the verdict as JSON")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from torchgauge.analyze.noise import LEAST_SESSIONS, between
+from torchgauge.analyze.stored import HostNoise
 from torchgauge.files import write_atomically
 from torchgauge.model.doctor import NoiseRun
 from torchgauge.model.record import Record
@@ -70,14 +71,12 @@ def keep(fingerprint: str, run: NoiseRun, file: Path | None = None) -> Path:
     return write_atomically(file, msgspec.json.encode(Calibration(machines=machines)))
 
 
-def between_sessions(
-    fingerprint: str, workload: str, file: Path | None = None
-) -> tuple[float, int] | None:
-    """Return the standard deviation of log medians between sessions, and how many were kept.
+def between_sessions(fingerprint: str, workload: str, file: Path | None = None) -> HostNoise | None:
+    """Return how the log medians of a workload spread between the sessions kept of a machine.
 
     None before three sessions were: fewer do not show it.
     """
     sessions = [one.medians for one in runs(fingerprint, file=file) if one.workload == workload]
     if len(sessions) < LEAST_SESSIONS:
         return None
-    return between(sessions), len(sessions)
+    return HostNoise(between(sessions), len(sessions))

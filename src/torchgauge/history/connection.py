@@ -49,7 +49,7 @@ def place(location: str) -> Place:
     if importlib.util.find_spec("psycopg") is None:
         raise missing_extra("psycopg", "postgres", "A history in PostgreSQL")
     url = url.set(drivername="postgresql+psycopg")
-    return Place(url, url.set(drivername="postgresql").render_as_string(), None)
+    return Place(url, url.set(drivername="postgresql").set(query={}).render_as_string(), None)
 
 
 def _no_store(cause: str) -> InputError:
@@ -133,6 +133,9 @@ def writing(made: Engine, shown: str) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def reading(made: Engine, shown: str) -> Iterator[Connection]:
-    """Yield a connection that sees the store as it is now, whoever writes meanwhile."""
+    """Yield a connection that sees one moment of the store, whoever writes meanwhile."""
+    # SQLite does so by itself; PostgreSQL would see another moment in each statement.
+    if made.dialect.name == "postgresql":
+        made = made.execution_options(isolation_level="REPEATABLE READ")
     with told(shown), made.begin() as connection:
         yield connection

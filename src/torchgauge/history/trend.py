@@ -33,7 +33,7 @@ def trend(
     """
     names = tuple(metrics) or (SHOWN if layer is None else SHOWN_OF_LAYERS)
     if known := store.read(metric_names) if layer is None else sorted(LAYER_METRICS):
-        _check(names, known)
+        _check(metrics, known)
     found = store.read(lambda connection: read_series(connection, selection, names, layer))
     return Trend(store=store.shown, series=tuple(with_changes(one, len(found)) for one in found))
 
@@ -74,7 +74,7 @@ def _change(series: TrendSeries, found: Change) -> TrendChange:
 
 def _check(names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
-        if name not in known and name not in SHOWN:
+        if name not in known:
             raise InputError(
                 f"There is no figure '{name}'.",
                 id="metric-unknown",

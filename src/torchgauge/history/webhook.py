@@ -34,10 +34,10 @@ def send(rules: Rules, trend: Trend, lines: list[str]) -> str | None:
         "store": trend.store,
         "alerts": msgspec.to_builtins(trend.alerts),
     }
-    request = urllib.request.Request(  # noqa: S310 - the scheme was looked at
-        url, json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
+    headers = {"Content-Type": "application/json"}
     try:
+        # Its scheme was looked at above.
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # noqa: S310
         with urllib.request.urlopen(request, timeout=TIMEOUT):  # noqa: S310
             return None
     except urllib.error.HTTPError as error:

@@ -28,7 +28,7 @@ def _rows(noise: Noise) -> list[tuple[str, str]]:
     if noise.between is not None:
         between = f"{units.percent(noise.between)} over {noise.sessions} sessions"
     return [
-        ("target", noise.run.workload.removeprefix("gate: ")),
+        ("target", noise.run.workload),
         ("measured", f"{len(noise.run.differences)} A/A blocks{takes}, {noise.sessions} kept"),
         (
             "of one block",

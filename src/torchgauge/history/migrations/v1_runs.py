@@ -16,7 +16,7 @@ torch TEXT NOT NULL, target TEXT NOT NULL, model TEXT NOT NULL, device TEXT NOT 
 def up(connection: Connection) -> None:
     """Make the tables."""
     lite = connection.dialect.name == "sqlite"
-    key = "INTEGER PRIMARY KEY" if lite else "SERIAL PRIMARY KEY"
+    key = "INTEGER NOT NULL PRIMARY KEY" if lite else "SERIAL PRIMARY KEY"
     blob = "BLOB" if lite else "BYTEA"
     real = "FLOAT" if lite else "DOUBLE PRECISION"
     flat = "WITHOUT ROWID" if lite else ""
