@@ -25,8 +25,8 @@ LEAST_NOISE = 1e-4
 # Twice the log-likelihood within which another place of the change is as good; by simulation.
 PLACE = 8.0
 # Runs further from their neighbours' median than so many deviations count as if they were there.
-FAR = 3.5
-AROUND = 7
+FAR = 2.5
+AROUND = 9
 
 Lasting = Literal["stays", "went away", "return"]
 _Floats = npt.NDArray[np.float64]
