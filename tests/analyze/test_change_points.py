@@ -124,3 +124,10 @@ def test_exact_figures_change_exactly():
     assert exact_changes([]) == exact_changes([3]) == exact_changes([3, 3]) == []
     assert exact_changes([0, 4])[0].size == 1.0
     assert math.isclose(exact_changes([4, 0])[0].size, -1.0)
+
+
+def test_a_level_that_was_left_for_good_is_no_way_back():
+    """After 10 → 11 → 12 → 10 all is forgotten: 11 later on is a level of its own."""
+    parts = ((10.0, 20), (11.0, 20), (12.0, 20), (10.0, 20), (13.0, 20), (11.0, 20))
+    states = [change.lasting for change in changes(series(*parts))]
+    assert states == ["went away", "went away", "return", "stays", "stays"]

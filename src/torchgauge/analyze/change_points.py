@@ -16,7 +16,7 @@ from torchgauge.model.record import Interval
 FEWEST = 5
 # What a change must gain in twice the log-likelihood, found by simulation
 # (benchmarks/history_trends.py): series without a change have one in less than 1 %.
-PENALTY = 22.0
+PENALTY = 20.0
 # More changes than this in one series are noise of another kind.
 MOST = 8
 # The smallest change that is spoken of, and the smallest noise that is believed.
