@@ -9,7 +9,7 @@ RESULTS := torchgauge-results
 SPEEDSCOPE := tests/support/speedscope
 SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torchvision*)
 
-.PHONY: demo test test-all page browser pictures lint types contract docs bench clean
+.PHONY: demo test test-all page bundle browser pictures lint types contract docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
@@ -20,10 +20,13 @@ test: $(VENV)/dev
 test-all: $(VENV)/integrations
 	$(BIN)/pytest -n 2 -m "not gpu"
 
-# The report page: `page` bundles web/ into the package, `browser` compares that and tests it in
-# Chromium.
+# The report page: `page` bundles web/ into the package, `bundle` compares the two, `browser` tests
+# it in Chromium.
 page: web/node_modules
 	cd web && npm run build
+
+bundle: web/node_modules
+	cd web && npm run check
 
 browser: $(VENV)/dev web/node_modules
 	$(PIP) --editable '.[browser]'
@@ -54,7 +57,7 @@ docs: $(VENV)/dev
 bench: $(VENV)/dev $(VENV)/peers
 	for name in startup overhead training latency_peers latency_simulation models hygiene \
 		costs_speed costs_torchvision costs_models costs_events decode timeline_overhead \
-		timeline_speed timeline_trees loop_memory; do \
+		timeline_speed timeline_trees loop_memory history_trends history_writers; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers
 	$(BIN)/python benchmarks/costs_peers.py $(VENV)/peers

@@ -113,6 +113,7 @@ export interface ChangesData {
     judgement: string;
     how: string;
     note: string;
+    bounds: number[];
   }[];
   differences: Rows;
   paired: boolean;
@@ -124,6 +125,33 @@ export interface ContributionsData {
   others: number;
   total: number;
   tested: string;
+}
+
+export interface TrendData {
+  series: {
+    name: string;
+    place: string;
+    unit: Unit;
+    how: string;
+    values: (number | null)[];
+    low: (number | null)[];
+    high: (number | null)[];
+    created: string[];
+    commits: string[];
+    changes: {
+      from: number;
+      to: number;
+      size: string;
+      interval: string;
+      worse: boolean | null;
+      lasting: string;
+      commits: string;
+      software: string;
+      how: string;
+    }[];
+    unknown: string;
+  }[];
+  confirm: string;
 }
 
 export interface MethodData {

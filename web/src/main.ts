@@ -18,12 +18,14 @@ import { roofline } from "./views/roofline";
 import { steps } from "./views/steps";
 import { system } from "./views/system";
 import { tables } from "./views/tables";
+import { trend } from "./views/trend";
 import { tree } from "./views/tree";
 
 register<any>(
   overview,
   changes,
   contributions,
+  trend,
   tree,
   tables,
   roofline,

@@ -9,10 +9,13 @@ from torchgauge.cli import formats
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.cli.profile import training, what_is_run
+from torchgauge.cli.target_option import add_target, add_threshold, settle
+from torchgauge.cli.verdicts import tell_github
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from torchgauge.api.gates import GateRequest
+    from torchgauge.model.verdict import Limit
 
 NAME = "gate"
 SUMMARY = "tell whether a model got worse: pass, fail or inconclusive"
@@ -35,7 +38,7 @@ Exit codes: 0 pass, 3 fail, 4 inconclusive, 5 not comparable, 2 bad input, 130 i
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    parser.add_argument("target", metavar="TARGET", help="what is gated")
+    add_target(parser)
     _against(parser.add_argument_group("against what"))
     _what(parser.add_argument_group("what is gated"))
     what_is_run(
@@ -45,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     training(parser.add_argument_group("training"))
     out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out, page=False)
+    formats.add_arguments(out)
     out.add_argument("--json", action="store_true", help="print the verdict as JSON")
 
 
@@ -81,15 +84,7 @@ def _what(what: argparse._ArgumentGroup) -> None:
         dest="tolerances",
         help="change accepted, and change refused, as in latency:1%%:3%%; repeatable",
     )
-    what.add_argument(
-        "--threshold",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="M:VALUE",
-        dest="thresholds",
-        help="absolute limits as well, as in latency:5ms memory:1GB",
-    )
+    add_threshold(what)
     what.add_argument(
         "--all",
         action="store_true",
@@ -111,11 +106,12 @@ def run(options: argparse.Namespace) -> int:
             id="option-conflict",
             remedy="Give one of --base-ref REF, --base-target A, --baseline FILE, --calibrate.",
         )
+    limits = settle(options)
     formats.check(options)
-    return _calibrate(options) if options.calibrate else _gate(options)
+    return _calibrate(options) if options.calibrate else _gate(options, limits)
 
 
-def _gate(options: argparse.Namespace) -> int:
+def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
     from torchgauge import api
     from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
     from torchgauge.model import rendering
@@ -125,7 +121,7 @@ def _gate(options: argparse.Namespace) -> int:
     wanted = GateOptions.parsed(
         options.metrics,
         options.tolerances,
-        options.thresholds,
+        [limit.text for limit in limits],
         blocks=options.blocks,
         most=most,
         everything=options.everything,
@@ -147,6 +143,7 @@ def _gate(options: argparse.Namespace) -> int:
     else:
         print_view(lambda width: view(verdict, width=width))
     formats.say(written)
+    tell_github(verdict, options.target)
     interrupted = any(one.id == "interrupted" for one in verdict.warnings)
     return ExitCode.INTERRUPTED if interrupted else verdict.exit_code
 

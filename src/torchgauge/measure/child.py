@@ -14,7 +14,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
+    from torchgauge.measure.latency import LatencyOptions
     from torchgauge.measure.processes import ChildAnswer, Request
+    from torchgauge.model.latency import LatencyRun
     from torchgauge.target.placement import Placement
     from torchgauge.target.source import Source
 
@@ -67,7 +69,24 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
         from torchgauge.progress import Silent
 
         return ChildAnswer(profile=plan.profile(source, options, Silent(), timeline))
-    return ChildAnswer(run=measure(opened(source, wanted), options))
+    placement = opened(source, wanted)
+    run = measure(placement, options)
+    if options.layers and run.stop != "interrupted":
+        run = _with_layers(run, placement, options)
+    return ChildAnswer(run=run)
+
+
+def _with_layers(run: LatencyRun, placement: Placement, options: LatencyOptions) -> LatencyRun:
+    """Return the run with its layers' times, or as it is where Ctrl-C comes meanwhile."""
+    import msgspec
+
+    from torchgauge.measure import layer_times
+
+    try:
+        layers = layer_times.measure(placement, options.train)
+    except KeyboardInterrupt:
+        return msgspec.structs.replace(run, stop="interrupted")
+    return msgspec.structs.replace(run, layer_times=layers)
 
 
 def taken(request: BinaryIO) -> tuple[dict[str, Any], Request]:

@@ -34,6 +34,8 @@ PHASES: tuple[Phase, ...] = ("zero_grad", "forward", "loss", "backward", "optimi
 class LatencyOptions:
     """How latency is to be measured; `budget` in seconds, for all processes together.
 
+    `layers` has each of several processes time its layers as well, when all calls are timed.
+
     `independent` is the least number of samples n/τ, of all processes together.
 
     Raises InputError `option-invalid`, `option-conflict`.
@@ -49,6 +51,7 @@ class LatencyOptions:
     preprocess: Callable[[Any], Any] | None = None
     postprocess: Callable[[Any], Any] | None = None
     cold_cache: bool = False
+    layers: bool = False
 
     def __post_init__(self) -> None:
         if self.processes < 1:

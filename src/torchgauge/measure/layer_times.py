@@ -8,12 +8,42 @@ from typing import Any
 
 from torchgauge.analyze.call_tree import Call, CallTree
 from torchgauge.analyze.layer_times import layer_times
+from torchgauge.clock import Clock, SystemClock
+from torchgauge.device.base import Device
+from torchgauge.device.select import open_device
 from torchgauge.measure.modules import Modules
 from torchgauge.measure.stamps import Stamps
+from torchgauge.measure.step import guarded, prepared
+from torchgauge.target.placement import Placement
+from torchgauge.target.training import Training
 
 FEWEST = 5
 MOST = 60
 SECONDS = 0.1
+
+
+def measure(placement: Placement, train: Training | None) -> dict[str, float]:
+    """Return `own_times` of a placed model's step, in this process.
+
+    Raises what the step raises.
+    """
+    device = open_device(placement.device)
+    with device.current(), prepared(placement, train) as step:
+        step()
+        return own_times(placement.model, step, waited(SystemClock(), device))
+
+
+def waited(clock: Clock, device: Device) -> Callable[[], int]:
+    """Return the clock's reading, of a device that runs on its own once it is done."""
+    if not device.asynchronous:
+        return clock.now
+    synchronize = guarded(device.synchronize, device.name)
+
+    def now() -> int:
+        synchronize()
+        return clock.now()
+
+    return now
 
 
 def own_times(

@@ -13,16 +13,15 @@ import numpy as np
 import torch
 
 from torchgauge.clock import SystemClock
-from torchgauge.device.base import Device
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.child import opened, taken
 from torchgauge.measure.description import describe
 from torchgauge.measure.latency import LatencyOptions, timed_call
-from torchgauge.measure.layer_times import own_times
+from torchgauge.measure.layer_times import own_times, waited
 from torchgauge.measure.processes import Failure
 from torchgauge.measure.sampling import Timing
-from torchgauge.measure.step import guarded, prepared
+from torchgauge.measure.step import prepared
 from torchgauge.measure.waiting import Answer, Question
 from torchgauge.target.home import check_home
 from torchgauge.target.placement import Placement
@@ -95,7 +94,7 @@ def _serve(
             timings = _calls(call, clock.now, question.seconds, question.calls)
             layers = {}
             if question.layers:
-                layers = own_times(placement.model, step, _now(clock, device))
+                layers = own_times(placement.model, step, waited(clock, device))
             say(Answer(figures=figures(timings, placement.target.batch), layers=layers))
 
 
@@ -126,18 +125,6 @@ def figures(timings: list[Timing], batch: int | None) -> dict[str, float]:
         if name in timings[0].stages:
             found[name] = statistics.median(timing.stages[name] * 1e-9 for timing in timings)
     return {name: value for name, value in found.items() if value > 0}
-
-
-def _now(clock: SystemClock, device: Device) -> Callable[[], int]:
-    if not device.asynchronous:
-        return clock.now
-    synchronize = guarded(device.synchronize, device.name)
-
-    def now() -> int:
-        synchronize()
-        return clock.now()
-
-    return now
 
 
 def _on_meta() -> InputError:

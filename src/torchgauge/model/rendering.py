@@ -40,7 +40,7 @@ FITTING = {
     "benchmark": frozenset({"Profile", "Verdict"}),
     "csv": _RUNS | {"Comparison", "Verdict"},
     "folded": _RUNS,
-    "html": frozenset({"Profile", "Loop", "Comparison"}),
+    "html": frozenset({"Profile", "Loop", "Comparison", "Trend", "Verdict"}),
     "junit": frozenset({"Verdict"}),
     "markdown": _RUNS | {"Comparison", "Verdict"},
     "openmetrics": _RUNS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from torchgauge.model import rendering
@@ -109,6 +110,13 @@ class Trend(Record, frozen=True, kw_only=True):
     series: tuple[TrendSeries, ...]
     alerts: tuple[Alert, ...] = ()
     unmatched: tuple[str, ...] = ()
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the page of the series, and write it to `path` if one is given.
+
+        Raises InputError `output-unwritable`.
+        """
+        return rendering.text(self, "html", path)
 
     def __str__(self) -> str:
         return rendering.text(self, "trend")

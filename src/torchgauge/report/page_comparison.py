@@ -88,6 +88,7 @@ def changes(comparison: Comparison) -> dict[str, Any]:
             "judgement": one.judgement,
             "how": one.how,
             "note": one.reason or one.method,
+            "bounds": [],
         }
         for one in comparison.changes
     ]

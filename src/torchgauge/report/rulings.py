@@ -131,6 +131,9 @@ def method(verdict: Verdict) -> list[str]:
         took = "" if verdict.duration is None else f" in {_duration(verdict.duration)}"
         blocks = f"{len(verdict.blocks)} ABBA block{'s' if len(verdict.blocks) > 1 else ''}"
         said.append(f"{blocks} of four fresh processes{took}, judged {looks}")
+    counted = [one_line(one.metric) for one in verdict.rulings if one.how == "counted"]
+    if counted and len(counted) < len(verdict.rulings):
+        said.append(f"{', '.join(counted)} counted, the others measured")
     told = [one for one in verdict.rulings if one.tolerance is not None and one.how != "counted"]
     said += dict.fromkeys(one_line(one.method) for one in told if one.method)
     if any(one.change for one in verdict.rulings):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.cli.formats import say
 from torchgauge.cli.history.chosen import opened, selection, which_runs, which_store
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--points", type=positive, default=0, metavar="N", help="list the newest N runs of each"
     )
     what.add_argument("--json", action="store_true", help="print the record, data for charts")
+    what.add_argument("--html", type=Path, metavar="FILE", help="write the page to FILE")
     parser.add_argument(
         "--alerts",
         type=Path,
@@ -58,6 +60,9 @@ def run(options: argparse.Namespace) -> int:
     with opened(options) as store:
         found = trend(store, chosen, options.metric, options.layer)
     _show(found, options)
+    if options.html is not None:
+        found.to_html(options.html)
+        say([options.html])
     return ExitCode.DONE
 
 
@@ -76,11 +81,11 @@ def _alerts(options: argparse.Namespace) -> int:
     from torchgauge.history import rules, watch
     from torchgauge.report.trend import line
 
-    if options.metric or options.layer is not None or options.points:
+    if options.metric or options.layer is not None or options.points or options.html:
         raise InputError(
             "--alerts shows what its rules are about.",
             id="option-conflict",
-            remedy="Leave out --metric, --layer and --points.",
+            remedy="Leave out --metric, --layer, --points and --html.",
         )
     asked = rules.read(options.alerts)
     with opened(options) as store:
