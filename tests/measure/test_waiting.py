@@ -95,12 +95,14 @@ def test_a_process_that_hangs_is_given_up(fake):
 def test_a_pipe_that_another_process_holds_hides_no_death(fake):
     code = """
         import os, subprocess, sys
-        subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3)'], close_fds=False)
+        subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(20)'], close_fds=False)
         os._exit(3)
     """
+    began = time.monotonic()
     with fake(code) as one, pytest.raises(MeasurementError) as caught:
-        one.ready(limit=30)
+        one.ready(limit=60)
     assert "Exit code 3" in caught.value.cause
+    assert time.monotonic() - began < 15
 
 
 def test_who_dies_while_asked_is_told_of(fake):
