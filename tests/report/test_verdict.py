@@ -208,6 +208,11 @@ def test_annotations_read_back_as_the_runner_reads_them():
     assert read(message).splitlines()[1] == "layer1.0.conv2 (Conv2d) +12 % [9, 15]"
 
 
+def test_a_percent_sign_of_the_users_is_no_escape():
+    (command,) = github.commands(verdicts.verdict(verdicts.ruling(reason="50%0A"))).splitlines()
+    assert command.endswith("50%250A")
+
+
 def test_levels_and_their_number():
     assert github.commands(EVERY["pass"]) == ""
     assert github.commands(EVERY["inconclusive"]).startswith("::warning title=")
