@@ -56,6 +56,16 @@ def test_a_line_holds_figure_change_interval_and_what_is_allowed():
     ]  # fmt: skip
 
 
+def test_a_metric_with_tolerance_and_limit_is_named_once():
+    limit = msgspec.structs.replace(verdicts.RATE, metric="latency")
+    assert "FAIL  latency (2 of 2)" in str(verdicts.verdict(verdicts.ruling(), limit))
+
+
+def test_many_metrics_are_counted():
+    many = [verdicts.ruling(metric=f"m{n}") for n in range(7)]
+    assert "FAIL  m0, m1, m2, m3 and 3 more (7 of 7)" in str(verdicts.verdict(*many))
+
+
 def test_why_where_and_what_to_do():
     failed = str(EVERY["fail"])
     assert "p99: borderline, the limit lies in the interval." in failed
