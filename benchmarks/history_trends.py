@@ -69,6 +69,9 @@ def main() -> None:
         for shape in SHAPES:
             found = simulated(runs, count, shape, 0.0, rng)
             share(f"{count} runs, {shape}", sum(map(bool, found)), runs)
+            stays = [any(one.lasting == "stays" for one in row) for row in found]
+            if stays != list(map(bool, found)):
+                share("    of which it stayed, as alerts ask", sum(stays), runs)
     print("Found: a step after 30 of 60 runs, noise 1.5 %")
     for step in (0.01, 0.02, 0.03, 0.05, 0.10):
         for shape in ("white", "3 % spikes of +30 %", "AR(1) 0.5", "AR(1) 0.7"):

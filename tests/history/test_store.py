@@ -144,3 +144,18 @@ def test_what_changes_times_makes_another_workload():
         {"environment": runs.replace(environment, settings=threads)},
     ):
         assert entry(runs.replace(known, **changed), Facts()).run.workload != same
+
+
+def test_a_reader_sees_one_moment(store, location):
+    """PostgreSQL would by itself show each statement another one."""
+    store.add(runs.run(1))
+
+    def read(connection):
+        before = len(connection.execute(metrics.select()).all())
+        with Store.open(location) as other:
+            other.add(runs.run(2))
+        return before, len(connection.execute(metrics.select()).all())
+
+    before, after = store.read(read)
+    assert before == after
+    assert len(store.runs()) == 2

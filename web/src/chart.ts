@@ -141,6 +141,7 @@ function nameStretches(plot: uPlot, { stretches = [] }: Chart): void {
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.textAlign = "left";
   ctx.lineWidth = 4 * devicePixelRatio;
   ctx.strokeStyle = property("--card");
   ctx.fillStyle = property("--soft");

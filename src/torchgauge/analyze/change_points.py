@@ -16,7 +16,7 @@ from torchgauge.model.record import Interval
 FEWEST = 5
 # What a change must gain in twice the log-likelihood, found by simulation
 # (benchmarks/history_trends.py): series without a change have one in less than 1 %.
-PENALTY = 22.0
+PENALTY = 20.0
 # More changes than this in one series are noise of another kind.
 MOST = 8
 # The smallest change that is spoken of, and the smallest noise that is believed.
@@ -25,8 +25,8 @@ LEAST_NOISE = 1e-4
 # Twice the log-likelihood within which another place of the change is as good; by simulation.
 PLACE = 8.0
 # Runs further from their neighbours' median than so many deviations count as if they were there.
-FAR = 3.5
-AROUND = 7
+FAR = 2.5
+AROUND = 9
 
 Lasting = Literal["stays", "went away", "return"]
 _Floats = npt.NDArray[np.float64]

@@ -201,7 +201,7 @@ class _Gate:
         if needed <= self.options.most:
             return needed
         lengths = [run.duration / len(run.differences) for run in kept if run.duration]
-        takes = f", some {units.time(needed * statistics.median(lengths), 2)}" if lengths else ""
+        takes = f", some {needed * statistics.median(lengths) / 60:.0f} min" if lengths else ""
         reason = (
             f"below this host's noise floor of {units.percent(s_d)} a block: {needed} blocks would "
             f"be needed{takes}, and {self.options.most} are allowed (--max-blocks)"

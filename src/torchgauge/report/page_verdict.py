@@ -64,7 +64,9 @@ def _row(one: Ruling) -> dict[str, Any]:
         "judgement": one.outcome,
         "how": one.how,
         "note": "; ".join(part for part in (rulings.allowed(one), rulings.why(one)) if part),
-        "bounds": [] if tolerance is None else [tolerance.accepted, tolerance.refused],
+        "bounds": [tolerance.accepted, tolerance.refused]
+        if tolerance is not None and tolerance.refused
+        else [],
     }
 
 

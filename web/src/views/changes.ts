@@ -19,7 +19,7 @@ export const changes: View<ChangesData> = {
   wide: true,
   draw(part, host) {
     const reach = span(part.rows);
-    const head = ["metric", "baseline", "current", "change", "95 %", plotTitle(reach), "verdict", ""];
+    const head = ["metric", "baseline", "current", "change", "95 %", plotTitle(reach), "verdict", "why"];
     host.append(
       part.differences.length > 0 ? differences(part) : "",
       h(

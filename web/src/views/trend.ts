@@ -69,7 +69,7 @@ function label(one: Series, value: number): string {
 }
 
 function table(one: Series): HTMLElement {
-  const head = ["change", "95 %", "", "between", "software"];
+  const head = ["change", "95 %", "lasting", "between", "software"];
   const rows = one.changes.map((change) =>
     h(
       "tr",
