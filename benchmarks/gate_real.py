@@ -130,13 +130,13 @@ class Bank:
         print(time.strftime("%H:%M:%S"), json.dumps({**one, "visits": "…"})[:150], flush=True)
 
 
-def run_gate(path: Path, current: str) -> dict[str, Any]:
+def run_gate(path: Path, current: str, blocks: int) -> dict[str, Any]:
     """Run one real gate of `base` against a factory."""
     from torchgauge.api.gate_options import GateOptions
     from torchgauge.api.gates import GateRequest, gate_targets
 
     request = GateRequest(target=f"{path}:{current}", device="cpu")
-    wanted = GateOptions.parsed(["latency"], blocks=BLOCKS)
+    wanted = GateOptions.parsed(["latency"], blocks=blocks)
     verdict = gate_targets(request, wanted, base_target=f"{path}:base", progress=False)
     (ruling,) = verdict.rulings
     named = bool(verdict.guilty) and verdict.guilty[0].startswith(f"layers.{GUILTY} ")
@@ -285,12 +285,12 @@ def measure(options: argparse.Namespace, bank: Bank) -> None:
             print(f"+{slowdown:g} %: {rows[key]} rows, really {truths[slowdown]:+.2%}", flush=True)
         write_model(Path(folder), options.slowdowns, rows)
         while len(bank.of("aa")) < options.gates:
-            bank.add("aa", **run_gate(path, "base"))
+            bank.add("aa", **run_gate(path, "base", options.blocks))
         for number in range(options.per):
             for slowdown in todo:
                 if len(done(bank, slowdown)) <= number:
                     factory = f"slower_{slowdown:g}".replace(".", "_")
-                    result = run_gate(path, factory)
+                    result = run_gate(path, factory, options.blocks)
                     bank.add("slower", wanted=slowdown, true=truths[slowdown], **result)
         while len(bank.of("bank")) < options.bank:
             bank.add("bank", **run_block(path))
@@ -308,6 +308,7 @@ def main() -> None:
     parser.add_argument("--gates", type=int, default=40, help="A/A gates")
     parser.add_argument("--slowdowns", type=float, nargs="*", default=[3, 5, 10], help="percent")
     parser.add_argument("--per", type=int, default=10, help="gates for each slowdown")
+    parser.add_argument("--blocks", type=int, default=BLOCKS, help="blocks of a gate")
     parser.add_argument("--bank", type=int, default=100, help="A/A blocks of four processes")
     parser.add_argument("--resampled", type=int, default=2_000, help="gates drawn from the bank")
     parser.add_argument("--report", action="store_true", help="run nothing")

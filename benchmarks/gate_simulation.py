@@ -116,12 +116,13 @@ def main() -> None:
     parser.add_argument("--gates", type=int, default=10_000)
     parser.add_argument("--changes", type=float, nargs="+", default=[0, 1, 2, 3, 5, 10])
     parser.add_argument("--processes", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--blocks", type=int, help="as without a calibration (default: planned)")
     options = parser.parse_args()
     for noise in options.processes:
         host = Host(processes=noise / 100)
         quiet = differences(host.times(np.random.default_rng(0), 200, 8, 0.0))
         s_d = float(quiet.std())
-        blocks = max(8, blocks_for(s_d, TOLERANCE))
+        blocks = options.blocks or max(8, blocks_for(s_d, TOLERANCE))
         print(f"\nprocess noise {noise:g} %, s_d {s_d:.2%}, {blocks} blocks, {options.gates} gates")
         for change in options.changes:
             found = simulate(host, change / 100, options.gates, blocks, seed=int(change * 10))

@@ -19,7 +19,7 @@ from torchgauge.target.source import Source
 from torchgauge.target.target import TargetRequest
 
 QUESTION = Question(0.0, 1)
-QUICK = Pace(rounds=2, seconds=0.01, calls=2)
+QUICK = Pace(rounds=2, seconds=0.01, calls=2, layer_rounds=2)
 
 
 @pytest.fixture(autouse=True)

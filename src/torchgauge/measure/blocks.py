@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,8 @@ ABBA = 4
 class Pace:
     """How a block is timed: visits by process, seconds and calls of a visit at least.
 
+    After them come visits of their own in which layers are stamped.
+
     `together`: the four processes wait beside each other, so that their imports overlap and each
     is visited in every round. Else one runs after the other, and is visited once for as long.
     """
@@ -30,6 +33,7 @@ class Pace:
     rounds: int = 4
     seconds: float = 0.1
     calls: int = 3
+    layer_rounds: int = 3
     together: bool = True
 
     @property
@@ -113,8 +117,20 @@ def _together(builds: Sequence[Build], pace: Pace, folder: Path) -> _Run:
         for _ in range(pace.rounds):
             for one, of in zip(four, visits, strict=True):
                 of.append(one.ask(pace.question).figures)
-        layers = [one.ask(Question(0.0, 1, layers=True)).layers for one in four]
-    return ready[1], visits, layers
+        stamped: list[list[dict[str, float]]] = [[] for _ in four]
+        for _ in range(pace.layer_rounds):
+            for one, times in zip(four, stamped, strict=True):
+                times.append(one.ask(Question(0.0, 1, layers=True)).layers)
+    return ready[1], visits, [_typical(times) for times in stamped]
+
+
+def _typical(visits: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return each layer's geometric mean over the visits, of which d is the mean of their d."""
+    return {
+        path: statistics.geometric_mean(times) if min(times) > 0 else 0.0
+        for path in visits[0]
+        if len(times := [one[path] for one in visits if path in one]) == len(visits)
+    }
 
 
 def _in_turn(builds: Sequence[Build], pace: Pace, folder: Path) -> _Run:

@@ -19,7 +19,7 @@ from torchgauge.target.training import Training
 
 FEWEST = 5
 MOST = 60
-SECONDS = 0.15
+SECONDS = 0.1
 
 
 def measure(placement: Placement, train: Training | None) -> dict[str, float]:
