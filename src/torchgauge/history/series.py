@@ -46,7 +46,7 @@ def read_series(
     chosen = dict(select_runs(connection, selection))
     figures: dict[int, list[_Figure]] = {number: [] for number in chosen}
     for figure in _figures(connection, list(chosen), names, paths):
-        figures[figure.run].append(figure)
+        figures.setdefault(figure.run, []).append(figure)
     points: dict[tuple[str | None, ...], list[TrendPoint]] = {}
     told: dict[tuple[str | None, ...], tuple[str, How]] = {}
     for number, run in chosen.items():
