@@ -29,6 +29,7 @@ from scipy.stats import binomtest, mannwhitneyu
 
 LAYERS, GUILTY, WIDTH, ROWS = 8, 4, 384, 192
 BLOCKS = 8
+LEAST = 50  # rounds of calls in turn
 SPLITS = ((0, 3), (1, 2), (0, 1), (2, 3), (0, 2), (1, 3))  # which two processes are A
 
 MODEL = f"""
@@ -80,17 +81,17 @@ def loaded(path: Path) -> dict[str, Any]:
     return names
 
 
-def slower_by(names: dict[str, Any], rows: int, seconds: float = 4.0) -> float:
+def slower_by(names: dict[str, Any], rows: int, seconds: float = 10.0) -> float:
     """Return by how much the step is longer with `rows` repeated: both in turn, call by call."""
     import torch
 
     (plain, x), (slow, _) = names["base"](), names["base"](rows)
     logs: list[float] = []
-    end = time.perf_counter() + seconds
     with torch.inference_mode():
         for model in (plain, slow) * 20:
             model(x)
-        while time.perf_counter() < end:
+        end = time.perf_counter() + seconds
+        while len(logs) < LEAST or time.perf_counter() < end:
             times = []
             for model in (plain, slow, slow, plain):
                 began = time.perf_counter()
@@ -101,12 +102,13 @@ def slower_by(names: dict[str, Any], rows: int, seconds: float = 4.0) -> float:
 
 
 def calibrated(names: dict[str, Any], wanted: float) -> tuple[int, float]:
-    """Return the rows to repeat for a slowdown, and the slowdown that they really are."""
-    low, high = 1, ROWS
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if slower_by(names, middle, 1.5) < wanted else (low, middle)
-    return low, slower_by(names, low)
+    """Return the rows to repeat for a slowdown, and the slowdown that they really are.
+
+    The rows follow from what the whole layer once more costs, on a busy machine its share of work.
+    """
+    whole = max(slower_by(names, ROWS), 0.5 / LAYERS)
+    rows = min(ROWS, max(1, round(wanted / whole * ROWS)))
+    return rows, slower_by(names, rows)
 
 
 class Bank:

@@ -136,27 +136,33 @@ def request(path, name, options=None, **more):
 
 MODEL = """
     import sys
+    import time
     import torch
     from torch import nn
 
+    class Sleeping(nn.Linear):
+        seconds = 0.0
+
+        def forward(self, x):
+            time.sleep(self.seconds)
+            return super().forward(x)
+
     class Net(nn.Module):
-        def __init__(self, times):
+        def __init__(self, seconds):
             super().__init__()
-            self.first, self.second, self.times = nn.Linear(64, 64), nn.Linear(64, 64), times
+            self.first, self.second = nn.Linear(64, 64), Sleeping(64, 64)
+            self.second.seconds = seconds
 
         def forward(self, x):
             print("noise on standard output")
             sys.stdin.read()
-            x = self.first(x)
-            for _ in range(self.times):
-                y = self.second(x)
-            return y
+            return self.second(self.first(x))
 
-    def one():
-        return Net(1), torch.ones(8, 64)
+    def quick():
+        return Net(0.0), torch.ones(8, 64)
 
-    def many():
-        return Net(40), torch.ones(8, 64)
+    def slow():
+        return Net(0.05), torch.ones(8, 64)
 
     def broken():
         raise ValueError("my own mistake")
@@ -171,7 +177,7 @@ def model(tmp_path_factory):
 
 
 def test_a_block_finds_the_slower_build_and_its_layer_whatever_the_model_prints(model):
-    found = block(request(model, "one"), request(model, "many"), QUICK)
+    found = block(request(model, "quick"), request(model, "slow"), QUICK)
     assert found.differences()["latency"] > 0.2
     assert found.differences()["throughput"] < -0.2
     assert [len(visits) for visits in found.figures["latency"]] == [2, 2, 2, 2]
@@ -186,7 +192,7 @@ def test_one_at_a_time_trains_a_step(model):
 
     training = LatencyOptions(train=named_training("mean", "sgd", precision=None, device="cpu"))
     alone = Pace(rounds=2, seconds=0.01, calls=1, together=False)
-    build = request(model, "one", training, training=True)
+    build = request(model, "quick", training, training=True)
     found = block(build, build, alone)
     assert {"forward", "backward", "optimizer", "latency"} <= set(found.figures)
     assert [len(visits) for visits in found.figures["latency"]] == [1, 1, 1, 1]
@@ -204,7 +210,7 @@ def test_what_a_build_raises_is_its_own(model, tmp_path):
 
 def test_code_of_the_other_build_is_found_out(model):
     home = Home(tuple(sys.path), str(Path.cwd()), foreign=str(model.parent))
-    build = request(model, "one")._replace(home=home)
+    build = request(model, "quick")._replace(home=home)
     with (
         pytest.raises(InputError) as caught,
         waiting(build, model.parent / "leaked") as one,
