@@ -119,6 +119,7 @@ COMMON = ["--model-path", "model.py:small", "--output-dir", "torchgauge-results"
 )  # fmt: skip
 def test_the_action_asks_for_what_its_inputs_say(runner, inputs, command):
     runner.fake("torchgauge")
+    (runner.folder / "params:1").touch()  # what an unquoted params:* would become
     done = measure(runner, **inputs)
     assert (done.returncode, done.stderr) == (0, "")
     assert runner.calls == [["torchgauge", *command]]

@@ -14,7 +14,7 @@ from tests.history import runs
 from torchgauge.errors import MissingExtraError, StoreError, TorchgaugeError
 from torchgauge.history import store as stores
 from torchgauge.history.imports import entries
-from torchgauge.history.kept import add_or_keep
+from torchgauge.history.kept import add_or_keep, open_or_keep
 from torchgauge.history.patience import patiently
 from torchgauge.history.store import Store
 from torchgauge.model.run import Facts
@@ -73,11 +73,15 @@ def test_a_read_only_store_is_read_and_not_written(nobody, monkeypatch):
     assert kept_file(error.value).parent == elsewhere
 
 
-def test_no_store_can_be_made_in_a_read_only_folder(nobody):
+def test_no_store_can_be_made_in_a_read_only_folder(nobody, monkeypatch):
+    made = runs.run()
+    (nobody / "here").mkdir()
+    monkeypatch.chdir(nobody / "here")
     read_only(nobody)
     with pytest.raises(StoreError) as error:
-        Store.open(str(nobody / "deeper" / "history.db"))
+        open_or_keep(str(nobody / "deeper" / "history.db"), made)
     assert error.value.id == "store-read-only"
+    assert is_kept(made, error.value)
 
 
 FULL = """

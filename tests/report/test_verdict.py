@@ -56,6 +56,16 @@ def test_a_line_holds_figure_change_interval_and_what_is_allowed():
     ]  # fmt: skip
 
 
+def test_a_metric_with_tolerance_and_limit_is_named_once():
+    limit = msgspec.structs.replace(verdicts.RATE, metric="latency")
+    assert "FAIL  latency (2 of 2)" in str(verdicts.verdict(verdicts.ruling(), limit))
+
+
+def test_many_metrics_are_counted():
+    many = [verdicts.ruling(metric=f"m{n}") for n in range(7)]
+    assert "FAIL  m0, m1, m2, m3 and 3 more (7 of 7)" in str(verdicts.verdict(*many))
+
+
 def test_why_where_and_what_to_do():
     failed = str(EVERY["fail"])
     assert "p99: borderline, the limit lies in the interval." in failed
@@ -206,6 +216,11 @@ def test_annotations_read_back_as_the_runner_reads_them():
     assert read(known["title"]) == "torchgauge: latency"
     assert "+11.8 %" in read(message)
     assert read(message).splitlines()[1] == "layer1.0.conv2 (Conv2d) +12 % [9, 15]"
+
+
+def test_a_percent_sign_of_the_users_is_no_escape():
+    (command,) = github.commands(verdicts.verdict(verdicts.ruling(reason="50%0A"))).splitlines()
+    assert command.endswith("50%250A")
 
 
 def test_levels_and_their_number():

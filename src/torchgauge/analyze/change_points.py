@@ -168,8 +168,10 @@ def _without_spikes(logs: _Floats) -> _Floats:
     padded = np.pad(logs, AROUND // 2, mode="reflect")
     medians = np.median(np.lib.stride_tricks.sliding_window_view(padded, AROUND), axis=1)
     away = logs - medians
-    spread = 1.4826 * float(np.median(np.abs(away)))
-    room = FAR * max(spread, LEAST_NOISE)
+    # Three quarters of normal noise are within 1.15 deviations; a quarter may be spikes.
+    spread = float(np.quantile(np.abs(away), 0.75)) / 1.15
+    # Nearer than the smallest change that is spoken of nothing is a spike.
+    room = max(FAR * spread, SMALLEST)
     return medians + np.clip(away, -room, room)
 
 

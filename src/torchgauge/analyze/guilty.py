@@ -55,7 +55,7 @@ def _percent(change: float) -> str:
 def _by_work(layers: tuple[Place, ...]) -> list[str]:
     more = [(place, (place.current_flops or 0) - (place.baseline_flops or 0)) for place in layers]
     more = sorted((one for one in more if one[1] > 0), key=lambda one: -one[1])
-    return [f"{_name(place)} +{units.count(flops, 3)}FLOP" for place, flops in more[:MOST]]
+    return [f"{_name(place)} +{units.count(flops, 3)} FLOP" for place, flops in more[:MOST]]
 
 
 def _name(place: Place) -> str:

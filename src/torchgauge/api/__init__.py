@@ -3,7 +3,7 @@
 from torchgauge.api.calibrations import calibrate
 from torchgauge.api.comparisons import compare, detect_regressions, load_baseline
 from torchgauge.api.counts import count_cost, count_request, measure_size
-from torchgauge.api.gates import gate, gate_records, gate_stored, gate_targets
+from torchgauge.api.gates import compare_targets, gate, gate_records, gate_stored, gate_targets
 from torchgauge.api.loops import nvtx, timeline
 from torchgauge.api.machine import diagnose
 from torchgauge.api.measurements import measure_latency, measure_memory
@@ -13,6 +13,7 @@ from torchgauge.api.records import load, load_ranks
 __all__ = [
     "calibrate",
     "compare",
+    "compare_targets",
     "count_cost",
     "count_request",
     "detect_regressions",

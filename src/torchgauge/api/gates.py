@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
+from torchgauge.analyze.paired import USUAL_BLOCKS
+from torchgauge.analyze.tolerances import USUAL_METRICS
 from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
 from torchgauge.api.preparation import prepared, require_torch, showing
 from torchgauge.errors import InputError
@@ -16,6 +20,7 @@ from torchgauge.model.record import MeasurementWarning
 if TYPE_CHECKING:
     from torchgauge.measure.latency import LatencyOptions
     from torchgauge.measure.waiting import Build
+    from torchgauge.model.comparison import Comparison
     from torchgauge.model.profile import Profile
     from torchgauge.model.verdict import Verdict
     from torchgauge.target.revision import Revision
@@ -157,6 +162,25 @@ def gate_targets(
                 for note in revision.notes
             )
             return gate_builds(base, current, options, shown, notes)
+
+
+def compare_targets(
+    request: GateRequest,
+    baseline: str,
+    *,
+    blocks: int | None = None,
+    progress: bool | None = None,
+) -> Comparison:
+    """Compare two targets that are both here, run in turn in `blocks` of four processes.
+
+    Raises what loading and running raise.
+    """
+    count = USUAL_BLOCKS if blocks is None else blocks
+    metrics = (*USUAL_METRICS, "throughput")
+    wanted = GateOptions.parsed(metrics, blocks=count, most=count, everything=True)
+    verdict = gate_targets(request, wanted, base_target=baseline, progress=progress)
+    assert verdict.comparison is not None  # noqa: S101 - a gate of two builds has one
+    return msgspec.structs.replace(verdict.comparison, warnings=verdict.all_warnings)
 
 
 def request_build(request: GateRequest, label: str = "current") -> Build:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchgauge.analyze.noise import workload
 from torchgauge.device import calibration
 
 if TYPE_CHECKING:
@@ -13,7 +14,5 @@ if TYPE_CHECKING:
 
 def host_noise(record: Profile) -> HostNoise | None:
     """Return how sessions of the record's host spread on its work; None before three are kept."""
-    from torchgauge.api.paired_gate import workload
-
     where = record.environment.machine.fingerprint
     return calibration.between_sessions(where, workload(record.target))

@@ -35,7 +35,9 @@ def with_pairs(
         return compared
     measured = {one.metric.name: one for one in paired}
     changes = tuple(
-        _in_turn(change, measured[change.metric]) if change.metric in measured else change
+        _in_turn(change, measured[change.metric])
+        if change.metric in measured
+        else _not_in_turn(change)
         for change in compared.changes
     )
     return with_layers(
@@ -58,4 +60,13 @@ def _in_turn(change: Change, paired: Paired) -> Change:
         judgement=judgement,
         method=f"paired t over {found.blocks} ABBA blocks",
         reason="" if judgement != "inconclusive" else "the interval holds both no change and one",
+    )
+
+
+def _not_in_turn(change: Change) -> Change:
+    """Return a time of which each build has one process: too little to judge it by."""
+    if change.exact or change.judgement == "unknown":
+        return change
+    return msgspec.structs.replace(
+        change, judgement="inconclusive", method="", reason="of one process each, not in turn"
     )

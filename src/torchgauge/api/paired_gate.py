@@ -16,7 +16,7 @@ from torchgauge.analyze.compare import compare
 from torchgauge.analyze.exact import exact_ruling
 from torchgauge.analyze.guilty import guilty
 from torchgauge.analyze.limits import judge_limit
-from torchgauge.analyze.noise import deviation
+from torchgauge.analyze.noise import deviation, workload
 from torchgauge.analyze.paired import (
     FEWEST_BLOCKS,
     USUAL_BLOCKS,
@@ -33,7 +33,6 @@ from torchgauge.model.comparison import Comparison
 from torchgauge.model.metric import METRICS, figure_of
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.target import TargetDescription
 from torchgauge.model.verdict import Block, Ruling, Tolerance, Verdict, overall
 from torchgauge.progress import Progress
 
@@ -69,13 +68,6 @@ def gate_builds(
     elif timing:
         gate.warn("not-timed", "An exact metric failed, so nothing was timed; --all times anyway.")
     return gate.verdict(time.monotonic() - began)
-
-
-def workload(what: TargetDescription) -> str:
-    """Name what is timed, for the calibration of a host: the same name, the same work."""
-    inputs = " ".join(f"{one.name}={'x'.join(map(str, one.shape))}" for one in what.inputs)
-    step = "training" if what.training else "inference"
-    return f"gate: {what.spec} {inputs} {what.device} {what.precision} {step}"
 
 
 def pace_for(records: Sequence[Profile]) -> Pace:

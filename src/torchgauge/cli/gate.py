@@ -128,10 +128,10 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
     )
     with prints_to_stderr():
         if options.baseline is not None:
-            verdict = api.gate_stored(options.baseline, _request(options), wanted)
+            verdict = api.gate_stored(options.baseline, request(options), wanted)
         else:
             verdict = api.gate_targets(
-                _request(options),
+                request(options),
                 wanted,
                 base_ref=options.base_ref,
                 base_target=options.base_target,
@@ -155,7 +155,7 @@ def _calibrate(options: argparse.Namespace) -> int:
 
     more = {} if options.blocks is None else {"blocks": options.blocks}
     with prints_to_stderr():
-        noise = api.calibrate(_request(options), **more)
+        noise = api.calibrate(request(options), **more)
     if options.json:
         emit(rendering.text(noise, "json"))
     else:
@@ -163,7 +163,8 @@ def _calibrate(options: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def _request(options: argparse.Namespace) -> GateRequest:
+def request(options: argparse.Namespace) -> GateRequest:
+    """Return what the options name; raises InputError `option-conflict`."""
     from torchgauge.api.gates import GateRequest
 
     if (options.loss or options.optimizer) and not options.train:

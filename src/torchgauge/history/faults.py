@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator
 
+import msgspec
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from torchgauge.errors import StoreError
@@ -73,6 +74,9 @@ def told(place: str) -> Iterator[None]:
     except SQLAlchemyError as error:
         # What a database says is no traceback of the user's code: the cause has all of it.
         raise fault(_id(error), place, _cause(error)) from None
+    except (UnicodeDecodeError, msgspec.ValidationError) as error:
+        # A damaged file of SQLite may hold anything where text or a number was.
+        raise fault("store-damaged", place, str(error)) from None
 
 
 def fault(id: str, place: str, cause: str) -> StoreError:
@@ -84,9 +88,10 @@ def fault(id: str, place: str, cause: str) -> StoreError:
 def _id(error: SQLAlchemyError) -> str:
     original = error.orig if isinstance(error, DBAPIError) else None
     if isinstance(original, sqlite3.Error):
-        # The low byte says what, the others where.
-        code = getattr(original, "sqlite_errorcode", None)
-        return "store-failed" if code is None else _SQLITE.get(code & 0xFF, "store-failed")
+        # The low byte says what, the others where; Python's own error, on bytes that are no text,
+        # has none.
+        code = getattr(original, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+        return _SQLITE.get(code & 0xFF, "store-failed")
     state = getattr(original, "sqlstate", None)
     if state is not None:
         return next((what for start, what in _STATES if state.startswith(start)), "store-failed")

@@ -1,4 +1,7 @@
-"""A run that the store refused is kept in a file: measuring it again may not be possible."""
+"""A run that the store refused is kept in a file: measuring it again may not be possible.
+
+`with open_or_keep(location, entry) as store: add_or_keep(store, entry)` is how a run is saved.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,18 @@ from pathlib import Path
 
 from torchgauge.errors import InputError, StoreError
 from torchgauge.files import write_atomically
+from torchgauge.history.connection import place
 from torchgauge.history.exports import json_lines
 from torchgauge.history.store import Store
 from torchgauge.model.run import Entry
+
+
+def open_or_keep(location: str, entry: Entry) -> Store:
+    """Open the history to add a run; raises its error with the file that holds the run instead."""
+    try:
+        return Store.open(location)
+    except StoreError as error:
+        raise kept(entry, error, place(location).file) from None
 
 
 def add_or_keep(store: Store, entry: Entry) -> tuple[str, bool]:
@@ -18,7 +30,7 @@ def add_or_keep(store: Store, entry: Entry) -> tuple[str, bool]:
     try:
         return store.add(entry)
     except StoreError as error:
-        raise kept(entry, error, store.file) from error
+        raise kept(entry, error, store.file) from None
 
 
 def kept(entry: Entry, error: StoreError, beside: Path | None) -> StoreError:

@@ -6,6 +6,7 @@ import fnmatch
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from sqlalchemy import Connection, select
 
 from torchgauge.history.content import LAYER_METRICS
@@ -46,6 +47,8 @@ def read_series(
     chosen = dict(select_runs(connection, selection))
     figures: dict[int, list[_Figure]] = {number: [] for number in chosen}
     for figure in _figures(connection, list(chosen), names, paths):
+        if figure.run not in figures or figure.metric not in names:
+            raise msgspec.ValidationError("a row is found where another should be")
         figures[figure.run].append(figure)
     points: dict[tuple[str | None, ...], list[TrendPoint]] = {}
     told: dict[tuple[str | None, ...], tuple[str, How]] = {}
@@ -61,7 +64,8 @@ def read_series(
 
 def metric_names(connection: Connection) -> list[str]:
     """Return the headline figures that any run has."""
-    return sorted(connection.scalars(select(metrics.c.name).distinct()))
+    names = connection.scalars(select(metrics.c.name).distinct()).all()
+    return sorted(msgspec.convert(names, list[str]))
 
 
 def _series(
@@ -96,11 +100,12 @@ def _figures(
             wanted = metrics.c.run.in_(some) & metrics.c.name.in_(names)
             for row in connection.execute(select(metrics).where(wanted)):
                 known = (row.unit, row.how, row.value, row.low, row.high)
-                yield _Figure(row.run, None, row.name, *known)
+                yield msgspec.convert((row.run, None, row.name, *known), _Figure)
             continue
         wanted = layers.c.run.in_(some) & layers.c.metric.in_(names)
         query = select(layers).where(wanted).order_by(layers.c.run, layers.c.path)
         for row in connection.execute(query):
-            if row.path == paths or fnmatch.fnmatchcase(row.path, paths):
-                unit, how = LAYER_METRICS[row.metric]
-                yield _Figure(row.run, row.path, row.metric, unit, how, row.value)
+            if row.path == paths or fnmatch.fnmatchcase(str(row.path), paths):
+                unit, how = LAYER_METRICS.get(row.metric, ("", "unknown"))
+                told = (row.run, row.path, row.metric, unit, how, row.value)
+                yield msgspec.convert(told, _Figure)

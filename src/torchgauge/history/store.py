@@ -186,8 +186,8 @@ def select_runs(connection: Connection, selection: Selection = EVERY) -> list[tu
         named.setdefault(number, {})[key] = value
     found = []
     for number, *facts in connection.execute(query.order_by(runs.c.id)):
-        row = dict(zip((column.name for column in _FACTS), facts, strict=True))
-        run = Run(**row, labels=named.get(number, {}))
+        row = dict(zip((str(column.name) for column in _FACTS), facts, strict=True))
+        run = msgspec.convert(row | {"labels": named.get(number, {})}, Run)
         if selection.target is None or fnmatch.fnmatchcase(run.target, selection.target):
             found.append((number, run))
     return found

@@ -223,7 +223,10 @@ class Assertions:
     def _conclude(self, verdict: Verdict, model: object) -> None:
         __tracebackhide__ = True
         for one in verdict.rulings:
-            self._note_ruling(one, doubt=one.outcome in ("inconclusive", "not comparable"))
+            few = one.unit == "s" and self._options.processes < TIMED
+            more = "; in a test: @pytest.mark.torchgauge(processes=10)" if few else ""
+            doubt = one.outcome in ("inconclusive", "not comparable")
+            self._note_ruling(one, f"{rulings.why(one)}{more}" if doubt else "")
         if verdict.outcome == "fail" or (self._strict and not verdict.passed):
             remedy = "If this is meant, run with --torchgauge-update and keep the new file"
             message = f"{_name(model)} got worse than its saved run, or may have"
@@ -243,11 +246,15 @@ class Assertions:
         if (below is None) == (equal is None):
             raise _no_limit(f"assert_{metric}(…, below='4G') or equal=…")
         limit = parse_limit(f"{metric}:{below if equal is None else equal}")
+        if equal is not None and not at_least:
+            same = value == limit.value
+            known = [metric, f"{value:,}", "", f"= {limit.value:,.0f}", "pass" if same else "fail"]
+            self._note(known, "")
+            if not same:
+                outcome = f"{value:,} counted, {limit.value:,.0f} expected"
+                raise AssertionError(f"{metric} of {_name(model)}: {outcome}\n  Remedy: {remedy}")
+            return
         ruling = judge(limit, Figure(metric, "", "counted", "", value), at_least=at_least)
-        if equal is not None and ruling.outcome == "pass" and value != limit.value:
-            outcome = f"{value:,} counted, {limit.value:,.0f} expected"
-            self._note([metric, units.count(value), "", f"= {equal}", "fail"], "")
-            raise AssertionError(f"{metric} of {_name(model)}: {outcome}\n  Remedy: {remedy}")
         self._settle([ruling], model, f"{value:,} counted", remedy)
 
     def _settle(self, judged: Sequence[Ruling], model: object, known: str, remedy: str) -> None:
@@ -258,9 +265,9 @@ class Assertions:
             lines = [f"{rulings.line(one)} [{_name(model)}]" for one in broken]
             raise AssertionError("\n".join([*lines, f"  {known}", f"  Remedy: {remedy}"]))
 
-    def _note_ruling(self, one: Ruling, *, doubt: bool = False) -> None:
+    def _note_ruling(self, one: Ruling, doubt: str = "") -> None:
         figures = (rulings.figure(one), rulings.interval(one), rulings.allowed(one))
-        why = f"{one.metric} {one.outcome}: {rulings.why(one)}" if doubt else ""
+        why = f"{one.metric} {one.outcome}: {doubt}" if doubt else ""
         self._note([one.metric, *figures, one.outcome], why)
 
 

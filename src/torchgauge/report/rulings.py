@@ -111,8 +111,9 @@ def headline(verdict: Verdict) -> str:
         if len(named) == 1:
             return f"{one_line(named[0])} is within its {kinds.removesuffix('s')}"
         return f"{len(named)} figures are within their {kinds}"
-    more = f" and {len(named) - 4} more" if len(named) > 5 else ""
-    shown = named[:4] if more else named
+    each = list(dict.fromkeys(named))  # a metric may have a tolerance and a limit
+    more = f" and {len(each) - 4} more" if len(each) > 5 else ""
+    shown = each[:4] if more else each
     return f"{one_line(', '.join(shown))}{more} ({len(named)} of {len(verdict.rulings)})"
 
 
@@ -131,11 +132,12 @@ def method(verdict: Verdict) -> list[str]:
         took = "" if verdict.duration is None else f" in {_duration(verdict.duration)}"
         blocks = f"{len(verdict.blocks)} ABBA block{'s' if len(verdict.blocks) > 1 else ''}"
         said.append(f"{blocks} of four fresh processes{took}, judged {looks}")
-    counted = [one_line(one.metric) for one in verdict.rulings if one.how == "counted"]
-    if counted and len(counted) < len(verdict.rulings):
+    ways = {one_line(one.metric): one.how for one in verdict.rulings}
+    counted = [name for name, how in ways.items() if how == "counted"]
+    if counted and len(counted) < len(ways):
         said.append(f"{', '.join(counted)} counted, the others measured")
     told = [one for one in verdict.rulings if one.tolerance is not None and one.how != "counted"]
-    said += dict.fromkeys(one_line(one.method) for one in told if one.method)
+    said += dict.fromkeys(one_line(one.method) for one in told if one.method not in ("", "exact"))
     if any(one.change for one in verdict.rulings):
         said.append("changes are for the worse where positive")
     return said

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.cli.history.chosen import label, opened, which_store
+from torchgauge.cli.history.chosen import label, which_store
 from torchgauge.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -38,19 +39,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Add every run of every file; return the exit code."""
     from torchgauge.history.imports import entries
-    from torchgauge.history.kept import add_or_keep
+    from torchgauge.history.kept import add_or_keep, open_or_keep
+    from torchgauge.history.location import location
 
     said = facts(options)
-    with opened(options, create=True) as store:
-        for path in options.files:
-            new = old = 0
-            for entry in entries(path, said):
+    for path in options.files:
+        new = old = 0
+        found = entries(path, said)
+        # What cannot be read is found before a store is made.
+        first = next(found)
+        with open_or_keep(location(options.store), first) as store:
+            for entry in itertools.chain([first], found):
                 uuid, added = add_or_keep(store, entry)
                 new, old = new + added, old + (not added)
-            many = f"{new} runs of {path}" if new + old > 1 else f"{path} as run {uuid[:8]}"
-            there = f", {old} were there already" if old and new + old > 1 else ""
-            verb = "Added" if new or new + old != 1 else "There already:"
-            sys.stderr.write(f"{verb} {many}{there} ({store.shown})\n")
+        many = f"{new} runs of {path}" if new + old > 1 else f"{path} as run {uuid[:8]}"
+        there = f", {old} were there already" if old and new + old > 1 else ""
+        verb = "Added" if new or new + old > 1 else "There already:"
+        sys.stderr.write(f"{verb} {many}{there} ({store.shown})\n")
     return ExitCode.DONE
 
 

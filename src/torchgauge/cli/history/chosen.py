@@ -79,9 +79,9 @@ def since(text: str) -> str:
         ) from error
 
 
-def opened(options: argparse.Namespace, *, create: bool = False) -> Store:
-    """Return the open store. Raises what `Store.open` raises."""
+def opened(options: argparse.Namespace) -> Store:
+    """Return the open store, which is not made. Raises what `Store.open` raises."""
     from torchgauge.history.location import location
     from torchgauge.history.store import Store
 
-    return Store.open(location(options.store), create=create)
+    return Store.open(location(options.store), create=False)
