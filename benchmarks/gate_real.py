@@ -149,6 +149,7 @@ def run_gate(path: Path, current: str, blocks: int) -> dict[str, Any]:
         "blocks": len(verdict.blocks),
         "duration": verdict.duration,
         "guilty": list(verdict.guilty),
+        "warnings": [f"{one.message} {one.cause}" for one in verdict.warnings],
         "named": named and "not proven" not in verdict.guilty[0],
         "visits": [block.medians for block in verdict.blocks],
     }
