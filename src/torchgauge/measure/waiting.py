@@ -33,6 +33,8 @@ from torchgauge.target.source import Source
 # Looking whether a silent child still lives costs some microseconds.
 LOOK = 1.0
 SLOWER = 20.0
+# Beside much other work a visit of tenths of a second may take a minute.
+ASK_LIMIT = 300.0
 
 
 class Build(NamedTuple):
@@ -93,7 +95,7 @@ class Waiting:
 
     def ask(self, question: Question) -> Answer:
         """Return the process's answer; the others sleep meanwhile."""
-        limit = 60 + SLOWER * (question.seconds + question.calls * self.ready().step)
+        limit = ASK_LIMIT + SLOWER * (question.seconds + question.calls * self.ready().step)
         try:
             _pipe(self._child.stdin).write(msgspec.json.encode(question) + b"\n")
             _pipe(self._child.stdin).flush()
