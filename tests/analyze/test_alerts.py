@@ -109,6 +109,19 @@ def test_a_sum_is_of_the_newest_run():
     assert alerts(rule("sum", 3, "", metric="flops", layer="*"), parts) == []
 
 
+def test_a_sum_counts_what_is_within_another_once():
+    parts = [
+        series([value], metric="flops", unit="", layer=path)
+        for path, value in {"a": 7, "a.b": 4, "a.b.c": 2, "ab": 1, "d.e": 3, "d.e.f.g": 3}.items()
+    ]
+    total = rule("sum", 0, "", metric="flops", layer="*")
+    assert [found.value for found in alerts(total, parts)] == [7 + 1 + 3]
+    whole = [*parts, series([11], metric="flops", unit="", layer="")]
+    assert [found.value for found in alerts(total, whole)] == [11]
+    inner = rule("sum", 0, "", metric="flops", layer="a.*")
+    assert [found.value for found in alerts(inner, parts)] == [4]
+
+
 def test_growth_is_between_medians_within_the_time():
     month = datetime.timedelta(days=30)
     grown = rule("growth", 0.10, "ratio", over=month)

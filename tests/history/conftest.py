@@ -19,18 +19,18 @@ def postgres():
 NUMBERS = itertools.count()
 
 
-def new_database(url):
-    """Return the URL of a database of one's own in a server."""
+def emptied(url):
+    """Return a URL under which a server's database is empty: that of a schema of its own."""
     import psycopg
 
     name = f"test{next(NUMBERS)}"
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return url.replace("/postgres?", f"/{name}?")
+        connection.execute(f"CREATE SCHEMA {name}")
+    return f"{url}&options=-csearch_path%3D{name}"
 
 
 @pytest.fixture(params=["sqlite", POSTGRES])
 def location(request, tmp_path):
     if request.param == "sqlite":
         return str(tmp_path / "history.db")
-    return new_database(request.getfixturevalue("postgres"))
+    return emptied(request.getfixturevalue("postgres"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.history import runs
+from tests.history.conftest import emptied
 
 from torchgauge.errors import MissingExtraError, StoreError, TorchgaugeError
 from torchgauge.history import store as stores
@@ -90,6 +91,7 @@ from torchgauge.errors import StoreError
 from torchgauge.history.kept import add_or_keep
 from torchgauge.history.store import Store
 from tests.history import runs
+from tests.history.conftest import emptied
 with Store.open(sys.argv[1]) as store:
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
     for day in range(1000):
@@ -264,12 +266,10 @@ def test_an_absent_ruptures_names_its_extra(monkeypatch):
 
 @pytest.mark.postgres
 def test_postgres_without_the_right_to_write(postgres):
-    from tests.history.conftest import new_database
-
-    url, made = new_database(postgres), runs.run()
+    url, made = emptied(postgres), runs.run()
     with Store.open(url) as store:
         store.add(runs.run(1))
-    locked = url + "&options=-c%20default_transaction_read_only%3Don"
+    locked = f"{url}%20-cdefault_transaction_read_only%3Don"
     with Store.open(locked) as store:
         assert len(store.runs()) == 1
         with pytest.raises(StoreError, match="cannot be written") as error:

@@ -76,6 +76,7 @@ def test_every_kind_of_rule(tmp_path):
         ("[[change]]\nmetric = 'm'\nwithin = 0", "within"),
         ("[[budget]]\nmetric = 'm'\ngrowth = '3%'", "over"),
         ("[[budget]]\nmetric = 'm'\nsum = '3s'\nover = '3d'", "over"),
+        ("[[budget]]\nmetric = 'peak'\nlayer = '*'\nsum = '3MB'", "add up"),
         ("[webhook]\nurl = 3", "webhook"),
         ("[webhook]\naddress = 'x'", "webhook"),
         ("webhook = 3", "webhook"),

@@ -25,8 +25,8 @@ class Rule:
 
     threshold: the newest run is `side` ("above" or "below") the limit. change: the level moved by
     `limit` (a ratio) for the worse within `within` runs, and stayed. sum: the newest run's figures
-    of all matching layers add up to more than the limit. growth: more than `limit` (a ratio) over
-    the time `over`.
+    of all matching layers, each counted once, add up to more than the limit. growth: more than
+    `limit` (a ratio) over the time `over`.
     """
 
     name: str
@@ -101,12 +101,24 @@ def _sums(rule: Rule, fitting: Iterable[TrendSeries]) -> Iterator[Alert]:
         groups.setdefault(kind, []).append(one)
     for group in groups.values():
         newest = max((one.points[-1] for one in group), key=lambda point: point.created)
-        parts = [one for one in group if one.points[-1].run == newest.run]
+        parts = _outermost([one for one in group if one.points[-1].run == newest.run])
         total = sum(one.points[-1].value for one in parts)
         if total > rule.limit:
             limit = units.amount(rule.limit, parts[0].unit)
             text = f"{len(parts)} add up to {units.amount(total, parts[0].unit)}, above {limit}"
             yield _alert(rule, parts[0], text, total, layer=rule.layer)
+
+
+def _outermost(series: list[TrendSeries]) -> list[TrendSeries]:
+    """Return the layers that are in no other of these: a layer's figures hold those within it."""
+    paths = {one.layer for one in series}
+
+    def within(path: str) -> bool:
+        parts = path.split(".")
+        above = {".".join(parts[:depth]) for depth in range(len(parts))}
+        return bool(path) and not above.isdisjoint(paths)
+
+    return [one for one in series if not within(one.layer or "")]
 
 
 def _growth(rule: Rule, series: TrendSeries) -> Iterator[Alert]:

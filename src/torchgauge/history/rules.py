@@ -94,6 +94,8 @@ def _limits(kind: str, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
         wanted = "'above' or 'below'" if kind == "threshold" else "'sum' or 'growth'"
         raise _UnfitError(f"{where} needs either {wanted}")
     limit, unit = amount(table[told[0]])
+    if told[0] == "sum" and table["metric"] == "peak":
+        raise _UnfitError(f"{where}: peaks of layers do not add up")
     if kind == "threshold":
         return {"kind": kind, "limit": limit, "unit": unit, "side": told[0]}
     if ("over" in table) != (told[0] == "growth"):
