@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+from torchgauge.analyze.quantities import DECIMAL, SIZES, TIMES
 from torchgauge.errors import InputError
 
 _AMOUNT = re.compile(r"\s*([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([^\d\s]\S*)?\s*", re.IGNORECASE)
 _UNITS: dict[str, tuple[float, str]] = {
-    "": (1, ""), "k": (1e3, ""), "M": (1e6, ""), "G": (1e9, ""), "T": (1e12, ""),
-    "s": (1, "s"), "ms": (1e-3, "s"), "us": (1e-6, "s"), "µs": (1e-6, "s"), "ns": (1e-9, "s"),
-    "B": (1, "B"), "kB": (1e3, "B"), "MB": (1e6, "B"), "GB": (1e9, "B"), "TB": (1e12, "B"),
-    "KiB": (2**10, "B"), "MiB": (2**20, "B"), "GiB": (2**30, "B"), "TiB": (2**40, "B"),
-    "/s": (1, "1/s"), "%": (0.01, "ratio"), "W": (1, "W"),
-}  # fmt: skip
+    **{name: (by, "") for name, by in DECIMAL.items()},
+    **{name: (by, "s") for name, by in TIMES.items()},
+    **{name: (by, "B") for name, by in SIZES.items()},
+    "/s": (1, "1/s"),
+    "%": (0.01, "ratio"),
+    "W": (1, "W"),
+}
 _PERIODS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
