@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchgauge.api import (
+        advise,
         compare,
         count_cost,
         detect_regressions,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from torchgauge.formulas.work import Work
     from torchgauge.measure.mark import mark
     from torchgauge.measure.schedule import Schedule
+    from torchgauge.model.advice import Advice
     from torchgauge.model.comparison import Comparison
     from torchgauge.model.cost import Cost
     from torchgauge.model.latency import Latency, Throughput
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "torchgauge.api": (
+        "advise",
         "compare",
         "count_cost",
         "detect_regressions",
@@ -72,6 +75,7 @@ _HOMES = {
     "torchgauge.formulas.work": ("Work",),
     "torchgauge.measure.mark": ("mark",),
     "torchgauge.measure.schedule": ("Schedule",),
+    "torchgauge.model.advice": ("Advice",),
     "torchgauge.model.comparison": ("Comparison",),
     "torchgauge.model.cost": ("Cost",),
     "torchgauge.model.latency": ("Latency", "Throughput"),
@@ -85,6 +89,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Advice",
     "Comparison",
     "Cost",
     "InputError",
@@ -102,6 +107,7 @@ __all__ = [
     "TorchgaugeError",
     "Training",
     "Work",
+    "advise",
     "compare",
     "count_cost",
     "detect_regressions",

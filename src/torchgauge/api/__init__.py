@@ -1,5 +1,6 @@
 """The one place that joins target, measurement and record; the command line calls only this."""
 
+from torchgauge.api.advices import advise, advise_request
 from torchgauge.api.calibrations import calibrate
 from torchgauge.api.comparisons import compare, detect_regressions, load_baseline
 from torchgauge.api.counts import count_cost, count_request, measure_size
@@ -11,6 +12,8 @@ from torchgauge.api.profiles import profile, profile_request
 from torchgauge.api.records import load, load_ranks
 
 __all__ = [
+    "advise",
+    "advise_request",
     "calibrate",
     "compare",
     "compare_targets",

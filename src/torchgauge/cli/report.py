@@ -77,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableType:
     """Return the record's summary as something rich prints in `width` columns."""
+    from torchgauge.model.advice import Advice
     from torchgauge.model.comparison import Comparison
     from torchgauge.model.count import Count
     from torchgauge.model.doctor import Diagnosis
@@ -84,10 +85,22 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     from torchgauge.model.ranks import Ranks
     from torchgauge.model.trend import Trend
     from torchgauge.model.verdict import Verdict
-    from torchgauge.report import comparison, console, count, doctor, loop, ranks, trend, verdict
+    from torchgauge.report import (
+        advice,
+        comparison,
+        console,
+        count,
+        doctor,
+        loop,
+        ranks,
+        trend,
+        verdict,
+    )
     from torchgauge.report.tree import View
 
     depth: dict[str, Any] = {} if options.depth is None else {"depth": options.depth}
+    if isinstance(record, Advice):
+        return advice.view(record, width=width)
     if isinstance(record, Diagnosis):
         return doctor.view(record)
     if isinstance(record, Ranks):

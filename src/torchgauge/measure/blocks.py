@@ -128,7 +128,7 @@ def _typical(visits: Sequence[dict[str, float]]) -> dict[str, float]:
     """Return each layer's geometric mean over the visits, of which d is the mean of their d."""
     return {
         path: statistics.geometric_mean(times) if min(times) > 0 else 0.0
-        for path in visits[0]
+        for path in (visits[0] if visits else ())
         if len(times := [one[path] for one in visits if path in one]) == len(visits)
     }
 

@@ -24,7 +24,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(folder: str, parent: str, work: str) -> None:
-    """Read the request in `folder`, do the work ("latency", "profile"), and write the answer.
+    """Read the request in `folder`, do the work that `processes.Work` names, write the answer.
 
     With the work "wait" the answers go to standard output, one to each line read: see
     `waiting_child`.
@@ -64,12 +64,21 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
 
     with request:
         wanted, (source, options, timeline) = taken(request)
+    if work == "check":
+        from torchgauge.measure import check
+
+        assert isinstance(source, check.Checking)  # noqa: S101 - it comes with this work
+        return ChildAnswer(checked=check.check(source, original(source, wanted), options))
     if work == "profile":
         from torchgauge.measure import plan
         from torchgauge.progress import Silent
 
         return ChildAnswer(profile=plan.profile(source, options, Silent(), timeline))
     placement = opened(source, wanted)
+    if work == "facts":
+        from torchgauge.measure.facts import facts
+
+        return ChildAnswer(facts=facts(placement, options))
     run = measure(placement, options)
     if options.layers and run.stop != "interrupted":
         run = _with_layers(run, placement, options)
@@ -101,7 +110,18 @@ def taken(request: BinaryIO) -> tuple[dict[str, Any], Request]:
 
 
 def opened(source: Source, wanted: dict[str, Any]) -> Placement:
-    """Load the target, then set what torch lets a process set a single time."""
+    """Load the target, then set what torch lets a process set a single time.
+
+    What is changed about it comes last, since it may be a setting.
+    """
+    from torchgauge.target.changed import Changed, changed
+
+    placement = original(source, wanted)
+    return changed(placement, source.code) if isinstance(source, Changed) else placement
+
+
+def original(source: Source, wanted: dict[str, Any]) -> Placement:
+    """Load the target as it is, then set what torch lets a process set a single time."""
     from torchgauge.device import settings
     from torchgauge.measure.forward import running
 

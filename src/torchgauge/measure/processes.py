@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import cloudpickle
@@ -20,8 +22,10 @@ import msgspec
 
 from torchgauge.device import settings
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, user_traceback
+from torchgauge.measure.check import Checked
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.timeline_options import TimelineOptions
+from torchgauge.model.facts import Facts
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning, Record
@@ -38,7 +42,7 @@ LONGEST = 3600.0
 PATIENCE = 5.0
 STDERR_TAIL = 4096
 
-Work = Literal["latency", "profile", "wait"]
+Work = Literal["latency", "profile", "facts", "check", "wait"]
 Request = tuple[Source, LatencyOptions, TimelineOptions | None]
 
 
@@ -78,6 +82,8 @@ class ChildAnswer(msgspec.Struct, frozen=True):
 
     run: LatencyRun | None = None
     profile: Profile | None = None
+    facts: Facts | None = None
+    checked: Checked | None = None
     failure: Failure | None = None
 
 
@@ -140,10 +146,12 @@ def ask(
     options: LatencyOptions,
     timeline: TimelineOptions | None = None,
     home: Home | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[ChildAnswer, bool]:
     """Return what a fresh process answers, and whether Ctrl-C ended it before its time.
 
-    `home` is where the target's code lives; None where it lives for this process.
+    `home` is where the target's code lives; None where it lives for this process. `variables` are
+    added to the child's environment.
 
     Raises what `in_fresh_process` does.
     """
@@ -151,7 +159,7 @@ def ask(
     with tempfile.TemporaryDirectory(prefix="torchgauge-") as name:
         folder = Path(name)
         write_request(folder / "request", (source, options, timeline), home)
-        end = _run(work, folder, limit)
+        end = _run(work, folder, limit, variables)
         answer = folder / "answer"
         if end.interrupted:
             return _interrupted(answer), True
@@ -185,7 +193,7 @@ def write_request(path: Path, request: Request, home: Home | None = None) -> Non
             ) from error
 
 
-def _run(work: Work, folder: Path, limit: float) -> _End:
+def _run(work: Work, folder: Path, limit: float, variables: Mapping[str, str]) -> _End:
     # The child is started by its path: `-m` would import torchgauge before it has our sys.path.
     command = [sys.executable, "-P", str(CHILD), str(folder), str(os.getpid()), work]
     # What the user's model prints must not land in our standard output (it may be JSON). A file
@@ -193,7 +201,11 @@ def _run(work: Work, folder: Path, limit: float) -> _End:
     with (
         (folder / "stderr").open("wb") as stderr,
         subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env=os.environ | variables,
         ) as child,
     ):
         try:

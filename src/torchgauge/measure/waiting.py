@@ -8,8 +8,9 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, NamedTuple
 
 import msgspec
@@ -40,7 +41,8 @@ ASK_LIMIT = 300.0
 class Build(NamedTuple):
     """One side of a comparison: its target, how it is run, where its code lives, its name.
 
-    `spec` is the target as the user wrote it, which a work tree's path must not hide.
+    `spec` is the target as the user wrote it, which a work tree's path must not hide. `variables`
+    are added to the environment of its processes.
     """
 
     source: Source
@@ -48,6 +50,7 @@ class Build(NamedTuple):
     home: Home | None = None
     label: str = "current"
     spec: str = ""
+    variables: Mapping[str, str] = MappingProxyType({})
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -161,7 +164,11 @@ def waiting(build: Build, folder: Path) -> Iterator[Waiting]:
     with (
         (folder / "stderr").open("wb") as stderr,
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=os.environ | build.variables,
         ) as child,
     ):
         try:

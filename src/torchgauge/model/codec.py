@@ -9,6 +9,8 @@ import msgspec
 
 from torchgauge.errors import InputError, RecordError
 from torchgauge.files import write_atomically
+from torchgauge.model.advice import SCHEMA as ADVICE
+from torchgauge.model.advice import Advice
 from torchgauge.model.comparison import SCHEMA as COMPARISON
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.count import SCHEMA as COUNT
@@ -26,7 +28,7 @@ from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import SCHEMA as VERDICT
 from torchgauge.model.verdict import Verdict
 
-Saved = Profile | Diagnosis | Count | Loop | Ranks | Comparison | Trend | Verdict
+Saved = Profile | Diagnosis | Count | Loop | Ranks | Comparison | Trend | Verdict | Advice
 KINDS: dict[str, type[Saved]] = {
     SCHEMA: Profile,
     DIAGNOSIS: Diagnosis,
@@ -36,6 +38,7 @@ KINDS: dict[str, type[Saved]] = {
     COMPARISON: Comparison,
     TREND: Trend,
     VERDICT: Verdict,
+    ADVICE: Advice,
 }
 
 

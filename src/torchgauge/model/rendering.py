@@ -14,6 +14,7 @@ from torchgauge.errors import InputError
 from torchgauge.files import write_atomically
 
 RENDERERS = {
+    "advice": "torchgauge.report.advice",
     "benchmark": "torchgauge.report.benchmark",
     "comparison": "torchgauge.report.comparison",
     "console": "torchgauge.report.console",
@@ -42,7 +43,7 @@ FITTING = {
     "folded": _RUNS,
     "html": frozenset({"Profile", "Loop", "Comparison", "Trend", "Verdict"}),
     "junit": frozenset({"Verdict"}),
-    "markdown": _RUNS | {"Comparison", "Verdict"},
+    "markdown": _RUNS | {"Advice", "Comparison", "Verdict"},
     "openmetrics": _RUNS,
     "speedscope": _RUNS,
 }

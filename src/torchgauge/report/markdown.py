@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from torchgauge import units
 from torchgauge.model import tables
+from torchgauge.model.advice import Advice
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.cost import Cost
 from torchgauge.model.count import Count
@@ -18,7 +19,7 @@ from torchgauge.model.tree import Node, Tree
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import count as count_report
 from torchgauge.report import loop as loop_report
-from torchgauge.report import markdown_comparison, markdown_verdict, sections
+from torchgauge.report import markdown_advice, markdown_comparison, markdown_verdict, sections
 from torchgauge.report import ranks as ranks_report
 from torchgauge.report.markdown_text import code, table, text
 from torchgauge.report.sections import Row, Section
@@ -39,8 +40,10 @@ HEADLINES = {
 }
 
 
-def render(record: Profile | Count | Loop | Ranks | Comparison | Verdict) -> str:
+def render(record: Profile | Count | Loop | Ranks | Comparison | Verdict | Advice) -> str:
     """Return the Markdown, with tables as GitHub and others know them."""
+    if isinstance(record, Advice):
+        return markdown_advice.render(record)
     if isinstance(record, Comparison):
         return markdown_comparison.render(record)
     if isinstance(record, Verdict):

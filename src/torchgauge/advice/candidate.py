@@ -1,0 +1,82 @@
+"""What a candidate is: lines of code, and what must hold before they are worth a try."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Literal
+
+from torchgauge.model.advice import Assumed, Goal, Language
+from torchgauge.model.facts import Facts
+
+Step = Literal["inference", "training", "both"]
+# When in a combination a candidate's lines run: what rewrites a model comes before what wraps it.
+Order = Literal["rewrite", "cast", "layout", "quantise", "wrap", "compile", "process"]
+ORDERS: tuple[Order, ...] = (
+    "rewrite", "cast", "layout", "quantise", "wrap", "compile", "process"
+)  # fmt: skip
+
+
+def always(_facts: Facts) -> str | None:
+    """Hold for every model."""
+    return None
+
+
+def nothing(_facts: Facts) -> tuple[Assumed, ...]:
+    """Estimate nothing."""
+    return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A change that may help. Its `code` is run as it stands, and shown as it stands.
+
+    `reason` says why it is not worth a try on a model, None where it is. `code` has at most three
+    lines: Python on `model`, `args`, `kwargs` once the model is made, or on the `optimizer` where
+    `on` says so; shell lines set variables of the process. `original` is run on the other side,
+    where the usual one has the change already. `tolerance` is the relative error allowed by
+    itself. Two of the same `group` exclude each other. `times` as many samples are in a call.
+    """
+
+    id: str
+    title: str
+    code: Callable[[Facts], str]
+    reason: Callable[[Facts], str | None] = always
+    step: Step = "both"
+    goal: Goal = "time"
+    order: Order = "wrap"
+    group: str = ""
+    on: Literal["model", "optimizer"] = "model"
+    language: Language = "python"
+    original: str = ""
+    tolerance: float = 1e-3
+    times: int = 1
+    needs_module: bool = True
+    assumed: Callable[[Facts], tuple[Assumed, ...]] = nothing
+
+    def untried(self, facts: Facts) -> str | None:
+        """Return why it is not tried, None where it is."""
+        if self.step != "both" and facts.training != (self.step == "training"):
+            wanted = "a training step" if self.step == "training" else "inference"
+            return f"It is about {wanted}, and {_other(facts)} is measured."
+        if self.needs_module and not facts.module:
+            return "The target is a plain callable, of which nothing can be changed."
+        if facts.compiled and self.needs_module:
+            return "The target is a compiled program, which is as it is."
+        return self.reason(facts)
+
+    def variables(self, facts: Facts) -> dict[str, str]:
+        """Return the variables that shell lines export."""
+        if self.language != "shell":
+            return {}
+        lines = [line.removeprefix("export ") for line in self.code(facts).splitlines()]
+        return {name: value for name, _, value in (line.partition("=") for line in lines)}
+
+
+def _other(facts: Facts) -> str:
+    return "a training step" if facts.training else "inference"
+
+
+def fixed(code: str) -> Callable[[Facts], str]:
+    """Return what gives the same lines for every model."""
+    return lambda _facts: code

@@ -1,0 +1,67 @@
+"""torch.compile in its modes, and CUDA graphs by themselves."""
+
+from __future__ import annotations
+
+from torchgauge.advice.candidate import Candidate, fixed
+from torchgauge.model.facts import Facts
+
+
+def _needs_compiler(facts: Facts) -> str | None:
+    if facts.cuda or facts.compiler:
+        return None
+    return "torch.compile needs a C++ compiler on the CPU, and none is installed (g++, clang++)."
+
+
+def _needs_cuda(facts: Facts) -> str | None:
+    return None if facts.cuda else "CUDA graphs exist on NVIDIA GPUs; here it would do as default."
+
+
+def _autotune(facts: Facts) -> str | None:
+    if facts.cuda:
+        return None
+    return "On the CPU it tunes frozen weights only: set TORCHINDUCTOR_FREEZING=1 and try it apart."
+
+
+def _graphs(facts: Facts) -> str | None:
+    if not facts.cuda:
+        return "CUDA graphs exist on NVIDIA GPUs only."
+    if facts.target.inputs and not facts.plain_inputs:
+        return "Its inputs are not plain tensors, which a graph could keep."
+    return None
+
+
+CANDIDATES = (
+    Candidate(
+        id="compile",
+        title="torch.compile",
+        code=fixed("model = torch.compile(model)"),
+        reason=_needs_compiler,
+        order="compile",
+        group="compile",
+    ),
+    Candidate(
+        id="compile-reduce-overhead",
+        title="torch.compile, reduce-overhead",
+        code=fixed('model = torch.compile(model, mode="reduce-overhead")'),
+        reason=_needs_cuda,
+        order="compile",
+        group="compile",
+    ),
+    Candidate(
+        id="compile-max-autotune",
+        title="torch.compile, max-autotune",
+        code=fixed('model = torch.compile(model, mode="max-autotune")'),
+        reason=_autotune,
+        order="compile",
+        group="compile",
+    ),
+    Candidate(
+        id="cuda-graphs",
+        title="CUDA graphs",
+        code=fixed("model = torch.cuda.make_graphed_callables(model, tuple(args))"),
+        reason=_graphs,
+        step="inference",
+        order="compile",
+        group="compile",
+    ),
+)

@@ -1,0 +1,49 @@
+"""An optimizer that updates all parameters in a few kernels."""
+
+from __future__ import annotations
+
+from torchgauge.advice.candidate import Candidate, fixed
+from torchgauge.model.facts import Facts
+
+FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+FOREACH = (*FUSED, "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
+
+
+def _known(names: tuple[str, ...], facts: Facts) -> str | None:
+    if facts.optimizer in names:
+        return None
+    return f"{facts.optimizer or 'The optimizer'} has no such implementation."
+
+
+CANDIDATES = (
+    Candidate(
+        id="optimizer-fused",
+        title="fused optimizer",
+        code=fixed(
+            "for group in optimizer.param_groups:\n    group.update(fused=True, foreach=False)"
+        ),
+        reason=lambda facts: _known(FUSED, facts),
+        step="training",
+        on="optimizer",
+        group="optimizer",
+    ),
+    Candidate(
+        id="optimizer-foreach",
+        title="foreach optimizer",
+        code=fixed(
+            "for group in optimizer.param_groups:\n    group.update(foreach=True, fused=False)"
+        ),
+        reason=lambda facts: _known(FOREACH, facts),
+        step="training",
+        on="optimizer",
+        group="optimizer",
+    ),
+    Candidate(
+        id="zero-grad-none",
+        title="gradients freed in place of zeroed",
+        code=fixed("optimizer.zero_grad(set_to_none=True)"),
+        reason=lambda _facts: "It is what torch 2 does, and the step that is measured here.",
+        step="training",
+        on="optimizer",
+    ),
+)

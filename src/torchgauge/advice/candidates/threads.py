@@ -1,0 +1,57 @@
+"""How many threads an operator has, and how many run operators beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchgauge.advice.candidate import Candidate, fixed
+from torchgauge.model.facts import Facts
+
+
+def _one(_facts: Facts) -> int:
+    return 1
+
+
+def _half(facts: Facts) -> int:
+    return max(1, facts.threads // 2)
+
+
+def _cores(facts: Facts) -> int:
+    return min(facts.physical_cores or facts.cores, facts.cores)
+
+
+def _threads(id: str, title: str, number: Callable[[Facts], int]) -> Candidate:
+    def reason(facts: Facts) -> str | None:
+        if facts.cuda:
+            return "The work is on a GPU."
+        wanted = number(facts)
+        if wanted == facts.threads:
+            return f"It runs on {wanted} already."
+        if number is not _one and wanted == 1:
+            return "That is one thread, which is a candidate of its own."
+        return None
+
+    return Candidate(
+        id=id,
+        title=title,
+        code=lambda facts: f"torch.set_num_threads({number(facts)})",
+        reason=reason,
+        order="process",
+        group="threads",
+        needs_module=False,
+    )
+
+
+CANDIDATES = (
+    _threads("threads-one", "one thread", _one),
+    _threads("threads-half", "half the threads", _half),
+    _threads("threads-cores", "a thread per physical core", _cores),
+    Candidate(
+        id="interop-threads",
+        title="threads between operators",
+        code=fixed("torch.set_num_interop_threads(1)"),
+        reason=lambda _facts: "Only forks of TorchScript use them; operators run one by one.",
+        order="process",
+        needs_module=False,
+    ),
+)

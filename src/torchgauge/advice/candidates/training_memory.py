@@ -1,0 +1,54 @@
+"""Less memory in training, for time."""
+
+from __future__ import annotations
+
+from torchgauge.advice.candidate import Candidate, fixed
+from torchgauge.model.facts import Facts
+
+
+def _checkpointing(facts: Facts) -> str | None:
+    if "gradient_checkpointing_enable" in facts.switches:
+        return None
+    return "The model has no switch for it; torch.utils.checkpoint goes into its own code."
+
+
+def _offload(facts: Facts) -> str | None:
+    return None if facts.cuda else "What it would move to the host lies there already."
+
+
+CANDIDATES = (
+    Candidate(
+        id="gradient-checkpointing",
+        title="activations computed again",
+        code=fixed("model.train()\nmodel.gradient_checkpointing_enable({'use_reentrant': False})"),
+        reason=_checkpointing,
+        step="training",
+        goal="memory",
+        order="rewrite",
+    ),
+    Candidate(
+        id="activation-offload",
+        title="activations kept on the host",
+        code=fixed(
+            "def offloaded(*args, forward=model.forward, **kwargs):\n"
+            "    with torch.autograd.graph.save_on_cpu(): return forward(*args, **kwargs)\n"
+            "model.forward = offloaded"
+        ),
+        reason=_offload,
+        step="training",
+        goal="memory",
+    ),
+    Candidate(
+        id="gradient-accumulation",
+        title="several small batches for one step",
+        code=fixed(
+            "loss = loss / steps\nloss.backward()\n"
+            "if (number + 1) % steps == 0: optimizer.step(); optimizer.zero_grad()"
+        ),
+        reason=lambda _facts: (
+            "It is a change of your loop, which is not here: measure it with tg.timeline."
+        ),
+        step="training",
+        goal="memory",
+    ),
+)

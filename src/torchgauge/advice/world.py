@@ -1,0 +1,160 @@
+"""What an experiment asks of the world: real processes here, made-up ones in its tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from torchgauge.advice.candidate import ORDERS, Candidate
+from torchgauge.measure.blocks import Pace, Timed, block
+from torchgauge.measure.check import Checked, Checking
+from torchgauge.measure.processes import ask
+from torchgauge.measure.waiting import Build
+from torchgauge.model.facts import Facts
+from torchgauge.target.changed import Changed, changed_training
+
+
+class Side(NamedTuple):
+    """A version of the model: the candidates applied together; none are the original."""
+
+    candidates: tuple[Candidate, ...] = ()
+
+    def ordered(self) -> list[Candidate]:
+        """Return the candidates as their lines must run."""
+        return sorted(self.candidates, key=lambda one: ORDERS.index(one.order))
+
+    def code(self, facts: Facts, on: str = "model") -> tuple[str, ...]:
+        """Return the lines of Python on the model, or on the optimizer."""
+        fitting = [one for one in self.ordered() if one.language == "python" and one.on == on]
+        return tuple(one.code(facts) for one in fitting)
+
+    def variables(self, facts: Facts) -> dict[str, str]:
+        """Return the variables its processes need."""
+        return {k: v for one in self.candidates for k, v in one.variables(facts).items()}
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The candidates' ids."""
+        return tuple(one.id for one in self.candidates)
+
+    @property
+    def times(self) -> int:
+        """How many times as many samples are in a call."""
+        return math.prod(one.times for one in self.candidates)
+
+
+class Block(NamedTuple):
+    """One ABBA block: d = ln(B ÷ A) of a call, typical seconds, and each layer's d and seconds."""
+
+    difference: float
+    before: float
+    after: float
+    layers: dict[str, float] = {}  # noqa: RUF012 - never changed
+    layer_seconds: dict[str, float] = {}  # noqa: RUF012
+    duration: float = 0.0
+
+
+class World(Protocol):
+    """Looks at the model, checks a changed one, and times two versions in turn."""
+
+    def facts(self) -> Facts:
+        """Return what the original is; raises where it does not run."""
+        ...
+
+    def check(self, side: Side, tolerance: float) -> Checked:
+        """Compare a version's outputs with the original's; raises what the version raises."""
+        ...
+
+    def block(self, a: Side, b: Side, *, layers: bool) -> Block:
+        """Time two versions in four fresh processes; raises what either raises."""
+        ...
+
+
+@dataclasses.dataclass
+class Processes:
+    """The real world: fresh processes, one measuring at a time."""
+
+    build: Build
+    metric: Callable[[Any], float] | None = None
+    latency_limit: float | None = None
+    pace: Pace = dataclasses.field(default_factory=Pace)
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    _facts: Facts | None = None
+
+    def facts(self) -> Facts:
+        """Return what the original is."""
+        if self._facts is None:
+            build = self.build
+            answer, interrupted = ask("facts", build.source, build.options, None, build.home)
+            if interrupted or answer.facts is None:
+                raise KeyboardInterrupt
+            self._facts = msgspec.structs.replace(answer.facts, latency_limit=self.latency_limit)
+        return self._facts
+
+    def check(self, side: Side, tolerance: float) -> Checked:
+        """Compare outputs in a process of its own."""
+        facts, build = self.facts(), self.build
+        source = Checking(
+            **_fields(build),
+            code=side.code(facts),
+            on_optimizer=side.code(facts, "optimizer"),
+            tolerance=tolerance,
+            metric=self.metric,
+            times=side.times,
+        )
+        variables = {**self.variables, **side.variables(facts)}
+        answer, interrupted = ask(
+            "check", source, build.options, None, build.home, variables=variables
+        )
+        if interrupted or answer.checked is None:
+            raise KeyboardInterrupt
+        return answer.checked
+
+    def block(self, a: Side, b: Side, *, layers: bool) -> Block:
+        """Time four fresh processes in turn."""
+        pace = self.pace
+        if not layers:
+            pace = dataclasses.replace(pace, layer_rounds=0, rounds=max(2, pace.rounds // 2))
+        timed = block(self._side(a, b), self._side(b), pace)
+        return _block(timed, b.times / a.times)
+
+    def _side(self, side: Side, other: Side | None = None) -> Build:
+        """Return the build of a version; the original may run as another candidate has it."""
+        facts, build = self.facts(), self.build
+        code = side.code(facts)
+        if other is not None:
+            known = [one for one in other.candidates if one not in side.candidates]
+            code = (*(one.original for one in known if one.original), *code)
+        train = changed_training(build.options.train, side.code(facts, "optimizer"))
+        return build._replace(
+            source=Changed(**_fields(build), code=code),
+            options=dataclasses.replace(build.options, train=train),
+            label="+".join(side.ids) or "original",
+            variables={**self.variables, **side.variables(facts)},
+        )
+
+
+def _fields(build: Build) -> dict[str, Any]:
+    source = build.source
+    return {one.name: getattr(source, one.name) for one in dataclasses.fields(source)}
+
+
+def _block(timed: Timed, times: float) -> Block:
+    visits = timed.figures["latency"]
+    before = statistics.geometric_mean([*visits[0], *visits[3]])
+    after = statistics.geometric_mean([*visits[1], *visits[2]])
+    first, last = timed.layers[0], timed.layers[3]
+    own = {path: (first[path] + last[path]) / 2 for path in first if path in last}
+    return Block(
+        difference=timed.differences()["latency"] - math.log(times),
+        before=before,
+        after=after / times,
+        layers=timed.layer_differences(),
+        layer_seconds=own,
+        duration=timed.duration,
+    )

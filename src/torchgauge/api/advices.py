@@ -1,0 +1,136 @@
+"""Advice: improvements that are tried on a model, of Python's or of the command line's naming."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from torchgauge.api.gates import GateRequest, request_build
+from torchgauge.api.preparation import prepared, require_torch, showing
+from torchgauge.model.advice import Advice
+
+if TYPE_CHECKING:
+    from torchgauge.measure.waiting import Build
+    from torchgauge.model.facts import Facts
+    from torchgauge.target.training import Training
+
+
+def advise(
+    model: Callable[..., Any],
+    inputs: Any,
+    *,
+    metric: Callable[[Any], float] | None = None,
+    tolerance: float | None = None,
+    candidates: Sequence[str] | None = None,
+    budget: float | None = None,
+    latency_limit: float | None = None,
+    train: Training | bool | None = None,
+    progress: bool | None = None,
+) -> Advice:
+    """Try improvements on copies of a model, and return which of them held, with their code.
+
+    Each is applied in fresh processes, to which the model travels by value; yours stays as it is.
+    Outputs may differ by `tolerance` of their largest magnitude (without it by what the arithmetic
+    explains); with `metric(outputs)` that number may change by `tolerance`, 1 % without it.
+    `candidates` are ids, all without them. `budget` is in seconds for everything; `latency_limit`,
+    in seconds, has larger batches tried. `train` measures a training step.
+
+    Raises InputError `candidate-unknown`, `not-picklable`; and what running the model raises.
+    """
+    source, options = prepared(model, inputs, train=train)
+    from torchgauge.measure.waiting import Build
+
+    return _advise(
+        Build(source, options, None, "original"), metric, tolerance, candidates, budget,
+        latency_limit, progress=progress,
+    )  # fmt: skip
+
+
+def advise_request(
+    request: GateRequest,
+    *,
+    metric: str | None = None,
+    tolerance: float | None = None,
+    candidates: Sequence[str] | None = None,
+    budget: float | None = None,
+    latency_limit: float | None = None,
+    progress: bool | None = None,
+) -> Advice:
+    """Do the same for a target as the command line names it; `metric` is file.py:function.
+
+    Raises InputError `candidate-unknown`, what finding the metric raises, and as `advise`.
+    """
+    require_torch()
+    from torchgauge.target.named_metric import NamedMetric
+
+    named = None if metric is None else NamedMetric.of(metric)
+    build = request_build(request, "original")
+    return _advise(
+        build, named, tolerance, candidates, budget, latency_limit,
+        name=metric or "", progress=progress,
+    )  # fmt: skip
+
+
+def _advise(
+    build: Build,
+    metric: Callable[[Any], float] | None,
+    tolerance: float | None,
+    candidates: Sequence[str] | None,
+    budget: float | None,
+    latency_limit: float | None,
+    *,
+    name: str = "",
+    progress: bool | None = None,
+) -> Advice:
+    from torchgauge.advice.candidates.every import chosen
+    from torchgauge.advice.experiment import Experiment
+    from torchgauge.advice.world import Processes
+    from torchgauge.analyze.speed_up import ALPHA, METRIC_TOLERANCE, MINIMUM_GAIN
+    from torchgauge.device.environment import environment
+
+    began = time.monotonic()
+    if metric is not None and tolerance is None:
+        tolerance = METRIC_TOLERANCE
+    wanted = chosen(candidates)
+    # A cache of its own: compiling is cold in the check, and done once for all processes after it.
+    with showing(progress) as shown, tempfile.TemporaryDirectory(prefix="torchgauge-") as cache:
+        variables = {"TORCHINDUCTOR_CACHE_DIR": cache}
+        world = Processes(build, metric, latency_limit, variables=variables)
+        shown.start("looking at the model")
+        facts = world.facts()
+        world.pace = _pace(facts)
+        found = Experiment(world, wanted, shown, tolerance=tolerance, budget=budget).run()
+    target = facts.target
+    if build.spec:
+        target = msgspec.structs.replace(target, spec=build.spec)
+    return Advice(
+        target=target,
+        environment=environment(),
+        trials=found.trials,
+        combinations=found.combinations,
+        best=found.best,
+        minimum_gain=MINIMUM_GAIN,
+        alpha=ALPHA,
+        latency=facts.step,
+        memory=facts.memory,
+        metric=name or getattr(metric, "__qualname__", ""),
+        budget=budget,
+        duration=time.monotonic() - began,
+        interrupted=found.interrupted,
+    )
+
+
+def _pace(facts: Facts) -> Any:
+    """Return how blocks are timed: one process after the other where four would not fit."""
+    from torchgauge.api.paired_gate import PROCESS_MEMORY
+    from torchgauge.measure.blocks import Pace
+    from torchgauge.measure.forward import free_bytes
+
+    free = free_bytes(facts.target.device)
+    # Twice, since a candidate may need more than the original.
+    needed = 4 * (2 * (facts.memory or 0) + PROCESS_MEMORY)
+    return Pace(together=free is None or needed < free)

@@ -1,0 +1,130 @@
+"""`torchgauge advise`: tries improvements, and shows those that held with their code."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from torchgauge.cli import formats
+from torchgauge.cli.gate import request
+from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.cli.profile import training, what_is_run
+from torchgauge.cli.target_option import add_target, settle
+from torchgauge.errors import ExitCode, InputError
+
+NAME = "advise"
+SUMMARY = "try improvements on a model, and show those that held with their code"
+DESCRIPTION = """\
+Try improvements on copies of a model: compilation, precision, memory layout, threads and more.
+
+  torchgauge advise TARGET
+  torchgauge advise TARGET --candidates compile,channels-last,bf16-* --budget 300
+  torchgauge advise TARGET --metric eval.py:accuracy --tolerance 0.01
+
+Each candidate's output is compared with the original's first. Both are then timed in turn in fresh
+processes; what gained is timed again on fresh blocks, and only that counts. Those that this machine
+or model cannot run are listed with the reason.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    add_target(parser)
+    parser.set_defaults(threshold=[])
+    what_is_run(
+        parser.add_argument_group("what is run"),
+        device="auto",
+        device_help="cpu, cuda, cuda:N or auto: the GPU where there is one (default)",
+    )
+    training(parser.add_argument_group("training"))
+    _how(parser.add_argument_group("what is tried"))
+    out = parser.add_argument_group("what comes out")
+    formats.add_arguments(out, page=False)
+    out.add_argument("--json", action="store_true", help="print the advice as JSON")
+
+
+def _how(how: argparse._ArgumentGroup) -> None:
+    how.add_argument(
+        "--candidates", metavar="ID,ID", help="which to try; bf16-* for all that begin so"
+    )
+    how.add_argument(
+        "--tolerance",
+        type=_share,
+        metavar="R",
+        help="largest error allowed, of the output's largest value (default: by the arithmetic: "
+        "1e-3 in fp32, 5e-2 in bf16), or of the metric (default: 0.01)",
+    )
+    how.add_argument(
+        "--metric",
+        metavar="FUNCTION",
+        help="file.py:function or module:function of the outputs that returns a number: it decides "
+        "whether an output is kept",
+    )
+    how.add_argument(
+        "--budget", type=_seconds, metavar="SECONDS", help="time for everything, about"
+    )
+    how.add_argument(
+        "--latency-limit",
+        metavar="TIME",
+        help="try larger batches, as long as a call stays below, such as 20ms",
+    )
+
+
+def _share(text: str) -> float:
+    return _number(text, "a share such as 0.01", least=0.0)
+
+
+def _seconds(text: str) -> float:
+    return _number(text, "a number of seconds above 0", least=1e-9)
+
+
+def _number(text: str, wanted: str, *, least: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= least):
+        raise argparse.ArgumentTypeError(f"'{text}' is not {wanted}")
+    return value
+
+
+def run(options: argparse.Namespace) -> int:
+    """Try, show, write; return the exit code."""
+    settle(options)
+    formats.check(options)
+    from torchgauge import api
+    from torchgauge.model import rendering
+    from torchgauge.report.advice import view
+
+    ids = None if options.candidates is None else options.candidates.split(",")
+    with prints_to_stderr():
+        advice = api.advise_request(
+            request(options),
+            metric=options.metric,
+            tolerance=options.tolerance,
+            candidates=ids and [name.strip() for name in ids],
+            budget=options.budget,
+            latency_limit=_limit(options.latency_limit),
+        )
+    written = formats.write(advice, options, "advice")
+    if options.json:
+        emit(rendering.text(advice, "json"))
+    else:
+        print_view(lambda width: view(advice, width=width))
+    formats.say(written)
+    return ExitCode.INTERRUPTED if advice.interrupted else ExitCode.DONE
+
+
+def _limit(text: str | None) -> float | None:
+    from torchgauge.analyze.quantities import amount
+
+    if text is None:
+        return None
+    found = amount(text, "s")
+    if found is None or found.value <= 0:
+        raise InputError(
+            f"'{text}' is no limit of a call.",
+            id="option-invalid",
+            remedy="Give it with its unit, such as 20ms.",
+        )
+    return float(found.value)

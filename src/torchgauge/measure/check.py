@@ -1,0 +1,107 @@
+"""Whether a change to a model keeps its output, and what it costs in memory and once."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import torch
+
+from torchgauge.device.select import open_device
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
+from torchgauge.measure import memory
+from torchgauge.measure.forward import running
+from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.outputs import compared, kept
+from torchgauge.measure.step import prepared
+from torchgauge.model.advice import OutputCheck
+from torchgauge.target.changed import Changed, changed, changed_training
+from torchgauge.target.placement import Placement
+
+# A training step shows in the next one's outputs what its optimizer did.
+STEPS = 3
+SEED = 0
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What a check found: memory peaks in bytes, seconds of the first call beyond a later one."""
+
+    output: OutputCheck
+    memory: int | None = None
+    one_off: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Checking(Changed):
+    """A changed source with how its output is judged.
+
+    `on_optimizer` is code for the optimizer of a training step. `metric(outputs)` is the user's.
+    """
+
+    on_optimizer: tuple[str, ...] = ()
+    tolerance: float = 1e-3
+    metric: Callable[[Any], float] | None = None
+    times: int = 1
+
+
+def check(source: Checking, placement: Placement, options: LatencyOptions) -> Checked:
+    """Compare outputs before and after the change, in this process, which it leaves changed.
+
+    `placement` is the original. Memory is measured only of an output that passed. Raises what
+    running the original raises; MeasurementError `change-raised` and what the changed model raises.
+    """
+    before, _ = _outputs(placement, options)
+    began = time.perf_counter()
+    after = changed(placement, source.code)
+    train = changed_training(options.train, source.on_optimizer)
+    apply = time.perf_counter() - began
+    then = dataclasses.replace(options, train=train)
+    found, seconds = _outputs(after, then)
+    output = _judged(source, before, found)
+    if not output.passed:
+        return Checked(output)
+    return Checked(output, _peak(after, then), max(0.0, apply + seconds[0] - min(seconds[1:])))
+
+
+def _outputs(placement: Placement, options: LatencyOptions) -> tuple[Any, list[float]]:
+    """Return the outputs of the last of some steps, and the seconds of each."""
+    device, seconds = open_device(placement.device), []
+    torch.manual_seed(SEED)  # what draws at random draws the same on both sides
+    with device.current(), prepared(placement, options.train) as step:
+        outputs = None
+        for _ in range(STEPS):
+            began = time.perf_counter()
+            outputs = step()
+            device.synchronize()
+            seconds.append(time.perf_counter() - began)
+        return outputs, seconds
+
+
+def _judged(source: Checking, before: Any, after: Any) -> OutputCheck:
+    metrics = None
+    if source.metric is not None:
+        metrics = (_metric(source.metric, before), _metric(source.metric, after))
+    return compared(
+        kept(before), kept(after), source.tolerance, metrics=metrics, times=source.times
+    )
+
+
+def _metric(metric: Callable[[Any], float], outputs: Any) -> float:
+    with running("cpu", "Your metric"), torch.no_grad():
+        value = metric(outputs)
+        return float(value)
+
+
+def _peak(placement: Placement, options: LatencyOptions) -> int | None:
+    """Return the peak of a call, None where it cannot be recorded."""
+    try:
+        return memory.measure(placement, train=options.train).peak
+    except (MeasurementError, InputError) as error:
+        if error.id == "out-of-memory":
+            raise
+        return None
+    except TorchgaugeError:
+        return None
