@@ -81,8 +81,7 @@ class Experiment:
         interrupted = False
         try:
             self._screen([one for one in tried if one.outcome is None])
-            family = sum(one.screening is not None for one in tried)
-            self._confirm([one for one in tried if one.outcome is None], family)
+            self._confirm([one for one in tried if one.outcome is None])
             self._combine([one for one in tried if one.outcome == "accepted"], facts)
         except KeyboardInterrupt:
             interrupted = True
@@ -148,11 +147,11 @@ class Experiment:
         if one.candidate.goal == "memory":
             one.end("accepted", _memory(one))
         elif not promising(one.screening):
-            one.end("rejected", f"{spread(one.screening)}: no gain worth confirming.")
+            one.end("rejected", f"{spread(one.screening)} in screening: nothing to confirm.")
         elif _too_long(one):
             one.end("rejected", "A call takes longer than the limit.")
 
-    def _confirm(self, tried: Sequence[Trying], family: int) -> None:
+    def _confirm(self, tried: Sequence[Trying]) -> None:
         winners = [one for one in tried if one.screening is not None]
         winners.sort(key=lambda one: -one.screening.value)  # type: ignore[union-attr]
         number = confirming_blocks(self.left(FOR_CONFIRMING), len(winners), self.each)
@@ -180,7 +179,7 @@ class Experiment:
                 self.progress.start(f"confirming {one.candidate.id}, {place + 1} of {len(winners)}")
                 self._guarded(one, confirm)
         finally:
-            for name, held in confirmed(p, family).items():
+            for name, held in confirmed(p).items():
                 _judge(known[name], held=held)
 
     def _combine(self, accepted: Sequence[Trying], facts: Facts) -> None:

@@ -16,6 +16,8 @@ from torchgauge.measure.check import Checked
 from torchgauge.model.advice import Outcome, SpeedUp, Trial
 from torchgauge.model.facts import Facts
 
+FEWEST_TOLD = 3
+
 
 @dataclasses.dataclass
 class Trying:
@@ -99,7 +101,12 @@ def of_blocks(blocks: Sequence[Block]) -> SpeedUp:
 
 
 def spread(found: SpeedUp) -> str:
-    """Return a speed-up with its interval: '1.18 times as fast [1.12, 1.25]'."""
+    """Return a speed-up with its interval: '1.18 times as fast [1.12, 1.25]'.
+
+    The interval of two blocks is too wide to tell anything.
+    """
+    if found.blocks < FEWEST_TOLD:
+        return f"{units.significant(found.value)} times as fast"
     low, high = (units.significant(end) for end in (found.interval.low, found.interval.high))
     return f"{units.significant(found.value)} times as fast [{low}, {high}]"
 

@@ -46,13 +46,12 @@ def gain_p(differences: Sequence[float]) -> float:
     return p_value([-d for d in differences], math.log1p(MINIMUM_GAIN))
 
 
-def confirmed(p: Mapping[str, float], family: int) -> dict[str, bool]:
-    """Return which candidates held, of those confirmed by fresh blocks.
+def confirmed(p: Mapping[str, float]) -> dict[str, bool]:
+    """Return which candidates held, by Holm over all that were confirmed.
 
-    Holm over all `family` candidates that were screened: what was not confirmed counts with p = 1.
+    Screening chose them on other blocks, so that what it sorted out takes nothing from them.
     """
-    padded = [*p.values(), *[1.0] * (family - len(p))]
-    return dict(zip(p, holm(padded, ALPHA), strict=False))
+    return dict(zip(p, holm(list(p.values()), ALPHA), strict=True))
 
 
 def break_even(one_off: float | None, found: SpeedUp) -> int | None:

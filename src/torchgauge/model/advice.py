@@ -153,8 +153,8 @@ class Advice(Exported, frozen=True, kw_only=True):
     """What was tried on a model, on this machine, and what held.
 
     `minimum_gain` is the relative gain that a candidate must surely exceed, `alpha` the chance of
-    one false acceptance among all (Holm). `latency` is the original's typical call and `memory`
-    its peak, in seconds and bytes; `duration` what it all took.
+    one false acceptance (Holm over those confirmed). `latency` is the original's typical call and
+    `memory` its peak, in seconds and bytes; `duration` what it all took.
     """
 
     schema: str = SCHEMA

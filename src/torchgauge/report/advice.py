@@ -14,6 +14,7 @@ from torchgauge.report import advice_words as words
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
+from torchgauge.report.rulings import one_line
 from torchgauge.report.visible import visible
 
 STYLES = {"accepted": "green", "rejected": "", "failed": "red", "untried": "dim"}
@@ -42,7 +43,7 @@ def view(advice: Advice, *, width: int) -> RenderableType:
     if advice.best is not None:
         blocks += [Text(""), *_best(advice)]
     for outcome in ("rejected", "failed", "untried"):
-        if found := advice.of(outcome):  # type: ignore[arg-type]
+        if found := advice.of(outcome):
             blocks += [Text(""), _others(words.TITLES[outcome], found, outcome)]
     if estimates := [one for one in advice.trials if one.assumed]:
         blocks += [Text(""), *_estimates(estimates)]
@@ -86,7 +87,7 @@ def _cells(trial: Trial) -> dict[str, str]:
 
 
 def _code(code: str) -> RenderableType:
-    return Padding(Text(visible_lines(code), style="cyan", no_wrap=True), (0, 0, 0, 4))
+    return Padding(Text(visible_lines(code), style="cyan", overflow="fold"), (0, 0, 0, 4))
 
 
 def visible_lines(code: str) -> str:
@@ -96,7 +97,7 @@ def visible_lines(code: str) -> str:
 
 def _combinations(advice: Advice) -> list[RenderableType]:
     rows = [
-        (f"{words.SIGNS[one.outcome]} {' + '.join(one.candidates)}", words.one_line(one.reason))
+        (f"{words.SIGNS[one.outcome]} {' + '.join(one.candidates)}", one_line(one.reason))
         for one in advice.combinations
     ]
     return [Text("Together", style="bold"), *_stacked(rows)]

@@ -48,7 +48,7 @@ def facts(advice: Advice) -> list[tuple[str, str]]:
         (
             "rule",
             f"surely more than {units.percent(advice.minimum_gain)} faster on fresh ABBA blocks, "
-            f"one-sided at {units.percent(1 - advice.alpha, 3)}, Holm over all that were timed",
+            f"one-sided at {units.percent(1 - advice.alpha, 3)}, Holm over all that were confirmed",
         ),
     ]
     if advice.metric:

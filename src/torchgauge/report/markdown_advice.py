@@ -25,7 +25,7 @@ def render(advice: Advice) -> str:
         blocks += [f"{text(one.title)}", _fence(one.code, _language(one))]
         blocks += ["\n".join(f"- {text(said)}" for said in words.details(one))]
     blocks += _combinations(advice)
-    others = [one for kind in ("rejected", "failed", "untried") for one in advice.of(kind)]  # type: ignore[arg-type]
+    others = [one for kind in ("rejected", "failed", "untried") for one in advice.of(kind)]
     if others:
         rows = [
             (f"{words.SIGNS[one.outcome]} {one.outcome}", code(one.id), text(words.reason(one)))

@@ -10,6 +10,7 @@ from typing import Any
 from torchgauge.model.advice import Advice, Combination, SpeedUp, Trial
 from torchgauge.report import advice_words as words
 from torchgauge.report.page_overview import warnings
+from torchgauge.report.rulings import one_line
 
 
 def overview(advice: Advice) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def _combination(one: Combination) -> dict[str, Any]:
         "candidates": list(one.candidates),
         "against": list(one.against),
         "outcome": one.outcome,
-        "reason": words.one_line(one.reason),
+        "reason": one_line(one.reason),
         **_gain(one.speed_up),
     }
 

@@ -25,8 +25,8 @@ from torchgauge.advice.candidates import (
 from torchgauge.errors import InputError
 
 FILES = (
-    inference_mode, attention, folding, channels_last, precision, quantisation, compilation, optimizer,
-    training_memory, threads, allocator, batch, loading, sharding, serving,
+    inference_mode, attention, folding, channels_last, precision, quantisation, compilation,
+    optimizer, training_memory, threads, allocator, batch, loading, sharding, serving,
 )  # fmt: skip
 EVERY: tuple[Candidate, ...] = tuple(one for file in FILES for one in file.CANDIDATES)
 
