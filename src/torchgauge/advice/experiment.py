@@ -214,7 +214,7 @@ def _has_layers(one: Trying) -> bool:
 
 
 def _unfinished(one: Trying, *, interrupted: bool) -> str:
-    why = "Ctrl-C" if interrupted else "The budget"
+    why = "Ctrl-C" if interrupted else "the budget"
     if one.screening is None:
-        return f"{why} ended the search before it."
+        return f"Not reached: {why} ended the search."
     return f"{spread(one.screening)} in screening; {why} came before it was confirmed."

@@ -15,7 +15,7 @@ from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
 from torchgauge.report.rulings import one_line
-from torchgauge.report.visible import visible
+from torchgauge.report.visible import visible, visible_lines
 
 STYLES = {"accepted": "green", "rejected": "", "failed": "red", "untried": "dim"}
 LABEL = 10
@@ -88,11 +88,6 @@ def _cells(trial: Trial) -> dict[str, str]:
 
 def _code(code: str) -> RenderableType:
     return Padding(Text(visible_lines(code), style="cyan", overflow="fold"), (0, 0, 0, 4))
-
-
-def visible_lines(code: str) -> str:
-    """Return lines of code of which nothing commands a terminal."""
-    return "\n".join(visible(line) for line in code.splitlines())
 
 
 def _combinations(advice: Advice) -> list[RenderableType]:

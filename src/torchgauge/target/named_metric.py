@@ -31,5 +31,5 @@ class NamedMetric:
 
     def __call__(self, outputs: Any) -> float:
         """Call the function of that name."""
-        metric: Callable[[Any], float] = function_named(self.spec)
+        metric: Callable[..., Any] = function_named(self.spec)
         return float(metric(outputs))
