@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         profile,
         timeline,
     )
+    from torchgauge.compat.model_profiler import ModelProfiler
+    from torchgauge.compat.profiler import Profiler, quick_profile
     from torchgauge.errors import (
         InputError,
         MeasurementError,
@@ -59,6 +61,8 @@ _HOMES = {
         "profile",
         "timeline",
     ),
+    "torchgauge.compat.model_profiler": ("ModelProfiler",),
+    "torchgauge.compat.profiler": ("Profiler", "quick_profile"),
     "torchgauge.errors": (
         "InputError",
         "MeasurementError",
@@ -91,7 +95,9 @@ __all__ = [
     "MeasurementError",
     "Memory",
     "MissingExtraError",
+    "ModelProfiler",
     "Profile",
+    "Profiler",
     "RecordError",
     "Schedule",
     "Size",
@@ -113,6 +119,7 @@ __all__ = [
     "measure_size",
     "nvtx",
     "profile",
+    "quick_profile",
     "timeline",
 ]
 

@@ -1,0 +1,134 @@
+"""What a duck-typed model holds: its objects, its arrays, its parameters."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+CALLS = ("__call__", "forward", "predict")
+# Attributes that are parameters where a model has no `parameters()` that would say so.
+PARAMETER = re.compile(
+    r"(w|b|w[qkvoxh]|weights?|bias(es)?|kernel|gamma|beta|coefs?|intercepts?)(_\w*|\d*)", re.IGNORECASE
+)
+_LEAVES = (str, bytes, int, float, complex, type, types.ModuleType, types.GeneratorType, np.generic)
+
+
+def array_of(value: Any) -> Array | None:
+    """Return an array, or the one that is a tensor's `.data`; None where there is none."""
+    if isinstance(value, np.ndarray):
+        return value
+    inner = None if isinstance(value, _LEAVES) else getattr(value, "data", None)
+    return inner if isinstance(inner, np.ndarray) else None
+
+
+def objects(root: Any, *, functions: bool = False) -> list[Any]:
+    """Return the root and every object and container that its attributes lead to, each once.
+
+    With `functions` also what a function's closure, defaults and global names lead to, and those of
+    the methods by which an object is called.
+    """
+    found: dict[int, Any] = {}
+    pending = [root]
+    while pending:
+        one = pending.pop()
+        if id(one) in found or one is None or isinstance(one, _LEAVES):
+            continue
+        found[id(one)] = one
+        pending += [value for _, value in reversed(list(entries(one)))]
+        if functions:
+            pending += _seen_by(one)
+    return list(found.values())
+
+
+def entries(one: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield (name, value) of an object's attributes, or of a container's members."""
+    if isinstance(one, np.ndarray | types.FunctionType | types.BuiltinFunctionType | np.ufunc):
+        return
+    if isinstance(one, Mapping):
+        yield from list(one.items())
+    elif isinstance(one, list | tuple):
+        yield from enumerate(one)
+    elif isinstance(one, types.MethodType):
+        yield "__self__", one.__self__
+    yield from list(getattr(one, "__dict__", {}).items())
+    for name in slots(one):
+        yield name, getattr(one, name)
+
+
+def slots(one: Any) -> list[str]:
+    """Return the names of an object's slots that hold a value."""
+    names: list[str] = []
+    for kind in type(one).__mro__:
+        own = kind.__dict__.get("__slots__", ())
+        names += [own] if isinstance(own, str) else list(own)
+    return [name for name in names if name not in ("__dict__", "__weakref__") and hasattr(one, name)]
+
+
+def _seen_by(one: Any) -> list[Any]:
+    if isinstance(one, types.MethodType):
+        return [one.__func__]
+    if not isinstance(one, types.FunctionType):
+        found = [getattr(type(one), name, None) for name in CALLS]
+        return [call for call in found if isinstance(call, types.FunctionType)]
+    cells = [cell.cell_contents for cell in one.__closure__ or () if _filled(cell)]
+    names = one.__code__.co_names
+    values = [one.__globals__[name] for name in names if name in one.__globals__]
+    return [*cells, *values, *(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def parameters(model: Any) -> list[tuple[Any, Array]]:
+    """Return (parameter, its array) of each, a shared array once.
+
+    They are what `model.parameters()` gives (a sequence, pairs with names, a mapping), else every
+    attribute that is named like one ("weight", "bias", "W1", "gamma", "coef_") in the model's objects.
+    """
+    given = getattr(model, "parameters", None)
+    values = _listed(given()) if callable(given) else _named(model)
+    found: dict[Any, tuple[Any, Array]] = {}
+    for value in values:
+        array = array_of(value)
+        if array is not None:
+            found.setdefault((array.__array_interface__["data"][0], array.nbytes), (value, array))
+    return list(found.values())
+
+
+def _listed(given: Any) -> Iterable[Any]:
+    values = given.values() if isinstance(given, Mapping) else given
+    for value in () if values is None else values:
+        if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
+            yield value[1]
+        elif isinstance(value, Mapping | list | tuple):
+            yield from _listed(value)
+        else:
+            yield value
+
+
+def _named(model: Any) -> Iterator[Any]:
+    for one in objects(model):
+        for name, value in entries(one):
+            if isinstance(name, str) and PARAMETER.fullmatch(name):
+                yield from value if isinstance(value, list | tuple) else (value,)
+
+
+def count(model: Any) -> int:
+    """Return the elements of all parameters."""
+    return sum(array.size for _, array in parameters(model))
+
+
+def size(model: Any) -> int:
+    """Return the bytes of all parameters."""
+    return sum(array.nbytes for _, array in parameters(model))
