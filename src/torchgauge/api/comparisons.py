@@ -97,6 +97,7 @@ def _several(given: str | Sequence[str] | None) -> Sequence[str]:
 
 
 def _side(given: Profile | str | Path) -> Profile:
+    given = getattr(given, "profile", given)  # the record behind ModelProfiler's results
     if isinstance(given, Profile):
         return given
     if not isinstance(given, str | Path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from html import escape
 from importlib import resources
 from typing import Any
@@ -65,9 +65,10 @@ PARTS: dict[type[Record], dict[str, Part]] = {
 _MARKUP = "<>&\u2028\u2029"
 
 
-def render(record: Record) -> str:
-    """Return the page of a profile or a loop."""
-    parts = {name: part(record) for name, part in PARTS[type(record)].items()}
+def render(record: Record, leave_out: Collection[str] = ()) -> str:
+    """Return the page of a record, without the parts of these names."""
+    shown = {name: part for name, part in PARTS[type(record)].items() if name not in leave_out}
+    parts = {name: part(record) for name, part in shown.items()}
     data = {name: part for name, part in parts.items() if part is not None}
     return page(page_overview.title(record), data)
 
