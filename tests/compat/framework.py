@@ -79,7 +79,7 @@ class Conv2d(Layer):
         self.bias = weights(outer)
 
     def forward(self, x):
-        n, c, h, w = x.shape
+        n, _, h, w = x.shape
         p, d, s = self.padding, self.dilation, self.stride
         padded = np.pad(x.data, ((0, 0), (0, 0), (p, p), (p, p)))
         outer, inner, kh, kw = self.weight.shape

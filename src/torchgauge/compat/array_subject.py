@@ -112,7 +112,11 @@ def _backward(outputs: Any) -> None:
     """Send ones into the outputs, in the form that the framework takes."""
     array = members.array_of(outputs)
     ones = np.ones(1 if array is None else array.shape)
-    forms = [(), (ones,)] if array is None or array.size == 1 else [(ones,), (like(outputs, ones),), ()]
+    forms: list[tuple[Any, ...]] = [(ones,), ()]
+    if array is not None:
+        forms.insert(1, (like(outputs, ones),))
+    if array is None or array.size == 1:
+        forms.reverse()
     failed: Exception | None = None
     for form in forms:
         try:

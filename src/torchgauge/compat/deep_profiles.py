@@ -21,13 +21,14 @@ def memory(
     found = record.memory
     if found is None:
         return {"peak": None, "average": None, "parts": {}}
+    held = found.fragmentation
     steps = [after.live - before.live for before, after in pairwise(found.timeline)]
     result: dict[str, Any] = {
         "peak": found.peak,
         "average": found.average,
         "per_sample": found.per_sample,
         "parts": found.parts,
-        "fragmentation": None if found.fragmentation is None else found.fragmentation.reserved_unused,
+        "fragmentation": None if held is None else held.reserved_unused,
         "method": found.method,
     }
     if allocations:

@@ -210,10 +210,10 @@ def _repeated(inputs: Inputs, batch: int) -> Inputs:
         )
 
     def one(value: Any) -> Any:
-        rows = getattr(value, "shape", ())
-        if not len(rows) or not rows[0]:
+        shape: Any = getattr(value, "shape", ())
+        if not len(shape) or not shape[0]:
             return value
-        return value[[place % rows[0] for place in range(batch)]]
+        return value[[place % shape[0] for place in range(batch)]]
 
     return Inputs(
         tuple(one(value) for value in inputs.args),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchgauge import api
 from torchgauge.compat import deep_profiles, layer_figures
 from torchgauge.compat.held_model import HeldModel
 from torchgauge.compat.results import Results
@@ -90,7 +89,8 @@ class ModelProfiler:
         inputs = self._inputs if input_data is None else input_data
         found = []
         for one in configurations:
-            configuration, record, error = dict(one), None, None
+            configuration, record = dict(one), None
+            error: Exception | None = None
             try:
                 model, given = self.model.configured(configuration, inputs)
                 record = model.profile(
@@ -184,11 +184,10 @@ class ModelProfiler:
         return self._inputs
 
     def _measured(
-        self, inputs: Any, num_runs: int | None = None, warmup_runs: int | None = None, *, detail: str
+        self, inputs: Any, runs: int | None = None, warmup: int | None = None, *, detail: str
     ) -> Profile:
-        return checked(
-            self.model.profile(inputs, warmup=warmup_runs, iterations=num_runs, detail=detail)
-        )
+        record = self.model.profile(inputs, warmup=warmup, iterations=runs, detail=detail)
+        return checked(record)
 
     def _last(self) -> Profile:
         if self.results is None or self.results.profile is None:

@@ -14,6 +14,7 @@ from torchgauge.compat.subject import (
     given_inputs,
     subject_of,
 )
+from torchgauge.errors import MeasurementError
 from torchgauge.model.cost import Cost
 from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
@@ -26,8 +27,8 @@ ESTIMATED_OPTIMIZERS = ("sgd", "sgd-momentum", "adam", "adamw")
 class Profiler:
     """Counts, times and weighs a model: a torch.nn.Module, a framework on NumPy, or any callable.
 
-    A shape includes the batch as its first dimension; a shape of one dimension is one sample, and so
-    is an image without a batch before a convolution. FLOPs are those of `tg.count_cost`: 2 per
+    A shape includes the batch as its first dimension; a shape of one dimension is one sample, and
+    so is an image without a batch before a convolution. FLOPs are those of `tg.count_cost`: 2 per
     multiply-accumulate, and the elementwise work. What is not known is None, never 0. 1 MB is
     10⁶ bytes. The model and its inputs are left as they were.
     """
@@ -41,7 +42,13 @@ class Profiler:
 
         Raises MeasurementError where the model raises.
         """
-        return _known(subject_of(model).sample_cost(checked_shape(input_shape)))
+        shape, subject = checked_shape(input_shape), subject_of(model)
+        try:
+            return _known(subject.sample_cost(shape))
+        except MeasurementError:
+            # A model that knows its batch takes no other: the samples share its work.
+            inputs = subject.inputs(shape)
+            return _shared(subject.cost(inputs), subject.batch(inputs))
 
     def measure_memory(self, model: Any, input_shape: Shape) -> dict[str, Any]:
         """Return the memory of a call in MB: parameters, what the call allocates, and the peak.
@@ -88,7 +95,7 @@ class Profiler:
         return {
             "parameters": subject.parameters(),
             "batch_size": batch,
-            "flops": _known(subject.cost(subject.one(inputs))),
+            "flops": _of_one(subject, inputs, cost, batch),
             "batch_flops": _known(cost),
             "flops_at_least": cost.flops,
             "unknown": tuple(cost.unknown),
@@ -150,6 +157,20 @@ def _check(warmup: int, iterations: int) -> None:
             )
 
 
+def _of_one(subject: Subject, inputs: Inputs, cost: Cost, batch: int | None) -> int | None:
+    if batch == 1:
+        return _known(cost)
+    try:
+        return _known(subject.cost(subject.one(inputs)))
+    except MeasurementError:
+        return _shared(cost, batch)
+
+
+def _shared(cost: Cost, batch: int | None) -> int | None:
+    flops = _known(cost)
+    return None if flops is None or not batch else flops // batch
+
+
 def _known(cost: Cost) -> int | None:
     return None if cost.at_least else cost.flops
 
@@ -168,18 +189,17 @@ def _rates(cost: Cost, timed: Latency, subject: Subject) -> dict[str, Any]:
     """Return rates of the call and what bounds it; None where the work is not known."""
     seconds, flops = timed.median, _known(cost)
     bound = summed(row_bounds(cost, subject.roofs(cost)))
+    longer = "compute" if bound.compute > bound.memory else "memory"
     return {
         "gflops_per_second": _times(_over(flops, seconds), 1e-9),
         "memory_bandwidth_mbs": None if flops is None else _times(_over(cost.bytes, seconds), 1e-6),
         "computational_efficiency": None if flops is None else _over(bound.time, seconds),
-        "bottleneck": "compute" if bound.compute > bound.memory else "memory" if bound.time else None,
+        "bottleneck": longer if bound.time else None,
     }
 
 
 def _optimizers(trainable: list[Trainable]) -> dict[str, float]:
-    return {
-        name: sum(states(trainable, name).values()) / MEGABYTE for name in ESTIMATED_OPTIMIZERS
-    }
+    return {name: sum(states(trainable, name).values()) / MEGABYTE for name in ESTIMATED_OPTIMIZERS}
 
 
 def _over(amount: float | None, of: float | None) -> float | None:

@@ -17,8 +17,8 @@ SETS = (2**18, 2**22, 2**27)
 TUNED = ("float32", "float64", "bfloat16", "complex64", "complex128")
 TUNED_SIDE, OTHER_SIDE = 640, 96
 METHOD = (
-    f"One square product per dtype ({TUNED_SIDE} or {OTHER_SIDE}), and the fastest of copy, addition "
-    "and sum through three working sets; each the best of some repetitions."
+    f"One square product per dtype ({TUNED_SIDE} or {OTHER_SIDE}), and the fastest of copy, "
+    "addition and sum through three working sets; each the best of some repetitions."
 )
 _REAL = {"complex64": "float32", "complex128": "float64"}
 

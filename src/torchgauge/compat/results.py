@@ -15,7 +15,7 @@ _MS = 1e3
 
 
 class Results(Mapping[str, Any]):
-    """What ModelProfiler measured: `results["latency"]["mean"]` in ms, `["memory"]["peak"]` in bytes.
+    """What ModelProfiler measured: `["latency"]["mean"]` in ms, `["memory"]["peak"]` in bytes.
 
     `profile` is the record behind it, in SI units, with intervals and raw samples. Of a benchmark
     `configuration` is what was asked for, and `error` why it failed: then there are no figures.
@@ -54,11 +54,11 @@ class Results(Mapping[str, Any]):
         return str(self.error) if self.profile is None else str(self.profile)
 
     def _repr_html_(self) -> str:
-        return "" if self.profile is None else self.profile._repr_html_()  # noqa: SLF001 - the same for a notebook
+        return "" if self.profile is None else self.profile._repr_html_()
 
 
 def _groups(profile: Profile, end_to_end: Latency | None) -> Group:
-    groups = {
+    groups: Group = {
         "latency": _latency(profile.latency, end_to_end),
         "throughput": _throughput(profile),
         "memory": _memory(profile),

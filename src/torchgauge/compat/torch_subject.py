@@ -65,7 +65,7 @@ class TorchSubject:
         tensors = members.tensors(self.module)
         where = tensors[0].device if tensors else torch.device("cpu")
         real = (one.dtype for one in tensors if one.is_floating_point() or one.is_complex())
-        generator = torch.Generator().manual_seed(0)  # the process's random numbers stay as they are
+        generator = torch.Generator().manual_seed(0)  # the process's random numbers stay
         values = torch.rand(shape, generator=generator)
         yield values.to(where, next(real, torch.float32))
         yield torch.zeros(shape, dtype=torch.int64, device=where)
@@ -75,13 +75,14 @@ class TorchSubject:
         return self.cost(self.one(self.inputs(shape)))
 
     def batch(self, inputs: Inputs) -> int | None:
-        """Return the leading dimension; 1 where there is one alone, or a convolution takes it so."""
+        """Return the leading dimension; 1 of one dimension, and of an image without a batch."""
         shapes = [tuple(tensor.shape) for _, tensor in inputs.tensors()]
         if shapes and all(len(shape) == 1 for shape in shapes):
             return 1
         modules = [] if self.module is None else self.module.modules()
-        first = next((one for one in modules if members.parameters(one) and not [*one.children()]), 0)
-        if len(shapes) == 1 and len(shapes[0]) == _CONVOLUTIONS.get(type(first), -1) + 1:
+        first = next((one for one in modules if not [*one.children()]), None)
+        spatial = next((n for kind, n in _CONVOLUTIONS.items() if isinstance(first, kind)), None)
+        if spatial is not None and [len(shape) for shape in shapes] == [spatial + 1]:
             return 1
         return batch_of(inputs)
 

@@ -35,11 +35,12 @@ class Source:
     ) -> Source:
         """Return the source for a model (or any callable, or a loaded target) of the caller's."""
         found = Inputs.of(inputs)
-        kind = "module" if hasattr(model, "named_parameters") else "callable"
-        name = getattr(model, "__qualname__", type(model).__qualname__)
-        given = Target(model=model, inputs=found, spec=name, kind=kind, name=name)
+        if not isinstance(model, Target):
+            kind = "module" if hasattr(model, "named_parameters") else "callable"
+            name = getattr(model, "__qualname__", type(model).__qualname__)
+            model = Target(model=model, inputs=found, spec=name, kind=kind, name=name)
         target = dataclasses.replace(
-            model if isinstance(model, Target) else given,
+            model,
             inputs=found,
             batch=batch_of(found),
             tokens=tokens_of(found),

@@ -21,25 +21,29 @@ _NAMES = {
 _BATCHED = frozenset({"matmul", "vecdot", "matvec", "vecmat"})
 _CONTRACTIONS = frozenset({"dot", "vdot", "inner", "tensordot"})
 _CONVOLUTIONS = {"convolve": "full", "correlate": "valid"}
-_REDUCTIONS = frozenset(
+
+
+def _named(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+_REDUCTIONS = _named(
     """sum prod mean max amax min amin any all argmax argmin std var nansum nanmean nanmax nanmin
-    cumsum cumprod count_nonzero""".split()
+    cumsum cumprod count_nonzero"""
 )
-_POINTWISE = frozenset(
-    "clip round around nan_to_num angle sinc diff isclose real_if_close outer fix".split()
-)
+_POINTWISE = _named("clip round around nan_to_num angle sinc diff isclose real_if_close outer fix")
 _SORTS = frozenset({"sort", "argsort"})
 # Views, copies, questions: nothing is computed.
-_MOVES = frozenset(
+_MOVES = _named(
     """alen append apply_over_axes argwhere array_equal array_split atleast_1d atleast_2d atleast_3d
     block broadcast_arrays broadcast_to can_cast column_stack common_type compress concatenate copy
     copyto delete diag diag_indices_from diagonal diagflat dsplit dstack empty_like expand_dims
     extract flatnonzero flip fliplr flipud full_like hsplit hstack imag insert iscomplexobj
-    isrealobj ix_ may_share_memory moveaxis matrix_transpose min_scalar_type ndim nonzero ones_like pad
-    permute_dims place put put_along_axis putmask ravel real repeat require reshape resize
+    isrealobj ix_ may_share_memory moveaxis matrix_transpose min_scalar_type ndim nonzero ones_like
+    pad permute_dims place put put_along_axis putmask ravel real repeat require reshape resize
     result_type roll rollaxis rot90 select shape shares_memory size sliding_window_view split
     squeeze stack swapaxes take take_along_axis tile transpose tril tril_indices_from triu
-    triu_indices_from trim_zeros unravel_index unstack vsplit vstack where zeros_like""".split()
+    triu_indices_from trim_zeros unravel_index unstack vsplit vstack where zeros_like"""
 )
 
 
@@ -114,11 +118,11 @@ def _contraction(args: Sequence[Any], output: Described) -> Work:
 
 
 def _convolution(
-    args: Sequence[Any], kwargs: Mapping[str, Any], output: Described, mode: str
+    args: Sequence[Any], kwargs: Mapping[str, Any], output: Described, usual: str
 ) -> Work:
     """Each output takes as many products as the two overlap there."""
     a, v = (np.ones(np.size(one)) for one in args[:2])
-    mode = kwargs.get("mode", args[2] if len(args) > 2 else mode)
+    mode: Any = kwargs.get("mode", args[2] if len(args) > 2 else usual)
     return product(round(np.convolve(a, v, mode).sum()), output)
 
 
@@ -133,7 +137,7 @@ def _einsum(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Work
     output = described(np.asarray(result))
     if len(operands) > 2 and kwargs.get("optimize", False):
         return None
-    left, arrow, right = args[0].replace(" ", "").partition("->")
+    left = args[0].replace(" ", "").partition("->")[0]
     sizes: dict[str, int] = {}
     for labels, operand in zip(left.split(","), operands, strict=True):
         before, dots, after = labels.partition("...")

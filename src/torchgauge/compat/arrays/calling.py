@@ -78,7 +78,7 @@ def _arrays(inputs: Inputs) -> Iterator[Array]:
 
 
 def mapped(inputs: Inputs, change: Callable[[Array], Array]) -> Inputs:
-    """Return the inputs with each array changed, in a tensor of the same class where it was in one."""
+    """Return the inputs with each array changed, in a tensor where it was in one."""
 
     def one(value: Any) -> Any:
         array = array_of(value)

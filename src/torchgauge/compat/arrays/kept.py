@@ -49,7 +49,8 @@ class _Place(NamedTuple):
 
 def _held(one: Any) -> _Place:
     members = dict(one) if isinstance(one, dict) else list(one) if isinstance(one, list) else None
-    return _Place(members, dict(_attributes(one)), {name: getattr(one, name) for name in slots(one)})
+    slotted = {name: getattr(one, name) for name in slots(one)}
+    return _Place(members, dict(_attributes(one)), slotted)
 
 
 def _put_back(one: Any, before: _Place) -> None:

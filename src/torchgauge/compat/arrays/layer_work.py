@@ -1,7 +1,7 @@
 """The work of the usual layers from the shapes of their weights and input, by `formulas/`.
 
-A layer is known by the name of its class or of a class that it comes from. Its weights say the rest;
-where they do not fit the input, nothing is known of it, and it is counted as it runs.
+A layer is known by the name of its class or of a class that it comes from. Its weights say the
+rest; where they do not fit the input, nothing is known of it, and it is counted as it runs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Shape = tuple[int, ...]
 
 _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm")
 _POOLS = {1: pool1d, 2: pool2d, 3: pool3d}
-_ACTIVATIONS = (
-    "relu relu6 leakyrelu prelu elu selu celu gelu silu swish mish sigmoid logsigmoid tanh softplus "
-    "softsign hardswish hardsigmoid hardtanh tanhshrink"
-).split()
+_ACTIVATIONS = """
+    relu relu6 leakyrelu prelu elu selu celu gelu silu swish mish sigmoid logsigmoid tanh softplus
+    softsign hardswish hardsigmoid hardtanh tanhshrink
+"""
 
 
 class Call(NamedTuple):
@@ -184,7 +184,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("adaptiveavgpool", "adaptivemaxpool"), _adaptive_pool),
     **dict.fromkeys(_NORMS, _norm),
     "rmsnorm": _rms_norm,
-    **dict.fromkeys(_ACTIVATIONS, _activation),
+    **dict.fromkeys(_ACTIVATIONS.split(), _activation),
     **dict.fromkeys(("softmax", "logsoftmax"), _softmax),
     **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "identity"), _nothing),
     "embedding": _embedding,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +15,8 @@ Array = np.ndarray[Any, Any]
 CALLS = ("__call__", "forward", "predict")
 # Attributes that are parameters where a model has no `parameters()` that would say so.
 PARAMETER = re.compile(
-    r"(w|b|w[qkvoxh]|weights?|bias(es)?|kernel|gamma|beta|coefs?|intercepts?)(_\w*|\d*)", re.IGNORECASE
+    r"(w|b|w[qkvoxh]|weights?|bias(es)?|kernel|gamma|beta|coefs?|intercepts?)(_\w*|\d*)",
+    re.IGNORECASE,
 )
 _LEAVES = (str, bytes, int, float, complex, type, types.ModuleType, types.GeneratorType, np.generic)
 
@@ -23,7 +25,10 @@ def array_of(value: Any) -> Array | None:
     """Return an array, or the one that is a tensor's `.data`; None where there is none."""
     if isinstance(value, np.ndarray):
         return value
-    inner = None if isinstance(value, _LEAVES) else getattr(value, "data", None)
+    try:
+        inner = None if isinstance(value, _LEAVES) else getattr(value, "data", None)
+    except Exception:  # noqa: BLE001 - a property of the user's that has nothing to give
+        return None
     return inner if isinstance(inner, np.ndarray) else None
 
 
@@ -65,9 +70,10 @@ def slots(one: Any) -> list[str]:
     """Return the names of an object's slots that hold a value."""
     names: list[str] = []
     for kind in type(one).__mro__:
-        own = kind.__dict__.get("__slots__", ())
-        names += [own] if isinstance(own, str) else list(own)
-    return [name for name in names if name not in ("__dict__", "__weakref__") and hasattr(one, name)]
+        declared = kind.__dict__.get("__slots__", ())
+        names += [declared] if isinstance(declared, str) else list(declared)
+    own = [name for name in names if name not in ("__dict__", "__weakref__")]
+    return [name for name in own if hasattr(one, name)]
 
 
 def _seen_by(one: Any) -> list[Any]:
@@ -94,12 +100,15 @@ def parameters(model: Any) -> list[tuple[Any, Array]]:
     """Return (parameter, its array) of each, a shared array once.
 
     They are what `model.parameters()` gives (a sequence, pairs with names, a mapping), else every
-    attribute that is named like one ("weight", "bias", "W1", "gamma", "coef_") in the model's objects.
+    attribute in the model's objects that is named like one ("weight", "bias", "W1", "coef_").
     """
+    values: list[Any] | None = None
     given = getattr(model, "parameters", None)
-    values = _listed(given()) if callable(given) else _named(model)
+    if callable(given):
+        with contextlib.suppress(Exception):  # it may ask a layer that has none
+            values = list(_listed(given()))
     found: dict[Any, tuple[Any, Array]] = {}
-    for value in values:
+    for value in _named(model) if values is None else values:
         array = array_of(value)
         if array is not None:
             found.setdefault((array.__array_interface__["data"][0], array.nbytes), (value, array))

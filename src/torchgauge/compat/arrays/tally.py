@@ -25,7 +25,7 @@ class _Sums(NamedTuple):
 
 
 class Tally:
-    """The work of one call on one thread. `familiar` arrays are there before it: no work of its own.
+    """The work of one call on one thread; `familiar` arrays were there before it.
 
     `unbatched` says that the first layer took one sample without a dimension for the batch.
     """
@@ -69,9 +69,7 @@ class Tally:
 
     def cost(self, name: str, kind: str, parameters: int) -> Cost:
         """Return the sums as a record, of one layer: the whole call."""
-        node = CostNode(
-            name=name, path="", kind=kind, parent=-1, calls=1, parameters=parameters
-        )
+        node = CostNode(name=name, path="", kind=kind, parent=-1, calls=1, parameters=parameters)
         rows = [
             CostRow(
                 node=0, operator=operator, phase="forward", dtype=dtype, calls=sums.calls,
