@@ -15,7 +15,7 @@ from torchgauge.model.profile import Profile
 
 GRAPHS = ("roofline", "latency", "memory", "system")
 DETAILS = ("tree", "tables", "method", "environment")
-BENCHMARK_RUNS, BENCHMARK_WARMUP = 50, 5
+FEW_RUNS, FEW_WARMUP = 50, 5
 
 
 class ModelProfiler:
@@ -78,8 +78,8 @@ class ModelProfiler:
         configurations: Iterable[Mapping[str, Any]],
         input_data: Any = None,
         *,
-        num_runs: int = BENCHMARK_RUNS,
-        warmup_runs: int = BENCHMARK_WARMUP,
+        num_runs: int = FEW_RUNS,
+        warmup_runs: int = FEW_WARMUP,
     ) -> list[Results]:
         """Return one result per configuration: `batch_size`, `precision`, `device`.
 
@@ -154,7 +154,9 @@ class ModelProfiler:
         """
         model = self.model.on_gpu()
         inputs = self._given(input_data)
-        record = checked(model.profile(inputs, detail="kernels"))
+        record = checked(
+            model.profile(inputs, warmup=FEW_WARMUP, iterations=FEW_RUNS, detail="kernels")
+        )
         if profile_nvtx:
             model.nvtx(inputs)
         return deep_profiles.gpu(
@@ -184,7 +186,7 @@ class ModelProfiler:
         return self._inputs
 
     def _measured(
-        self, inputs: Any, runs: int | None = None, warmup: int | None = None, *, detail: str
+        self, inputs: Any, runs: int = FEW_RUNS, warmup: int = FEW_WARMUP, *, detail: str
     ) -> Profile:
         record = self.model.profile(inputs, warmup=warmup, iterations=runs, detail=detail)
         return checked(record)

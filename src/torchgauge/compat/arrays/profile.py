@@ -8,13 +8,17 @@ from torchgauge.analyze.bottleneck import bottleneck
 from torchgauge.analyze.roofline import roofline
 from torchgauge.analyze.throughput import throughput
 from torchgauge.compat.arrays import counting, latency, members, memory
-from torchgauge.compat.arrays.calling import batch_of
+from torchgauge.compat.arrays.calling import batch_of, run
+from torchgauge.compat.arrays.kept import kept
 from torchgauge.compat.arrays.kernels import Host, NumpyKernels
 from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.device.environment import environment
+from torchgauge.device.gpu_metrics import NoGpu
+from torchgauge.measure import system
 from torchgauge.measure.sampling import SamplingPlan
 from torchgauge.model.profile import Profile
 from torchgauge.model.size import DtypeSize, Size
+from torchgauge.model.system import System
 from torchgauge.model.target import InputDescription, TargetDescription
 from torchgauge.target.inputs import Inputs
 
@@ -37,9 +41,16 @@ def profile(model: Any, inputs: Inputs, plan: SamplingPlan) -> Profile:
         latency=timed,
         throughput=throughput(timed, target),
         memory=memory.measure(model, inputs),
+        system=_system(model, inputs),
         roofline=roofline(cost, timed, roofs),
         bottleneck=bottleneck(cost, timed, roofs),
     )
+
+
+def _system(model: Any, inputs: Inputs) -> System:
+    """Sample the machine's use while the call repeats."""
+    with kept(model, inputs.args, dict(inputs.kwargs)):
+        return system.measure(lambda: run(model, inputs), gpus=NoGpu())
 
 
 def size(model: Any) -> Size | None:
