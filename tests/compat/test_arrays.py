@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 import numpy as np
@@ -41,6 +42,9 @@ def flops(function, *shape):
         (lambda x: x.sum(), (2, 8), 8),
         (lambda x: x.mean(-1), (2, 8), 8),
         (lambda x: np.clip(x, 0, 1), (2, 8), 8),
+        (functools.partial(np.add, W[0]), (2, 4), 4),
+        (np.tanh, (2, 8), 8),
+        (lambda x: x * 2, (), 1),
         (lambda x: np.concatenate([x, x]).reshape(-1), (2, 8), 0),
         (lambda x: np.where(x > 0, x, 0), (2, 8), 8),
         (lambda x: np.array([row * 2 for row in x]), (2, 8), 8),
@@ -87,6 +91,7 @@ def plainly(x):
         lambda x: np.fft.fft(x),
         lambda x: np.linalg.inv(x[:, :2, None] * np.ones((1, 1, 2)) + np.eye(2)),
         lambda x: np.linalg.svd(x)[1],
+        lambda x: np.array(x, dtype=object) * 2,
         lambda x: 3.0,
         lambda x: None,
     ],
@@ -232,6 +237,42 @@ def test_a_layer_that_only_looks_like_a_known_one_is_counted_as_it_runs():
 
     assert profiler.count_flops(Linear(), (2, 8)) == 8
     assert profiler.count_flops(Twice(8, 8), (2, 8)) == 2 * (128 + 8)
+
+
+def test_a_layer_without_call_that_does_nothing_is_counted_by_shape():
+    class Conv2d:
+        def __init__(self):
+            self.weight, self.padding = fw.weights(8, 3, 3, 3), "same"
+
+        def forward(self, x):
+            return x
+
+    assert profiler.count_flops(Conv2d(), (2, 3, 8, 8)) == 2 * 8 * 64 * 27
+    assert not callable(Conv2d())
+
+
+def test_tensors_of_every_make():
+    class ReadOnly:
+        def __init__(self, values):
+            self._values = np.array(values)
+
+        @property
+        def data(self):
+            return self._values
+
+    class Named:
+        def __init__(self, data, name):
+            self.data, self.name = data, name
+
+    class Layer:
+        def __init__(self, weight, made):
+            self.weight, self.made = weight, made
+
+        def __call__(self, x):
+            return self.made(x.data @ self.weight.data)
+
+    for made in (ReadOnly, lambda values: Named(values, "out")):
+        assert profiler.count_flops(Layer(made(W), made), (2, 8)) == 64
 
 
 def test_a_convolution_is_not_run_to_be_counted():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
@@ -116,8 +117,12 @@ def given_inputs(inputs: Any) -> Inputs:
 
 def checked_shape(shape: Any) -> Shape:
     """Return a shape as a tuple. Raises InvalidError `shape-invalid`."""
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    if not all(isinstance(size, int) and size >= 0 for size in sizes):
+    try:
+        given = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+        sizes = tuple(map(operator.index, given))
+    except TypeError:
+        sizes = (-1,)
+    if min(sizes, default=0) < 0:
         raise InvalidError(
             f"{shape!r} is no shape.",
             id="shape-invalid",

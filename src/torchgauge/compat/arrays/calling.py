@@ -98,7 +98,8 @@ def like(value: Any, array: Array) -> Any:
         made = type(value)(array)
     except Exception:  # noqa: BLE001 - a class of the user's may want other arguments
         made = copy.copy(value)
-    if array_of(made) is not array:
+    held = array_of(made)
+    if held is None or type(held) is not type(array):
         made.data = array
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,13 @@ from torchgauge.compat.arrays import members
 from torchgauge.compat.arrays.calling import like, mapped, run
 from torchgauge.compat.arrays.kept import kept
 from torchgauge.compat.arrays.layer_work import Call, Done, Rule, rule
-from torchgauge.compat.arrays.members import array_of, entries, objects, parameters
+from torchgauge.compat.arrays.members import (
+    array_of,
+    entries,
+    method_of,
+    objects,
+    parameters,
+)
 from torchgauge.compat.arrays.tally import Tally
 from torchgauge.compat.arrays.tracked import Tracked, counting, tracked
 from torchgauge.errors import MeasurementError
@@ -46,14 +53,14 @@ def _count(model: Any, inputs: Inputs, *, skip: bool) -> tuple[Cost, bool]:
     tally = Tally(_familiar(model))
     classes = {type(one) for one in objects(model, functions=True)}
     rules = {kind: found for kind in classes if (found := rule(kind)) is not None}
-    # A view of the inputs: the user's own keep their class.
-    given = mapped(inputs, lambda array: array.view(Tracked))
     with (
         kept(model, inputs.args, dict(inputs.kwargs)),
         _observed(rules, tally, skip=skip),
         counting(tally),
     ):
         _watch_weights(model)
+        # Views of the inputs: the user's own keep their class.
+        given = mapped(inputs, lambda array: array.view(Tracked))
         outputs = run(model, given)
         _check_outputs(outputs, tally)
     return _record(tally, model), bool(tally.unbatched)
@@ -113,8 +120,8 @@ def _observed(rules: dict[type, Rule], tally: Tally, *, skip: bool) -> Iterator[
     try:
         for kind, found in rules.items():
             for name in ("__call__", "forward"):
-                original = getattr(kind, name, None)
-                if callable(original):
+                original = method_of(kind, name)
+                if isinstance(original, types.FunctionType):
                     replaced.append((kind, name, kind.__dict__.get(name)))
                     setattr(kind, name, _counted(original, found, tally, skip=skip))
         yield

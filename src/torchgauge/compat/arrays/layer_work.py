@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from torchgauge.compat.arrays.members import CALLS, Array, array_of, parameters
+from torchgauge.compat.arrays.members import CALLS, Array, array_of, method_of, parameters
 from torchgauge.formulas.families.attention import SOFTMAX
 from torchgauge.formulas.families.convolution import forward as convolution
 from torchgauge.formulas.families.normalization import MEAN, NORMALISE, VARIANCE
@@ -60,7 +60,7 @@ def rule(kind: type) -> Rule | None:
         name = one.__name__.lower().replace("_", "").removesuffix("layer")
         found = _RULES.get(name) or _RULES.get(re.sub(r"[123]d$", "", name))
         if found is not None:
-            own = all(getattr(kind, call, None) is getattr(one, call, None) for call in CALLS)
+            own = all(method_of(kind, call) is method_of(one, call) for call in CALLS)
             return found if own else None
     return None
 

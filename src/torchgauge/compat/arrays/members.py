@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +31,11 @@ def array_of(value: Any) -> Array | None:
     except Exception:  # noqa: BLE001 - a property of the user's that has nothing to give
         return None
     return inner if isinstance(inner, np.ndarray) else None
+
+
+def method_of(kind: type, name: str) -> Any:
+    """Return what a class or a base of it defines; None for what `type` itself would answer."""
+    return next((one.__dict__[name] for one in kind.__mro__ if name in one.__dict__), None)
 
 
 def objects(root: Any, *, functions: bool = False) -> list[Any]:
@@ -61,6 +67,8 @@ def entries(one: Any) -> Iterator[tuple[Any, Any]]:
         yield from enumerate(one)
     elif isinstance(one, types.MethodType):
         yield "__self__", one.__self__
+    elif isinstance(one, functools.partial):
+        yield from enumerate((one.func, one.args, one.keywords))
     yield from list(getattr(one, "__dict__", {}).items())
     for name in slots(one):
         yield name, getattr(one, name)
@@ -80,7 +88,7 @@ def _seen_by(one: Any) -> list[Any]:
     if isinstance(one, types.MethodType):
         return [one.__func__]
     if not isinstance(one, types.FunctionType):
-        found = [getattr(type(one), name, None) for name in CALLS]
+        found = [method_of(type(one), name) for name in CALLS]
         return [call for call in found if isinstance(call, types.FunctionType)]
     cells = [cell.cell_contents for cell in one.__closure__ or () if _filled(cell)]
     names = one.__code__.co_names
@@ -106,7 +114,9 @@ def parameters(model: Any) -> list[tuple[Any, Array]]:
     given = getattr(model, "parameters", None)
     if callable(given):
         with contextlib.suppress(Exception):  # it may ask a layer that has none
-            values = list(_listed(given()))
+            given = given()
+    if isinstance(given, Iterable):
+        values = list(_listed(given))
     found: dict[Any, tuple[Any, Array]] = {}
     for value in _named(model) if values is None else values:
         array = array_of(value)

@@ -43,7 +43,7 @@ class Tally:
         """Add a call of an operator, `moved` bytes read and written; `work` None is unknown."""
         if self.suspended:
             return
-        if work is None:
+        if work is None or np.dtype(dtype).kind not in "biufc":
             self.unknown(operator)
             return
         sums = self._rows.get((operator, str(dtype)), _Sums())
