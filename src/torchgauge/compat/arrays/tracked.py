@@ -31,6 +31,8 @@ _METHODS = (
 )  # fmt: skip
 _ESCAPES = ("__float__", "__complex__", "item", "tolist", "tobytes", "sort", "partition")
 
+# What hands out an array's elements one by one, as numbers that nobody watches.
+_ITERATORS = ("nditer", "ndenumerate")
 # What a rule raises on arguments that it was not made for.
 _NO_RULE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -61,6 +63,12 @@ class Tracked(np.ndarray[Any, Any]):
     def __getitem__(self, key: Any) -> Any:
         return tracked(super().__getitem__(key))
 
+    @property
+    def flat(self) -> Any:
+        """The elements one by one, which nobody watches."""
+        _escaped(self, "flat")
+        return super().flat
+
 
 def _method(name: str) -> Callable[..., Any]:
     def call(self: Tracked, *args: Any, **kwargs: Any) -> Any:
@@ -73,12 +81,16 @@ def _escape(name: str) -> Callable[..., Any]:
     of_array = getattr(np.ndarray, name)
 
     def call(self: Tracked, *args: Any, **kwargs: Any) -> Any:
-        tally = current()
-        if tally is not None and self.dtype.kind in "fc":
-            tally.unknown(f"ndarray.{name}")
+        _escaped(self, name)
         return of_array(self, *args, **kwargs)
 
     return call
+
+
+def _escaped(array: Any, name: str) -> None:
+    tally = current()
+    if tally is not None and isinstance(array, Tracked) and array.dtype.kind in "fc":
+        tally.unknown(f"ndarray.{name}")
 
 
 for _each in _METHODS:
@@ -118,11 +130,12 @@ def plain(value: Any) -> Any:
 @contextlib.contextmanager
 def counting(tally: Tally) -> Iterator[None]:
     """Count on this thread; arrays that NumPy makes for it are tracked from the start."""
-    before, outer = {name: getattr(np, name) for name in _CREATORS}, current()
+    before = {name: getattr(np, name) for name in (*_CREATORS, *_ITERATORS)}
+    outer = current()
     _counting.tally = tally
     try:
         for name, make in before.items():
-            setattr(np, name, _creator(make))
+            setattr(np, name, (_creator if name in _CREATORS else _iterator)(make))
         yield
     finally:
         for name, make in before.items():
@@ -143,6 +156,15 @@ def _creator(make: Callable[..., Any]) -> Callable[..., Any]:
         return tracked(made)
 
     return create
+
+
+def _iterator(make: Callable[..., Any]) -> Callable[..., Any]:
+    def iterate(*args: Any, **kwargs: Any) -> Any:
+        for array in arrays(args):
+            _escaped(array, make.__name__)
+        return make(*args, **kwargs)
+
+    return iterate
 
 
 def _note(
