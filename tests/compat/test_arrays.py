@@ -95,6 +95,7 @@ def plainly(x):
         lambda x: np.fft.fft(x),
         lambda x: np.linalg.inv(x[:, :2, None] * np.ones((1, 1, 2)) + np.eye(2)),
         lambda x: np.linalg.svd(x)[1],
+        lambda x: np.einsum("bi,ij,jk->bk", x, W, W[:4], optimize=True),
         lambda x: np.array(x, dtype=object) * 2,
         lambda x: 3.0,
         lambda x: None,
@@ -198,6 +199,18 @@ def test_evaluation_mode_while_it_is_measured():
     layer = fw.Dropout()
     assert profiler.count_flops(layer, (2, 8)) == 0
     assert layer.training
+    modes = []
+
+    class Noting(fw.Dropout):
+        def forward(self, x):
+            modes.append(self.training)
+            return x
+
+    nested = fw.Sequential(Noting())
+    profiler.measure_memory(nested, (2, 8))
+    profiler.measure_latency(nested, fw.Tensor(np.ones(3)), warmup=0, iterations=1)
+    assert set(modes) == {False}
+    assert nested.layers[0].training
     norm = fw.BatchNorm2d(3)
     profiler.profile_forward_pass(norm, fw.Tensor(np.ones((2, 3, 4, 4))), warmup=0, iterations=2)
     assert (norm.running_mean == 0).all()

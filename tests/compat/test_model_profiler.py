@@ -100,12 +100,13 @@ def test_benchmark(profiler):
             {"batch_size": 2, "precision": "fp8"},
             {"batch_size": 0},
             {"size": 3},
+            3,
             {"batch_size": 2},
         ],
         num_runs=3,
         warmup_runs=1,
     )
-    assert [one.error is None for one in found] == [True, True, False, False, False, True]
+    assert [one.error is None for one in found] == [True, True, *[False] * 4, True]
     assert [one.profile.target.batch for one in found if one.profile] == [1, 6, 2]
     assert [one.profile.target.precision for one in found if one.profile] == [
         "fp32",
@@ -118,6 +119,20 @@ def test_benchmark(profiler):
     assert "fp8" in found[2]["error"]
     assert "latency" not in found[2]
     assert profiler.model.precision == "fp32"
+
+
+def test_a_batch_is_made_of_the_samples_in_turn():
+    seen = []
+
+    class Noting(nn.Module):
+        def forward(self, x):
+            seen.append(x.tolist())
+            return x
+
+    given = torch.tensor([[1.0], [2.0]])
+    ModelProfiler(Noting()).benchmark([{"batch_size": 3}], given, num_runs=1, warmup_runs=0)
+    assert seen
+    assert all(one == [[1.0], [2.0], [1.0]] for one in seen)
 
 
 def test_a_configuration_whose_model_raises_is_a_result():
@@ -263,7 +278,7 @@ def test_targets_by_name(tmp_path):
     with pytest.raises(tg.InputError) as error:
         alone.profile()
     assert error.value.id == "input-missing"
-    for given in (torch.ones(5, 8), np.ones((5, 8), np.float32), "5x8", ["5x8"]):
+    for given in (torch.ones(5, 8), np.ones((5, 8)), "5x8", ["5x8"]):
         results = alone.profile(given, num_runs=2, warmup_runs=0)
         assert results["model"]["flops"] == 5 * 64
     with pytest.raises(tg.InputError):
@@ -288,6 +303,15 @@ def test_a_folder_that_save_pretrained_wrote(tmp_path):
     assert results.profile.size.disk_source != "state dict"
     layers = profiler.profile_layers(input_data, ["attention", "intermediate", "embeddings"])
     assert all(figures["layers"] for figures in layers.values())
+
+
+def test_a_program_is_loaded_where_it_is_trusted(tmp_path):
+    path = tmp_path / "model.pt"
+    torch.jit.script(nn.Linear(8, 4)).save(str(path))
+    with pytest.raises(tg.InputError, match="trust=True"):
+        ModelProfiler(path)
+    results = ModelProfiler(path, trust=True).profile(torch.ones(3, 8), num_runs=2, warmup_runs=0)
+    assert results["model"]["parameters"] == 36
 
 
 class Estimator:

@@ -82,6 +82,10 @@ def test_a_training_pass_of_a_module():
     assert all(one.grad is None for one in module.parameters())
 
 
+def test_of_no_sample_the_work_of_one_is_told():
+    assert profiler.count_flops(nn.Linear(8, 4), (0, 8)) == 64
+
+
 def test_an_image_without_a_batch():
     assert profiler.count_flops(nn.Conv2d(3, 8, 3), (3, 10, 12)) == 2 * 8 * 8 * 10 * 27
 

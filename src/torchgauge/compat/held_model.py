@@ -49,6 +49,8 @@ class HeldModel:
         try:
             self.model = load(request)
         except InputError as error:
+            if error.id == "untrusted-file":
+                error.remedy = "If you trust the file, give trust=True: it is loaded here."
             if texts or error.id != "input-missing":
                 raise
             self._missing = error
@@ -106,7 +108,7 @@ class HeldModel:
         if texts:
             return _made(texts)
         found = given_inputs(input_data)
-        return _as_tensors(found) if self._of_torch(found) else found
+        return _as_tensors(found, self.model) if self._of_torch(found) else found
 
     def _of_torch(self, inputs: Inputs) -> bool:
         if self.named or is_torch(self.model, inputs):
@@ -187,12 +189,23 @@ def _made(texts: tuple[str, ...]) -> Inputs:
     return make_inputs(texts, None, RandomTensors("cpu"))
 
 
-def _as_tensors(inputs: Inputs) -> Inputs:
-    """Return the inputs with arrays as tensors."""
+def _as_tensors(inputs: Inputs, model: Any) -> Inputs:
+    """Return the inputs with arrays as tensors of their own, in float32 unless the model has more.
+
+    NumPy makes float64 where nobody said so.
+    """
     torch = sys.modules["torch"]
+    from torchgauge.target import members
+    from torchgauge.target.hygiene import module_of
+
+    module = module_of(getattr(model, "model", model))
+    wide = module is None or any(one.dtype == torch.float64 for one in members.tensors(module))
 
     def one(value: Any) -> Any:
-        return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        if not isinstance(value, np.ndarray):
+            return value
+        tensor = torch.from_numpy(np.array(value))
+        return tensor if wide or tensor.dtype != torch.float64 else tensor.float()
 
     return Inputs(
         tuple(one(value) for value in inputs.args),

@@ -22,9 +22,10 @@ class ModelProfiler:
     """Profile a model: a path or target as the command line takes it, a module, or any callable.
 
     `device` ("cpu", "cuda", "cuda:N", "auto") and `precision` ("fp32", "tf32", "bf16", "fp16") None
-    leave the model as it is; a change is made on a copy. `trust` loads a file that holds a program,
-    into this process. A model that needs no torch, with NumPy inputs, is called by `predict` where
-    it cannot be called itself, and has no layers.
+    leave the model as it is; a change is made on a copy. An array of float64 becomes float32 for a
+    model of torch's that has no float64. `trust` loads a file that holds a program, into this
+    process. A model that needs no torch, with NumPy inputs, is called by `predict` where it cannot
+    be called itself, and has no layers.
 
     Raises InputError `device-absent` where a GPU is asked for and none is there, and what loading
     the target raises.
@@ -89,9 +90,11 @@ class ModelProfiler:
         inputs = self._inputs if input_data is None else input_data
         found = []
         for one in configurations:
-            configuration, record = dict(one), None
+            record: Profile | None = None
             error: Exception | None = None
+            configuration: dict[str, Any] = {}
             try:
+                configuration = dict(one)
                 model, given = self.model.configured(configuration, inputs)
                 record = model.profile(
                     given, warmup=warmup_runs, iterations=num_runs, detail="summary"

@@ -72,7 +72,8 @@ class TorchSubject:
 
     def sample_cost(self, shape: Shape) -> Cost:
         """Return the work of one sample; a dimension of the batch is 1 for it."""
-        return self.cost(self.one(self.inputs(shape)))
+        some = (1, *shape[1:]) if len(shape) > 1 and not shape[0] else shape
+        return self.cost(self.one(self.inputs(some)))
 
     def batch(self, inputs: Inputs) -> int | None:
         """Return the leading dimension; 1 of one dimension, and of an image without a batch."""
