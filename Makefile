@@ -85,7 +85,7 @@ $(VENV)/dev: $(VENV)/demo
 # What some tests read our files with. They are skipped without it, and so is npm where it is absent.
 $(VENV)/integrations: $(VENV)/dev $(SPEEDSCOPE)/package-lock.json
 	$(PIP) --editable '.[integrations]'
-	! command -v npm >/dev/null || npm ci --silent --prefix $(SPEEDSCOPE)
+	! command -v npm >/dev/null || npm ci --silent --no-audit --no-fund --prefix $(SPEEDSCOPE)
 	touch $@
 
 # Other tools, for comparison alone: apart from our environment, and without what they depend on.
