@@ -154,6 +154,49 @@ export interface TrendData {
   confirm: string;
 }
 
+export interface CellsData {
+  axes: string[];
+  rate: string;
+  where: string;
+  rows: {
+    label: string;
+    series: string;
+    batch: number | null;
+    status: string;
+    reason: string;
+    median: number | null;
+    low: number | null;
+    high: number | null;
+    p99: number | null;
+    first_call: number | null;
+    rate: number | null;
+    memory: number | null;
+    flops: number | null;
+    front: boolean;
+    best: string[];
+  }[];
+}
+
+export interface ParetoData {
+  objectives: string[];
+  cells: number[];
+  legend: string;
+}
+
+export interface FitData {
+  points: [batch: number, value: number][];
+  line: [batch: number, value: number, low: number | null, high: number | null][];
+  holds: boolean;
+  reason: string;
+}
+
+export type ScalingData = {
+  series: string;
+  words: [string, string][];
+  latency: FitData | null;
+  memory: FitData | null;
+}[];
+
 export interface MethodData {
   parts: [string, Rows][];
   figures: [title: string, how: string, rows: Rows, notes: string[]][];
