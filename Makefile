@@ -9,7 +9,7 @@ RESULTS := torchgauge-results
 SPEEDSCOPE := tests/support/speedscope
 SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torchvision*)
 
-.PHONY: demo test test-all page browser lint types contract docs bench clean
+.PHONY: demo test test-all page bundle browser pictures lint types contract docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
@@ -20,14 +20,22 @@ test: $(VENV)/dev
 test-all: $(VENV)/integrations
 	$(BIN)/pytest -n 2 -m "not gpu"
 
-# The report page: `page` bundles web/ into the package, `browser` tests it in Chromium.
+# The report page: `page` bundles web/ into the package, `bundle` compares the two, `browser` tests
+# it in Chromium.
 page: web/node_modules
 	cd web && npm run build
 
+bundle: web/node_modules
+	cd web && npm run check
+
 browser: $(VENV)/dev web/node_modules
 	$(PIP) --editable '.[browser]'
-	cd web && npm run check
-	$(BIN)/pytest tests/browser
+	$(BIN)/pytest -m browser
+
+# The pictures of README and site, from a real run; best on a machine that does nothing else.
+pictures: $(VENV)/dev
+	$(PIP) --editable '.[browser]'
+	$(BIN)/python docs/pictures/draw.py
 
 web/node_modules: web/package.json web/package-lock.json
 	cd web && npm ci --no-audit --no-fund
@@ -49,7 +57,7 @@ docs: $(VENV)/dev
 bench: $(VENV)/dev $(VENV)/peers
 	for name in startup overhead training latency_peers latency_simulation models hygiene \
 		costs_speed costs_torchvision costs_models costs_events decode timeline_overhead \
-		timeline_speed timeline_trees loop_memory; do \
+		timeline_speed timeline_trees loop_memory history_trends history_writers; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers
 	$(BIN)/python benchmarks/costs_peers.py $(VENV)/peers
@@ -77,7 +85,7 @@ $(VENV)/dev: $(VENV)/demo
 # What some tests read our files with. They are skipped without it, and so is npm where it is absent.
 $(VENV)/integrations: $(VENV)/dev $(SPEEDSCOPE)/package-lock.json
 	$(PIP) --editable '.[integrations]'
-	! command -v npm >/dev/null || npm ci --silent --prefix $(SPEEDSCOPE)
+	! command -v npm >/dev/null || npm ci --silent --no-audit --no-fund --prefix $(SPEEDSCOPE)
 	touch $@
 
 # Other tools, for comparison alone: apart from our environment, and without what they depend on.

@@ -14,8 +14,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save
+from tests.analyze.runs import timed
+from tests.analyze.test_compare import TEN, layer_times, layered
 from tests.model import records
 
+import torchgauge as tg
 from torchgauge.errors import TorchgaugeError
 from torchgauge.model import codec, rendering
 from torchgauge.target.input_spec import make_inputs, parse
@@ -154,9 +157,9 @@ def changed_bytes(draw, originals: list[bytes]) -> bytes:
 
 
 @st.composite
-def edited_record(draw) -> bytes:
+def edited_record(draw, original: bytes) -> bytes:
     """Return a record some fields of which were replaced, removed or added."""
-    content = json.loads(RECORD)
+    content = json.loads(original)
     for _ in range(draw(st.integers(0, 3))):
         holder = content
         while True:
@@ -189,7 +192,32 @@ def test_record_files(cases):
             assert rendering.text(record, form)
         assert codec.decode(codec.encode(record)) == record
 
-    fuzz(changed_bytes([RECORD]) | edited_record(), check, cases)
+    fuzz(changed_bytes([RECORD]) | edited_record(RECORD), check, cases)
+
+
+BASELINE = timed(*TEN, tree=layered(), layers=layer_times())
+BASELINE_FILE = codec.encode(BASELINE)
+
+
+@cases(4000)
+def test_baseline_files(cases, tmp_path):
+    """A stored run is what anybody may have edited: it is compared and gated, or named."""
+    path = tmp_path / "baseline.json"
+    outcomes: collections.Counter[str] = collections.Counter()
+
+    def check(data: bytes) -> None:
+        path.write_bytes(data)
+        verdict = tg.gate(path, BASELINE, tolerance="latency:1%:3%", thresholds=["memory:1GB"])
+        outcomes[verdict.outcome] += 1
+        for form in ("verdict", "markdown", "junit", "csv", "html"):
+            assert rendering.text(verdict, form)
+        for form in ("comparison", "markdown", "csv", "html"):
+            assert rendering.text(verdict.comparison, form)
+        assert codec.decode(codec.encode(verdict)) == verdict
+        tg.detect_regressions(BASELINE, path)
+
+    fuzz(changed_bytes([BASELINE_FILE]) | edited_record(BASELINE_FILE), check, cases)
+    assert {"inconclusive", "not comparable"} <= set(outcomes)
 
 
 class _RunsCode:

@@ -6,7 +6,7 @@ import sys
 import pytest
 from benchmarks import startup
 
-HEAVY = {"torch", "numpy", "scipy", "msgspec", "rich", "psutil", "pandas"}
+HEAVY = {"torch", "numpy", "scipy", "msgspec", "rich", "psutil", "pandas", "sqlalchemy"}
 LISTED = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"
 
 

@@ -44,16 +44,22 @@ def source(verb: str) -> str:
 
 def page(verb: str) -> str:
     """Return the page of one verb as Markdown."""
-    (verbs,) = (action for action in build()._actions if action.nargs == argparse.PARSER)
-    parser: argparse.ArgumentParser = verbs.choices[verb]
+    parser = parsers(build())[verb]
     blocks = [f"# torchgauge {verb}", *_description(parser.description or "")]
     if found := examples(verb):
         blocks += ["## Examples", "```bash\n" + "\n".join(found) + "\n```"]
-    for group in parser._action_groups:
-        if actions := [action for action in group._group_actions if _shown(action)]:
-            blocks += [f"## {_title(group.title or '')}", _table(parser, actions)]
+    blocks += _options(parser, "##")
+    for name, action in parsers(parser).items():
+        blocks += [f"## {verb} {name}", *_description(action.description or "")]
+        blocks += _options(action, "###")
     blocks += ["## Exit codes", (build().epilog or "").removeprefix("Exit codes: ")]
     return "\n\n".join(blocks) + "\n"
+
+
+def parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of a parser's verbs or actions by name; none where it has none."""
+    nested = (action for action in parser._actions if action.nargs == argparse.PARSER)
+    return {name: one for action in nested for name, one in (action.choices or {}).items()}
 
 
 def examples(verb: str) -> list[str]:
@@ -74,8 +80,17 @@ def _description(text: str) -> Iterator[str]:
             yield "```text\n" + "\n".join(verbatim) + "\n```"
 
 
+def _options(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+    """Yield a table for each group of options; actions have parts of their own."""
+    for group in parser._action_groups:
+        if actions := [action for action in group._group_actions if _shown(action)]:
+            yield f"{heading} {_title(group.title or '')}"
+            yield _table(parser, actions)
+
+
 def _shown(action: argparse.Action) -> bool:
-    return action.dest != "help" and action.help != argparse.SUPPRESS
+    hidden = action.dest == "help" or action.help == argparse.SUPPRESS
+    return not hidden and action.nargs != argparse.PARSER
 
 
 def _title(title: str) -> str:

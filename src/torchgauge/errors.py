@@ -61,6 +61,10 @@ class RecordError(TorchgaugeError):
     """A saved record cannot be read, or would hold a value no record may hold."""
 
 
+class StoreError(TorchgaugeError):
+    """A history's store cannot be opened, read or written."""
+
+
 class MissingExtraError(TorchgaugeError):
     """An optional library is needed and not installed; the message names the extra."""
 

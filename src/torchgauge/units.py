@@ -77,6 +77,20 @@ def rate(per_second: float | None, of: str, digits: int = 4) -> str:
     return f"{text} {prefix} {of}/s".replace("  ", " ")
 
 
+def amount(value: float | None, unit: str, digits: int = 4) -> str:
+    """Format an amount of a headline figure by its SI unit ("s", "B", "ratio", "1/s", "")."""
+    if unit == "s":
+        return time(value, digits)
+    if unit == "ratio":
+        return percent(value, digits)
+    if unit.startswith("B"):
+        return size(value, digits) + unit[1:] * (value is not None)
+    if not unit or value is None:
+        return count(value, digits)
+    number = count(value, digits) if value >= 10_000 else significant(value, digits)
+    return f"{number} {unit.removeprefix('1')}"
+
+
 def percent(fraction: float | None, digits: int = 2, least: float = 1e-3) -> str:
     """Format a fraction: 0.0123 → '1.2 %'; what is smaller than `least` is but said to be."""
     if fraction is None:

@@ -10,8 +10,9 @@ from tests.model import records
 from tests.report import pages, test_html
 
 from torchgauge.model import tables
-from torchgauge.model.latency import LatencyRun
+from torchgauge.model.latency import LatencyRun, Throughput
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.roofline import Roofline
 from torchgauge.model.target import TargetDescription
 from torchgauge.model.tree import Tree
 
@@ -115,14 +116,14 @@ def test_copied_markdown_is_a_table_of_what_is_shown(opened):
 def test_cells_are_as_wide_as_their_share(opened):
     page = opened(pages.with_tree()).page
     wide = page.eval_on_selector_all(
-        ".cell", "all => all.map(one => [one.dataset.node, parseFloat(one.style.width) + 1])"
+        ".cell", "all => all.map(one => [one.dataset.node, one.getBoundingClientRect().width + 1])"
     )
     widths = {int(node): width for node, width in wide}
     assert widths[1] / widths[0] == pytest.approx(0.5, abs=0.01)
     assert widths[3] / widths[0] == pytest.approx(0.3, abs=0.01)
     page.locator("#tree select").first.select_option("flops")
     flops = page.eval_on_selector_all(
-        ".cell", "all => all.map(one => [one.dataset.node, parseFloat(one.style.width) + 1])"
+        ".cell", "all => all.map(one => [one.dataset.node, one.getBoundingClientRect().width + 1])"
     )
     shares = {int(node): width / flops[0][1] for node, width in flops}
     assert shares[6] == pytest.approx(4_000_000 / 10_001_000, abs=0.01)
@@ -274,23 +275,6 @@ def test_the_policy_admits_no_other_script_and_no_request(opened):
     opening.complaints.clear()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280])
-def test_no_rule_of_accessibility_is_broken(opened, axe, theme, width):
-    opening = opened(
-        pages.with_tree(roofline=None),
-        color_scheme=theme,
-        viewport={"width": width, "height": 900},
-        bypass_csp=True,
-    )
-    page = opening.page
-    page.get_by_label("Colour").select_option("type")
-    page.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
-    page.evaluate(axe)
-    found = page.evaluate("axe.run()")
-    assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
-
-
 @pytest.mark.parametrize("width", [400, 1280, 2560])
 def test_nothing_stands_out_of_the_page(opened, width):
     page = opened(pages.with_tree(), viewport={"width": width, "height": 900}).page
@@ -299,6 +283,33 @@ def test_nothing_stands_out_of_the_page(opened, width):
         "all => all.filter(one => one.getBoundingClientRect().right > innerWidth).length"
     )
     assert wide == 0
+
+
+@pytest.mark.parametrize("width", [400, 700, 1280, 2560])
+@pytest.mark.parametrize("calls", [17.13, 1_234.0, 12_340.0, 123_400.0])
+def test_a_figure_stays_on_one_line_with_its_unit(opened, width, calls):
+    throughput = Throughput(calls=calls, samples=calls, images=calls)
+    near = Roofline(
+        roofs=test_html.roofs(),
+        intensity=None,
+        lower_bound=0.001,
+        time=None,
+        flops_per_second=None,
+        bytes_per_second=None,
+        efficiency=0.1,
+        at_least=False,
+    )
+    record = records.profile(throughput=throughput, cost=test_html.cost(), roofline=near)
+    page = opened(record, viewport={"width": width, "height": 900}).page
+    lines = page.locator(".card .figure").evaluate_all(
+        """all => all.map(one => [
+            one.innerText,
+            one.clientHeight / parseFloat(getComputedStyle(one).lineHeight),
+            one.scrollWidth - one.clientWidth,
+        ])"""
+    )
+    assert len(lines) == 6
+    assert [one for one in lines if one[1] > 1.5 or one[2] > 0] == []
 
 
 def test_a_record_with_nothing_but_its_size_is_a_page(opened):
@@ -326,6 +337,18 @@ def test_a_loop_has_its_steps(opened):
     page = opened(test_html.loop()).page
     assert page.locator("#steps canvas").count() == 1
     assert "10.00 ms" in page.locator("#overview").inner_text()
+
+
+def test_the_use_of_a_gpu_is_drawn_over_time(opened):
+    page = opened(records.profile(system=test_html.system_with_gpu())).page
+    charts = page.locator("#system .chart")
+    said = charts.evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+    assert said[2:] == [
+        "GPU 0 in use over time, at most 75.0 %.",
+        "GPU 0 memory, used by anybody over time, at most 3.00 GB.",
+        "GPU 0 clock over time, at most 1.80 GHz.",
+    ]
+    assert page.locator("#system canvas").count() == len(said) == 5
 
 
 def test_of_a_long_table_only_the_rows_in_view_are_made(opened):
@@ -364,17 +387,3 @@ def test_a_hundred_thousand_calls_are_drawn(opened):
     data = json.loads(page.locator("#data").inner_text())
     assert len(data["parts"]["latency"]["runs"][0]["samples"]) == 100_000
     assert page.locator("#latency canvas").count() == 1
-
-
-def test_printing_shows_rows_and_no_controls(opened):
-    page = opened(
-        pages.with_tree(), color_scheme="dark", viewport={"width": 800, "height": 900}
-    ).page
-    fill = "getComputedStyle(document.documentElement).getPropertyValue('--fill-0')"
-    dark = page.evaluate(fill)
-    page.emulate_media(media="print")
-    assert page.evaluate(fill) != dark  # no dark cells under black text
-    assert page.evaluate("document.documentElement.scrollWidth") == 800
-    assert not page.locator(".controls").first.is_visible()
-    assert not page.locator("header nav").is_visible()
-    assert page.locator("#tables tbody tr:not(.space)").last.is_visible()

@@ -198,7 +198,7 @@ def test_an_output_folder_that_cannot_be_written_is_found_before_measuring(model
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["profile"], ["profil", "x"], ["profile", "x", "--out", "y"],
+    "arguments", [[], ["profil", "x"], ["profile", "x", "--out", "y"],
                   ["profile", "x", "--format", "xml", "--output-dir", "y"]]
 )  # fmt: skip
 def test_usage_errors_end_with_2(arguments):

@@ -25,7 +25,8 @@ def pages():
 
 def run(page, folder):
     (folder / "examples").symlink_to(ROOT / "examples")
-    settings = os.environ | {"TORCHGAUGE_STATE": str(folder / "state")}
+    own = {"TORCHGAUGE_STATE": folder / "state", "TORCHGAUGE_STORE": folder / "history.db"}
+    settings = os.environ | {name: str(path) for name, path in own.items()}
     return subprocess.run(
         [sys.executable, RUNNER, page],
         cwd=folder,

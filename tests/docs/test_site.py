@@ -59,11 +59,20 @@ def parser_of(verb):
     return verbs.choices[verb]
 
 
+def nested(parser):
+    """Return the parsers of a verb's actions."""
+    return [
+        p for one in parser._actions if one.nargs == argparse.PARSER for p in one.choices.values()
+    ]
+
+
 @pytest.mark.parametrize("verb", [verb.NAME for verb in VERBS])
 def test_a_verbs_page_has_all_that_the_parser_knows(verb, site):
     text = " ".join(Seen(site / "verbs" / f"{verb}.html").text).replace("\u00a0", " ")
     words = " ".join(text.split())
-    for action in parser_of(verb)._actions:
+    parser = parser_of(verb)
+    actions = [action for one in (parser, *nested(parser)) for action in one._actions]
+    for action in actions:
         if action.dest == "help":
             continue
         for option in action.option_strings:

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 from tests.device.fake_machine import machine
-from tests.model.records import environment
+from tests.model.records import environment, profile
 
-from torchgauge.analyze.noise import deviation, difference, resolvable
+from torchgauge.analyze.noise import between, deviation, difference, resolvable, workload
 from torchgauge.device import calibration
 from torchgauge.errors import MeasurementError, MissingExtraError
 from torchgauge.measure import doctor, noise
@@ -93,6 +93,49 @@ def test_what_is_kept_is_kept_by_machine_ten_runs_each(tmp_path, monkeypatch):
 
     fewer = msgspec.structs.replace(run, threads=1)
     assert calibration.runs("b", fewer) == ()
+
+
+def test_a_workload_drives_out_no_other(tmp_path, monkeypatch):
+    import msgspec
+
+    monkeypatch.setenv("TORCHGAUGE_STATE", str(tmp_path))
+    run = noise.run(block=Blocks(), others=alone)
+    calibration.keep("a", run)
+    for _ in range(12):
+        calibration.keep("a", msgspec.structs.replace(run, workload="model.py:make"))
+    kept = [one.workload for one in calibration.runs("a")]
+    assert kept == [run.workload] + ["model.py:make"] * 10
+    for number in range(60):
+        calibration.keep("b", msgspec.structs.replace(run, workload=f"{number}"))
+    assert [one.workload for one in calibration.runs("b")] == [f"{n}" for n in range(10, 60)]
+
+
+def test_what_sessions_differ_by_is_what_processes_do_not_explain():
+    # Means of logs 0, 0.2, 0.4: variance 0.04; within 0.02 over 2 processes: 0.01.
+    sessions = [[math.exp(mean - 0.1), math.exp(mean + 0.1)] for mean in (0.0, 0.2, 0.4)]
+    assert between(sessions) == pytest.approx(math.sqrt(0.04 - 0.02 / 2))
+    assert between([[1.0, 2.0]] * 3) == 0.0
+
+
+def test_sessions_are_counted_by_machine_and_workload(tmp_path, monkeypatch):
+    import msgspec
+
+    monkeypatch.setenv("TORCHGAUGE_STATE", str(tmp_path))
+    run = noise.run(block=Blocks(), others=alone)
+    for factor in (1.0, 1.1):
+        medians = tuple(factor * median for median in run.medians)
+        calibration.keep("a", msgspec.structs.replace(run, medians=medians))
+    assert calibration.between_sessions("a", run.workload) is None
+    calibration.keep("a", run)
+    found = calibration.between_sessions("a", run.workload)
+    assert found.sessions == 3
+    assert found.between == pytest.approx(math.log(1.1) / math.sqrt(3), rel=0.05)
+    assert calibration.between_sessions("b", run.workload) is None
+
+
+def test_a_workload_is_named_by_what_decides_its_time():
+    target = profile().target
+    assert workload(target) == "model.py:make 0=2x3x8x8 cpu fp32 inference"
 
 
 DAMAGED = [b"", b"{", b'{"schema": "other/1"}', b"\xff", b'{"machines": 1}']

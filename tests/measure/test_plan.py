@@ -206,3 +206,13 @@ def test_a_profile_comes_back_from_disk_with_its_tree(tmp_path):
     assert again.tree.rows == profile.tree.rows
     assert again.tree.find("0").host_time == profile.tree.find("0").host_time
     assert str(again) == str(profile)
+
+
+@pytest.mark.parametrize(("processes", "detail"), [(2, "layers"), (2, "summary"), (1, "layers")])
+def test_each_of_several_processes_times_its_layers(model, processes, detail):
+    """What a later comparison of layers needs; one process would say nothing of its spread."""
+    profile = tg.profile(model, torch.ones(2, 8), processes=processes, detail=detail, **QUICK)
+    wanted = processes > 1 and detail != "summary"
+    for run in profile.latency.processes:
+        assert set(run.layer_times) == ({"", "0", "1", "2"} if wanted else set())
+        assert all(seconds > 0 for seconds in run.layer_times.values())

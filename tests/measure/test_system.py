@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from torchgauge.device.gpu_metrics import NoGpu
+from torchgauge.device.gpu_metrics import GpuReading, NoGpu
 from torchgauge.measure import system
 
 
@@ -64,3 +64,27 @@ def test_a_rest_too_short_for_the_kernels_ticks_is_no_sample(monkeypatch, rest, 
     monkeypatch.setattr(sampler._done, "wait", lambda _: next(told))
     sampler.run()
     assert len(sampler.samples) == samples
+
+
+class Gpu(NoGpu):
+    """A GPU that is told apart by its clock, and says nothing of its power."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = {1: "A GPU"}
+
+    def read(self, index):
+        return GpuReading(0.5, 2_000, None, 40.0, 1e9 + index)
+
+
+def test_the_readings_of_a_gpu_are_kept(monkeypatch):
+    monkeypatch.setattr(system, "GPU_SETTLING", 0.1)
+    found = system.measure(lambda: time.sleep(0.01), gpus=Gpu(), duration=0.3, interval=0.02)
+    (gpu,) = found.gpus
+    assert [one.time for one in gpu.samples] == pytest.approx(
+        [one.time for one in found.samples], abs=0.02
+    )
+    assert {(one.memory, one.power, one.clock) for one in gpu.samples} == {(2_000, None, 1e9 + 1)}
+    # Of the time before is what the driver says at first.
+    assert all((one.utilization is None) == (one.time <= 0.1) for one in gpu.samples)
+    assert {one.utilization for one in gpu.samples} == {None, 0.5}

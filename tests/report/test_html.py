@@ -19,6 +19,7 @@ from torchgauge.model.cost import Cost
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.loop import Captured, Loop, Stretch
 from torchgauge.model.roofline import BandwidthPoint, Roofline, Roofs
+from torchgauge.model.system import GpuSample, GpuUse, SystemSample, Use
 from torchgauge.report import findings
 from torchgauge.report.html import page, render
 from torchgauge.trace.kineto import read_events
@@ -249,6 +250,41 @@ def test_what_was_alive_at_the_peak_adds_up_to_it():
     found = parts(records.profile())["memory"]
     assert sum(found["parts"].values()) == found["peak"] == 1_000
     assert (found["time"], found["live"]) == ([0, 10], [600, 1_000])
+
+
+def system_with_gpu():
+    """A GPU whose driver tells of its use (after the first second), memory and clock, not power."""
+    samples = tuple(
+        GpuSample(time=second / 2, utilization=use, memory=memory, power=None, clock=1.8e9)
+        for second, use, memory in ((1, None, 2 * 10**9), (2, 0.5, 3 * 10**9), (3, 0.75, 10**9))
+    )
+    gpu = GpuUse(
+        index=0,
+        name="A GPU",
+        utilization=Use(mean=0.625, max=0.75),
+        memory=Use(mean=2e9, max=3e9),
+        power=None,
+        temperature=None,
+        clock=Use(mean=1.8e9, max=1.8e9),
+        samples=samples,
+    )
+    host = tuple(SystemSample(time=one.time, cores=1.0, rss=2_500) for one in samples)
+    return msgspec.structs.replace(records.system(), gpus=(gpu,), samples=host)
+
+
+def test_what_a_gpu_did_is_a_series_for_each_figure_that_its_driver_told():
+    found = parts(records.profile(system=system_with_gpu()))["system"]["gpus"]
+    times = [500_000_000, 1_000_000_000, 1_500_000_000]
+    assert found == [
+        {"title": "GPU 0 in use", "unit": "share", "time": times, "values": [None, 0.5, 0.75]},
+        {
+            "title": "GPU 0 memory, used by anybody",
+            "unit": "bytes",
+            "time": times,
+            "values": [2_000_000_000, 3_000_000_000, 1_000_000_000],
+        },
+        {"title": "GPU 0 clock", "unit": "hertz", "time": times, "values": [1.8e9] * 3},
+    ]
 
 
 def test_three_findings_in_order_of_what_they_are_about():

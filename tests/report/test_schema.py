@@ -8,15 +8,24 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from tests.analyze.test_alerts import change, rule, series
 from tests.model import records as plain
 from tests.report import exported_records as records
 
+from torchgauge.analyze.alerts import alerts
 from torchgauge.model import codec
 from torchgauge.model.doctor import Diagnosis
+from torchgauge.model.trend import Trend
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
 SAVED = records.every() | {
     "diagnosis": Diagnosis(environment=plain.environment(), fingerprint="f", checks=()),
+    "trend": Trend(
+        store="h.db",
+        series=(series([1.0] * 3, changes=(change(1, 0.1), change(2, -0.1, interval=None))),),
+        alerts=alerts(rule(limit=0.5), [series([1.0])]),
+        unmatched=("other",),
+    ),
     "profile without parts": plain.profile(latency=None, memory=None, size=None),
 }
 

@@ -19,6 +19,8 @@ export interface Chart {
   x: ArrayLike<number>;
   lines: Line[];
   showX: (value: number) => string;
+  /** As the readout says it, where that is more than the axis has room for. */
+  readX?: (value: number) => string;
   showY: (value: number) => string;
   xLabel: string;
   /** Drawn as a level with a name. */
@@ -77,7 +79,7 @@ function options(wanted: Chart, read: HTMLElement): Omit<uPlot.Options, "width" 
     cursor: { points: { size: 7 }, drag: { x: true, y: false }, y: false },
     hooks: {
       drawClear: [(plot) => drawStretches(plot, wanted)],
-      draw: [(plot) => drawLevels(plot, wanted)],
+      draw: [(plot) => nameStretches(plot, wanted), (plot) => drawLevels(plot, wanted)],
       setCursor: [(plot) => readout(plot, wanted, read)],
     },
   };
@@ -101,6 +103,7 @@ function series(line: Line): uPlot.Series {
     label: line.label,
     stroke: () => property(line.colour),
     width: line.points ? 0 : 1.5,
+    spanGaps: !line.points,
     fill: line.fill ? () => `${property(line.colour)}2e` : undefined,
     paths: line.stepped ? uPlot.paths.stepped!({ align: 1 }) : undefined,
     points: { show: line.points, size: 4, fill: () => property(line.colour) },
@@ -123,20 +126,35 @@ function drawStretches(plot: uPlot, { stretches = [] }: Chart): void {
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
+  ctx.fillStyle = property("--shade");
+  for (const { from, to } of stretches) {
+    const x = plot.valToPos(from, "x", true);
+    ctx.fillRect(x, bbox.top, plot.valToPos(to, "x", true) - x, bbox.height);
+  }
+  ctx.restore();
+}
+
+/** Above the grid, with a halo: a line through a sign would turn it. */
+function nameStretches(plot: uPlot, { stretches = [] }: Chart): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.textAlign = "left";
+  ctx.lineWidth = 4 * devicePixelRatio;
+  ctx.strokeStyle = property("--card");
+  ctx.fillStyle = property("--soft");
   for (const { from, to, label } of stretches) {
     const x = plot.valToPos(from, "x", true);
     const wide = plot.valToPos(to, "x", true) - x;
-    ctx.fillStyle = property("--shade");
-    ctx.fillRect(x, bbox.top, wide, bbox.height);
-    ctx.fillStyle = property("--soft");
     const inside = wide > ctx.measureText(label).width + 8 * devicePixelRatio;
     const start = inside ? Math.max(x, bbox.left) : Math.max(x + wide, bbox.left);
-    ctx.fillText(
-      inside ? label : `◂ ${label}`,
-      start + 4 * devicePixelRatio,
-      bbox.top + 14 * devicePixelRatio,
-    );
+    const said = inside ? label : `◂ ${label}`;
+    const place = [start + 4 * devicePixelRatio, bbox.top + 14 * devicePixelRatio] as const;
+    if (!inside) ctx.strokeText(said, ...place);
+    ctx.fillText(said, ...place);
   }
   ctx.restore();
 }
@@ -178,5 +196,5 @@ function readout(plot: uPlot, wanted: Chart, read: HTMLElement): void {
   const said = wanted.lines
     .filter((line) => line.values[at] !== null && line.values[at] !== undefined)
     .map((line) => `${line.label} ${wanted.showY(line.values[at] as number)}`);
-  read.textContent = `${wanted.xLabel} ${wanted.showX(wanted.x[at])}: ${said.join(", ")}`;
+  read.textContent = `${wanted.xLabel} ${(wanted.readX ?? wanted.showX)(wanted.x[at])}: ${said.join(", ")}`;
 }

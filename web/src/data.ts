@@ -90,6 +90,7 @@ export interface SystemData {
   cores: number[];
   rss: number[];
   core_count: number;
+  gpus: { title: string; unit: Unit; time: number[]; values: (number | null)[] }[];
   rows: Rows;
   how: string;
 }
@@ -112,6 +113,7 @@ export interface ChangesData {
     judgement: string;
     how: string;
     note: string;
+    bounds: number[];
   }[];
   differences: Rows;
   paired: boolean;
@@ -124,6 +126,76 @@ export interface ContributionsData {
   total: number;
   tested: string;
 }
+
+export interface TrendData {
+  series: {
+    name: string;
+    place: string;
+    unit: Unit;
+    how: string;
+    values: (number | null)[];
+    low: (number | null)[];
+    high: (number | null)[];
+    created: string[];
+    commits: string[];
+    changes: {
+      from: number;
+      to: number;
+      size: string;
+      interval: string;
+      worse: boolean | null;
+      lasting: string;
+      commits: string;
+      software: string;
+      how: string;
+    }[];
+    unknown: string;
+  }[];
+  confirm: string;
+}
+
+export interface CellsData {
+  axes: string[];
+  rate: string;
+  where: string;
+  rows: {
+    label: string;
+    series: string;
+    batch: number | null;
+    status: string;
+    reason: string;
+    median: number | null;
+    low: number | null;
+    high: number | null;
+    p99: number | null;
+    first_call: number | null;
+    rate: number | null;
+    memory: number | null;
+    flops: number | null;
+    front: boolean;
+    best: string[];
+  }[];
+}
+
+export interface ParetoData {
+  objectives: string[];
+  cells: number[];
+  legend: string;
+}
+
+export interface FitData {
+  points: [batch: number, value: number][];
+  line: [batch: number, value: number, low: number | null, high: number | null][];
+  holds: boolean;
+  reason: string;
+}
+
+export type ScalingData = {
+  series: string;
+  words: [string, string][];
+  latency: FitData | null;
+  memory: FitData | null;
+}[];
 
 export interface MethodData {
   parts: [string, Rows][];

@@ -1,7 +1,18 @@
 // How figures look: the rules of torchgauge's units.py, on whole nanoseconds and bytes.
 
 export type Unit =
-  "text" | "time" | "bytes" | "count" | "share" | "flop/s" | "bytes/s" | "flop/byte" | "delta" | "change";
+  | "text"
+  | "time"
+  | "bytes"
+  | "count"
+  | "share"
+  | "flop/s"
+  | "bytes/s"
+  | "flop/byte"
+  | "watt"
+  | "hertz"
+  | "delta"
+  | "change";
 export type Value = number | string | null;
 
 const NOTHING = "–";
@@ -73,6 +84,8 @@ const SHOWN: Record<Unit, (value: number, digits?: number) => string> = {
   "flop/byte": (value) => significant(value),
   delta: (value) => signed(value, time(Math.abs(value))),
   change: (value) => signed(value, percent(Math.abs(value))),
+  watt: (value) => `${significant(value)} W`,
+  hertz: (value) => rate(value, "Hz"),
 };
 
 function signed(value: number, text: string): string {

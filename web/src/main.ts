@@ -16,14 +16,20 @@ import { method } from "./views/method";
 import { overview } from "./views/overview";
 import { roofline } from "./views/roofline";
 import { steps } from "./views/steps";
+import { cells, pareto, scaling } from "./views/sweep";
 import { system } from "./views/system";
 import { tables } from "./views/tables";
+import { trend } from "./views/trend";
 import { tree } from "./views/tree";
 
 register<any>(
   overview,
   changes,
   contributions,
+  trend,
+  cells,
+  pareto,
+  scaling,
   tree,
   tables,
   roofline,

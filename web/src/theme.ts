@@ -18,5 +18,12 @@ export function themeButton(): HTMLElement {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
     window.dispatchEvent(new Event("theme")),
   );
+  // Paper is white. The style knows that by itself; what is drawn in colours has to be drawn anew.
+  let chosen = "auto";
+  window.addEventListener("beforeprint", () => {
+    chosen = now();
+    set("light");
+  });
+  window.addEventListener("afterprint", () => set(chosen));
   return button;
 }

@@ -127,7 +127,7 @@ def _timed(
     interval = found.interval()
     known = "the host's calibration" if where.noise.calibrated else "a host never calibrated"
     method = f"Welch's t on {len(values[0])} and {len(values[1])} processes, sessions as of {known}"
-    judgement = _judged(metric, interval)
+    judgement = judged(metric, interval)
     reason = "" if judgement != "inconclusive" else "the interval holds both no change and a change"
     return _change(
         metric, sides, judgement, change=found.change, interval=interval, method=method,
@@ -154,7 +154,8 @@ def _by_floor(
     return _change(metric, sides, "inconclusive", method=method, reason=reason)
 
 
-def _judged(metric: Metric, interval: Interval) -> Judgement:
+def judged(metric: Metric, interval: Interval) -> Judgement:
+    """Return what an interval of current ÷ baseline − 1 says of a metric."""
     if interval.low > 0 or interval.high < 0:
         worse = (interval.low > 0) == (metric.better == "lower")
         return "worse" if worse else "better"

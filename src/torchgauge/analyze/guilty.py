@@ -1,60 +1,62 @@
-"""Who is to blame: the places that a failing gate names, most contribution first."""
+"""What a failing gate names: the layers that got worse, most contribution first."""
 
 from __future__ import annotations
 
 from torchgauge import units
 from torchgauge.model.comparison import Comparison, Place
+from torchgauge.model.verdict import Ruling
 
 MOST = 5
-# Without a test only a place that adds so much of the change is named.
-LEAST_SHARE = 0.1
+# Of the largest contribution: what is far smaller is significant at most, and nobody's concern.
+WORTH_NAMING = 0.05
 
 
-def guilty(comparison: Comparison) -> tuple[str, ...]:
-    """Return the layers that surely got slower, and the places that do more work.
-
-    Where none is proven, those with the largest contributions are named and said to be unproven.
-    """
-    proven = [one for one in comparison.layers if one.significant and one.contribution > 0]
-    more = [one for one in comparison.layers if not one.significant and _more_work(one)]
-    if proven or more:
-        more.sort(key=lambda one: -_added(one))
-        return tuple(map(_said, (*_most(proven), *more)))[:MOST]
-    step = comparison.step_change or 0.0
-    likely = [one for one in comparison.layers if one.contribution > LEAST_SHARE * max(step, 0.0)]
-    named = _most([one for one in likely if one.contribution > 0 and one.significant is None])
-    return tuple(f"{_said(one)}, not proven" for one in named[:MOST])
+def guilty(comparison: Comparison, rulings: tuple[Ruling, ...]) -> tuple[str, ...]:
+    """Return the layers to blame for what fails, said as not proven where none is significant."""
+    failed = {ruling.metric: ruling for ruling in rulings if ruling.outcome == "fail"}
+    found: list[str] = []
+    if {"flops", "macs"} & set(failed):
+        found += _by_work(comparison.layers)
+    if any(ruling.how == "measured" and ruling.method != "exact" for ruling in failed.values()):
+        found += _by_time(comparison.layers)
+    return tuple(found)
 
 
-def _most(places: list[Place]) -> list[Place]:
-    return sorted(places, key=lambda one: -one.contribution)
+def _by_time(layers: tuple[Place, ...]) -> list[str]:
+    slower = sorted(
+        (place for place in layers if place.contribution > 0), key=lambda one: -one.contribution
+    )
+    proven = [place for place in slower if place.significant]
+    if proven:
+        return [_slower(place) for place in _worth_naming(proven)]
+    return [f"{_slower(place)} (not proven)" for place in _worth_naming(slower)[:3]]
 
 
-def _more_work(one: Place) -> bool:
-    return _added(one) > 0
+def _worth_naming(places: list[Place]) -> list[Place]:
+    return [
+        place
+        for place in places[:MOST]
+        if place.contribution >= WORTH_NAMING * places[0].contribution
+    ]
 
 
-def _added(one: Place) -> int:
-    return (one.current_flops or 0) - (one.baseline_flops or 0)
-
-
-def _said(one: Place) -> str:
-    kind = f" ({one.type})" if one.type else ""
-    parts = []
-    if one.change is not None and (one.significant or not _more_work(one)):
-        reach = ""
-        if one.interval is not None:
-            reach = f" [{_percent(one.interval.low)}, {_percent(one.interval.high)}]"
-        parts.append(f"{_percent(one.change)}{reach}, {_signed(one.contribution)}")
-    if _more_work(one):
-        new = "new: " if one.appeared else ""
-        parts.append(f"{new}+{units.count(_added(one))} FLOP")
-    return f"{one.name or 'the model itself'}{kind} {', '.join(parts)}"
+def _slower(place: Place) -> str:
+    change = "" if place.change is None else f" {_percent(place.change)}"
+    ends = place.interval
+    if change and ends is not None:
+        change += f" [{_percent(ends.low)}, {_percent(ends.high)}]"
+    return f"{_name(place)}{change}, +{units.time(place.contribution, 3)}"
 
 
 def _percent(change: float) -> str:
     return f"{100 * change:+.1f} %".replace("-", "−")
 
 
-def _signed(seconds: float) -> str:
-    return ("−" if seconds < 0 else "+") + units.time(abs(seconds), 3)
+def _by_work(layers: tuple[Place, ...]) -> list[str]:
+    more = [(place, (place.current_flops or 0) - (place.baseline_flops or 0)) for place in layers]
+    more = sorted((one for one in more if one[1] > 0), key=lambda one: -one[1])
+    return [f"{_name(place)} +{units.count(flops, 3)} FLOP" for place, flops in more[:MOST]]
+
+
+def _name(place: Place) -> str:
+    return f"{place.name or 'the model itself'} ({place.type})" if place.type else place.name

@@ -6,23 +6,11 @@ from collections.abc import Iterable
 
 from torchgauge.analyze.percentiles import PERCENTILES, samples_needed
 from torchgauge.analyze.quantities import EXAMPLES, amount, meant
-from torchgauge.analyze.tolerances import default_tolerance, parse_tolerance
 from torchgauge.errors import InputError
 from torchgauge.model.figures import COST, SIZE, Figure
 from torchgauge.model.metric import METRICS, Metric, figure_of, metric
 from torchgauge.model.profile import Profile
 from torchgauge.model.verdict import Limit, Ruling, Verdict, overall
-
-__all__ = [
-    "default_tolerance",
-    "judge",
-    "judge_limit",
-    "judged",
-    "parse_limit",
-    "parse_tolerance",
-    "percentile_of",
-    "unit_of",
-]
 
 
 def unit_of(found: Metric) -> str:
@@ -88,7 +76,9 @@ def judge_limit(limit: Limit, profile: Profile) -> Ruling:
     if limit.of:
         wanted = wanted._replace(figure=f"throughput_{limit.of}")
     figure = figure_of(profile, wanted)
-    reason = _why_unknown(limit, profile) if figure.value is None else _few(limit, profile)
+    reason = (
+        _why_unknown(limit, profile) if figure.value is None else _without_interval(limit, profile)
+    )
     return judge(limit, figure, at_least=_at_least(wanted, profile), reason=reason)
 
 
@@ -131,10 +121,14 @@ def _why_unknown(limit: Limit, profile: Profile) -> str:
     return "it was not measured"
 
 
-def _few(limit: Limit, profile: Profile) -> str:
-    """Say that a percentile rests on too few samples, and what ended the sampling."""
+def _without_interval(limit: Limit, profile: Profile) -> str:
+    """Say that a figure has no interval; of a percentile also what ended the sampling."""
     found = profile.latency
-    if found is None or limit.metric not in PERCENTILES:
+    if found is None or METRICS[limit.metric].kind != "timing":
+        return ""
+    if limit.metric in ("latency", "p50", "throughput") and found.interval is None:
+        return f"no interval, {found.interval_method.removeprefix('none: ')}"
+    if limit.metric not in PERCENTILES:
         return ""
     worth = sum(len(run.steady_samples) / run.autocorrelation for run in found.processes)
     needed = samples_needed(PERCENTILES[limit.metric])

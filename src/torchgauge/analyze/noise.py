@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
+
+from torchgauge.model.target import TargetDescription
 
 BLOCKS = 10
 POWER = 0.90
 CONFIDENCE = 0.975
+LEAST_SESSIONS = 3
 
 
 def difference(a: float, b: float, b_again: float, a_again: float) -> float:
@@ -37,3 +41,22 @@ def resolvable(s_d: float) -> float:
 
     z = float(norm.ppf(CONFIDENCE) + norm.ppf(POWER))
     return math.expm1(z * s_d / math.sqrt(BLOCKS - 2))
+
+
+def between(sessions: Sequence[Sequence[float]]) -> float:
+    """Return the standard deviation of log medians between sessions, beyond that within them.
+
+    By the method of moments: the variance of the sessions' means less the mean of their own
+    variances over their numbers of processes; 0 where that explains all of it.
+    """
+    logs = [[math.log(median) for median in session] for session in sessions]
+    means = statistics.variance(statistics.fmean(session) for session in logs)
+    within = statistics.fmean(statistics.variance(session) / len(session) for session in logs)
+    return math.sqrt(max(0.0, means - within))
+
+
+def workload(what: TargetDescription) -> str:
+    """Name what is timed, for the calibration of a host: the same name, the same work."""
+    inputs = " ".join(f"{one.name}={'x'.join(map(str, one.shape))}" for one in what.inputs)
+    step = "training" if what.training else "inference"
+    return " ".join(filter(None, (what.spec, inputs, what.device, what.precision, step)))

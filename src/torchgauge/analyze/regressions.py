@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torchgauge.analyze.compare import compare
 from torchgauge.analyze.stored import HostNoise
-from torchgauge.analyze.stored_gate import GATED
-from torchgauge.analyze.tolerances import default_tolerance
+from torchgauge.analyze.tolerances import USUAL_METRICS, default_tolerance
 from torchgauge.model.comparison import Change
 from torchgauge.model.profile import Profile
 from torchgauge.model.regressions import Regressions
@@ -20,7 +19,9 @@ def regressions(
     beyond the host's noise floor counts (20 % where it was never calibrated).
     """
     comparison = compare(baseline, current, noise=noise)
-    changes = [change for name in GATED if (change := comparison.change_of(name)) is not None]
+    changes = [
+        change for name in USUAL_METRICS if (change := comparison.change_of(name)) is not None
+    ]
     return Regressions(
         found=tuple(one for one in changes if _worse(one)),
         undecided=tuple(one for one in changes if one.judgement in ("inconclusive", "unknown")),

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from torchgauge import units
-from torchgauge.analyze import exact_gate
 from torchgauge.analyze.by_process import by_process
 from torchgauge.analyze.compare import compare
+from torchgauge.analyze.exact import exact_ruling
 from torchgauge.analyze.guilty import guilty
 from torchgauge.analyze.holm import holm
 from torchgauge.analyze.limits import judge_limit
+from torchgauge.analyze.paired import signed
 from torchgauge.analyze.stored import FEWEST, HostNoise, Welch, uncalibrated, welch
-from torchgauge.analyze.tolerances import default_tolerance
 from torchgauge.model.comparison import Change, Comparison
-from torchgauge.model.metric import METRICS, Metric, metric
+from torchgauge.model.metric import METRICS, Metric
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Interval
 from torchgauge.model.verdict import Limit, Outcome, Ruling, Tolerance, Verdict, overall
 
-GATED = ("params", "flops", "memory", "latency")
 ALPHA = 0.025  # one-sided, as the intervals of 95 % have it on either side
 
 
@@ -50,10 +49,10 @@ class _Test(NamedTuple):
 def gate(
     baseline: Profile,
     current: Profile,
+    tolerances: Sequence[Tolerance],
     *,
-    metrics: Sequence[str] = (),
-    tolerances: Sequence[Tolerance] = (),
     limits: Sequence[Limit] = (),
+    usual: Container[str] = (),
     noise: HostNoise | None = None,
     labels: tuple[str, str] = ("baseline", "current"),
 ) -> Verdict:
@@ -62,79 +61,77 @@ def gate(
     Exact metrics come first. Times are judged between the same machine, software and settings
     alone, and from six processes on each side; `noise` says by what the host's sessions differ, of
     a host never calibrated a floor of 20 % is assumed. A metric fails where it is surely above δ0,
-    passes where it is surely below δ1, and is inconclusive else. Without `metrics` these are gated:
-    params, flops, memory, latency, and what has a tolerance.
-
-    Raises InputError `metric-unknown`.
+    passes where it is surely below δ1, and is inconclusive else. One that neither run has is left
+    out where it is merely among the `usual`.
     """
     noise = noise or uncalibrated()
     comparison = compare(baseline, current, labels=labels, noise=noise)
-    known = {one.metric: one for one in tolerances}
-    wanted = [metric(name) for name in dict.fromkeys((*(metrics or GATED), *known))]
-    wanted = [one for one in wanted if metrics or one.name in known or _there(one, comparison)]
-    told = {one.name: known.get(one.name) or default_tolerance(one) for one in wanted}
-    tests = _tests(baseline, current, comparison, told, noise)
+    tests = _tests(baseline, current, comparison, tolerances, noise)
     fallen = dict(zip(tests, holm([test.p for test in tests.values()], ALPHA), strict=True))
     rulings = []
-    for one in wanted:
-        change, tolerance = comparison.change_of(one.name), told[one.name]
+    for tolerance in tolerances:
+        name = tolerance.metric
+        change = comparison.change_of(name)
+        if change is None and name in usual:
+            continue
         if change is None:
-            rulings.append(_absent(one, tolerance))
+            rulings.append(_absent(METRICS[name], tolerance))
         elif change.exact:
-            rulings.append(exact_gate.ruling(change, tolerance))
-        elif one.name in tests:
-            rulings.append(_tested(change, tests[one.name], fallen[one.name], noise, len(tests)))
+            rulings.append(exact_ruling(change, tolerance))
+        elif name in tests:
+            reason = _reason(tests[name], noise, fails=fallen[name])
+            rulings.append(_tested(change, tests[name], reason, len(tests)))
         else:
             rulings.append(_untested(change, tolerance, comparison))
-    rulings += [judge_limit(limit, current) for limit in limits]
-    found = tuple(rulings)
-    outcome = overall(found)
+    found = (*rulings, *(judge_limit(limit, current) for limit in limits))
     return Verdict(
-        outcome=outcome,
+        outcome=overall(found),
         rulings=found,
         comparison=comparison,
-        guilty=guilty(comparison) if outcome == "fail" else (),
+        guilty=guilty(comparison, found),
     )
-
-
-def _there(one: Metric, comparison: Comparison) -> bool:
-    return comparison.change_of(one.name) is not None
 
 
 def _tests(
     baseline: Profile,
     current: Profile,
     comparison: Comparison,
-    told: Mapping[str, Tolerance],
+    tolerances: Sequence[Tolerance],
     noise: HostNoise,
 ) -> dict[str, _Test]:
     if not comparison.timing_comparable:
         return {}
     found = {}
-    for name, tolerance in told.items():
-        if METRICS[name].kind != "timing":
+    for tolerance in tolerances:
+        wanted = METRICS[tolerance.metric]
+        if wanted.kind != "timing":
             continue
-        old, new = by_process(baseline, METRICS[name]), by_process(current, METRICS[name])
+        old, new = by_process(baseline, wanted), by_process(current, wanted)
         if min(len(old), len(new)) < FEWEST:
             continue
-        if METRICS[name].better == "higher":
+        if wanted.better == "higher":
             old, new = new, old  # less of it is worse
         test = welch(old, new, noise)
         if test is not None:
-            found[name] = _Test(test, tolerance)
+            found[wanted.name] = _Test(test, tolerance)
     return found
 
 
-def _tested(change: Change, test: _Test, fails: bool, noise: HostNoise, family: int) -> Ruling:
-    interval, tolerance = test.interval, test.tolerance
-    outcome: Outcome
+def _reason(test: _Test, noise: HostNoise, *, fails: bool) -> tuple[Outcome, str]:
+    tolerance, interval = test.tolerance, test.interval
     if fails:
-        outcome, reason = "fail", f"Surely worse than {units.percent(tolerance.accepted)}."
-    elif interval.high < tolerance.refused:
-        outcome, reason = "pass", f"Surely not worse by {units.percent(tolerance.refused)}."
-    else:
-        outcome = "inconclusive"
-        reason = _undecided(noise)
+        return "fail", f"surely worse than {signed(tolerance.accepted)}"
+    if interval.high < tolerance.refused:
+        return "pass", f"surely not worse by {signed(tolerance.refused)}"
+    floor = f"two sessions of one build differ by up to {units.percent(noise.floor)} here"
+    if noise.calibrated:
+        return "inconclusive", f"{floor}: gate with --base-ref, which runs both builds in turn"
+    advice = "torchgauge gate --calibrate TARGET, or gate with --base-ref"
+    return "inconclusive", f"{floor} (assumed): {advice}"
+
+
+def _tested(change: Change, test: _Test, said: tuple[Outcome, str], family: int) -> Ruling:
+    outcome, reason = said
     return Ruling(
         metric=change.metric,
         outcome=outcome,
@@ -143,18 +140,11 @@ def _tested(change: Change, test: _Test, fails: bool, noise: HostNoise, family: 
         baseline=change.baseline,
         current=change.current,
         change=test.welch.change,
-        interval=interval,
-        tolerance=tolerance,
+        interval=test.interval,
+        tolerance=test.tolerance,
         reason=reason,
         method=change.method + (f", Holm over {family} metrics" if family > 1 else ""),
     )
-
-
-def _undecided(noise: HostNoise) -> str:
-    floor = f"two sessions of one build differ by up to {units.percent(noise.floor)} here"
-    if noise.calibrated:
-        return f"{floor}: gate with --base-ref, which runs both builds in turn"
-    return f"{floor} (assumed): torchgauge gate --calibrate TARGET, or --base-ref"
 
 
 def _untested(change: Change, tolerance: Tolerance, comparison: Comparison) -> Ruling:
@@ -172,10 +162,16 @@ def _untested(change: Change, tolerance: Tolerance, comparison: Comparison) -> R
         unit=change.unit,
         baseline=change.baseline,
         current=change.current,
-        change=exact_gate.worse(change),
+        change=_worse(change),
         tolerance=tolerance,
         reason=reason,
     )
+
+
+def _worse(change: Change) -> float | None:
+    if change.change is None:
+        return None
+    return change.change if change.better == "lower" else -change.change
 
 
 def _absent(one: Metric, tolerance: Tolerance) -> Ruling:

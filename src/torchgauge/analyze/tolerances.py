@@ -10,6 +10,8 @@ from torchgauge.model.verdict import Tolerance
 
 ACCEPTED = 0.01
 REFUSED = 0.03
+# What is gated where nobody says.
+USUAL_METRICS = ("params", "flops", "memory", "latency")
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
 
 

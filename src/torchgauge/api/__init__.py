@@ -1,7 +1,9 @@
 """The one place that joins target, measurement and record; the command line calls only this."""
 
-from torchgauge.api.comparisons import compare, detect_regressions, gate_records, load_baseline
+from torchgauge.api.calibrations import calibrate
+from torchgauge.api.comparisons import compare, detect_regressions, load_baseline
 from torchgauge.api.counts import count_cost, count_request, measure_size
+from torchgauge.api.gates import compare_targets, gate, gate_records, gate_stored, gate_targets
 from torchgauge.api.loops import nvtx, timeline
 from torchgauge.api.machine import diagnose
 from torchgauge.api.measurements import measure_latency, measure_memory
@@ -9,12 +11,17 @@ from torchgauge.api.profiles import profile, profile_request
 from torchgauge.api.records import load, load_ranks
 
 __all__ = [
+    "calibrate",
     "compare",
+    "compare_targets",
     "count_cost",
     "count_request",
     "detect_regressions",
     "diagnose",
+    "gate",
     "gate_records",
+    "gate_stored",
+    "gate_targets",
     "load",
     "load_baseline",
     "load_ranks",

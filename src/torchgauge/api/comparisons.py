@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from torchgauge.model.profile import Profile
 if TYPE_CHECKING:
     from torchgauge.model.comparison import Comparison
     from torchgauge.model.regressions import Regressions
-    from torchgauge.model.verdict import Verdict
 
 
 def compare(baseline: Profile | str | Path, current: Profile | str | Path) -> Comparison:
@@ -25,43 +23,11 @@ def compare(baseline: Profile | str | Path, current: Profile | str | Path) -> Co
     Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
     """
     from torchgauge.analyze.compare import compare as compared
+    from torchgauge.api.host_noise import host_noise
 
-    sides = [_side(one) for one in (baseline, current)]
-    return compared(sides[0], sides[1], labels=_labels(baseline, current))
-
-
-def gate_records(
-    baseline: Profile | str | Path,
-    current: Profile | str | Path,
-    *,
-    tolerance: str | Sequence[str] | None = None,
-    metrics: Sequence[str] = (),
-    limits: str | Sequence[str] | None = None,
-) -> Verdict:
-    """Judge a run against a stored one: pass, fail, inconclusive or not comparable.
-
-    `tolerance` is "latency:1%:3%" (what is accepted, what is refused) or several such; `limits` are
-    absolute, "latency:100ms"; `metrics` are those to gate (default: params, flops, memory, latency
-    and what has a tolerance). Times need the same machine, software and settings, and six
-    processes on each side (`processes=10`).
-
-    Raises InputError `metric-unknown`, `threshold-invalid`, `file-missing`, `not-a-profile`;
-    RecordError as `load`.
-    """
-    from torchgauge.analyze.limits import parse_limit
-    from torchgauge.analyze.stored_gate import gate
-    from torchgauge.analyze.tolerances import parse_tolerance
-
-    told = [parse_tolerance(text) for text in _several(tolerance)]
-    bounds = [parse_limit(text) for text in _several(limits)]
-    return gate(
-        _side(baseline),
-        _side(current),
-        metrics=metrics,
-        tolerances=told,
-        limits=bounds,
-        labels=_labels(baseline, current),
-    )
+    sides = [loaded(one) for one in (baseline, current)]
+    noise = host_noise(sides[1])
+    return compared(sides[0], sides[1], labels=labels_of(baseline, current), noise=noise)
 
 
 def detect_regressions(
@@ -75,8 +41,10 @@ def detect_regressions(
     Raises as `compare`.
     """
     from torchgauge.analyze.regressions import regressions
+    from torchgauge.api.host_noise import host_noise
 
-    return regressions(_side(baseline), _side(current))
+    old, new = loaded(baseline), loaded(current)
+    return regressions(old, new, noise=host_noise(new))
 
 
 def load_baseline(path: str | Path) -> Profile:
@@ -84,19 +52,20 @@ def load_baseline(path: str | Path) -> Profile:
 
     Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
     """
-    return _side(path)
+    return loaded(path)
 
 
-def _labels(baseline: object, current: object) -> tuple[str, str]:
+def labels_of(baseline: object, current: object) -> tuple[str, str]:
+    """Return what two given runs are called: their paths, or their roles."""
     old = str(baseline) if isinstance(baseline, str | Path) else "baseline"
     return old, str(current) if isinstance(current, str | Path) else "current"
 
 
-def _several(given: str | Sequence[str] | None) -> Sequence[str]:
-    return () if given is None else [given] if isinstance(given, str) else given
+def loaded(given: Profile | str | Path) -> Profile:
+    """Return a profile that is given or lies at a path.
 
-
-def _side(given: Profile | str | Path) -> Profile:
+    Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
+    """
     given = getattr(given, "profile", given)  # the record behind ModelProfiler's results
     if isinstance(given, Profile):
         return given

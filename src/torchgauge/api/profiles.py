@@ -175,10 +175,11 @@ def _profile(
     apart: bool = False,
 ) -> Profile:
     """Measure here, or `apart`: in a process of its own."""
-    if apart:
-        from torchgauge.measure.apart import profile_apart as measure
-    else:
-        from torchgauge.measure.plan import profile as measure
-
     with showing(progress) as shown:
-        return measure(source, options, shown, timeline)
+        if apart:
+            from torchgauge.measure.apart import profile_apart
+
+            return profile_apart(source, options, shown, timeline)
+        from torchgauge.measure import plan
+
+        return plan.profile(source, options, shown, timeline)

@@ -1,35 +1,54 @@
-"""`torchgauge compare`: two saved runs side by side."""
+"""`torchgauge compare`: two saved runs, or two targets, side by side."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
+from torchgauge.cli.gate import request
 from torchgauge.cli.numbers import positive
-from torchgauge.cli.output import emit, print_view
-from torchgauge.errors import ExitCode
+from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.cli.profile import training, what_is_run
+from torchgauge.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from torchgauge.model.comparison import Comparison
 
 NAME = "compare"
 SUMMARY = "show what changed between two runs, and where"
 DESCRIPTION = """\
-Compare two saved runs: every figure, layers, operators and kernels.
+Compare two saved runs, or two targets: every figure, layers, operators and kernels.
 
   torchgauge compare before.json after.json
   torchgauge compare before.json after.json --html page.html
   torchgauge compare before.json after.json --format markdown --output-dir DIR
+  torchgauge compare models.py:small models.py:large
 
-Times are judged between the same machine, software and settings, where both runs were recorded
-with --processes 10; sizes and counts always. `torchgauge gate` gives a verdict for CI.
+Times of saved runs are judged between the same machine, software and settings, where both were
+recorded with --processes 10; sizes and counts always. Two targets are run in turn, in fresh
+processes. `torchgauge gate` gives a verdict for CI.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    parser.add_argument("baseline", metavar="A", help="the run before")
-    parser.add_argument("current", metavar="B", help="the run after")
+    parser.add_argument("baseline", metavar="A", help="the run before, or a target")
+    parser.add_argument("target", metavar="B", help="the run after, or a target")
     parser.add_argument(
         "--top", type=positive, default=10, metavar="N", help="places shown (default: 10)"
     )
+    what = parser.add_argument_group("what is run, of two targets")
+    what_is_run(
+        what,
+        device="auto",
+        device_help="cpu, cuda, cuda:N or auto: the GPU where there is one (default)",
+    )
+    what.add_argument(
+        "--blocks", type=positive, metavar="K", help="blocks of four processes (default: 8)"
+    )
+    training(parser.add_argument_group("training"))
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
     out.add_argument(
@@ -40,15 +59,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compare, show, write; return the exit code."""
     formats.check(options)
-    from torchgauge import api
     from torchgauge.model import rendering
     from torchgauge.report.comparison import view
 
-    found = api.compare(options.baseline, options.current)
+    found = _compared(options)
     written = formats.write(found, options, "comparison")
     if options.json:
         emit(rendering.text(found, "json"))
     else:
         print_view(lambda width: view(found, width=width, top=options.top))
     formats.say(written)
-    return ExitCode.DONE
+    interrupted = any(one.id == "interrupted" for one in found.warnings)
+    return ExitCode.INTERRUPTED if interrupted else ExitCode.DONE
+
+
+def _compared(options: argparse.Namespace) -> Comparison:
+    from torchgauge import api
+
+    saved = [_saved(one) for one in (options.baseline, options.target)]
+    if all(saved):
+        return api.compare(options.baseline, options.target)
+    if any(saved):
+        raise InputError(
+            "A saved run and a target cannot be compared.",
+            id="compare-sides",
+            cause="Two runs are read, or two targets are run in turn.",
+            remedy="Profile the target first: torchgauge profile TARGET --output-dir DIR.",
+        )
+    with prints_to_stderr():
+        return api.compare_targets(request(options), options.baseline, blocks=options.blocks)
+
+
+def _saved(given: str) -> bool:
+    """Return whether this is a file that a run was saved to; a target's file ends otherwise."""
+    return given.endswith(".json") or (Path(given).suffix == "" and Path(given).is_file())

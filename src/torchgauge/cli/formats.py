@@ -37,6 +37,9 @@ FORMATS = {
     "speedscope": Format("speedscope.json", "speedscope"),
     "folded": Format("folded", "folded"),
     "openmetrics": Format("prom", "openmetrics"),
+    "junit": Format("junit.xml", "junit"),
+    "benchmark": Format("benchmark.json", "benchmark"),
+    "benchmark-bigger": Format("benchmark-bigger.json", "benchmark", {"better": "higher"}),
 }
 ALL = ", ".join(FORMATS)
 
@@ -132,18 +135,6 @@ def text(record: Saved, form: str, choices: Mapping[str, Any] = MappingProxyType
     """
     if form == "text":
         return f"{record}\n"
-    from torchgauge.model.comparison import Comparison
-    from torchgauge.model.exported import Exported
-    from torchgauge.model.loop import Loop
-    from torchgauge.model.profile import Profile
-
-    shown = {"json": object, "html": Profile | Loop | Comparison}.get(form, Exported)
-    if not isinstance(record, shown):
-        raise InputError(
-            f"A {type(record).__name__.lower()} cannot be written as {form}.",
-            id="format-unfit",
-            remedy="Choose another: text and json show every record.",
-        )
     found = FORMATS[form]
     more = choices if form == "folded" else {}
     return rendering.text(record, _renderer(found.renderer), **found.options, **more)

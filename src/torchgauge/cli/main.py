@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from torchgauge.cli import compare, count, doctor, profile, report, run
+from torchgauge.cli import compare, count, doctor, gate, history, profile, report, run
 from torchgauge.cli.output import emit
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 
-VERBS = (profile, run, count, compare, report, doctor)
+VERBS = (profile, run, count, compare, gate, history, report, doctor)
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,7 +47,7 @@ def build() -> Parser:
         prog="torchgauge",
         description="How big a PyTorch model is, how much work it does, how long it takes.",
         epilog="Exit codes: 0 done, 1 a measurement failed (the record is still written), "
-        "2 bad input, 130 interrupted.",
+        "2 bad input, 3 worse or over a limit, 4 inconclusive, 5 not comparable, 130 interrupted.",
     )
     parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     verbs = parser.add_subparsers(metavar="VERB", parser_class=Parser, required=True)

@@ -7,13 +7,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.cli import formats
+from torchgauge.cli import formats, verdicts
 from torchgauge.cli.numbers import levels, positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.cli.target_option import add_target, add_threshold, settle
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from torchgauge.model.profile import Profile
+    from torchgauge.model.verdict import Verdict
 
 NAME = "profile"
 SUMMARY = "measure size, latency, memory and system use of a model"
@@ -26,21 +28,26 @@ TARGET is one of
   hf:ARCHITECTURE?key=value&…               a transformers architecture from its configuration
   a folder                                  what Hugging Face's save_pretrained wrote
   file.pt2, file.pt                         a program of torch.export or TorchScript; needs --trust
+
+With --threshold it ends with 3 where a limit is broken and with 4 where one cannot be told. A
+failed measurement (1) and Ctrl-C (130) come before both; the limits are told all the same.
 """
+OF_A_VERDICT = ("json", "text", "csv", "markdown", "junit")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    parser.add_argument("target", metavar="TARGET", help="what to measure")
+    add_target(parser)
     what_is_run(
         parser.add_argument_group("what is run"),
         device="auto",
         device_help="cpu, cuda, cuda:N, meta (nothing is timed) or auto: the GPU where there is "
         "one (default)",
     )
-    _training(parser.add_argument_group("training"))
+    training(parser.add_argument_group("training"))
     _how(parser.add_argument_group("how latency is measured"))
     _tree(parser.add_argument_group("where it goes"))
+    add_threshold(parser.add_argument_group("what must hold"))
     _out(parser.add_argument_group("what comes out"))
 
 
@@ -67,7 +74,8 @@ def what_is_run(what: argparse._ArgumentGroup, *, device: str | None, device_hel
     )
 
 
-def _training(training: argparse._ArgumentGroup) -> None:
+def training(training: argparse._ArgumentGroup) -> None:
+    """Declare the options of a training step; other verbs take them too."""
     training.add_argument(
         "--train", action="store_true", help="measure a training step in place of inference"
     )
@@ -172,8 +180,16 @@ def run(options: argparse.Namespace) -> int:
             id="option-conflict",
             remedy="Add --train.",
         )
+    limits = settle(options)
+    if "junit" in (options.formats or ()) and not limits:
+        raise InputError(
+            "JUnit tells which limits hold, and there is none.",
+            id="option-conflict",
+            remedy="Add --threshold, such as --threshold latency:100ms.",
+        )
     formats.check(options)
     from torchgauge import api
+    from torchgauge.analyze.limits import judged, percentile_of
 
     with prints_to_stderr():
         profile = api.profile_request(
@@ -196,24 +212,51 @@ def run(options: argparse.Namespace) -> int:
             processes=options.processes,
             budget=options.budget,
             roofs=options.roofs,
+            percentile=percentile_of(limits),
         )
+    verdict = judged(limits, profile) if limits else None
     from torchgauge.measure.interrupts import Interrupts
 
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
         try:
             # First, since the reader of our output may go away.
-            written = formats.write(profile, options, "profile")
+            written = write(profile, verdict, options)
         except InputError:
-            show(profile, options)  # or the measurement would be lost
+            tell(profile, verdict, options)  # or the measurement would be lost
             options.json = False  # standard output holds one document
             raise
-    show(profile, options)
+    tell(profile, verdict, options)
     if options.trace is not None and ran(profile, "trace"):
         written.append(options.trace)
     formats.say(written)
     if profile.interrupted or interrupts.noted:
         return ExitCode.INTERRUPTED
-    return ExitCode.DONE if profile.complete else ExitCode.MEASUREMENT_FAILED
+    if not profile.complete:
+        return ExitCode.MEASUREMENT_FAILED
+    return ExitCode.DONE if verdict is None else verdict.exit_code
+
+
+def write(profile: Profile, verdict: Verdict | None, options: argparse.Namespace) -> list[Path]:
+    """Write the record in the formats asked for, and the verdict in those that fit it."""
+
+    def asked(forms: list[str], **others: object) -> argparse.Namespace:
+        return argparse.Namespace(**{**vars(options), "formats": forms, **others})
+
+    forms = options.formats or ["json"]
+    try:
+        return formats.write(profile, asked([one for one in forms if one != "junit"]), "profile")
+    finally:
+        if verdict is not None:
+            fitting = [one for one in forms if one in OF_A_VERDICT]
+            formats.say(formats.write(verdict, asked(fitting, html=None), "verdict"))
+
+
+def tell(profile: Profile, verdict: Verdict | None, options: argparse.Namespace) -> None:
+    """Print the record, then the verdict; in a workflow tell GitHub."""
+    show(profile, options)
+    if verdict is not None:
+        verdicts.show(verdict, to_stderr=options.json)
+        verdicts.tell_github(verdict, profile.target.spec)
 
 
 def ran(profile: Profile, probe: str) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NAME = "report"
 SUMMARY = "show a saved run again, in any format; nothing is measured"
 DESCRIPTION = """\
-Show what profile, run, count or doctor saved, on any machine; torch is not needed.
+Show what profile, run, count, doctor or history saved, on any machine; torch is not needed.
 
   torchgauge report profile.json                             the summary
   torchgauge report profile.json --html page.html            the page
@@ -77,15 +77,14 @@ def run(options: argparse.Namespace) -> int:
 
 def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableType:
     """Return the record's summary as something rich prints in `width` columns."""
-    from rich.text import Text
-
     from torchgauge.model.comparison import Comparison
     from torchgauge.model.count import Count
     from torchgauge.model.doctor import Diagnosis
     from torchgauge.model.loop import Loop
     from torchgauge.model.ranks import Ranks
+    from torchgauge.model.trend import Trend
     from torchgauge.model.verdict import Verdict
-    from torchgauge.report import comparison, console, count, doctor, loop, ranks
+    from torchgauge.report import comparison, console, count, doctor, loop, ranks, trend, verdict
     from torchgauge.report.tree import View
 
     depth: dict[str, Any] = {} if options.depth is None else {"depth": options.depth}
@@ -93,13 +92,15 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
         return doctor.view(record)
     if isinstance(record, Ranks):
         return ranks.view(record)
+    if isinstance(record, Trend):
+        return trend.view(record, width=width)
     if isinstance(record, Count):
         return count.view(record, **depth, width=width)
     shown = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
     if isinstance(record, Comparison):
         return comparison.view(record, width=width, top=options.top)
     if isinstance(record, Verdict):
-        return Text(str(record))
+        return verdict.view(record, width=width)
     if isinstance(record, Loop):
         return loop.view(record, shown, width=width)
     return console.view(record, shown, width=width)

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import msgspec
 
+from torchgauge.analyze.noise import LEAST_SESSIONS, between
+from torchgauge.analyze.stored import HostNoise
 from torchgauge.files import write_atomically
 from torchgauge.model.doctor import NoiseRun
 from torchgauge.model.record import Record
 
 VARIABLE = "TORCHGAUGE_STATE"
-MOST_RUNS = 10
+MOST_RUNS = 10  # of one workload
+MOST_WORKLOADS = 50
 
 
 class Calibration(Record, frozen=True, kw_only=True):
@@ -52,11 +55,28 @@ def runs(
 
 
 def keep(fingerprint: str, run: NoiseRun, file: Path | None = None) -> Path:
-    """Add the run to those of its machine, ten at most, and return the file.
+    """Add the run to those of its machine, ten at most of one workload, and return the file.
 
     Raises InputError `output-unwritable`.
     """
     file = file or path()
     machines = dict(read(file).machines)
-    machines[fingerprint] = (*machines.get(fingerprint, ()), run)[-MOST_RUNS:]
+    kept = (*machines.get(fingerprint, ()), run)
+    alike = [one for one in kept if one.workload == run.workload]
+    dropped = {id(one) for one in alike[:-MOST_RUNS]}
+    latest = list(dict.fromkeys(one.workload for one in reversed(kept)))[:MOST_WORKLOADS]
+    machines[fingerprint] = tuple(
+        one for one in kept if id(one) not in dropped and one.workload in latest
+    )
     return write_atomically(file, msgspec.json.encode(Calibration(machines=machines)))
+
+
+def between_sessions(fingerprint: str, workload: str, file: Path | None = None) -> HostNoise | None:
+    """Return how the log medians of a workload spread between the sessions kept of a machine.
+
+    None before three sessions were: fewer do not show it.
+    """
+    sessions = [one.medians for one in runs(fingerprint, file=file) if one.workload == workload]
+    if len(sessions) < LEAST_SESSIONS:
+        return None
+    return HostNoise(between(sessions), len(sessions))

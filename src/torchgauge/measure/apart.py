@@ -10,19 +10,26 @@ from torchgauge.measure.processes import ask
 from torchgauge.measure.timeline_options import TimelineOptions
 from torchgauge.model.profile import Profile
 from torchgauge.progress import Progress
+from torchgauge.target.home import Home
 from torchgauge.target.source import Source
 
 
 def profile_apart(
-    source: Source, options: LatencyOptions, progress: Progress, timeline: TimelineOptions
+    source: Source,
+    options: LatencyOptions,
+    progress: Progress,
+    timeline: TimelineOptions,
+    home: Home | None = None,
 ) -> Profile:
     """Load and measure in a fresh process, and return the record it made.
+
+    `home` is where the target's code lives, where that is not as for this process.
 
     Raises what loading raises there; MeasurementError `child-killed`, `child-timeout`,
     `child-failed`; KeyboardInterrupt where nothing was measured before it.
     """
     progress.start("measuring in a process of its own")
-    answer, interrupted = ask("profile", source, options, timeline)
+    answer, interrupted = ask("profile", source, options, timeline, home)
     if answer.profile is None:
         raise MeasurementError(
             "A measuring process ended without a record.",

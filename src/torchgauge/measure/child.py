@@ -11,16 +11,24 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
+    from torchgauge.measure.latency import LatencyOptions
     from torchgauge.measure.processes import ChildAnswer, Request
+    from torchgauge.model.latency import LatencyRun
+    from torchgauge.target.placement import Placement
+    from torchgauge.target.source import Source
 
 PR_SET_PDEATHSIG = 1
 
 
 def main(folder: str, parent: str, work: str) -> None:
-    """Read the request in `folder`, do the work ("latency", "profile"), and write the answer."""
+    """Read the request in `folder`, do the work ("latency", "profile"), and write the answer.
+
+    With the work "wait" the answers go to standard output, one to each line read: see
+    `waiting_child`.
+    """
     end_with(int(parent))
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, take_the_first)
@@ -28,15 +36,22 @@ def main(folder: str, parent: str, work: str) -> None:
     place = pickle.load(request)  # noqa: S301 - the parent wrote it
     os.chdir(place["folder"])
     sys.path[:] = place["path"]
+    if work == "wait":
+        from torchgauge.measure.waiting_child import serve
+
+        serve(request, place["foreign"])
+        return
 
     import msgspec
 
     from torchgauge.errors import TorchgaugeError
     from torchgauge.files import write_atomically
     from torchgauge.measure.processes import ChildAnswer, Failure
+    from torchgauge.target.home import check_home
 
     try:
         answer = measured(request, work)
+        check_home(place["foreign"])
     except TorchgaugeError as error:
         answer = ChildAnswer(failure=Failure.of(error))
     write_atomically(Path(folder, "answer"), msgspec.json.encode(answer))
@@ -44,25 +59,56 @@ def main(folder: str, parent: str, work: str) -> None:
 
 def measured(request: BinaryIO, work: str) -> ChildAnswer:
     """Take the parent's settings, then its model, and measure."""
-    from torchgauge.device import settings
-    from torchgauge.measure.forward import running
     from torchgauge.measure.latency import measure
     from torchgauge.measure.processes import ChildAnswer
 
     with request:
-        wanted = pickle.load(request)  # noqa: S301 - the parent wrote it
-        settings.apply(wanted)
-        source, options, timeline = unpacked(request)
-    Path(request.name).unlink()  # it holds the model, maybe in memory
+        wanted, (source, options, timeline) = taken(request)
     if work == "profile":
         from torchgauge.measure import plan
         from torchgauge.progress import Silent
 
         return ChildAnswer(profile=plan.profile(source, options, Silent(), timeline))
+    placement = opened(source, wanted)
+    run = measure(placement, options)
+    if options.layers and run.stop != "interrupted":
+        run = _with_layers(run, placement, options)
+    return ChildAnswer(run=run)
+
+
+def _with_layers(run: LatencyRun, placement: Placement, options: LatencyOptions) -> LatencyRun:
+    """Return the run with its layers' times, or as it is where Ctrl-C comes meanwhile."""
+    import msgspec
+
+    from torchgauge.measure import layer_times
+
+    try:
+        layers = layer_times.measure(placement, options.train)
+    except KeyboardInterrupt:
+        return msgspec.structs.replace(run, stop="interrupted")
+    return msgspec.structs.replace(run, layer_times=layers)
+
+
+def taken(request: BinaryIO) -> tuple[dict[str, Any], Request]:
+    """Take the parent's settings, and return them and what is to be measured."""
+    from torchgauge.device import settings
+
+    wanted = pickle.load(request)  # noqa: S301 - the parent wrote it
+    settings.apply(wanted)
+    found = unpacked(request)
+    Path(request.name).unlink()  # it holds the model, maybe in memory
+    return wanted, found
+
+
+def opened(source: Source, wanted: dict[str, Any]) -> Placement:
+    """Load the target, then set what torch lets a process set a single time."""
+    from torchgauge.device import settings
+    from torchgauge.measure.forward import running
+
     with running(source.device or "cpu", "Loading the model"):
         placement = source.open()
     settings.apply(wanted, once=True)
-    return ChildAnswer(run=measure(placement, options))
+    return placement
 
 
 def unpacked(request: BinaryIO) -> Request:

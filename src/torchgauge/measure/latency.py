@@ -34,6 +34,8 @@ PHASES: tuple[Phase, ...] = ("zero_grad", "forward", "loss", "backward", "optimi
 class LatencyOptions:
     """How latency is to be measured; `budget` in seconds, for all processes together.
 
+    `layers` has each of several processes time its layers as well, when all calls are timed.
+
     `independent` is the least number of samples n/τ, of all processes together.
 
     Raises InputError `option-invalid`, `option-conflict`.
@@ -49,6 +51,7 @@ class LatencyOptions:
     preprocess: Callable[[Any], Any] | None = None
     postprocess: Callable[[Any], Any] | None = None
     cold_cache: bool = False
+    layers: bool = False
 
     def __post_init__(self) -> None:
         if self.processes < 1:
@@ -119,14 +122,7 @@ def measure(
         prepared(placement, options.train) as step,
         gpu_metrics(placement.device) as gpus,
     ):
-        if options.staged:
-            call = _staged(placement, options, clock, device)
-        elif options.train is not None:
-            call = phased(step, clock, device)
-        else:
-            call = _whole(step, clock, device)
-        if options.cold_cache:
-            call = _cold(call, device)
+        call = timed_call(placement, step, options, clock, device)
         watch = LoadWatch(gpus)
         run = sample(
             call,
@@ -139,6 +135,19 @@ def measure(
         found = tuple(load_warnings(watch.load()))
     found += step.kept.warnings("latency")  # complete now that all is put back
     return msgspec.structs.replace(run, warnings=run.warnings + found)
+
+
+def timed_call(
+    placement: Placement, step: Step, options: LatencyOptions, clock: Clock, device: Device
+) -> Callable[[], Timing]:
+    """Return what runs the prepared step once and times it, as the options say."""
+    if options.staged:
+        call = _staged(placement, options, clock, device)
+    elif options.train is not None:
+        call = phased(step, clock, device)
+    else:
+        call = _whole(step, clock, device)
+    return _cold(call, device) if options.cold_cache else call
 
 
 def _whole(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:

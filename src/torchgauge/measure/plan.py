@@ -8,6 +8,7 @@ libraries stay loaded.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import NamedTuple
 
@@ -77,7 +78,9 @@ def _profile(
     placement = _loaded(source, runner)
     where = environment()
     size = _size(placement, runner)
-    timed = _timed(source, placement, options, runner)
+    # What a later comparison of layers needs, where there is more than one process to tell it.
+    layers = options.processes > 1 and timeline.detail != "summary"
+    timed = _timed(source, placement, dataclasses.replace(options, layers=layers), runner)
     training = options.train is not None
     cost = runner.attempt("cost", lambda: measure_cost(placement, backward=training), tells=False)
     memory: Memory | None = None

@@ -26,6 +26,7 @@ from torchgauge.model.latency import LatencyRun
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning, Record
 from torchgauge.progress import Progress
+from torchgauge.target.home import Home
 from torchgauge.target.source import Source
 
 CHILD = Path(__file__).with_name("child.py")
@@ -37,7 +38,7 @@ LONGEST = 3600.0
 PATIENCE = 5.0
 STDERR_TAIL = 4096
 
-Work = Literal["latency", "profile"]
+Work = Literal["latency", "profile", "wait"]
 Request = tuple[Source, LatencyOptions, TimelineOptions | None]
 
 
@@ -138,15 +139,18 @@ def ask(
     source: Source,
     options: LatencyOptions,
     timeline: TimelineOptions | None = None,
+    home: Home | None = None,
 ) -> tuple[ChildAnswer, bool]:
     """Return what a fresh process answers, and whether Ctrl-C ended it before its time.
+
+    `home` is where the target's code lives; None where it lives for this process.
 
     Raises what `in_fresh_process` does.
     """
     limit = START_LIMIT + BUDGET_FACTOR * min(options.plan.time_limit, LONGEST)
     with tempfile.TemporaryDirectory(prefix="torchgauge-") as name:
         folder = Path(name)
-        _write_request(folder / "request", (source, options, timeline))
+        write_request(folder / "request", (source, options, timeline), home)
         end = _run(work, folder, limit)
         answer = folder / "answer"
         if end.interrupted:
@@ -154,16 +158,24 @@ def ask(
         # An answer counts however the child ended after writing it.
         if answer.exists():
             return _read(answer.read_bytes()), False
-        raise _timed_out(limit) if end.late else _died(end.code, _tail(folder / "stderr"))
+        raise timed_out(limit) if end.late else died(end.code, tail(folder / "stderr"))
 
 
-def _write_request(path: Path, request: Request) -> None:
+def write_request(path: Path, request: Request, home: Home | None = None) -> None:
+    """Write what a child reads: where its code lives, the settings, what to measure and how.
+
+    Raises InputError `not-picklable`; OSError where it cannot be written.
+    """
+    home = home or Home.here()
     # Three pickles, in the order in which the child can read them: see `child`.
     with path.open("wb") as file:
-        cloudpickle.dump({"path": sys.path, "folder": str(Path.cwd())}, file)
+        known = {"path": list(home.path), "folder": home.folder, "foreign": home.foreign}
+        cloudpickle.dump(known, file)
         cloudpickle.dump(settings.read(), file)
         try:
             cloudpickle.dump(request, file)
+        except OSError:
+            raise
         except Exception as error:
             raise InputError(
                 "The model cannot be sent to a fresh process.",
@@ -231,14 +243,16 @@ def _read(data: bytes) -> ChildAnswer:
     return answer
 
 
-def _tail(file: Path) -> str:
+def tail(file: Path) -> str:
+    """Return the last lines of what a child wrote to its standard error."""
     with file.open("rb") as stderr:
         stderr.seek(max(0, file.stat().st_size - STDERR_TAIL))
         text = stderr.read().decode(errors="replace")
     return "\n".join(text.strip().splitlines()[-5:])
 
 
-def _timed_out(limit: float) -> MeasurementError:
+def timed_out(limit: float) -> MeasurementError:
+    """Return the error of a child that was killed after `limit` seconds."""
     return MeasurementError(
         "A measuring process did not finish in time and was stopped.",
         id="child-timeout",
@@ -256,7 +270,8 @@ def _unreadable(cause: str) -> MeasurementError:
     )
 
 
-def _died(code: int, said: str) -> MeasurementError:
+def died(code: int, said: str) -> MeasurementError:
+    """Return the error of a child that ended with a code, negative for a signal, and no answer."""
     if code < 0:
         known = {number.value: number.name for number in signal.Signals}
         name = known.get(-code, f"signal {-code}")

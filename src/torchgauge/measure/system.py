@@ -13,7 +13,7 @@ from torchgauge.device.cores import cores_granted
 from torchgauge.device.gpu_metrics import GpuMetrics, GpuReading, NoGpu
 from torchgauge.device.load import machine_times, process_time
 from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.system import GpuUse, System, SystemSample, Use
+from torchgauge.model.system import GpuSample, GpuUse, System, SystemSample, Use
 
 INTERVAL = 0.05
 DURATION = 1.0
@@ -165,4 +165,15 @@ def _gpu(index: int, name: str, timed: list[tuple[float, GpuReading]]) -> GpuUse
         temperature=use("temperature"),
         clock=use("clock"),
         throttled=tuple(dict.fromkeys(r for some in reasons for r in some)) if reasons else None,
+        samples=tuple(_gpu_sample(at, reading) for at, reading in timed),
+    )
+
+
+def _gpu_sample(at: float, reading: GpuReading) -> GpuSample:
+    return GpuSample(
+        time=at,
+        utilization=reading.utilization if at > GPU_SETTLING else None,
+        memory=reading.memory,
+        power=reading.power,
+        clock=reading.clock,
     )

@@ -21,10 +21,12 @@ from torchgauge.model.profile import SCHEMA, Profile
 from torchgauge.model.ranks import SCHEMA as RANKS
 from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import Record
+from torchgauge.model.trend import SCHEMA as TREND
+from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import SCHEMA as VERDICT
 from torchgauge.model.verdict import Verdict
 
-Saved = Profile | Diagnosis | Count | Loop | Ranks | Comparison | Verdict
+Saved = Profile | Diagnosis | Count | Loop | Ranks | Comparison | Trend | Verdict
 KINDS: dict[str, type[Saved]] = {
     SCHEMA: Profile,
     DIAGNOSIS: Diagnosis,
@@ -32,6 +34,7 @@ KINDS: dict[str, type[Saved]] = {
     LOOP: Loop,
     RANKS: Ranks,
     COMPARISON: Comparison,
+    TREND: Trend,
     VERDICT: Verdict,
 }
 

@@ -45,7 +45,7 @@ class NoiseRun(Record, frozen=True, kw_only=True):
 
     `differences`: d = ln(median B / median A) of each ABBA block. `medians`: seconds, four to a
     block in the order A, B, B, A. `other`: cores' worth of time that other processes took
-    meanwhile. `findings`: ids of what was warned of when it began.
+    meanwhile. `findings`: ids of what was warned of when it began. `duration`: seconds of the run.
     """
 
     created: str
@@ -56,6 +56,7 @@ class NoiseRun(Record, frozen=True, kw_only=True):
     medians: tuple[float, ...]
     other: float
     findings: tuple[str, ...] = ()
+    duration: float | None = None
 
 
 class Noise(Record, frozen=True, kw_only=True):
@@ -64,6 +65,7 @@ class Noise(Record, frozen=True, kw_only=True):
     `deviation`: standard deviation s_d of an ABBA block's d about its true value 0, over `blocks`
     blocks. `deviation_high`: its upper 95 % confidence bound; few blocks leave it far above.
     `resolvable`: relative change that a gate of ten blocks tells with 90 % power if s_d holds.
+    `between`: standard deviation of log medians between sessions, None before three were kept.
     """
 
     how: How = "measured"
@@ -72,6 +74,8 @@ class Noise(Record, frozen=True, kw_only=True):
     blocks: int
     resolvable: float
     run: NoiseRun
+    between: float | None = None
+    sessions: int = 1
     kept_in: str = ""
 
 

@@ -41,6 +41,13 @@ class Exported(Record, frozen=True, kw_only=True):
         """Return the figures as one row of CSV, or a table of the tree, in SI units."""
         return rendering.text(self, "csv", path, table=table)
 
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the page of the record, one file without a network.
+
+        A count and the ranks of a job have none: InputError `format-unfit`.
+        """
+        return rendering.text(self, "html", path)
+
     def to_markdown(self, path: str | Path | None = None) -> str:
         """Return the headline figures and top layers as Markdown, for a pull request's comment."""
         return rendering.text(self, "markdown", path)

@@ -110,6 +110,16 @@ RANK: Named = {
 }
 
 
+def worse_when_higher(name: str, unit: str) -> bool | None:
+    """Return whether more of a figure is worse: of time, memory and work it is, of rates it is not.
+
+    None where it is neither, as with the number of samples or the use of the machine.
+    """
+    if unit in ("s", "B") or name in SIZE or name in COST:
+        return True
+    return False if unit == "1/s" or name == "roofline_efficiency" else None
+
+
 def figures(record: Profile | Count | Loop | Ranks) -> list[Figure]:
     """Return the record's figures; those of parts that were not measured are there, unknown."""
     if isinstance(record, Profile):

@@ -139,12 +139,5 @@ class Loop(Exported, frozen=True, kw_only=True):
             path = path.with_name(f"{path.stem}.rank{self.rank.number}{path.suffix}")
         return codec.save(self, path)
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """Return the page of the record, one file without a network; write it to `path` if given.
-
-        Raises InputError `output-unwritable`.
-        """
-        return rendering.text(self, "html", path)
-
     def __str__(self) -> str:
         return rendering.text(self, "loop")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchgauge.model import rendering
@@ -95,13 +94,6 @@ class Profile(Exported, frozen=True, kw_only=True):
     ) -> Any:
         """Return a table of the tree as a DataFrame; raises as `table`, MissingExtra `pandas`."""
         return self.table(kind, **options).to_pandas()
-
-    def to_html(self, path: str | Path | None = None) -> str:
-        """Return the page of the record, one file without a network; write it to `path` if given.
-
-        Raises InputError `output-unwritable`.
-        """
-        return rendering.text(self, "html", path)
 
     def __str__(self) -> str:
         return rendering.text(self, "console")

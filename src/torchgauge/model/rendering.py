@@ -10,9 +10,11 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from torchgauge.errors import InputError
 from torchgauge.files import write_atomically
 
 RENDERERS = {
+    "benchmark": "torchgauge.report.benchmark",
     "comparison": "torchgauge.report.comparison",
     "console": "torchgauge.report.console",
     "count": "torchgauge.report.count",
@@ -21,6 +23,7 @@ RENDERERS = {
     "folded": "torchgauge.report.folded",
     "html": "torchgauge.report.html",
     "json": "torchgauge.report.json",
+    "junit": "torchgauge.report.junit",
     "loop": "torchgauge.report.loop",
     "markdown": "torchgauge.report.markdown",
     "notebook": "torchgauge.report.notebook",
@@ -28,15 +31,44 @@ RENDERERS = {
     "regressions": "torchgauge.report.regressions",
     "ranks": "torchgauge.report.ranks",
     "speedscope": "torchgauge.report.speedscope",
+    "trend": "torchgauge.report.trend",
+    "verdict": "torchgauge.report.verdict",
+}
+_RUNS = frozenset({"Profile", "Count", "Loop", "Ranks"})
+# What a form for other tools can show, by the records' names; what is not here shows every record.
+FITTING = {
+    "benchmark": frozenset({"Profile", "Verdict"}),
+    "csv": _RUNS | {"Comparison", "Verdict"},
+    "folded": _RUNS,
+    "html": frozenset({"Profile", "Loop", "Comparison", "Trend", "Verdict"}),
+    "junit": frozenset({"Verdict"}),
+    "markdown": _RUNS | {"Comparison", "Verdict"},
+    "openmetrics": _RUNS,
+    "speedscope": _RUNS,
 }
 
 
 def text(record: object, form: str, path: str | Path | None = None, **options: Any) -> str:
-    """Return `record` rendered as `form`, and write it to `path` if one is given."""
+    """Return `record` rendered as `form`, and write it to `path` if one is given.
+
+    Raises InputError `format-unfit` where the form is of another kind of record.
+    """
+    kind = type(record).__name__
+    if kind not in FITTING.get(form, {kind}):
+        raise unfit(kind, form)
     rendered: str = importlib.import_module(RENDERERS[form]).render(record, **options)
     if path is not None:
         write_atomically(Path(path), rendered.encode())
     return rendered
+
+
+def unfit(kind: str, form: str) -> InputError:
+    """Return the error that a kind of record cannot be written in a form."""
+    return InputError(
+        f"A {kind.lower()} cannot be written as {form}.",
+        id="format-unfit",
+        remedy="Choose another: text and json show every record.",
+    )
 
 
 def trace(recorded: object, path: Path) -> Path:

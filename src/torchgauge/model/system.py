@@ -12,6 +12,19 @@ class Use(Record, frozen=True, kw_only=True):
     max: float
 
 
+class GpuSample(Record, frozen=True, kw_only=True, array_like=True):
+    """One reading of a GPU: seconds from the start, a fraction, bytes, watts, hertz.
+
+    `utilization` is None in the first second too: the driver's average then is of the time before.
+    """
+
+    time: float
+    utilization: float | None
+    memory: int | None
+    power: float | None
+    clock: float | None
+
+
 class GpuUse(Record, frozen=True, kw_only=True):
     """One GPU during the run: fractions for `utilization`, bytes, watts, °C, hertz.
 
@@ -27,6 +40,7 @@ class GpuUse(Record, frozen=True, kw_only=True):
     temperature: Use | None
     clock: Use | None
     throttled: tuple[str, ...] | None = None
+    samples: tuple[GpuSample, ...] = ()
 
 
 class SystemSample(Record, frozen=True, kw_only=True, array_like=True):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from torchgauge.errors import ExitCode
+from torchgauge.model import rendering
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.exported import Exported
 from torchgauge.model.record import How, Interval, MeasurementWarning, Record
@@ -113,6 +115,13 @@ class Verdict(Exported, frozen=True, kw_only=True):
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The warnings, as other records have them."""
         return self.warnings + (() if self.comparison is None else self.comparison.warnings)
+
+    def to_junit(self, path: str | Path | None = None) -> str:
+        """Return the rulings as JUnit XML, a test case each; write it to `path` if given."""
+        return rendering.text(self, "junit", path)
+
+    def __str__(self) -> str:
+        return rendering.text(self, "verdict")
 
 
 def overall(rulings: tuple[Ruling, ...]) -> Outcome:

@@ -13,7 +13,6 @@ from torchgauge.model.comparison import Change, Comparison, Difference, Place, S
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
-from torchgauge.report.values import value
 
 TOP = 10
 # Below it a place that did the same work is no news.
@@ -104,8 +103,8 @@ def _figures(changes: Sequence[Change], width: int) -> RenderableType:
     lines = []
     for one in changes:
         cells = {
-            "baseline": value(one.baseline, one.unit),
-            "current": value(one.current, one.unit),
+            "baseline": units.amount(one.baseline, one.unit),
+            "current": units.amount(one.current, one.unit),
             "change": relative(one.change),
             "95 %": interval(one),
             "verdict": one.judgement,

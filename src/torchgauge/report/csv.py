@@ -8,8 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from torchgauge.model import tables
+from torchgauge.model.comparison import Comparison
 from torchgauge.model.count import Count
 from torchgauge.model.exported import Csv, Exported
+from torchgauge.model.verdict import Verdict
+from torchgauge.report import comparison_csv
 from torchgauge.report.stacks import needed_tree
 
 # A spreadsheet would run a cell that starts so as a formula; some take the wide forms too.
@@ -19,8 +22,10 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 def render(record: Exported, table: Csv = "figures") -> str:
     """Return the figures as one row under a header, or a table of the tree.
 
-    Raises InputError `no-tree`.
+    Of a verdict and a comparison the figures have a row each. Raises InputError `no-tree`.
     """
+    if isinstance(record, Verdict | Comparison):
+        return text(*comparison_csv.rows(record, table))
     if table == "figures":
         row = record.summary()
         return text(row, [row.values()])

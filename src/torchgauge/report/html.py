@@ -20,6 +20,8 @@ from torchgauge.model.comparison import Comparison
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Record
+from torchgauge.model.trend import Trend
+from torchgauge.model.verdict import Verdict
 from torchgauge.report import (
     page_comparison,
     page_loop,
@@ -29,6 +31,8 @@ from torchgauge.report import (
     page_series,
     page_tables,
     page_tree,
+    page_trend,
+    page_verdict,
 )
 
 # A part that returns None is left out, and its view with it. The order of views is the script's.
@@ -51,6 +55,13 @@ PARTS: dict[type[Record], dict[str, Part]] = {
         "contributions": page_comparison.contributions,
         "tables": page_comparison.tables,
     },
+    Verdict: {
+        "overview": page_verdict.overview,
+        "changes": page_verdict.changes,
+        "contributions": page_verdict.contributions,
+        "tables": page_verdict.tables,
+    },
+    Trend: {"overview": page_trend.overview, "trend": page_trend.series},
     Loop: {
         "overview": page_loop.overview,
         "tree": page_loop.tree,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchgauge import units
 from torchgauge.model.comparison import Change, Comparison, Place, Side
 from torchgauge.report.comparison import TITLES, cells, changed, interval, relative, said
 from torchgauge.report.markdown_text import code, table, text
-from torchgauge.report.values import value
 
 MOST_BYTES = 60_000
 TOP = 15  # of each kind of place
@@ -73,8 +73,8 @@ def _figures(changes: Sequence[Change]) -> str:
     rows = [
         (
             one.metric,
-            value(one.baseline, one.unit),
-            f"**{value(one.current, one.unit)}**",
+            units.amount(one.baseline, one.unit),
+            f"**{units.amount(one.current, one.unit)}**",
             relative(one.change),
             interval(one),
             f"{SIGNS[one.judgement]} {one.judgement}",

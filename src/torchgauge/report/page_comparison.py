@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchgauge import units
 from torchgauge.model.comparison import Change, Comparison, Place
 from torchgauge.report import page_tables
 from torchgauge.report.comparison import changed, interval, relative, said, signed
 from torchgauge.report.page_overview import warnings
 from torchgauge.report.page_tables import Column
-from torchgauge.report.values import value
 
 CARDS = ("latency", "throughput", "memory", "params", "flops")
 BARS = 12
@@ -52,13 +52,13 @@ def overview(comparison: Comparison) -> dict[str, Any]:
 
 
 def _card(change: Change) -> dict[str, str]:
-    parts = [relative(change.change), f"was {value(change.baseline, change.unit)}"]
+    parts = [relative(change.change), f"was {units.amount(change.baseline, change.unit)}"]
     if change.interval is not None:
         parts.insert(1, f"95 % in {interval(change)}")
     parts.append(change.judgement)
     return {
         "label": change.metric,
-        "value": value(change.current, change.unit),
+        "value": units.amount(change.current, change.unit),
         "note": ", ".join(part for part in parts if part),
         "how": change.how,
         "view": "changes",
@@ -79,8 +79,8 @@ def changes(comparison: Comparison) -> dict[str, Any]:
     rows = [
         {
             "metric": one.metric,
-            "baseline": value(one.baseline, one.unit),
-            "current": value(one.current, one.unit),
+            "baseline": units.amount(one.baseline, one.unit),
+            "current": units.amount(one.current, one.unit),
             "change": one.change,
             "text": relative(one.change),
             "interval": None if one.interval is None else [one.interval.low, one.interval.high],
@@ -88,6 +88,7 @@ def changes(comparison: Comparison) -> dict[str, Any]:
             "judgement": one.judgement,
             "how": one.how,
             "note": one.reason or one.method,
+            "bounds": [],
         }
         for one in comparison.changes
     ]

@@ -11,6 +11,8 @@ from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning, Record
 from torchgauge.model.roofline import Bottleneck
+from torchgauge.model.trend import Trend
+from torchgauge.model.verdict import Verdict
 from torchgauge.report import sections
 from torchgauge.report.findings import findings
 from torchgauge.report.page_series import rows
@@ -25,6 +27,12 @@ def title(record: Record) -> str:
     if isinstance(record, Comparison):
         old, new = record.baseline.target.name, record.current.target.name
         return f"{new}, compared" if old == new else f"{old} → {new}"
+    if isinstance(record, Verdict):
+        compared = record.comparison
+        what = "" if compared is None else f": {compared.current.target.name}"
+        return f"{record.outcome.upper()}{what}"
+    if isinstance(record, Trend):
+        return ", ".join(dict.fromkeys(one.target for one in record.series)) or "No run"
     if isinstance(record, Loop):
         return f"Loop of {', '.join(record.roots) or 'no module'}"
     return type(record).__name__

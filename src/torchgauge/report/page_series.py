@@ -8,6 +8,7 @@ from typing import Any
 from torchgauge.model.latency import Latency, LatencyRun
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Interval
+from torchgauge.model.system import GpuUse
 from torchgauge.report import sections
 
 
@@ -70,9 +71,27 @@ def system(profile: Profile) -> dict[str, Any] | None:
         "cores": [float(f"{one.cores:.4g}") for one in found.samples],
         "rss": [one.rss for one in found.samples],
         "core_count": found.core_count,
+        "gpus": [series for gpu in found.gpus for series in _gpu(gpu)],
         "rows": _rows(sections.system(found)),
         "how": found.how,
     }
+
+
+def _gpu(gpu: GpuUse) -> list[dict[str, Any]]:
+    """Return what the driver told of a GPU over time; what it did not tell is no series."""
+    samples = gpu.samples
+    told: dict[tuple[str, str], list[Any]] = {
+        ("in use", "share"): [one.utilization for one in samples],
+        ("memory, used by anybody", "bytes"): [one.memory for one in samples],
+        ("power", "watt"): [one.power for one in samples],
+        ("clock", "hertz"): [one.clock for one in samples],
+    }
+    times = [_ns(one.time) for one in samples]
+    return [
+        {"title": f"GPU {gpu.index} {title}", "unit": unit, "time": times, "values": values}
+        for (title, unit), values in told.items()
+        if any(value is not None for value in values)
+    ]
 
 
 def _rows(section: sections.Section) -> list[list[str]]:

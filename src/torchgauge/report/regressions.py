@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from torchgauge import units
 from torchgauge.model.comparison import Change
 from torchgauge.model.regressions import Regressions
 from torchgauge.report.comparison import interval, relative
-from torchgauge.report.values import value
 
 
 def render(found: Regressions) -> str:
@@ -20,7 +20,7 @@ def render(found: Regressions) -> str:
 
 
 def _change(one: Change) -> str:
-    figures = f"{value(one.baseline, one.unit)} → {value(one.current, one.unit)}"
+    figures = f"{units.amount(one.baseline, one.unit)} → {units.amount(one.current, one.unit)}"
     reach = interval(one)
     by = ", ".join(part for part in (relative(one.change), reach and f"95 % in {reach}") if part)
     return f"{figures} ({by})" if by else figures

@@ -19,12 +19,12 @@ export const changes: View<ChangesData> = {
   wide: true,
   draw(part, host) {
     const reach = span(part.rows);
-    const head = ["metric", "baseline", "current", "change", "95 %", plotTitle(reach), "verdict", ""];
+    const head = ["metric", "baseline", "current", "change", "95 %", plotTitle(reach), "verdict", "why"];
     host.append(
       part.differences.length > 0 ? differences(part) : "",
       h(
         "div",
-        { class: "scroller changes", tabindex: 0, role: "region", "aria-label": "Table of changes" },
+        { class: "scroller changes figures", tabindex: 0, role: "region", "aria-label": "Table of changes" },
         h(
           "table",
           {},
@@ -52,7 +52,7 @@ function differences({ differences }: ChangesData): HTMLElement {
 }
 
 function span(rows: Row[]): number {
-  const ends = rows.flatMap((row) => [...(row.interval ?? []), row.change ?? 0]).map(Math.abs);
+  const ends = rows.flatMap((row) => [...(row.interval ?? []), ...row.bounds, row.change ?? 0]).map(Math.abs);
   return Math.min(WIDEST, Math.max(0.05, ...ends) * 1.05);
 }
 
@@ -74,7 +74,7 @@ function line(row: Row, reach: number): HTMLElement {
   );
 }
 
-function plot({ change, interval, judgement }: Row, reach: number): SVGElement | null {
+function plot({ change, interval, judgement, bounds }: Row, reach: number): SVGElement | null {
   if (change === null) return null;
   const x = (value: number) =>
     WIDTH / 2 + (Math.max(-reach, Math.min(reach, value)) / reach) * (WIDTH / 2 - EDGE);
@@ -84,7 +84,10 @@ function plot({ change, interval, judgement }: Row, reach: number): SVGElement |
   const side = Math.sign(change) * 6;
   return svg(
     "svg",
-    { width: WIDTH, height: HEIGHT, "aria-hidden": "true", class: `change ${judgement}` },
+    { width: WIDTH, height: HEIGHT, "aria-hidden": "true", class: `change ${judgement.replace(" ", "-")}` },
+    ...bounds.map((at) =>
+      svg("line", { class: "bound", x1: x(at), x2: x(at), y1: 4, y2: HEIGHT - 4 }),
+    ),
     svg("line", { class: "axis", x1: x(0), x2: x(0), y1: 2, y2: HEIGHT - 2 }),
     interval && svg("line", { class: "reach", x1: x(interval[0]), x2: x(interval[1]), y1: y, y2: y }),
     beyond

@@ -7,6 +7,9 @@ import { badge, h, name } from "../dom";
 import { time } from "../format";
 import type { Context, View } from "../registry";
 
+// Figures of more characters are set smaller, so that they stay on one line in a narrow card.
+const LONG = 14;
+
 export const overview: View<Overview> = {
   id: "overview",
   title: "Overview",
@@ -42,7 +45,8 @@ function state(part: Overview): HTMLElement[] {
 
 function card(figure: Overview["figures"][0], context: Context): HTMLElement {
   const known = figure.value !== "unknown";
-  const [, number, unit] = /^((?:at least )?\S+) ?(.*)$/.exec(figure.value)!;
+  const kind = known ? (figure.value.length > LONG ? "long" : null) : "unknown";
+  const [, bound, number, unit] = /^(at least )?(\S+) ?(.*)$/.exec(figure.value)!;
   const label =
     known && context.page.parts[figure.view]
       ? h("a", { href: `#${figure.view}` }, figure.label)
@@ -53,7 +57,8 @@ function card(figure: Overview["figures"][0], context: Context): HTMLElement {
     h("div", { class: "label" }, label),
     h(
       "div",
-      { class: known ? "figure" : "figure unknown" },
+      { class: kind ? `figure ${kind}` : "figure" },
+      bound && h("span", { class: "unit" }, bound),
       number,
       unit && " ",
       unit && h("span", { class: "unit" }, unit),

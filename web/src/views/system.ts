@@ -4,37 +4,56 @@ import { chart } from "../chart";
 import type { SystemData } from "../data";
 import { definitions } from "../definitions";
 import { badge, h } from "../dom";
-import { bytes, significant, time } from "../format";
+import { bytes, format, significant, time } from "../format";
 import type { View } from "../registry";
+
+const SHARED = { showX: (ns: number) => time(ns), xLabel: "time", fromZero: true, height: 180 };
+const COLOURS: Record<string, string> = {
+  share: "--series-0",
+  bytes: "--series-3",
+  watt: "--series-4",
+  hertz: "--series-5",
+};
 
 export const system: View<SystemData> = {
   id: "system",
   title: "System",
   draw(part, host) {
-    if (part.time.length > 1) {
-      const shared = {
-        x: part.time,
-        showX: (value: number) => time(value),
-        xLabel: "time",
-        fromZero: true,
-        height: 180,
-      };
-      host.append(h("h3", {}, "Processor cores in use ", badge(part.how)));
-      chart(host, {
-        ...shared,
-        summary: `Cores in use by the process over time, of ${part.core_count}.`,
-        lines: [{ label: "cores", values: part.cores, colour: "--series-2", fill: true }],
-        showY: (value) => significant(value, 2),
-        levels: [{ value: part.core_count, label: `${part.core_count} cores`, colour: "--soft" }],
-      });
-      host.append(h("h3", {}, "Resident memory of the process"));
-      chart(host, {
-        ...shared,
-        summary: `Resident bytes of the process over time, at most ${bytes(Math.max(...part.rss))}.`,
-        lines: [{ label: "resident", values: part.rss, colour: "--series-3", fill: true }],
-        showY: (value) => bytes(value),
-      });
-    }
+    if (part.time.length > 1) process(part, host);
+    part.gpus.filter((one) => one.time.length > 1).forEach((one) => gpu(one, host));
     host.append(definitions(part.rows));
   },
 };
+
+function process(part: SystemData, host: HTMLElement): void {
+  host.append(h("h3", {}, "Processor cores in use ", badge(part.how)));
+  chart(host, {
+    ...SHARED,
+    x: part.time,
+    summary: `Cores in use by the process over time, of ${part.core_count}.`,
+    lines: [{ label: "cores", values: part.cores, colour: "--series-2", fill: true }],
+    showY: (value) => significant(value, 2),
+    levels: [{ value: part.core_count, label: `${part.core_count} cores`, colour: "--soft" }],
+  });
+  host.append(h("h3", {}, "Resident memory of the process"));
+  chart(host, {
+    ...SHARED,
+    x: part.time,
+    summary: `Resident bytes of the process over time, at most ${bytes(Math.max(...part.rss))}.`,
+    lines: [{ label: "resident", values: part.rss, colour: "--series-3", fill: true }],
+    showY: (value) => bytes(value),
+  });
+}
+
+function gpu({ title, unit, time: x, values }: SystemData["gpus"][0], host: HTMLElement): void {
+  const show = (value: number) => format(value, unit);
+  const most = Math.max(...values.map((value) => value ?? 0));
+  host.append(h("h3", {}, title));
+  chart(host, {
+    ...SHARED,
+    x,
+    summary: `${title} over time, at most ${show(most)}.`,
+    lines: [{ label: title, values, colour: COLOURS[unit], fill: true }],
+    showY: show,
+  });
+}

@@ -11,6 +11,8 @@ import type { Context, View } from "../registry";
 import type { Tree } from "../tree";
 
 const ROW = 26;
+// Edges of cells of two rows that are this close, in percent, are the same.
+const NEAR = 0.05;
 
 export const tree: View<TreeData> = {
   id: "tree",
@@ -150,8 +152,9 @@ class Icicle {
     );
     if (this.matches && !folded) element.classList.add(this.matches[node] ? "match" : "dim");
     const { style } = element;
-    style.left = `${cell.x}px`;
-    style.width = `${Math.max(cell.width - 1, 1)}px`;
+    // In shares of the width: paper is narrower than the screen that this was laid out for.
+    style.left = `${(100 * cell.x) / this.width}%`;
+    style.width = `${(100 * Math.max(cell.width - 1, 1)) / this.width}%`;
     style.top = `${cell.level * ROW}px`;
     return element;
   }
@@ -215,11 +218,11 @@ class Icicle {
     const next: Record<string, () => HTMLElement | undefined> = {
       ArrowLeft: () => same[same.indexOf(cells[at]) - 1],
       ArrowRight: () => same[same.indexOf(cells[at]) + 1],
-      ArrowUp: () => row(level - 1).findLast((cell) => parseFloat(cell.style.left) <= left + 0.5),
+      ArrowUp: () => row(level - 1).findLast((cell) => parseFloat(cell.style.left) <= left + NEAR),
       ArrowDown: () =>
         row(level + 1).find((cell) => {
           const x = parseFloat(cell.style.left);
-          return x >= left - 0.5 && x < right;
+          return x >= left - NEAR && x < right;
         }),
     };
     if (!(event.key in next)) return;

@@ -1,0 +1,173 @@
+"""Rules on series of runs, and what breaks them."""
+
+from __future__ import annotations
+
+import fnmatch
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from torchgauge import units
+from torchgauge.errors import InputError
+from torchgauge.model.trend import Alert, TrendSeries
+
+# A change is news for so many runs; who has not acted by then has decided.
+NEWS = 20
+# Growth is between the medians of so many runs, so that no single one decides.
+ENDS = 5
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: `target`, `branch` and `layer` are patterns, `limit` is in `unit` (SI).
+
+    threshold: the newest run is `side` ("above" or "below") the limit. change: the level moved by
+    `limit` (a ratio) for the worse within `within` runs, and stayed. sum: the newest run's figures
+    of all matching layers, each counted once, add up to more than the limit. growth: more than
+    `limit` (a ratio) over the time `over`.
+    """
+
+    name: str
+    kind: Literal["threshold", "change", "sum", "growth"]
+    metric: str
+    limit: float
+    unit: str
+    side: Literal["above", "below"] = "above"
+    layer: str | None = None
+    target: str = "*"
+    branch: str = "*"
+    within: int = NEWS
+    over: timedelta = timedelta()
+
+    def fits(self, series: TrendSeries) -> bool:
+        """Whether the series is of what the rule is about."""
+        layers = (self.layer is None) == (series.layer is None)
+        return (
+            layers
+            and series.metric == self.metric
+            and fnmatch.fnmatchcase(series.layer or "", self.layer or "")
+            and fnmatch.fnmatchcase(series.target, self.target)
+            and fnmatch.fnmatchcase(series.branch, self.branch)
+        )
+
+
+def alerts(rule: Rule, series: Sequence[TrendSeries]) -> list[Alert] | None:
+    """Return what breaks the rule; None where no series fits it: that is unknown, and no pass.
+
+    Raises InputError `alert-unit` where the limit is in another unit than the figure.
+    """
+    fitting = [one for one in series if rule.fits(one) and one.points]
+    if not fitting:
+        return None
+    if rule.kind in ("threshold", "sum"):
+        _check_unit(rule, fitting[0])
+    if rule.kind == "sum":
+        return list(_sums(rule, fitting))
+    check = {"threshold": _threshold, "change": _change, "growth": _growth}[rule.kind]
+    return [found for one in fitting for found in check(rule, one)]
+
+
+def _threshold(rule: Rule, series: TrendSeries) -> Iterator[Alert]:
+    point = series.points[-1]
+    beyond = point.value > rule.limit if rule.side == "above" else point.value < rule.limit
+    if not beyond:
+        return
+    low, high = point.low, point.high
+    borderline = low is not None and high is not None and low <= rule.limit <= high
+    amounts = [units.amount(value, series.unit) for value in (point.value, rule.limit)]
+    text = f"{amounts[0]} is {rule.side} {amounts[1]}"
+    if low is not None and high is not None:
+        text += f" ({units.amount(low, series.unit)} … {units.amount(high, series.unit)})"
+    yield _alert(rule, series, text + ", borderline" * borderline, point.value, borderline)
+
+
+def _change(rule: Rule, series: TrendSeries) -> Iterator[Alert]:
+    for change in series.changes:
+        news = len(series.points) - change.at <= rule.within
+        large = abs(change.size) >= rule.limit
+        if news and large and change.lasting == "stays" and change.worse is not False:
+            between = f"{change.after[:10] or 'a run'} … {change.until[:10] or 'a run'}"
+            text = f"changed by {change.size:+.1%} after {between}".replace("%", " %")
+            yield _alert(rule, series, f"{text}. {change.note}".strip(), change.size)
+
+
+def _sums(rule: Rule, fitting: Iterable[TrendSeries]) -> Iterator[Alert]:
+    """Add up the layers of each newest run; a layer that is gone since is not in it."""
+    groups: dict[tuple[str, ...], list[TrendSeries]] = {}
+    for one in fitting:
+        kind = (one.target, one.branch, one.workload, one.machine)
+        groups.setdefault(kind, []).append(one)
+    for group in groups.values():
+        newest = max((one.points[-1] for one in group), key=lambda point: point.created)
+        parts = _outermost([one for one in group if one.points[-1].run == newest.run])
+        total = sum(one.points[-1].value for one in parts)
+        if total > rule.limit:
+            limit = units.amount(rule.limit, parts[0].unit)
+            text = f"{len(parts)} add up to {units.amount(total, parts[0].unit)}, above {limit}"
+            yield _alert(rule, parts[0], text, total, layer=rule.layer)
+
+
+def _outermost(series: list[TrendSeries]) -> list[TrendSeries]:
+    """Return the layers that are in no other of these: a layer's figures hold those within it."""
+    paths = {one.layer for one in series}
+
+    def within(path: str) -> bool:
+        parts = path.split(".")
+        above = {".".join(parts[:depth]) for depth in range(len(parts))}
+        return bool(path) and not above.isdisjoint(paths)
+
+    return [one for one in series if not within(one.layer or "")]
+
+
+def _growth(rule: Rule, series: TrendSeries) -> Iterator[Alert]:
+    end = datetime.fromisoformat(series.points[-1].created)
+    inside = [
+        point.value
+        for point in series.points
+        if end - datetime.fromisoformat(point.created) <= rule.over
+    ]
+    many = min(ENDS, len(inside) // 2)
+    if not many:
+        return
+    old, new = statistics.median(inside[:many]), statistics.median(inside[-many:])
+    growth = new / old - 1 if old else float(new > 0)
+    if growth > rule.limit:
+        text = f"grew by {units.percent(growth)} in {rule.over.days} days"
+        yield _alert(rule, series, f"{text}, above {units.percent(rule.limit)}", growth)
+
+
+def _alert(
+    rule: Rule,
+    series: TrendSeries,
+    message: str,
+    value: float,
+    borderline: bool = False,
+    layer: str | None = None,
+) -> Alert:
+    return Alert(
+        rule=rule.name,
+        target=series.target,
+        branch=series.branch,
+        machine=series.machine,
+        metric=series.metric,
+        layer=layer or series.layer,
+        message=message,
+        value=value,
+        limit=rule.limit,
+        unit="ratio" if rule.kind in ("change", "growth") else series.unit,
+        borderline=borderline,
+    )
+
+
+def _check_unit(rule: Rule, series: TrendSeries) -> None:
+    plain = rule.unit == "" and series.unit == "ratio"
+    if rule.unit != series.unit and not plain:
+        wanted = {"s": "ms or s", "B": "MB or GiB", "1/s": "/s"}.get(series.unit, "no unit")
+        raise InputError(
+            f"The limit of rule '{rule.name}' does not fit {rule.metric}.",
+            id="alert-unit",
+            cause=f"It is in '{rule.unit or 'plain numbers'}', the figure in '{series.unit}'.",
+            remedy=f"Give it with {wanted}.",
+        )

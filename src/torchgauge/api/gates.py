@@ -1,0 +1,265 @@
+"""Gates: whether a model got worse, by name on the command line or by object in Python."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from torchgauge.analyze.paired import USUAL_BLOCKS
+from torchgauge.analyze.tolerances import USUAL_METRICS
+from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
+from torchgauge.api.preparation import prepared, require_torch, showing
+from torchgauge.errors import InputError
+from torchgauge.model.record import MeasurementWarning
+
+if TYPE_CHECKING:
+    from torchgauge.measure.latency import LatencyOptions
+    from torchgauge.measure.waiting import Build
+    from torchgauge.model.comparison import Comparison
+    from torchgauge.model.profile import Profile
+    from torchgauge.model.verdict import Verdict
+    from torchgauge.target.revision import Revision
+    from torchgauge.target.target import TargetRequest
+    from torchgauge.target.training import Training
+
+PAIR = 2
+STORED_PROCESSES = 10
+BaseEnvironment = Literal["this", "build"]
+
+
+@dataclasses.dataclass(frozen=True)
+class GateRequest:
+    """What the command line names: a target, and how both builds of it are run."""
+
+    target: str
+    inputs: tuple[str, ...] = ()
+    weights: Path | None = None
+    batch: int | None = None
+    device: str = "auto"
+    precision: str | None = None
+    trust: bool = False
+    train: bool = False
+    loss: str | None = None
+    optimizer: str | None = None
+
+
+def gate(
+    baseline: Profile | str | Path | tuple[Callable[..., Any], Any],
+    current: Profile | str | Path | tuple[Callable[..., Any], Any],
+    *,
+    metrics: Sequence[str] = (),
+    tolerance: str | Sequence[str] = (),
+    thresholds: Sequence[str] = (),
+    train: Training | bool | None = None,
+    blocks: int | None = None,
+    max_blocks: int = MOST_BLOCKS,
+    progress: bool | None = None,
+) -> Verdict:
+    """Tell whether `current` is worse than `baseline`: pass, fail, inconclusive, not comparable.
+
+    Two pairs (model, inputs) are run in turn, in fresh processes to which they travel by value.
+    Two records, or the files that hold them, are compared as they are. `tolerance` is texts such as
+    "latency:1%:3%": what is accepted, and what must surely not be reached.
+
+    Raises InputError `gate-sides`, `metric-unknown`, `threshold-invalid`; and what running raises.
+    """
+    texts = (tolerance,) if isinstance(tolerance, str) else tolerance
+    wanted = GateOptions.parsed(metrics, texts, thresholds, blocks=blocks, most=max_blocks)
+    if not isinstance(baseline, tuple) and not isinstance(current, tuple):
+        return gate_records(baseline, current, wanted)
+    if not isinstance(baseline, tuple) or not isinstance(current, tuple):
+        raise InputError(
+            "A model cannot be gated against a record.",
+            id="gate-sides",
+            cause="Both models are run in turn, or both records are read.",
+            remedy="Give two pairs (model, inputs), or profile the model with processes=10 first.",
+        )
+    require_torch()
+    from torchgauge.api.paired_gate import gate_builds
+
+    sides = (("baseline", baseline), ("current", current))
+    builds = [_object_build(name, pair, train) for name, pair in sides]
+    with showing(progress) as shown:
+        return gate_builds(builds[0], builds[1], wanted, shown)
+
+
+def gate_records(
+    baseline: Profile | str | Path, current: Profile | str | Path, options: GateOptions
+) -> Verdict:
+    """Gate two records, or the files that hold them; nothing is run, torch is not needed.
+
+    Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
+    """
+    from torchgauge.analyze.stored_gate import gate as gate_stored_run
+    from torchgauge.api.comparisons import labels_of, loaded
+    from torchgauge.api.host_noise import host_noise
+
+    old, new = loaded(baseline), loaded(current)
+    return gate_stored_run(
+        old,
+        new,
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        noise=host_noise(new),
+        labels=labels_of(baseline, current),
+    )
+
+
+def gate_stored(baseline: str | Path, request: GateRequest, options: GateOptions) -> Verdict:
+    """Gate a target, or a saved run of it, against the saved run `baseline`."""
+    current = Path(request.target)
+    if current.suffix == ".json" and current.is_file():
+        return gate_records(baseline, current, options)
+    from torchgauge.api.comparisons import load_baseline
+    from torchgauge.api.profiles import profile_request
+
+    load_baseline(baseline)  # a mistake shows now, not after minutes
+    known = {one.name: getattr(request, one.name) for one in dataclasses.fields(request)}
+    record = profile_request(**known, processes=STORED_PROCESSES)
+    return gate_records(baseline, record, options)
+
+
+def gate_targets(
+    request: GateRequest,
+    options: GateOptions,
+    *,
+    base_ref: str | None = None,
+    base_target: str | None = None,
+    base_env: BaseEnvironment = "this",
+    progress: bool | None = None,
+) -> Verdict:
+    """Gate a target against a git revision of it, or against another target.
+
+    `base_env` "build" installs what the revision requires into an environment of its own.
+    Raises what checking out, loading and running raise; InputError `option-conflict`.
+    """
+    require_torch()
+    from torchgauge.api.paired_gate import gate_builds
+
+    current = request_build(request)
+    with showing(progress) as shown:
+        if base_target is not None:
+            base = request_build(dataclasses.replace(request, target=base_target), "base")
+            return gate_builds(base, current, options, shown)
+        if base_ref is None:
+            raise InputError(
+                "There is nothing to gate against.",
+                id="option-conflict",
+                remedy="Give --base-ref REF, --base-target TARGET or --baseline run.json.",
+            )
+        shown.start(f"checking out {base_ref}")
+        with _revision(base_ref, request.target, base_env) as revision:
+            base = _base_build(current, request, revision)
+            current = current._replace(home=_here(revision))
+            notes = tuple(
+                MeasurementWarning(id="base-note", message=note, probe="gate")
+                for note in revision.notes
+            )
+            return gate_builds(base, current, options, shown, notes)
+
+
+def compare_targets(
+    request: GateRequest,
+    baseline: str,
+    *,
+    blocks: int | None = None,
+    progress: bool | None = None,
+) -> Comparison:
+    """Compare two targets that are both here, run in turn in `blocks` of four processes.
+
+    Raises what loading and running raise.
+    """
+    count = USUAL_BLOCKS if blocks is None else blocks
+    metrics = (*USUAL_METRICS, "throughput")
+    wanted = GateOptions.parsed(metrics, blocks=count, most=count, everything=True)
+    verdict = gate_targets(request, wanted, base_target=baseline, progress=progress)
+    assert verdict.comparison is not None  # noqa: S101 - a gate of two builds has one
+    return msgspec.structs.replace(verdict.comparison, warnings=verdict.all_warnings)
+
+
+def request_build(request: GateRequest, label: str = "current") -> Build:
+    """Return the build that a request names, for a process that is like this one."""
+    from torchgauge.device.select import resolve
+    from torchgauge.measure.waiting import Build
+    from torchgauge.target.source import Source
+    from torchgauge.target.target import TargetRequest
+
+    named = TargetRequest(
+        spec=request.target,
+        inputs=request.inputs,
+        weights=request.weights,
+        batch=request.batch,
+        device=resolve(request.device),
+        precision=request.precision,
+        training=request.train,
+        trust=request.trust,
+    )
+    options = _timing(named, request.loss, request.optimizer)
+    return Build(Source.of_request(named), options, None, label, request.target)
+
+
+def _timing(named: TargetRequest, loss: str | None, optimizer: str | None) -> LatencyOptions:
+    from torchgauge.measure.latency import LatencyOptions
+
+    if not named.training:
+        return LatencyOptions()
+    from torchgauge.target.named_training import named_training
+
+    training = named_training(loss, optimizer, precision=named.precision, device=named.device)
+    return LatencyOptions(train=training)
+
+
+def _base_build(current: Build, request: GateRequest, revision: Revision) -> Build:
+    """Return the same build as the revision has it."""
+    from torchgauge.measure.waiting import Build
+    from torchgauge.target.named_training import NamedLoss
+    from torchgauge.target.source import Source
+    from torchgauge.target.target import TargetRequest
+
+    named = current.source.what
+    assert isinstance(named, TargetRequest)  # noqa: S101 - `request_build` made it
+    weights = None if named.weights is None else Path(revision.file(str(named.weights)))
+    spec = revision.target(named.spec)
+    source = Source.of_request(dataclasses.replace(named, spec=spec, weights=weights))
+    options = current.options
+    if options.train is not None and isinstance(options.train.loss, NamedLoss):
+        loss = NamedLoss(revision.target(options.train.loss.spec))
+        options = dataclasses.replace(options, train=dataclasses.replace(options.train, loss=loss))
+    return Build(source, options, revision.home, f"base ({revision.ref})", request.target)
+
+
+def _here(revision: Revision) -> Any:
+    from torchgauge.target.home import Home
+
+    return Home.here(foreign=str(revision.tree))
+
+
+@contextlib.contextmanager
+def _revision(ref: str, target: str, environment: BaseEnvironment) -> Iterator[Revision]:
+    from torchgauge.target.revision import checked_out
+
+    with checked_out(ref, target) as revision:
+        if environment == "build":
+            from torchgauge.target.revision_environment import with_environment
+
+            revision = with_environment(revision)
+        yield revision
+
+
+def _object_build(label: str, pair: tuple[Callable[..., Any], Any], train: Any) -> Build:
+    from torchgauge.measure.waiting import Build
+
+    if len(pair) != PAIR:
+        raise InputError(
+            f"The {label} is a tuple of {len(pair)}.",
+            id="gate-sides",
+            remedy="Give (model, inputs).",
+        )
+    source, options = prepared(pair[0], pair[1], train=train)
+    return Build(source, options, None, label)

@@ -1,0 +1,187 @@
+"""`torchgauge gate`: pass, fail or inconclusive, for CI."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from torchgauge.cli import formats
+from torchgauge.cli.numbers import positive
+from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.cli.profile import training, what_is_run
+from torchgauge.cli.target_option import add_target, add_threshold, settle
+from torchgauge.cli.verdicts import tell_github
+from torchgauge.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from torchgauge.api.gates import GateRequest
+    from torchgauge.model.verdict import Limit
+
+NAME = "gate"
+SUMMARY = "tell whether a model got worse: pass, fail or inconclusive"
+DESCRIPTION = """\
+Gate a model against another build of it, and name the layers that got worse.
+
+  torchgauge gate --base-ref main TARGET       a git revision, in a work tree of its own
+  torchgauge gate --base-target A TARGET       two targets that are both here
+  torchgauge gate --baseline run.json TARGET   a saved run, of the same machine and software
+  torchgauge gate --calibrate TARGET           how far this host's timings scatter; it is kept
+
+Counted figures are compared first and exactly. Times are measured in turn in fresh processes, A B B
+A, as many as this host's calibration asks for (8 blocks without one), once more as many where that
+does not decide. A metric fails where it surely got worse by more than the first value of its
+tolerance, and passes where it surely did not by the second.
+
+Exit codes: 0 pass, 3 fail, 4 inconclusive, 5 not comparable, 2 bad input, 130 interrupted.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    add_target(parser)
+    _against(parser.add_argument_group("against what"))
+    _what(parser.add_argument_group("what is gated"))
+    what_is_run(
+        parser.add_argument_group("what is run"),
+        device="auto",
+        device_help="cpu, cuda, cuda:N or auto: the GPU where there is one (default)",
+    )
+    training(parser.add_argument_group("training"))
+    out = parser.add_argument_group("what comes out")
+    formats.add_arguments(out)
+    out.add_argument("--json", action="store_true", help="print the verdict as JSON")
+
+
+def _against(base: argparse._ArgumentGroup) -> None:
+    base.add_argument("--base-ref", metavar="REF", help="a git revision: branch, tag or commit")
+    base.add_argument(
+        "--base-env",
+        choices=("this", "build"),
+        default="this",
+        help="run the revision in this environment (default), or build what it requires",
+    )
+    base.add_argument("--base-target", metavar="A", help="another target")
+    base.add_argument("--baseline", metavar="FILE", help="a saved run")
+    base.add_argument(
+        "--calibrate", action="store_true", help="time the target against itself, and keep that"
+    )
+
+
+def _what(what: argparse._ArgumentGroup) -> None:
+    what.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="M",
+        dest="metrics",
+        help="a metric to gate; repeatable (default: params, flops, memory, latency)",
+    )
+    what.add_argument(
+        "--tolerance",
+        action="append",
+        default=[],
+        metavar="M:δ0:δ1",
+        dest="tolerances",
+        help="change accepted, and change refused, as in latency:1%%:3%%; repeatable",
+    )
+    add_threshold(what)
+    what.add_argument(
+        "--all",
+        action="store_true",
+        dest="everything",
+        help="measure times even where a counted figure has failed",
+    )
+    what.add_argument("--blocks", type=positive, metavar="K", help="blocks of four processes")
+    what.add_argument(
+        "--max-blocks", type=positive, metavar="K", help="blocks at most (default: 40)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Gate, show, write; return the exit code."""
+    against = [options.base_ref, options.base_target, options.baseline, options.calibrate or None]
+    if sum(one is not None for one in against) != 1:
+        raise InputError(
+            "Say what to gate against, once.",
+            id="option-conflict",
+            remedy="Give one of --base-ref REF, --base-target A, --baseline FILE, --calibrate.",
+        )
+    limits = settle(options)
+    formats.check(options)
+    return _calibrate(options) if options.calibrate else _gate(options, limits)
+
+
+def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
+    from torchgauge import api
+    from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
+    from torchgauge.model import rendering
+    from torchgauge.report.verdict import view
+
+    most = options.max_blocks or max(MOST_BLOCKS, options.blocks or 0)
+    wanted = GateOptions.parsed(
+        options.metrics,
+        options.tolerances,
+        [limit.text for limit in limits],
+        blocks=options.blocks,
+        most=most,
+        everything=options.everything,
+    )
+    with prints_to_stderr():
+        if options.baseline is not None:
+            verdict = api.gate_stored(options.baseline, request(options), wanted)
+        else:
+            verdict = api.gate_targets(
+                request(options),
+                wanted,
+                base_ref=options.base_ref,
+                base_target=options.base_target,
+                base_env=options.base_env,
+            )
+    written = formats.write(verdict, options, "verdict")
+    if options.json:
+        emit(rendering.text(verdict, "json"))
+    else:
+        print_view(lambda width: view(verdict, width=width))
+    formats.say(written)
+    tell_github(verdict, options.target)
+    interrupted = any(one.id == "interrupted" for one in verdict.warnings)
+    return ExitCode.INTERRUPTED if interrupted else verdict.exit_code
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    from torchgauge import api
+    from torchgauge.model import rendering
+    from torchgauge.report.calibration import view
+
+    more = {} if options.blocks is None else {"blocks": options.blocks}
+    with prints_to_stderr():
+        noise = api.calibrate(request(options), **more)
+    if options.json:
+        emit(rendering.text(noise, "json"))
+    else:
+        print_view(lambda _width: view(noise))
+    return ExitCode.DONE
+
+
+def request(options: argparse.Namespace) -> GateRequest:
+    """Return what the options name; raises InputError `option-conflict`."""
+    from torchgauge.api.gates import GateRequest
+
+    if (options.loss or options.optimizer) and not options.train:
+        raise InputError(
+            "--loss and --optimizer belong to a training step.",
+            id="option-conflict",
+            remedy="Add --train.",
+        )
+    return GateRequest(
+        target=options.target,
+        inputs=tuple(options.inputs),
+        weights=options.weights,
+        batch=options.batch,
+        device=options.device,
+        precision=options.precision,
+        trust=options.trust,
+        train=options.train,
+        loss=options.loss,
+        optimizer=options.optimizer,
+    )

@@ -1,0 +1,50 @@
+"""`torchgauge history export`: runs as text, for another store or a spreadsheet."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from torchgauge.cli.history.chosen import opened, selection, which_runs, which_store
+from torchgauge.cli.output import emit
+from torchgauge.errors import ExitCode
+
+NAME = "export"
+SUMMARY = "write runs as lines of JSON, which history add reads again, or facts and figures as CSV"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this action."""
+    which_store(parser)
+    which_runs(parser)
+    parser.add_argument(
+        "--format",
+        choices=("jsonl", "csv"),
+        default="jsonl",
+        help="whole runs as JSON lines, or a row of figures for each (default: jsonl)",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write to FILE, whole or not at all"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the runs; return the exit code."""
+    from torchgauge.files import write_atomically
+    from torchgauge.history import exports
+    from torchgauge.report import csv
+
+    with opened(options) as store:
+        entries = store.entries(selection(options))
+        if options.format == "csv":
+            rows = list(exports.rows(entries))
+            names = list(rows[0]) if rows else ["uuid"]
+            parts = iter([csv.text(names, (row.values() for row in rows)).encode()])
+        else:
+            parts = exports.json_lines(entries)
+        if options.output is not None:
+            write_atomically(options.output, parts)
+        else:
+            for part in parts:
+                emit(part.decode())
+    return ExitCode.DONE

@@ -1,0 +1,58 @@
+"""`torchgauge history prune`: remove runs that are no longer needed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from torchgauge.cli.history.chosen import opened, selection, since, which_runs, which_store
+from torchgauge.cli.numbers import positive
+from torchgauge.cli.output import emit, print_view
+from torchgauge.errors import ExitCode, InputError
+
+NAME = "prune"
+SUMMARY = "remove old runs; the newest of each target, branch and machine always stays"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this action."""
+    which_store(parser)
+    which_runs(parser)
+    parser.add_argument(
+        "--keep-last",
+        type=positive,
+        metavar="N",
+        help="keep the newest N of each target, branch and machine",
+    )
+    parser.add_argument(
+        "--older-than", metavar="SPAN", help="remove only what is older: 90d, 12h, 4w"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only list what would go")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Remove the runs, or list them; return the exit code."""
+    from torchgauge.history.retention import superfluous
+    from torchgauge.report import runs
+
+    if options.keep_last is None and options.older_than is None:
+        raise InputError(
+            "Nothing says which runs may go.",
+            id="option-missing",
+            remedy="Give --keep-last N, --older-than 90d, or both: then both must hold.",
+        )
+    before = None if options.older_than is None else since(options.older_than)
+    with opened(options) as store:
+        found = superfluous(
+            store.runs(selection(options)), keep_last=options.keep_last, before=before
+        )
+        if options.dry_run:
+            if found:
+                print_view(lambda width: runs.view(found, width))
+            emit(f"{len(found)} runs would be removed.\n")
+            return ExitCode.DONE
+        removed = store.remove(run.uuid for run in found)
+        if removed:
+            store.shrink()
+    sys.stderr.write(f"Removed {removed} runs ({store.shown})\n")
+    return ExitCode.DONE

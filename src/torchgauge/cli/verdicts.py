@@ -1,0 +1,50 @@
+"""What becomes of a verdict besides files: shown, and told to GitHub where a workflow runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchgauge.cli.output import print_view
+
+if TYPE_CHECKING:
+    from torchgauge.model.verdict import Verdict
+
+
+def show(verdict: Verdict, *, to_stderr: bool = False) -> None:
+    """Print the verdict; to standard error where standard output holds a document."""
+    from torchgauge.report.verdict import view
+
+    if to_stderr:
+        sys.stderr.write(f"{verdict}\n")
+    else:
+        from rich.console import Group
+        from rich.text import Text
+
+        print_view(lambda width: Group(Text(""), view(verdict, width=width)))
+
+
+def tell_github(verdict: Verdict, target: str) -> None:
+    """Append the verdict to the step's summary and annotate what did not pass, in a workflow.
+
+    A summary that cannot be written does not change the verdict.
+    """
+    from torchgauge.report import github
+
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        # The runner reads commands from both streams; standard output may hold a document.
+        sys.stderr.write(github.commands(verdict, _file(target)))
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        try:
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(verdict.to_markdown() + "\n")
+        except OSError as error:
+            sys.stderr.write(f"torchgauge: the step's summary was not written: {error}\n")
+
+
+def _file(target: str) -> str:
+    """Return the file that a target is made in, which an annotation can point to."""
+    name = target.rpartition(":")[0]
+    return name if name.endswith(".py") else ""

@@ -1,0 +1,144 @@
+"""What of a record goes where in a store: the whole of it packed, its figures in columns."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from torchgauge.errors import RecordError
+from torchgauge.model import codec, tables
+from torchgauge.model.figures import figures
+from torchgauge.model.profile import Profile
+from torchgauge.model.record import How
+from torchgauge.model.run import Entry, Facts, Run
+
+# What is asked of layers over time; the record holds the rest.
+LAYER_METRICS: dict[str, tuple[str, How]] = {
+    "host_time": ("s", "measured"),
+    "device_time": ("s", "measured"),
+    "flops": ("", "counted"),
+    "bytes": ("B", "counted"),
+    "peak": ("B", "measured"),
+}
+
+
+def entry(profile: Profile, facts: Facts) -> Entry:
+    """Return the run of a record, with an identity of its own made now."""
+    target, environment = profile.target, profile.environment
+    machine, software = environment.machine, environment.software
+    run = Run(
+        **msgspec.structs.asdict(facts),
+        uuid=str(uuid4()),
+        digest=hashlib.sha256(msgspec.json.encode(profile)).hexdigest(),
+        created=moment(environment.created),
+        recorded=datetime.now(UTC).isoformat(timespec="microseconds"),
+        machine=machine.fingerprint,
+        cpu=machine.cpu,
+        gpu=", ".join(gpu.name for gpu in machine.gpus),
+        torch=software.torch,
+        target=target.spec,
+        model=target.name,
+        device=target.device,
+        precision=target.precision,
+        workload=_workload(profile),
+        schema=profile.schema,
+    )
+    return Entry(run=run, profile=profile)
+
+
+def moment(text: str) -> str:
+    """Return an ISO 8601 time in UTC and of one width, so that texts sort as times do.
+
+    Raises RecordError `record-invalid`.
+    """
+    try:
+        told = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise RecordError(
+            f"'{text}' is no time.",
+            id="record-invalid",
+            cause="A record says in ISO 8601 when it was made.",
+            remedy="Repair environment.created, or repeat the run.",
+        ) from error
+    told = told if told.tzinfo else told.replace(tzinfo=UTC)
+    return told.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def packed(profile: Profile) -> bytes:
+    """Return the whole record, compressed."""
+    return zlib.compress(msgspec.json.encode(profile), 6)
+
+
+def unpacked(data: bytes, origin: str) -> Profile:
+    """Return the record again. Raises RecordError `store-damaged` and what the codec raises."""
+    try:
+        record = codec.decode(zlib.decompress(data), origin)
+    except zlib.error as error:
+        raise RecordError(
+            f"The record of {origin} cannot be unpacked.",
+            id="store-damaged",
+            cause=str(error),
+            remedy="Restore the store from a copy, or remove this run.",
+        ) from error
+    if not isinstance(record, Profile):
+        raise not_a_profile(origin, record)
+    return record
+
+
+def not_a_profile(origin: str, record: object) -> RecordError:
+    """Return the error for a record of another kind."""
+    return RecordError(
+        f"{origin} holds a {type(record).__name__.lower()}.",
+        id="history-kind",
+        cause="The history keeps profiles.",
+        remedy="Add what `torchgauge profile --output-dir` wrote as profile.json.",
+    )
+
+
+def metric_rows(profile: Profile) -> list[dict[str, Any]]:
+    """Return the headline figures that are known, one row each, in SI units."""
+    return [
+        {
+            "name": figure.name,
+            "unit": figure.unit,
+            "how": figure.how,
+            "value": float(figure.value),
+            "low": None if figure.interval is None else figure.interval.low,
+            "high": None if figure.interval is None else figure.interval.high,
+        }
+        for figure in figures(profile)
+        if figure.value is not None
+    ]
+
+
+def layer_figures(profile: Profile) -> list[dict[str, Any]]:
+    """Return the layers' figures that are known, one row each, in SI units.
+
+    A layer that occurs at several places of the tree has the sum of its times and work, and the
+    highest of its peaks.
+    """
+    if profile.tree is None:
+        return []
+    found: dict[tuple[str, str], float] = {}
+    for row in tables.layers(profile.tree).rows():
+        for metric in LAYER_METRICS:
+            if (value := row[metric]) is not None:
+                key, known = (row["path"], metric), found.get((row["path"], metric), 0.0)
+                found[key] = max(known, value) if metric == "peak" else known + float(value)
+    return [{"path": path, "metric": metric, "value": v} for (path, metric), v in found.items()]
+
+
+def _workload(profile: Profile) -> str:
+    """Return what two runs have in common whose times may stand in one series."""
+    target, settings = profile.target, profile.environment.settings
+    facts = msgspec.structs.asdict(target)
+    del facts["weights"]
+    facts["inputs"] = [msgspec.structs.astuple(one) for one in target.inputs]
+    told = (facts, settings.threads, settings.interop_threads, settings.deterministic)
+    tf32 = (settings.fp32_matmul, settings.fp32_convolution)
+    return hashlib.sha256(repr((told, tf32)).encode()).hexdigest()[:16]

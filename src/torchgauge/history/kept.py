@@ -1,0 +1,58 @@
+"""A run that the store refused is kept in a file: measuring it again may not be possible.
+
+`with open_or_keep(location, entry) as store: add_or_keep(store, entry)` is how a run is saved.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchgauge.errors import InputError, StoreError
+from torchgauge.files import write_atomically
+from torchgauge.history.connection import place
+from torchgauge.history.exports import json_lines
+from torchgauge.history.store import Store
+from torchgauge.model.run import Entry
+
+
+def open_or_keep(location: str, entry: Entry) -> Store:
+    """Open the history to add a run; raises its error with the file that holds the run instead."""
+    try:
+        return Store.open(location)
+    except StoreError as error:
+        raise kept(entry, error, place(location).file) from None
+
+
+def add_or_keep(store: Store, entry: Entry) -> tuple[str, bool]:
+    """Add a run as `Store.add` does; raises its error with the file that holds the run instead."""
+    try:
+        return store.add(entry)
+    except StoreError as error:
+        raise kept(entry, error, store.file) from None
+
+
+def kept(entry: Entry, error: StoreError, beside: Path | None) -> StoreError:
+    """Write the run to a file and return the error, saying where; beside the store if possible.
+
+    Else it goes into the working directory, else to where temporary files are.
+    """
+    data = b"".join(json_lines([entry]))
+    for folder in _folders(beside):
+        try:
+            path = write_atomically(folder / f"torchgauge-run-{entry.run.uuid}.jsonl", data)
+        except InputError:
+            continue
+        remedy = f"{error.remedy} The run is kept: torchgauge history add '{path}'"
+        break
+    else:
+        remedy = f"{error.remedy} The run could not be kept in a file either."
+    return StoreError(error.message, id=error.id, cause=error.cause, remedy=remedy)
+
+
+def _folders(beside: Path | None) -> Iterator[Path]:
+    if beside is not None:
+        yield beside.parent
+    yield Path.cwd()
+    yield Path(tempfile.gettempdir())

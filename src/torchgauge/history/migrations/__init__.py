@@ -1,0 +1,14 @@
+"""A store's versions: each file goes one version up and, without losing a run, one down.
+
+A migration holds tables as they were then. What is released is never edited: the next change is
+the next file, and the next line of `STEPS`.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from torchgauge.history.migrations import v1_runs, v2_layers
+
+STEPS: tuple[ModuleType, ...] = (v1_runs, v2_layers)
+LATEST = len(STEPS)

@@ -1,0 +1,111 @@
+"""The figures of runs as series: one workload, machine and branch each, never two mixed."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, select
+
+from torchgauge.history.content import LAYER_METRICS
+from torchgauge.history.store import EVERY, FEW, Selection, select_runs
+from torchgauge.history.tables import layers, metrics
+from torchgauge.model.record import How
+from torchgauge.model.run import Run
+from torchgauge.model.trend import TrendPoint, TrendSeries
+
+# What is equal in all runs of a series, beside its figure and layer.
+_ALIKE = ("target", "model", "branch", "machine", "cpu", "gpu", "device", "precision", "workload")
+
+
+class _Figure(NamedTuple):
+    """One figure of one run; `layer` None is the whole model."""
+
+    run: int
+    layer: str | None
+    metric: str
+    unit: str
+    how: How
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def read_series(
+    connection: Connection,
+    selection: Selection = EVERY,
+    names: Sequence[str] = (),
+    paths: str | None = None,
+) -> list[TrendSeries]:
+    """Return the series of the figures `names`, those with most runs first.
+
+    With `paths`, a layer's path or a pattern of paths, they are figures of layers
+    (`content.LAYER_METRICS`), else headline figures (`model/figures.py`).
+    """
+    chosen = dict(select_runs(connection, selection))
+    figures: dict[int, list[_Figure]] = {number: [] for number in chosen}
+    for figure in _figures(connection, list(chosen), names, paths):
+        if figure.run not in figures or figure.metric not in names:
+            raise msgspec.ValidationError("a row is found where another should be")
+        figures[figure.run].append(figure)
+    points: dict[tuple[str | None, ...], list[TrendPoint]] = {}
+    told: dict[tuple[str | None, ...], tuple[str, How]] = {}
+    for number, run in chosen.items():
+        for figure in figures[number]:
+            key = (*(getattr(run, name) for name in _ALIKE), figure.metric, figure.layer)
+            points.setdefault(key, []).append(_point(run, figure))
+            told[key] = (figure.unit, figure.how)
+    found = [_series(key, points[key], *told[key]) for key in points]
+    order = {name: place for place, name in enumerate(names)}
+    return sorted(found, key=lambda one: (-len(one.points), one.target, order[one.metric]))
+
+
+def metric_names(connection: Connection) -> list[str]:
+    """Return the headline figures that any run has."""
+    names = connection.scalars(select(metrics.c.name).distinct()).all()
+    return sorted(msgspec.convert(names, list[str]))
+
+
+def _series(
+    key: tuple[str | None, ...], points: list[TrendPoint], unit: str, how: How
+) -> TrendSeries:
+    alike: dict[str, Any] = dict(zip(_ALIKE, key, strict=False))
+    metric, layer = str(key[-2]), key[-1]
+    return TrendSeries(
+        **alike, metric=metric, layer=layer, unit=unit, how=how, points=tuple(points)
+    )
+
+
+def _point(run: Run, figure: _Figure) -> TrendPoint:
+    return TrendPoint(
+        run=run.uuid,
+        created=run.created,
+        value=figure.value,
+        low=figure.low,
+        high=figure.high,
+        commit=run.commit,
+        dirty=run.dirty,
+        torch=run.torch,
+    )
+
+
+def _figures(
+    connection: Connection, numbers: Sequence[int], names: Sequence[str], paths: str | None
+) -> Iterator[_Figure]:
+    for start in range(0, len(numbers), FEW):
+        some = numbers[start : start + FEW]
+        if paths is None:
+            wanted = metrics.c.run.in_(some) & metrics.c.name.in_(names)
+            for row in connection.execute(select(metrics).where(wanted)):
+                known = (row.unit, row.how, row.value, row.low, row.high)
+                yield msgspec.convert((row.run, None, row.name, *known), _Figure)
+            continue
+        wanted = layers.c.run.in_(some) & layers.c.metric.in_(names)
+        query = select(layers).where(wanted).order_by(layers.c.run, layers.c.path)
+        for row in connection.execute(query):
+            if row.path == paths or fnmatch.fnmatchcase(str(row.path), paths):
+                unit, how = LAYER_METRICS.get(row.metric, ("", "unknown"))
+                told = (row.run, row.path, row.metric, unit, how, row.value)
+                yield msgspec.convert(told, _Figure)

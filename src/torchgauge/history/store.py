@@ -1,0 +1,226 @@
+"""A history: runs are added whole or not at all, found, read back and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, delete, exists, select
+from sqlalchemy.exc import IntegrityError
+
+from torchgauge.errors import InputError, StoreError
+from torchgauge.history import connection as connections
+from torchgauge.history.content import layer_figures, metric_rows, packed, unpacked
+from torchgauge.history.faults import told
+from torchgauge.history.patience import patiently
+from torchgauge.history.tables import labels, layers, metrics, runs
+from torchgauge.history.versions import migrate, ready
+from torchgauge.model.profile import Profile
+from torchgauge.model.run import Entry, Run
+
+_FACTS = [column for column in runs.c if column.name not in ("id", "profile")]
+FEW = 500  # rows of one statement
+
+
+class Selection(NamedTuple):
+    """Which runs: all that is told must hold. `target` may have wildcards, `machine` be short.
+
+    `since` is an ISO 8601 time in UTC of one width, as `content.moment` returns.
+    """
+
+    target: str | None = None
+    branch: str | None = None
+    machine: str | None = None
+    since: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+EVERY = Selection()
+
+
+class Store:
+    """An open history; a context manager that closes it."""
+
+    def __init__(self, place: connections.Place, *, create: bool) -> None:
+        self.shown = place.shown
+        self.file = place.file
+        self._engine = connections.engine(place, create=create)
+
+    @classmethod
+    def open(cls, location: str, *, create: bool = True) -> Self:
+        """Open the history at a URL or file, in the version that this program reads.
+
+        Raises InputError `store-url`; StoreError `store-missing` where it is not there and `create`
+        is False, `store-unreachable`, `store-damaged`, `store-newer`, `store-busy`,
+        `store-read-only`, `store-full`; MissingExtraError.
+        """
+        store = cls(connections.place(location), create=create)
+        ready(store._engine, store.shown)
+        return store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self._engine.dispose()
+
+    def add(self, entry: Entry) -> tuple[str, bool]:
+        """Save a run and return its uuid, and whether it is new: the same record is saved once.
+
+        It is on the disk when this returns, all of it. Waits for its turn at most
+        `patience.LONGEST_WAIT` seconds. Raises StoreError.
+        """
+        figures = metric_rows(entry.profile)
+        of_layers = layer_figures(entry.profile)
+        row = _row(entry)
+        tries = 0
+
+        def write() -> tuple[str, bool]:
+            nonlocal tries
+            tries += 1
+            with connections.writing(self._engine, self.shown) as connection:
+                known = _same(connection, entry.run.digest)
+                if known is not None:
+                    # A connection may break after its commit: then the try before was ours.
+                    return known, tries > 1 and known == entry.run.uuid
+                number = connection.execute(runs.insert().values(row)).inserted_primary_key
+                assert number is not None  # noqa: S101 - both databases return it
+                named = [{"key": k, "value": v} for k, v in entry.run.labels.items()]
+                for table, rows in ((labels, named), (metrics, figures), (layers, of_layers)):
+                    if rows:
+                        connection.execute(table.insert(), [{"run": number[0], **r} for r in rows])
+            return entry.run.uuid, True
+
+        return patiently(lambda: _once_more(write))
+
+    def runs(self, selection: Selection = EVERY) -> list[Run]:
+        """Return the runs, oldest first."""
+        with connections.reading(self._engine, self.shown) as connection:
+            return [run for _, run in select_runs(connection, selection)]
+
+    def find(self, name: str) -> Run:
+        """Return the run whose uuid begins with `name`, or the newest for "latest".
+
+        Raises InputError `run-unknown`, `run-ambiguous`.
+        """
+        everything = self.runs()
+        if name == "latest":
+            found = everything[-1:]
+        else:
+            found = [run for run in everything if run.uuid.startswith(name.lower())]
+        if len(found) == 1:
+            return found[0]
+        raise InputError(
+            f"{'No run' if not found else 'More than one run'} of the history is '{name}'.",
+            id="run-ambiguous" if found else "run-unknown",
+            cause=", ".join(run.uuid for run in found[:3]) or f"'{self.shown}' holds no such run.",
+            remedy="Give the beginning of a uuid of `torchgauge history list`, or latest.",
+        )
+
+    def profile(self, uuid: str) -> Profile:
+        """Return a run's whole record. Raises InputError `run-unknown`, RecordError."""
+        with connections.reading(self._engine, self.shown) as connection:
+            query = select(runs.c.profile).where(runs.c.uuid == uuid)
+            data = connection.execute(query).scalar_one_or_none()
+        if data is None:
+            raise InputError(f"The history holds no run {uuid}.", id="run-unknown")
+        return unpacked(data, f"run {uuid}")
+
+    def entries(self, selection: Selection = EVERY) -> Iterator[Entry]:
+        """Yield the runs with their records, oldest first, one record in memory at a time."""
+        for run in self.runs(selection):
+            yield Entry(run=run, profile=self.profile(run.uuid))
+
+    def remove(self, uuids: Iterable[str]) -> int:
+        """Remove runs with all that belongs to them; return how many there were."""
+        wanted = list(uuids)
+
+        def write() -> int:
+            removed = 0
+            with connections.writing(self._engine, self.shown) as connection:
+                for start in range(0, len(wanted), FEW):
+                    some = wanted[start : start + FEW]
+                    found = connection.execute(delete(runs).where(runs.c.uuid.in_(some)))
+                    removed += found.rowcount
+            return removed
+
+        return patiently(write)
+
+    def shrink(self) -> None:
+        """Give the space of removed runs back to the disk; PostgreSQL does so by itself."""
+        if self.file is not None:
+            with told(self.shown), contextlib.closing(self._engine.raw_connection()) as raw:
+                raw.cursor().execute("VACUUM")
+
+    def read(self, query: Callable[[Connection], Any]) -> Any:
+        """Return what `query` returns for a connection that sees one moment of the store."""
+        with connections.reading(self._engine, self.shown) as connection:
+            return query(connection)
+
+    def migrate(self, version: int) -> None:
+        """Bring the store to an older version (or back), for an older torchgauge; no run is lost.
+
+        Raises StoreError.
+        """
+        patiently(lambda: migrate(self._engine, self.shown, version))
+
+
+def select_runs(connection: Connection, selection: Selection = EVERY) -> list[tuple[int, Run]]:
+    """Return runs with their numbers in the tables, oldest first."""
+    query = select(runs.c.id, *_FACTS).where(*_conditions(selection)).order_by(runs.c.created)
+    named: dict[int, dict[str, str]] = {}
+    for number, key, value in connection.execute(select(labels)):
+        named.setdefault(number, {})[key] = value
+    found = []
+    for number, *facts in connection.execute(query.order_by(runs.c.id)):
+        row = dict(zip((str(column.name) for column in _FACTS), facts, strict=True))
+        run = msgspec.convert(row | {"labels": named.get(number, {})}, Run)
+        if selection.target is None or fnmatch.fnmatchcase(run.target, selection.target):
+            found.append((number, run))
+    return found
+
+
+def _conditions(selection: Selection) -> Iterator[ColumnElement[bool]]:
+    if selection.branch is not None:
+        yield runs.c.branch == selection.branch
+    if selection.machine is not None:
+        yield runs.c.machine.startswith(selection.machine, autoescape=True)
+    if selection.since is not None:
+        yield runs.c.created >= selection.since
+    for key, value in selection.labels:
+        here = (labels.c.run == runs.c.id, labels.c.key == key, labels.c.value == value)
+        yield exists().where(*here)
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.structs.asdict(entry.run)
+    del row["labels"]
+    return row | {"profile": packed(entry.profile)}
+
+
+def _same(connection: Connection, digest: str) -> str | None:
+    query = select(runs.c.uuid).where(runs.c.digest == digest)
+    return connection.execute(query).scalar_one_or_none()
+
+
+def _once_more(write: Callable[[], tuple[str, bool]]) -> tuple[str, bool]:
+    """Write; where another writer saved the same record at the same moment, find that."""
+    try:
+        return write()
+    except StoreError as error:
+        if isinstance(error.__context__, IntegrityError):
+            return write()
+        raise

@@ -1,0 +1,1 @@
+"""Where torchgauge meets programs that people already run: pytest."""

@@ -1,0 +1,291 @@
+"""What a test asserts of a model: latency, FLOPs, memory, parameters, no regression."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torchgauge import api, units
+from torchgauge.analyze.limits import judge, parse_limit, percentile_of
+from torchgauge.errors import InputError
+from torchgauge.model.figures import Figure
+from torchgauge.model.metric import METRICS
+from torchgauge.model.verdict import Ruling
+from torchgauge.report import rulings
+
+if TYPE_CHECKING:
+    from torchgauge.integrate.baselines import Baselines
+    from torchgauge.model.cost import Cost
+    from torchgauge.model.latency import Latency
+    from torchgauge.model.memory import Memory
+    from torchgauge.model.profile import Profile
+    from torchgauge.model.size import Size
+    from torchgauge.model.verdict import Verdict
+
+Note = Callable[[list[str], str], None]
+BUDGET = 5.0
+# From so many processes on times can be judged against a saved run; then layers are timed as well.
+TIMED = 6
+WHERE = "print(tg.profile(model, inputs)) tells where it goes"
+NOISY = "If the machine was busy, measure again: torchgauge doctor says what disturbs it"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How a test measures; `budget` in seconds of sampling, for all processes together."""
+
+    processes: int = 1
+    budget: float = BUDGET
+    device: str | None = None
+    warmup: int | None = None
+    iterations: int | None = None
+    train: Any = None
+
+    @staticmethod
+    def of(given: Mapping[str, Any]) -> Options:
+        """Return the options of a marker. Raises InputError `option-invalid`."""
+        names = [field.name for field in dataclasses.fields(Options)]
+        if unknown := [name for name in given if name not in names]:
+            raise InputError(
+                f"The marker torchgauge has no option '{unknown[0]}'.",
+                id="option-invalid",
+                remedy=f"It takes {', '.join(names)}.",
+            )
+        return Options(**given)
+
+
+class Assertions:
+    """The fixture `torchgauge`: each method measures, asserts, and returns what was measured.
+
+    They raise AssertionError with figure, interval and remedy; InputError for a limit that is none
+    (`threshold-invalid`); and what measuring raises.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        note: Note,
+        *,
+        baselines: Baselines | None = None,
+        update: bool = False,
+        strict: bool = False,
+    ) -> None:
+        self._options = options
+        self._note = note
+        self._baselines = baselines
+        self._update = update
+        self._strict = strict
+
+    def assert_latency(
+        self,
+        model: Callable[..., Any],
+        inputs: Any = None,
+        below: str | None = None,
+        *,
+        p90_below: str | None = None,
+        p95_below: str | None = None,
+        p99_below: str | None = None,
+    ) -> Latency:
+        """Assert that the median time of a call is at most `below` ("5ms"), or a percentile is."""
+        __tracebackhide__ = True
+        asked = {"latency": below, "p90": p90_below, "p95": p95_below, "p99": p99_below}
+        limits = [parse_limit(f"{name}:{text}") for name, text in asked.items() if text is not None]
+        if not limits:
+            raise _no_limit("assert_latency(model, inputs, below='5ms')")
+        how = self._options
+        found = api.measure_latency(
+            model,
+            inputs,
+            train=how.train,
+            warmup=how.warmup,
+            iterations=how.iterations,
+            processes=how.processes,
+            budget=how.budget,
+            device=how.device,
+            percentile=percentile_of(limits),
+        )
+        calls = f"{len(found.samples):,} calls in {_processes(len(found.processes))}, {found.stop}"
+        judged = []
+        for limit in limits:
+            name = "median" if limit.metric == "latency" else limit.metric
+            interval = found.percentile_intervals.get(limit.metric, found.interval)
+            value = getattr(found, name)
+            figure = Figure(
+                METRICS[limit.metric].figure, "s", "measured", "", value, True, interval
+            )
+            judged.append(judge(limit, figure))
+        self._settle(judged, model, calls, f"{_beside()}{NOISY}; {WHERE}")
+        return found
+
+    def assert_flops(
+        self,
+        model: Callable[..., Any],
+        inputs: Any = None,
+        below: str | float | None = None,
+        *,
+        equal: str | float | None = None,
+    ) -> Cost:
+        """Assert how much work a call does ("4G"): at most `below`, or exactly `equal`."""
+        __tracebackhide__ = True
+        found = api.count_cost(model, inputs, backward=bool(self._options.train))
+        unknown = ", ".join(list(found.unknown)[:3])
+        remedy = "print(tg.count_cost(model, inputs)) tells which layers do the work"
+        if unknown:
+            remedy = f"Give {unknown} a formula (tg.flop_formula): the total is at least so much"
+        self._counted("flops", model, found.flops, found.at_least, below, equal, remedy)
+        return found
+
+    def assert_params(
+        self,
+        model: Callable[..., Any],
+        below: str | float | None = None,
+        *,
+        equal: str | float | None = None,
+    ) -> Size:
+        """Assert how many elements the parameters have ("25M")."""
+        __tracebackhide__ = True
+        found = api.measure_size(model)
+        least = bool(found.uninitialized)
+        remedy = "Run the model once: lazy parameters have no shape yet" if least else WHERE
+        self._counted("params", model, found.parameters, least, below, equal, remedy)
+        return found
+
+    def assert_memory(
+        self, model: Callable[..., Any], inputs: Any = None, below: str | None = None
+    ) -> Memory:
+        """Assert that the tensors of a call need at most `below` ("2GB") at their peak."""
+        __tracebackhide__ = True
+        if below is None:
+            raise _no_limit("assert_memory(model, inputs, below='2GB')")
+        limit = parse_limit(f"memory:{below}")
+        found = api.measure_memory(
+            model, inputs, train=self._options.train, device=self._options.device
+        )
+        parts = sorted(found.parts.items(), key=lambda part: -part[1])[:3]
+        known = ", ".join(f"{name} {units.size(size)}" for name, size in parts if size)
+        figure = Figure("memory_peak", "B", found.how, "", found.peak)
+        self._settle([judge(limit, figure)], model, known, WHERE)
+        return found
+
+    def assert_no_regression(
+        self,
+        model: Callable[..., Any],
+        inputs: Any = None,
+        tolerance: str | Sequence[str] = (),
+    ) -> Verdict | None:
+        """Assert that nothing got worse than in the saved run (`--torchgauge-baseline`).
+
+        Counted figures and memory always decide; times from six processes on, with the marker
+        `torchgauge(processes=10)`. Returns None where the run was saved in place of compared.
+        """
+        __tracebackhide__ = True
+        if self._baselines is None:
+            raise AssertionError(
+                "There is no saved run to compare with.\n"
+                "  Remedy: run pytest with --torchgauge-baseline PATH, once with "
+                "--torchgauge-update"
+            )
+        path = self._baselines.next()
+        if not self._update and not path.exists():
+            raise AssertionError(
+                f"There is no saved run of this test: {path} is absent.\n"
+                "  Remedy: run it once with --torchgauge-update, and keep that file"
+            )
+        current = self._profile(model, inputs)
+        if self._update:
+            current.save(path)
+            self._note(["all", f"saved to {path.name}", "", "", "saved"], "")
+            return None
+        from torchgauge.api.gate_options import GateOptions
+        from torchgauge.api.gates import gate_records
+
+        texts = (tolerance,) if isinstance(tolerance, str) else tolerance
+        verdict = gate_records(path, current, GateOptions.parsed(tolerances=texts))
+        self._conclude(verdict, model)
+        return verdict
+
+    def _profile(self, model: Callable[..., Any], inputs: Any) -> Profile:
+        how = self._options
+        return api.profile(
+            model,
+            inputs,
+            device=how.device,
+            train=how.train,
+            warmup=how.warmup,
+            iterations=how.iterations,
+            processes=how.processes,
+            budget=how.budget,
+            detail="layers" if how.processes >= TIMED else "summary",
+        )
+
+    def _conclude(self, verdict: Verdict, model: object) -> None:
+        __tracebackhide__ = True
+        for one in verdict.rulings:
+            few = one.unit == "s" and self._options.processes < TIMED
+            more = "; in a test: @pytest.mark.torchgauge(processes=10)" if few else ""
+            doubt = one.outcome in ("inconclusive", "not comparable")
+            self._note_ruling(one, f"{rulings.why(one)}{more}" if doubt else "")
+        if verdict.outcome == "fail" or (self._strict and not verdict.passed):
+            remedy = "If this is meant, run with --torchgauge-update and keep the new file"
+            message = f"{_name(model)} got worse than its saved run, or may have"
+            raise AssertionError(f"{message}\n{verdict}\n  Remedy: {remedy}")
+
+    def _counted(
+        self,
+        metric: str,
+        model: object,
+        value: int,
+        at_least: bool,
+        below: str | float | None,
+        equal: str | float | None,
+        remedy: str,
+    ) -> None:
+        __tracebackhide__ = True
+        if (below is None) == (equal is None):
+            raise _no_limit(f"assert_{metric}(…, below='4G') or equal=…")
+        limit = parse_limit(f"{metric}:{below if equal is None else equal}")
+        if equal is not None and not at_least:
+            same = value == limit.value
+            known = [metric, f"{value:,}", "", f"= {limit.value:,.0f}", "pass" if same else "fail"]
+            self._note(known, "")
+            if not same:
+                outcome = f"{value:,} counted, {limit.value:,.0f} expected"
+                raise AssertionError(f"{metric} of {_name(model)}: {outcome}\n  Remedy: {remedy}")
+            return
+        ruling = judge(limit, Figure(metric, "", "counted", "", value), at_least=at_least)
+        self._settle([ruling], model, f"{value:,} counted", remedy)
+
+    def _settle(self, judged: Sequence[Ruling], model: object, known: str, remedy: str) -> None:
+        __tracebackhide__ = True
+        for one in judged:
+            self._note_ruling(one)
+        if broken := [one for one in judged if one.outcome != "pass"]:
+            lines = [f"{rulings.line(one)} [{_name(model)}]" for one in broken]
+            raise AssertionError("\n".join([*lines, f"  {known}", f"  Remedy: {remedy}"]))
+
+    def _note_ruling(self, one: Ruling, doubt: str = "") -> None:
+        figures = (rulings.figure(one), rulings.interval(one), rulings.allowed(one))
+        why = f"{one.metric} {one.outcome}: {doubt}" if doubt else ""
+        self._note([one.metric, *figures, one.outcome], why)
+
+
+def _name(model: object) -> str:
+    return getattr(model, "__name__", None) or type(model).__name__
+
+
+def _processes(count: int) -> str:
+    return "one process" if count == 1 else f"{count} processes"
+
+
+def _beside() -> str:
+    """Say that other workers of pytest-xdist ran beside this test."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return f"{workers} workers ran side by side: use -n 0. " if workers > 1 else ""
+
+
+def _no_limit(example: str) -> InputError:
+    return InputError(
+        "There is no limit to assert.", id="option-conflict", remedy=f"Write it as in {example}."
+    )

@@ -1,0 +1,156 @@
+"""One ABBA block: four fresh processes of two builds, timed in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from torchgauge.analyze.noise import difference
+from torchgauge.errors import InputError
+from torchgauge.measure.waiting import Answer, Build, Question, waiting
+from torchgauge.model.target import TargetDescription
+
+ABBA = 4
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a block is timed: visits by process, seconds and calls of a visit at least.
+
+    After them come visits of their own in which layers are stamped.
+
+    `together`: the four processes wait beside each other, so that their imports overlap and each
+    is visited in every round. Else one runs after the other, and is visited once for as long.
+    """
+
+    rounds: int = 4
+    seconds: float = 0.1
+    calls: int = 3
+    layer_rounds: int = 3
+    together: bool = True
+
+    @property
+    def question(self) -> Question:
+        """What a process is asked in one visit."""
+        if self.together:
+            return Question(self.seconds, self.calls)
+        return Question(self.seconds * self.rounds, self.calls * self.rounds, layers=True)
+
+
+class Timed(NamedTuple):
+    """A block: each timing metric by process (A, B, B, A) and round, in SI units.
+
+    `layers` are own seconds by path of each process; `duration` is the seconds it all took.
+    """
+
+    figures: dict[str, tuple[tuple[float, ...], ...]]
+    layers: tuple[dict[str, float], ...] = ({}, {}, {}, {})
+    duration: float = 0.0
+    target: TargetDescription | None = None
+    threads: int = 0
+    torch: str = ""
+
+    def differences(self) -> dict[str, float]:
+        """Return d = ln(B ÷ A) of each metric, the mean over the rounds."""
+        return {name: mean_difference(visits) for name, visits in self.figures.items()}
+
+    def layer_differences(self) -> dict[str, float]:
+        """Return d of each layer that all four processes have with a time above 0."""
+        found = {}
+        for path in self.layers[0]:
+            times = [layers.get(path, 0.0) for layers in self.layers]
+            if min(times) > 0:
+                found[path] = difference(*times)
+        return found
+
+
+def mean_difference(visits: Sequence[Sequence[float]]) -> float:
+    """Return the mean over rounds of d, from the four processes' values in the order A, B, B, A."""
+    rounds = [difference(*four) for four in zip(*visits, strict=True)]
+    return math.fsum(rounds) / len(rounds)
+
+
+def block(a: Build, b: Build, pace: Pace) -> Timed:
+    """Run one block and return what it timed; no process is left whatever happens.
+
+    Raises what `waiting.Waiting` does; InputError `not-picklable`, and `output-unwritable` where
+    the temporary folder is full.
+    """
+    began = time.perf_counter()
+    builds = (a, b, b, a)
+    with _folder() as folder:
+        runs = _together if pace.together else _in_turn
+        ready, visits, layers = runs(builds, pace, folder)
+    common = set(visits[0][0]).intersection(*(visit for one in visits for visit in one))
+    figures = {
+        name: tuple(tuple(visit[name] for visit in one) for one in visits)
+        for name in sorted(common)
+    }
+    return Timed(
+        figures=figures,
+        layers=tuple(layers),
+        duration=time.perf_counter() - began,
+        target=ready.target,
+        threads=ready.threads,
+        torch=ready.torch,
+    )
+
+
+_Run = tuple[Answer, list[list[dict[str, float]]], list[dict[str, float]]]
+
+
+def _together(builds: Sequence[Build], pace: Pace, folder: Path) -> _Run:
+    with contextlib.ExitStack() as stack:
+        four = [
+            stack.enter_context(waiting(build, folder / str(number)))
+            for number, build in enumerate(builds)
+        ]
+        ready = [one.ready() for one in four]
+        visits: list[list[dict[str, float]]] = [[] for _ in four]
+        for _ in range(pace.rounds):
+            for one, of in zip(four, visits, strict=True):
+                of.append(one.ask(pace.question).figures)
+        stamped: list[list[dict[str, float]]] = [[] for _ in four]
+        for _ in range(pace.layer_rounds):
+            for one, times in zip(four, stamped, strict=True):
+                times.append(one.ask(Question(0.0, 1, layers=True)).layers)
+    return ready[1], visits, [_typical(times) for times in stamped]
+
+
+def _typical(visits: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return each layer's geometric mean over the visits, of which d is the mean of their d."""
+    return {
+        path: statistics.geometric_mean(times) if min(times) > 0 else 0.0
+        for path in visits[0]
+        if len(times := [one[path] for one in visits if path in one]) == len(visits)
+    }
+
+
+def _in_turn(builds: Sequence[Build], pace: Pace, folder: Path) -> _Run:
+    ready, answers = [], []
+    for number, build in enumerate(builds):
+        with waiting(build, folder / str(number)) as one:
+            ready.append(one.ready())
+            answers.append(one.ask(pace.question))
+    return ready[1], [[answer.figures] for answer in answers], [one.layers for one in answers]
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="torchgauge-") as name:
+            yield Path(name)
+    except OSError as error:
+        raise InputError(
+            "The processes of a block could not be started.",
+            id="output-unwritable",
+            cause=f"{error.strerror or error}: {error.filename or tempfile.gettempdir()}",
+            remedy="Free space, or set TMPDIR to a folder that has some.",
+        ) from error

@@ -1,0 +1,57 @@
+"""A verdict as JUnit XML, which CI servers show: a test case for each ruling."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as Xml
+
+from torchgauge.model.verdict import Ruling, Verdict
+from torchgauge.report import rulings
+
+SUITE = "torchgauge"
+# XML 1.0 has no way to write them, not even escaped.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def render(verdict: Verdict) -> str:
+    """Return the XML: a failure for what failed, an error for what could not be decided."""
+    outcomes = [one.outcome for one in verdict.rulings]
+    failures = outcomes.count("fail")
+    counts = {
+        "tests": len(outcomes),
+        "failures": failures,
+        "errors": len(outcomes) - failures - outcomes.count("pass"),
+        "skipped": 0,
+        "time": f"{verdict.duration or 0.0:.3f}",
+    }
+    attributes = {name: str(value) for name, value in counts.items()}
+    suites = Xml.Element("testsuites", {"name": SUITE, **attributes})
+    suite = Xml.SubElement(suites, "testsuite", {"name": SUITE, **attributes})
+    of = verdict.comparison
+    name = SUITE if of is None else f"{SUITE}.{of.current.target.name}"
+    for ruling in verdict.rulings:
+        suite.append(_case(ruling, verdict, name))
+    Xml.indent(suites)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(suites, encoding="unicode")}\n'
+
+
+def _case(ruling: Ruling, verdict: Verdict, of: str) -> Xml.Element:
+    # The case's name stays the same from run to run, or servers could not follow its history.
+    kind = "limit" if ruling.limit is not None else "tolerance"
+    name = rulings.one_line(f"{ruling.metric} {kind}")
+    case = Xml.Element("testcase", {"classname": _legal(of), "name": _legal(name), "time": "0.000"})
+    said = _legal(rulings.line(ruling))
+    if ruling.outcome == "pass":
+        Xml.SubElement(case, "system-out").text = said
+        return case
+    failed = ruling.outcome == "fail"
+    element = Xml.SubElement(
+        case, "failure" if failed else "error", {"type": ruling.outcome, "message": said}
+    )
+    more = rulings.guilty(ruling, verdict) if failed else rulings.advice(verdict)
+    element.text = _legal("\n".join([said, *more]))
+    return case
+
+
+def _legal(text: str) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,165 @@
+"""Figures over runs for a terminal; 80 columns are enough, and a pipe gets no colours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from torchgauge import units
+from torchgauge.model.trend import CONFIRM, Alert, Trend, TrendChange, TrendPoint, TrendSeries
+from torchgauge.report.plain import plain
+from torchgauge.report.sparkline import sparkline
+
+SPARK = 24
+COMMIT = 10
+MOST = 20
+SIGNS = {True: ("▲", "bold red"), False: ("▼", "bold green"), None: ("◆", "bold yellow")}
+
+
+def render(trend: Trend) -> str:
+    """Return the trends as plain text, 80 columns wide."""
+    return plain(lambda width: view(trend, width=width))
+
+
+def view(trend: Trend, points: int = 0, *, width: int) -> RenderableType:
+    """Return the trends as something rich prints in `width` columns; `points` newest runs each."""
+    if not trend.series:
+        return Text("No run of the history has such a figure.")
+    blocks: list[RenderableType] = []
+    for every in _groups(trend.series):
+        group = sorted(every, key=_moved, reverse=True)[:MOST]
+        blocks += [_head(group[0]), _figures(group, width)]
+        blocks += [_changes(one) for one in group if one.changes]
+        if points:
+            blocks += [_points(one, points) for one in group]
+        if len(every) > len(group):
+            left = f"  {len(every) - len(group)} more moved less; --json has all."
+            blocks.append(Text(left, style="dim"))
+        blocks.append(Text(""))
+    if any(change.note for one in trend.series for change in one.changes):
+        blocks.append(Text(CONFIRM, style="dim"))
+    return Group(*blocks, *(Text(line(alert), style="bold red") for alert in trend.alerts))
+
+
+def line(alert: Alert) -> str:
+    """Return an alert in one line."""
+    where = [alert.target, alert.branch, f"machine {alert.machine[:8]}"]
+    figure = alert.metric if alert.layer is None else f"{alert.layer or 'model'} {alert.metric}"
+    place = " · ".join(filter(None, where))
+    return " ".join(f"ALERT {alert.rule}: {figure}: {alert.message} [{place}]".split())
+
+
+def _groups(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
+    found: dict[tuple[str, ...], list[TrendSeries]] = {}
+    for one in series:
+        found.setdefault((one.target, one.branch, one.machine, one.workload), []).append(one)
+    return list(found.values())
+
+
+def _moved(series: TrendSeries) -> float:
+    """Return by how much a layer's figure moved and stayed: what decides about the whole."""
+    if series.layer is None:
+        return 0.0
+    lasting = [change.size for change in series.changes if change.lasting == "stays"]
+    return abs(sum(lasting)) * series.points[-1].value
+
+
+def _head(series: TrendSeries) -> Text:
+    on = series.gpu if series.gpu and series.device.startswith("cuda") else series.cpu
+    parts = [f"branch {series.branch}" if series.branch else "no branch", series.precision]
+    facts = " · ".join([*parts, f"{on or series.device} (machine {series.machine[:8]})"])
+    return Text.assemble((series.target, "bold cyan"), "\n", (f"  {facts}", "dim"))
+
+
+def _figures(group: Sequence[TrendSeries], width: int) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column(Text("  figure"), overflow="ellipsis", no_wrap=True)
+    table.add_column("oldest → newest", no_wrap=True)
+    for title in ("newest", "change", "runs"):
+        table.add_column(title, justify="right", no_wrap=True)
+    spark = max(min(SPARK, width - 56), 8)
+    for one in group:
+        first, newest = one.points[0].value, one.points[-1].value
+        change = f"{newest / first - 1:+.1%}".replace("%", " %") if first else ""
+        change = "=" if newest == first else change
+        spaced = Text(sparkline(one.values, spark), style="cyan")
+        cells = (units.amount(newest, one.unit), change, str(len(one.points)))
+        table.add_row(Text(f"  {_name(one)}"), spaced, *cells)
+    return table
+
+
+def _name(series: TrendSeries) -> str:
+    if series.layer is None:
+        return series.metric
+    return f"{series.layer or 'the model'} {series.metric}"
+
+
+def _changes(series: TrendSeries) -> RenderableType:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=5, justify="right")
+    table.add_column(overflow="fold")
+    for change in series.changes:
+        sign = SIGNS[change.worse] if change.lasting == "stays" else ("·", "dim")
+        table.add_row(Text(*sign), _change(series, change))
+    title = Text(f"  {_name(series)} changed ({_how(series)})", style="bold")
+    return Group(title, table)
+
+
+def _how(series: TrendSeries) -> str:
+    return "exact" if series.how == "counted" else "estimated"
+
+
+def _change(series: TrendSeries, change: TrendChange) -> Text:
+    within = ""
+    if change.interval is not None:
+        low, high = (100 * end for end in (change.interval.low, change.interval.high))
+        within = f" ({low:+.1f} … {high:+.1f} %)"
+    first, last = series.points[change.first], series.points[change.last]
+    lasting = "" if change.lasting == "stays" else f", {_LASTING[change.lasting]}"
+    software = f"; also {change.software}" if change.software else ""
+    return Text.assemble(
+        (f"{100 * change.size:+.1f} %", "bold"),
+        within,
+        f" after {_commit(first)} and up to {_commit(last)}",
+        (f"{lasting}{software}", "dim"),
+    )
+
+
+_LASTING = {"went away": "and went away since", "return": "which is the way back"}
+
+
+def _commit(point: TrendPoint) -> str:
+    # A run without a commit is named by when it was made.
+    name = point.commit[:COMMIT] or f"the run of {point.created[:16].replace('T', ' ')}"
+    return name + ("+" if point.dirty else "")
+
+
+def _points(series: TrendSeries, newest: int) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for title in ("created", "commit", "run"):
+        table.add_column(title, no_wrap=True)
+    table.add_column(_name(series), justify="right", no_wrap=True)
+    table.add_column("95 % interval", no_wrap=True)
+    starts = {change.at for change in series.changes}
+    for at, point in list(enumerate(series.points))[-newest:]:
+        commit = point.commit[:COMMIT] + ("+" if point.dirty else "")
+        when = point.created[:16].replace("T", " ")
+        cells = (
+            when,
+            commit,
+            point.run[:8],
+            units.amount(point.value, series.unit),
+            _within(point, series),
+        )
+        table.add_row(*cells, style="bold" if at in starts else "")
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _within(point: TrendPoint, series: TrendSeries) -> str:
+    if point.low is None or point.high is None:
+        return ""
+    return f"{units.amount(point.low, series.unit)} … {units.amount(point.high, series.unit)}"

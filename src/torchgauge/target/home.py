@@ -1,0 +1,61 @@
+"""Where a build's code lives: what a fresh process needs before it can import any of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+from torchgauge.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Home:
+    """The `sys.path` and working folder of a process, and where none of its modules may be from.
+
+    `foreign` is the folder of the other build, "" where there is none to keep apart from.
+    """
+
+    path: tuple[str, ...]
+    folder: str
+    foreign: str = ""
+
+    @staticmethod
+    def here(foreign: str = "") -> Home:
+        """Return what this process has."""
+        return Home(tuple(sys.path), str(Path.cwd()), foreign)
+
+
+def foreign_module(folder: Path) -> tuple[str, str] | None:
+    """Return name and file of a loaded module whose source lies in `folder`, None without one.
+
+    Installed packages do not count, wherever their environment lies, nor does torchgauge itself.
+    """
+    root = folder.resolve()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or name.partition(".")[0] == "torchgauge":
+            continue
+        path = Path(file).resolve()
+        if path.is_relative_to(root) and not is_installed(path):
+            return name, file
+    return None
+
+
+def is_installed(path: Path) -> bool:
+    """True for what lies in an environment's folder of packages."""
+    return "site-packages" in path.parts or "dist-packages" in path.parts
+
+
+def check_home(foreign: str) -> None:
+    """Raise InputError `side-leaked` where a module of the folder `foreign` was loaded here."""
+    found = foreign_module(Path(foreign)) if foreign else None
+    if found is not None:
+        name, file = found
+        raise InputError(
+            f"It loaded the module {name} of the other build.",
+            id="side-leaked",
+            cause=f"{file} lies in {foreign}: an editable install names that folder by itself.",
+            remedy="Give --base-env build, which installs the base revision by itself, or "
+            "install the project without --editable.",
+        )

@@ -1,0 +1,85 @@
+"""The rules of axe-core, on a page of each kind of record."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tests.report import pages
+
+import torchgauge as tg
+
+pytestmark = pytest.mark.browser
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+# Passed rules are left out: naming each of some thousand elements in them takes axe many minutes.
+# A page that hangs all the same fails here, since Playwright itself would wait for ever.
+RUN = """() => Promise.race([
+    axe.run({ resultTypes: ["violations"] }),
+    new Promise((_, fail) => setTimeout(() => fail(new Error("axe did not end")), 60_000)),
+])"""
+
+
+@pytest.fixture(scope="module")
+def resnet18():
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        from resnet18 import resnet18
+    finally:
+        sys.path.remove(str(EXAMPLES))
+    return resnet18()
+
+
+def profile(model, image):
+    return tg.profile(model, image, iterations=3)
+
+
+def training(model, image):
+    train = tg.Training(
+        loss=lambda outputs, inputs: outputs.square().mean(), optimizer=torch.optim.SGD
+    )
+    return tg.profile(model, image, train=train, iterations=3)
+
+
+def latency(model, image):
+    return tg.profile(model, image, iterations=3, detail="summary")
+
+
+def loop(model, image):
+    with tg.timeline(model, schedule=tg.Schedule(skip=0, warmup=1, record=1)) as run:
+        for _ in range(4):
+            with tg.mark("augment"):
+                brighter = image * 1.1
+            model(brighter)
+    return run.record
+
+
+@pytest.fixture(scope="module", params=[profile, training, latency, loop], ids=lambda f: f.__name__)
+def record(request, resnet18):
+    return request.param(*resnet18)
+
+
+def violations(opened, axe, record, **options):
+    """Return the rules that a page breaks, with the first element of each, all of it unfolded."""
+    page = opened(record, bypass_csp=True, **options).page
+    page.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
+    page.evaluate(axe)
+    found = page.evaluate(RUN)
+    assert found["passes"]
+    return [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_kind_of_record(opened, axe, record, theme):
+    assert violations(opened, axe, record, color_scheme=theme) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_on_a_phone(opened, axe, theme):
+    phone = {"width": 400, "height": 900}
+    found = violations(opened, axe, pages.with_tree(), color_scheme=theme, viewport=phone)
+    assert found == []
+
+
+def test_thousands_of_elements(opened, axe):
+    assert violations(opened, axe, pages.chain(20_000)) == []

@@ -1,0 +1,88 @@
+"""The pictures of README and site: drawn by one script from a record, small, and none left over."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.report import pages
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "pictures"
+SHOWN = re.compile(r"(?:src|srcset)=\"([^\"]+)\"|!\[[^\]]*\]\(([^)#]+)")
+DRAWN = {"console.svg", "page-dark.png", "page-light.png", "tree-dark.png", "tree-light.png"}
+
+
+@pytest.fixture(scope="module")
+def draw():
+    spec = importlib.util.spec_from_file_location("draw", FOLDER / "draw.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def shown(page):
+    found = ("".join(groups) for groups in SHOWN.findall(page.read_text()))
+    return {(page.parent / name).resolve() for name in found}
+
+
+def check(picture):
+    assert 1_000 < picture.stat().st_size < 200_000
+    if picture.suffix == ".png":
+        assert Image.open(picture).width == 1280
+    else:
+        assert not re.search(r"@import|@font-face|href=|url\((?!#)", picture.read_text())
+
+
+def test_the_readme_shows_every_picture_that_is_drawn():
+    assert shown(ROOT / "README.md") == {(FOLDER / name).resolve() for name in DRAWN}
+    assert {path.name for path in FOLDER.iterdir()} - {"draw.py", "__pycache__"} == DRAWN
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN))
+def test_a_picture_is_small_and_loads_nothing(name):
+    check(FOLDER / name)
+
+
+def test_the_sites_pictures_are_there():
+    assert all(path.is_file() for path in shown(ROOT / "docs" / "index.md"))
+
+
+def test_the_command_in_the_picture_is_one_that_the_readme_tells_to_run(draw):
+    assert f"\n{draw.COMMAND}\n" in (ROOT / "README.md").read_text()
+    assert draw.COMMAND in text(FOLDER / "console.svg")
+
+
+def text(picture):
+    return picture.read_text().replace("&#160;", " ").replace("\xa0", " ")
+
+
+def test_the_terminal_is_drawn_from_a_record(draw, tmp_path):
+    picture = tmp_path / "console.svg"
+    picture.write_text(draw.console(pages.with_tree()))
+    assert "Where the time goes" in text(picture)
+    assert "block" in text(picture)
+    check(picture)
+
+
+@pytest.mark.browser
+def test_all_are_drawn_from_a_record(draw, tmp_path):
+    pytest.importorskip("playwright", reason="pip install torchgauge[browser]")
+    if not any(shutil.which(name) for name in draw.BROWSERS):
+        pytest.skip("no Chromium is installed (apt-get install chromium)")
+    record = pages.with_tree().save(tmp_path / "profile.json")
+    command = [sys.executable, FOLDER / "draw.py", record, "--folder", tmp_path]
+    subprocess.run(command, check=True)
+    for name in DRAWN:
+        check(tmp_path / name)
+    # Each in its own theme, by the colour around the section.
+    corner = {
+        name: Image.open(tmp_path / name).convert("L").getpixel((2, 200))
+        for name in DRAWN
+        if name.endswith(".png")
+    }
+    assert corner["page-light.png"] > 200 > 50 > corner["page-dark.png"]

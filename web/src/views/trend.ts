@@ -1,0 +1,98 @@
+// A figure over the runs of a history, where it changed, and between which commits.
+
+import { chart } from "../chart";
+import type { TrendData } from "../data";
+import { badge, h, name } from "../dom";
+import { format } from "../format";
+import type { View } from "../registry";
+
+type Series = TrendData["series"][0];
+
+export const trend: View<TrendData> = {
+  id: "trend",
+  title: "Trend",
+  wide: true,
+  draw(part, host) {
+    const shown = h("div");
+    const select = h(
+      "select",
+      { change: () => show(Number((select as HTMLSelectElement).value)) },
+      ...part.series.map((one, at) =>
+        h("option", { value: at }, `${one.name} – ${one.place}${one.changes.length ? " ◆" : ""}`),
+      ),
+    );
+    const show = (at: number) => shown.replaceChildren(...drawn(part.series[at], part.confirm));
+    host.append(h("div", { class: "controls" }, h("label", {}, "Figure ", select)), shown);
+    show(0);
+  },
+};
+
+function drawn(one: Series, confirm: string): HTMLElement[] {
+  const host = h("div");
+  const { values, low, high } = one;
+  const x = values.map((_, at) => at + 1);
+  const bounds = low.some((value) => value !== null);
+  host.append(h("h3", {}, name(one.name), " ", badge(one.how), " ", name(one.place, { class: "note" })));
+  chart(host, {
+    summary: `${one.name} over ${x.length} runs; ${one.changes.length} changes of level.`,
+    x,
+    lines: [
+      ...(bounds
+        ? [
+            { label: "at least", values: low, colour: "--series-5" },
+            { label: "at most", values: high, colour: "--series-5" },
+          ]
+        : []),
+      { label: "value", values, colour: "--series-0", points: true },
+    ],
+    showX: (value) => (Number.isInteger(value) ? String(value) : ""),
+    readX: (value) => label(one, value),
+    showY: (value) => format(value, one.unit, 4),
+    xLabel: "run",
+    stretches: one.changes.map((change) => ({
+      from: change.from + 1,
+      to: change.to + 1,
+      label: change.size,
+    })),
+    height: 300,
+  });
+  if (one.unknown) host.append(h("p", { class: "note" }, name(one.unknown)));
+  if (one.changes.length) host.append(table(one), h("p", { class: "note" }, confirm));
+  return [host];
+}
+
+/** A run by its number, its date and its commit. */
+function label(one: Series, value: number): string {
+  const at = value - 1;
+  const commit = one.commits[at] ? `, ${one.commits[at]}` : "";
+  return `${value} (${one.created[at]}${commit})`;
+}
+
+function table(one: Series): HTMLElement {
+  const head = ["change", "95 %", "lasting", "between", "software"];
+  const rows = one.changes.map((change) =>
+    h(
+      "tr",
+      {},
+      h(
+        "th",
+        { scope: "row" },
+        h("span", { class: change.worse ? "verdict worse" : "verdict" }, change.size),
+      ),
+      h("td", { class: "number" }, change.interval || change.how),
+      h("td", {}, change.lasting),
+      h("td", {}, name(change.commits)),
+      h("td", {}, name(change.software)),
+    ),
+  );
+  return h(
+    "div",
+    { class: "scroller changes", tabindex: 0, role: "region", "aria-label": "Changes of level" },
+    h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, ...head.map((title) => h("th", { scope: "col" }, title)))),
+      h("tbody", {}, ...rows),
+    ),
+  );
+}
