@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         measure_size,
         nvtx,
         profile,
+        sweep,
         timeline,
     )
     from torchgauge.errors import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from torchgauge.model.memory import Memory
     from torchgauge.model.profile import Profile
     from torchgauge.model.size import Size
+    from torchgauge.model.sweep import Sweep
     from torchgauge.model.system import System
     from torchgauge.target.inputs import Inputs
     from torchgauge.target.training import Training
@@ -57,6 +59,7 @@ _HOMES = {
         "measure_size",
         "nvtx",
         "profile",
+        "sweep",
         "timeline",
     ),
     "torchgauge.errors": (
@@ -76,6 +79,7 @@ _HOMES = {
     "torchgauge.model.memory": ("Memory",),
     "torchgauge.model.profile": ("Profile",),
     "torchgauge.model.size": ("Size",),
+    "torchgauge.model.sweep": ("Sweep",),
     "torchgauge.model.system": ("System",),
     "torchgauge.target.inputs": ("Inputs",),
     "torchgauge.target.training": ("Training",),
@@ -95,6 +99,7 @@ __all__ = [
     "RecordError",
     "Schedule",
     "Size",
+    "Sweep",
     "System",
     "Throughput",
     "TorchgaugeError",
@@ -113,6 +118,7 @@ __all__ = [
     "measure_size",
     "nvtx",
     "profile",
+    "sweep",
     "timeline",
 ]
 

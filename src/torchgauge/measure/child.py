@@ -20,7 +20,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(folder: str, parent: str, work: str) -> None:
-    """Read the request in `folder`, do the work ("latency", "profile"), and write the answer."""
+    """Read the request in `folder`, do the work (`processes.Work`), and write the answer."""
     end_with(int(parent))
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, take_the_first)
@@ -59,6 +59,10 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
         from torchgauge.progress import Silent
 
         return ChildAnswer(profile=plan.profile(source, options, Silent(), timeline))
+    if work == "essentials":
+        from torchgauge.measure import essentials
+
+        return ChildAnswer(profile=essentials.measure(source, options))
     with running(source.device or "cpu", "Loading the model"):
         placement = source.open()
     settings.apply(wanted, once=True)

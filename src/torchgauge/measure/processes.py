@@ -37,7 +37,7 @@ LONGEST = 3600.0
 PATIENCE = 5.0
 STDERR_TAIL = 4096
 
-Work = Literal["latency", "profile"]
+Work = Literal["latency", "profile", "essentials"]
 Request = tuple[Source, LatencyOptions, TimelineOptions | None]
 
 

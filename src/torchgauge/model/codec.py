@@ -21,10 +21,12 @@ from torchgauge.model.profile import SCHEMA, Profile
 from torchgauge.model.ranks import SCHEMA as RANKS
 from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import Record
+from torchgauge.model.sweep import SCHEMA as SWEEP
+from torchgauge.model.sweep import Sweep
 from torchgauge.model.verdict import SCHEMA as VERDICT
 from torchgauge.model.verdict import Verdict
 
-Saved = Profile | Diagnosis | Count | Loop | Ranks | Comparison | Verdict
+Saved = Profile | Diagnosis | Count | Loop | Ranks | Comparison | Verdict | Sweep
 KINDS: dict[str, type[Saved]] = {
     SCHEMA: Profile,
     DIAGNOSIS: Diagnosis,
@@ -33,6 +35,7 @@ KINDS: dict[str, type[Saved]] = {
     RANKS: Ranks,
     COMPARISON: Comparison,
     VERDICT: Verdict,
+    SWEEP: Sweep,
 }
 
 

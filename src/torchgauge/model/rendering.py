@@ -28,6 +28,7 @@ RENDERERS = {
     "regressions": "torchgauge.report.regressions",
     "ranks": "torchgauge.report.ranks",
     "speedscope": "torchgauge.report.speedscope",
+    "sweep": "torchgauge.report.sweep",
 }
 
 
