@@ -132,10 +132,10 @@ def _sweep(
     def make_job(settings: CellSettings, number: int) -> Job:
         return _job(what, settings, number, options, memory_limit, device)
 
-    with Journal(None if resume is None else Path(resume), identity) as journal:
-        with showing(progress) as shown:
-            run = Run(grid, make_job, doer, journal, shown, repeats=repeats, every=every)
-            cells = run.all()
+    path = None if resume is None else Path(resume)
+    with Journal(path, identity) as journal, showing(progress) as shown:
+        run = Run(grid, make_job, doer, journal, shown, repeats=repeats, every=every)
+        cells = run.all()
     unknown = TargetDescription(
         spec=said["target"], kind="", name=said["target"], device=device or "cpu",
         precision="native", precision_method="native",
@@ -189,7 +189,7 @@ def _identity(options: Any, memory_limit: int | None, device: str | None) -> dic
 def _named(model: Callable[..., Any]) -> dict[str, str]:
     """Name a model that the caller holds: its class, and what its tensors look like."""
     name = getattr(model, "__qualname__", type(model).__qualname__)
-    state = getattr(model, "state_dict", dict)()
+    state: dict[str, Any] = getattr(model, "state_dict", dict)()
     shapes = repr([(key, getattr(t, "shape", None), getattr(t, "dtype", None))
                    for key, t in state.items()])  # fmt: skip
     return {"target": name, "tensors": hashlib.sha256(shapes.encode()).hexdigest()[:12]}

@@ -10,6 +10,8 @@ from typing import Any
 from torchgauge.model import tables
 from torchgauge.model.count import Count
 from torchgauge.model.exported import Csv, Exported
+from torchgauge.model.sweep import Sweep
+from torchgauge.report import sweep_table
 from torchgauge.report.stacks import needed_tree
 
 # A spreadsheet would run a cell that starts so as a formula; some take the wide forms too.
@@ -17,10 +19,13 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def render(record: Exported, table: Csv = "figures") -> str:
-    """Return the figures as one row under a header, or a table of the tree.
+    """Return the figures as one row under a header, those of a sweep by cell, or a tree's table.
 
     Raises InputError `no-tree`.
     """
+    if table == "figures" and isinstance(record, Sweep):
+        rows = sweep_table.rows(record)
+        return text(rows[0] if rows else (), (row.values() for row in rows))
     if table == "figures":
         row = record.summary()
         return text(row, [row.values()])

@@ -50,9 +50,7 @@ class RayCluster:
         """Hand the job to Ray, with what it needs."""
         needs = self._needs(job)
         self.slots = max(sum(_fitting(node, needs) for node in self._nodes), 1)
-        task = self._task.options(
-            num_cpus=needs["CPU"], num_gpus=needs["GPU"], max_retries=RETRIES
-        )
+        task = self._task.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], max_retries=RETRIES)
         reference = task.remote(cloudpickle.dumps(job), str(os.getcwd()), sys.path)  # noqa: PTH109
         self._jobs[reference] = job
 

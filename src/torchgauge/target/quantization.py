@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections.abc import Callable
 
 from torch import nn
 
@@ -43,10 +44,10 @@ def _by_torch(model: nn.Module, kinds: set[type[nn.Module]]) -> nn.Module:
             warnings.simplefilter("ignore")  # deprecated in favour of torchao, and what there is
             from torch.ao.quantization import quantize_dynamic
 
-            made: nn.Module = quantize_dynamic(model, kinds, dtype=torch.qint8)
+            quantize: Callable[..., nn.Module] = quantize_dynamic
+            return quantize(model, kinds, dtype=torch.qint8)
     except (ImportError, AttributeError, RuntimeError) as error:
         raise _unsupported(f"{type(error).__name__}: {error}") from error
-    return made
 
 
 def _by_torchao(model: nn.Module) -> nn.Module:
