@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from torchgauge import units
 from torchgauge.model.record import Interval
@@ -55,12 +56,12 @@ def fit(points: Sequence[Point]) -> Fit | None:
     y = np.array([point.value for point in points], dtype=np.float64)
     own = statistics.median(point.error for point in points)
     line, weights = _converged(x, y, own)
-    holds, reason = _judged(line, x, y, own)
     known = tuple((point.batch, point.value) for point in points)
-    found = Fit(
-        fixed=line[0], marginal=line[1], points=known, holds=holds, reason=reason, spread=own
-    )
-    return found if len(points) < 3 else _with_intervals(found, x, y, own, weights)
+    found = Fit(fixed=line[0], marginal=line[1], points=known, holds=False, spread=own)
+    if len(points) > 2:
+        found = _with_intervals(found, x, y, own, weights)
+    reason = _why_not(found, x, y, own)
+    return replace(found, holds=not reason, reason=reason)
 
 
 def _converged(x: _Array, y: _Array, own: float) -> tuple[tuple[float, float], _Array]:
@@ -93,7 +94,6 @@ def _least_squares(x: _Array, y: _Array, weights: _Array) -> tuple[float, float]
 
 
 def _with_intervals(found: Fit, x: _Array, y: _Array, own: float, weights: _Array) -> Fit:
-    from msgspec.structs import replace
     from scipy.special import stdtrit
 
     relative = (y - found.fixed - found.marginal * x) / y
@@ -115,20 +115,19 @@ def _with_intervals(found: Fit, x: _Array, y: _Array, own: float, weights: _Arra
     )
 
 
-def _judged(line: tuple[float, float], x: _Array, y: _Array, own: float) -> tuple[bool, str]:
-    """Return whether the points lie on the line, and if not, why that is said."""
-    if x.size < 3:
-        return False, "two batches always lie on a line: measure a third"
-    fixed, marginal = line
-    relative = (y - fixed - marginal * x) / y
+def _why_not(found: Fit, x: _Array, y: _Array, own: float) -> str:
+    """Return why the points cannot be said to lie on the line; "" where they do."""
+    if found.marginal_interval is None:
+        return "two batches always lie on a line: measure a third"
+    relative = (y - found.fixed - found.marginal * x) / y
     worst = int(np.argmax(np.abs(relative)))
     if abs(relative[worst]) > max(MATTERS, BEYOND_NOISE * own):
         side = "above" if relative[worst] > 0 else "below"
         by = units.percent(abs(float(relative[worst])))
-        return False, f"batch {x[worst]:.0f} lies {by} {side} the line"
-    if marginal <= 0:
-        return False, "a larger batch takes no more: the range is too small to tell"
-    return True, ""
+        return f"batch {x[worst]:.0f} lies {by} {side} the line"
+    if found.marginal_interval.low <= 0:
+        return "the cost per sample is not told from none"
+    return ""
 
 
 def scaling(cells: Sequence[Cell]) -> tuple[Scaling, ...]:

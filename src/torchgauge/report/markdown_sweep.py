@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchgauge.model.sweep import CellSettings, Sweep
+from torchgauge.model.sweep import Sweep
 from torchgauge.report import sweep_words as words
 from torchgauge.report.markdown_text import code, table, text
 
@@ -22,7 +22,7 @@ def blocks(sweep: Sweep) -> list[str]:
         _cells(sweep),
         text(words.legend(sweep)),
         *_listed("Best", list(words.best(sweep))),
-        *_listed("Without figures", [("; ".join(v), k) for k, v in words.reasons(sweep).items()]),
+        *_listed("Without figures", words.reasons(sweep)),
         *_scaling(sweep),
         *_listed("Warnings", [(one.id, one.message) for one in sweep.warnings]),
     ]
@@ -35,13 +35,14 @@ def _cells(sweep: Sweep) -> str:
         told = words.figures(cell)
         figures = [told.get(name, NOTHING) for name in COLUMNS]
         mark = words.marks(sweep, place) if cell.done else cell.status
-        rows.append([text(cell.settings.label), *figures, mark])
+        rows.append([text(words.named(sweep, cell.settings) or "as given"), *figures, mark])
     return table(names, rows)
 
 
 def _scaling(sweep: Sweep) -> Iterator[str]:
     for found in sweep.scaling:
-        label = "" if found.settings == CellSettings() else f": {found.settings.label}"
+        row = words.named(sweep, found.settings)
+        label = f": {row}" if row else ""
         yield from _listed(f"Scaling with the batch (estimated){label}", list(words.scaling(found)))
 
 

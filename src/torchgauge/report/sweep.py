@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from torchgauge.model.sweep import CellSettings, Sweep
+from torchgauge.model.sweep import Sweep
 from torchgauge.report import sweep_words as words
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
@@ -32,8 +31,8 @@ def view(sweep: Sweep, *, width: int) -> RenderableType:
         blocks.append(Text(f"  {words.legend(sweep)}", style="dim"))
         heading = f"Best where {sweep.where}" if sweep.where else "Best"
         blocks += [Text(""), Text(heading, style="bold"), _pairs(list(words.best(sweep)))]
-    if reasons := _reasons(sweep):
-        blocks += [Text(""), Text("Without figures", style="bold"), *reasons]
+    if reasons := _shortened(words.reasons(sweep)):
+        blocks += [Text(""), Text("Without figures", style="bold"), _pairs(reasons)]
     if sweep.scaling:
         blocks += [Text(""), *_scaling(sweep)]
     if sweep.warnings:
@@ -66,28 +65,23 @@ def _cells(sweep: Sweep, width: int) -> RenderableType:
     lines = []
     for series, places in words.rows(sweep).items():
         batched = any(sweep.cells[place].settings.batch is not None for place in places)
-        headed = batched and series != CellSettings()
+        row = words.named(sweep, series)
+        headed = batched and bool(row)
         if headed:
-            lines.append(Line(1, series.label, {}, "bold"))
+            lines.append(Line(1, row, {}, "bold"))
         for place in places:
             cell = sweep.cells[place]
-            name = f"batch {cell.settings.batch}" if batched else cell.settings.label
+            name = f"batch {cell.settings.batch}" if batched else row or "as given"
             mark = words.marks(sweep, place) if cell.done else cell.status
             cells = words.figures(cell) | ({"marks": mark} if mark else {})
             lines.append(Line(1 + headed, name, cells, "" if cell.done else "dim"))
     return fitted_table("", lines, columns, width)
 
 
-def _reasons(sweep: Sweep) -> list[RenderableType]:
-    found = words.reasons(sweep)
-    shown: list[RenderableType] = [
-        Padding(
-            Text.assemble(visible("; ".join(labels)), (f"  {visible(reason)}", "dim")), (0, 0, 0, 2)
-        )
-        for reason, labels in list(found.items())[:MOST_REASONS]
-    ]
-    more = len(found) - MOST_REASONS
-    return shown + ([Text(f"  … {more} more are in the record", style="dim")] if more > 0 else [])
+def _shortened(reasons: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    more = len(reasons) - MOST_REASONS
+    rest = [("…", f"{more} more are in the record")] if more > 0 else []
+    return reasons[:MOST_REASONS] + rest
 
 
 def _scaling(sweep: Sweep) -> list[RenderableType]:
@@ -95,7 +89,7 @@ def _scaling(sweep: Sweep) -> list[RenderableType]:
         Text.assemble(("Scaling with the batch", "bold"), ("  estimated", "dim italic"))
     ]
     for found in sweep.scaling:
-        if found.settings != CellSettings():
-            blocks.append(Text(f"  {visible(found.settings.label)}", style="bold"))
+        if row := words.named(sweep, found.settings):
+            blocks.append(Text(f"  {visible(row)}", style="bold"))
         blocks.append(_pairs(list(words.scaling(found))))
     return blocks

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from torchgauge import units
 from torchgauge.model.metric import metric
 from torchgauge.model.record import Interval
-from torchgauge.model.sweep import Best, Cell, CellSettings, Fit, Scaling, Sweep
+from torchgauge.model.sweep import AXES, Best, Cell, CellSettings, Fit, Scaling, Sweep
 
 Format = Callable[[float | None, int], str]
 
@@ -91,14 +93,36 @@ def marks(sweep: Sweep, place: int) -> str:
     return " ".join(filter(None, (front, f"{BEST} {best}" if best else "")))
 
 
-def reasons(sweep: Sweep) -> dict[str, list[str]]:
-    """Return why cells have no figures: the reason, and the cells that it holds for."""
-    found: dict[str, list[str]] = {}
+def reasons(sweep: Sweep) -> list[tuple[str, str]]:
+    """Return why cells have no figures: how they ended, which they are, and the reason."""
+    found: dict[tuple[str, str], dict[CellSettings, list[int]]] = {}
     for cell in sweep.cells:
         if not cell.done:
-            text = cell.reason if cell.status == "skipped" else f"{cell.status}: {cell.reason}"
-            found.setdefault(text.strip().removesuffix("."), []).append(cell.settings.label)
-    return found
+            by_row = found.setdefault((cell.status, cell.reason), {})
+            batches = by_row.setdefault(cell.settings.series, [])
+            batches += [cell.settings.batch] if cell.settings.batch is not None else []
+    said = []
+    for (status, reason), by_row in found.items():
+        which = "; ".join(_row(sweep, series, batches) for series, batches in by_row.items())
+        said.append((status, f"{which}: {reason}" if which else reason))
+    return said
+
+
+def _row(sweep: Sweep, series: CellSettings, batches: list[int]) -> str:
+    several = f"batch{'es' if len(batches) > 1 else ''} {', '.join(map(str, batches))}"
+    varying = named(sweep, series)
+    return ", ".join(filter(None, (varying, several if batches else "")))
+
+
+def named(sweep: Sweep, settings: CellSettings) -> str:
+    """Return the settings that vary in this sweep, in words; "" where none does."""
+    same = {
+        name: None
+        for name in AXES
+        if len({getattr(cell.settings, name) for cell in sweep.cells}) <= 1
+    }
+    shown = msgspec.structs.replace(settings, **same)
+    return "" if shown == CellSettings() else shown.label
 
 
 def legend(sweep: Sweep) -> str:
@@ -118,9 +142,10 @@ def _best(sweep: Sweep, one: Best) -> str:
         unknown = f" ({len(one.unknown)} of unknown figures)" if one.unknown else ""
         return f"no cell keeps {sweep.where}{unknown}" if sweep.where else "no cell is known"
     cell = sweep.cells[one.cell]
-    parts = [f"{cell.settings.label}: {_value(sweep, cell, one.metric)}"]
+    label = named(sweep, cell.settings)
+    parts = [f"{label}: {_value(sweep, cell, one.metric)}".removeprefix(": ")]
     if one.ties:
-        labels = [sweep.cells[place].settings.label for place in one.ties[:3]]
+        labels = [named(sweep, sweep.cells[place].settings) for place in one.ties[:3]]
         more = f" and {len(one.ties) - 3} more" if len(one.ties) > 3 else ""
         parts.append(f"not told apart from {'; '.join(labels)}{more}")
     if one.borderline:
@@ -158,14 +183,14 @@ def _with(text: str, interval: Interval | None, form: Format) -> str:
     if interval is None:
         return text
     half = form(interval.half_width, 2)
-    return text if half in ("0 B", "0 s") else f"{text} ±{half}"
+    return text if half in ("0 B", "0 s") else f"{text} (±{half})"
 
 
 def _fits(found: Scaling) -> str:
     parts = []
     if found.largest is not None and found.capacity is not None:
         room = units.size(found.capacity, 3)
-        parts.append(f"batch {units.count(found.largest, 3)} at most into {room}, estimated")
+        parts.append(f"up to batch {units.count(found.largest, 3)} into {room}, estimated")
     if found.smallest_failed is not None:
         parts.append(f"batch {found.smallest_failed} ran out of memory")
     return ", ".join(parts)

@@ -22,7 +22,7 @@ from torchgauge.sweep.executor import Done, Executor
 from torchgauge.sweep.grid import Grid
 from torchgauge.sweep.job import Entry, Job
 from torchgauge.sweep.journal import Journal
-from torchgauge.sweep.stopping import why_skip
+from torchgauge.sweep.stopping import left_out
 
 MakeJob = Callable[[CellSettings, int], Job]
 
@@ -97,15 +97,15 @@ class Run:
             return True
         if self.every and not self.grid.automatic:
             return False
-        reason = why_skip(settings, self._first.values())
-        if reason:
-            self._first[settings] = Cell(settings=settings, status="skipped", reason=reason)
-        return bool(reason)
+        cell = left_out(settings, self._first.values())
+        if cell is not None:
+            self._first[settings] = cell
+        return cell is not None
 
     def _ended(self, settings: CellSettings) -> bool:
         """Return whether a doubling row was ended before; one line of it says so."""
         return any(
-            cell.status == "skipped" and cell.settings.series == settings.series
+            cell.status != "done" and cell.settings.series == settings.series
             for cell in self._first.values()
         )
 

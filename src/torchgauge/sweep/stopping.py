@@ -13,11 +13,14 @@ STALE = 2
 """Throughput saturates where so many batches in a row bring less than `GAIN` over the best."""
 
 
-def why_skip(settings: CellSettings, cells: Iterable[Cell]) -> str:
-    """Return the reason to leave a cell out, with its rule; "" where it is to be measured."""
+def left_out(settings: CellSettings, cells: Iterable[Cell]) -> Cell | None:
+    """Return the cell that need not be measured, with the rule as its reason; None where it must.
+
+    What a device or a library cannot do at one batch it cannot do at a larger one.
+    """
     batch = settings.batch
     if batch is None:
-        return ""
+        return None
     row = [
         cell
         for cell in cells
@@ -26,11 +29,15 @@ def why_skip(settings: CellSettings, cells: Iterable[Cell]) -> str:
     row.sort(key=lambda cell: cell.settings.batch or 0)
     for cell in row:
         if cell.status == "unsupported":
-            return f"unsupported at batch {cell.settings.batch} already"
+            return Cell(
+                settings=settings, status="unsupported", reason=cell.reason, error=cell.error
+            )
         if cell.status == "out of memory":
-            return f"batch {cell.settings.batch} ran out of memory"
+            reason = f"batch {cell.settings.batch} ran out of memory"
+            return Cell(settings=settings, status="skipped", reason=reason)
     done = [cell for cell in row if cell.done]
-    return _too_large(batch, done) or _saturated(done)
+    reason = _too_large(batch, done) or _saturated(done)
+    return Cell(settings=settings, status="skipped", reason=reason) if reason else None
 
 
 def _too_large(batch: int, done: list[Cell]) -> str:
@@ -48,14 +55,26 @@ def _too_large(batch: int, done: list[Cell]) -> str:
 
 
 def _saturated(done: list[Cell]) -> str:
-    rates = [(cell.settings.batch, rate) for cell in done if (rate := cell.per_second) is not None]
+    rates = [
+        (cell.settings.batch, rate, _at_most(cell, rate))
+        for cell in done
+        if (rate := cell.per_second) is not None
+    ]
     if len(rates) <= STALE:
         return ""
-    at, most = max(rates[:-STALE], key=lambda pair: pair[1])
-    if any(rate >= most * (1 + GAIN) for _, rate in rates[-STALE:]):
+    at, most, _ = max(rates[:-STALE], key=lambda one: one[1])
+    if any(high >= most * (1 + GAIN) for _, _, high in rates[-STALE:]):
         return ""
-    larger = " and ".join(str(batch) for batch, _ in rates[-STALE:])
+    larger = " and ".join(str(batch) for batch, _, _ in rates[-STALE:])
     return (
-        f"throughput saturates: batches {larger} bring less than {units.percent(GAIN)} over the "
-        f"{units.rate(most, 'samples')} of batch {at}"
+        f"throughput saturates: batches {larger} surely bring less than {units.percent(GAIN)} over "
+        f"the {units.rate(most, 'samples', 3)} of batch {at}"
     )
+
+
+def _at_most(cell: Cell, rate: float) -> float:
+    """Return the upper end of a rate: on a noisy machine a row must not end by accident."""
+    found = cell.throughput
+    if found is None or found.interval is None:
+        return rate
+    return rate * found.interval.high / found.calls
