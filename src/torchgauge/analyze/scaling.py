@@ -170,7 +170,8 @@ def largest_batch(memory: Fit | None, capacity: int | None, beyond: int) -> int 
     """Return the largest batch whose tensors and `beyond` bytes fit; None where that is unknown."""
     if memory is None or capacity is None or memory.marginal <= 0:
         return None
-    return max(0, math.floor((capacity - beyond - memory.fixed) / memory.marginal))
+    room = (capacity - beyond - memory.fixed) / memory.marginal
+    return max(0, math.floor(room + 1e-6))  # what fits exactly must not be lost to rounding
 
 
 def _latency(cell: Cell) -> Point | None:

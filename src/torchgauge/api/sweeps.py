@@ -11,8 +11,8 @@ from torchgauge.api.preparation import given, require_torch, showing
 from torchgauge.model.sweep import CellSettings, Sweep
 
 if TYPE_CHECKING:
-    from torchgauge.sweep.executor import Executor
-    from torchgauge.sweep.job import Job
+    from torchgauge.sweeps.executor import Executor
+    from torchgauge.sweeps.job import Job
     from torchgauge.target.target import TargetRequest
     from torchgauge.target.variant import Made
 
@@ -112,11 +112,11 @@ def _sweep(
     from torchgauge.device.environment import environment
     from torchgauge.measure.latency import LatencyOptions
     from torchgauge.model.target import TargetDescription
-    from torchgauge.sweep.executor import executor as named
-    from torchgauge.sweep.grid import Grid
-    from torchgauge.sweep.journal import Journal
-    from torchgauge.sweep.result import BY, result
-    from torchgauge.sweep.run import Run
+    from torchgauge.sweeps.executor import executor as named
+    from torchgauge.sweeps.grid import Grid
+    from torchgauge.sweeps.journal import Journal
+    from torchgauge.sweeps.result import BY, result
+    from torchgauge.sweeps.run import Run
 
     grid, here = Grid.of(axes), environment()
     by = BY if best is None else (best,) if isinstance(best, str) else tuple(best)
@@ -154,7 +154,7 @@ def _job(
     memory_limit: int | None,
     device: str | None,
 ) -> Job:
-    from torchgauge.sweep.job import Job
+    from torchgauge.sweeps.job import Job
     from torchgauge.target.variant import Variant
 
     source = Variant(

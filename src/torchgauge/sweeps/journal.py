@@ -14,7 +14,7 @@ import msgspec
 
 from torchgauge.errors import InputError
 from torchgauge.model.sweep import CellSettings
-from torchgauge.sweep.job import Entry
+from torchgauge.sweeps.job import Entry
 
 SCHEMA = "torchgauge.sweep-journal/1"
 

@@ -18,11 +18,11 @@ from torchgauge.model.latency import Latency
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.sweep import Cell, CellSettings
 from torchgauge.progress import Progress
-from torchgauge.sweep.executor import Done, Executor
-from torchgauge.sweep.grid import Grid
-from torchgauge.sweep.job import Entry, Job
-from torchgauge.sweep.journal import Journal
-from torchgauge.sweep.stopping import left_out
+from torchgauge.sweeps.executor import Done, Executor
+from torchgauge.sweeps.grid import Grid
+from torchgauge.sweeps.job import Entry, Job
+from torchgauge.sweeps.journal import Journal
+from torchgauge.sweeps.stopping import left_out
 
 MakeJob = Callable[[CellSettings, int], Job]
 

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Protocol
 
 from torchgauge.errors import InputError, TorchgaugeError
-from torchgauge.sweep.job import Entry, Job, perform
+from torchgauge.sweeps.job import Entry, Job, perform
 
 NAMES = ("process", "ray")
 Done = tuple[Job, Entry | TorchgaugeError]
@@ -71,7 +71,7 @@ def executor(name: str) -> Executor:
     if name == "process":
         return Processes()
     if name == "ray":
-        from torchgauge.sweep.ray_cluster import RayCluster
+        from torchgauge.sweeps.ray_cluster import RayCluster
 
         return RayCluster()
     raise InputError(

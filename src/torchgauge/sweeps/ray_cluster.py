@@ -16,8 +16,8 @@ import msgspec
 from torchgauge.errors import TorchgaugeError, missing_extra
 from torchgauge.measure.processes import Failure
 from torchgauge.model.sweep import Cell
-from torchgauge.sweep.executor import Done
-from torchgauge.sweep.job import Entry, Job, perform
+from torchgauge.sweeps.executor import Done
+from torchgauge.sweeps.job import Entry, Job, perform
 
 RETRIES = 3
 
