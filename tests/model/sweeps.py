@@ -60,11 +60,11 @@ def ended(status, reason="so it is", batch=None, **settings):
 def sweep(cells=None, **options):
     """Return a sweep of two precisions over the batch, with an end of every kind."""
     cells = cells or [
-        cell(1, 0.003, 2000, precision="fp32"),
+        cell(1, 0.003, 3000, precision="fp32"),
         cell(1, 0.002, 1000, precision="bf16"),
-        cell(2, 0.004, 3000, precision="fp32"),
+        cell(2, 0.004, 4000, precision="fp32"),
         cell(2, 0.003, 1500, precision="bf16"),
-        cell(4, 0.006, 5000, precision="fp32"),
+        cell(4, 0.006, 6000, precision="fp32"),
         ended("crashed", "killed by SIGABRT", 4, precision="bf16"),
         ended("out of memory", "64 GB were asked for", 8, precision="fp32"),
         ended("skipped", "batch 8 ran out of memory", 16, precision="fp32"),

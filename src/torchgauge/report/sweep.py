@@ -29,7 +29,7 @@ def view(sweep: Sweep, *, width: int) -> RenderableType:
     blocks += [Text.assemble(("Cells", "bold"), ("  measured", "dim italic")), _cells(sweep, width)]
     if any(cell.done for cell in sweep.cells):
         blocks.append(Text(f"  {words.legend(sweep)}", style="dim"))
-        heading = f"Best where {sweep.where}" if sweep.where else "Best"
+        heading = f"Best where {visible(sweep.where)}" if sweep.where else "Best"
         blocks += [Text(""), Text(heading, style="bold"), _pairs(list(words.best(sweep)))]
     if reasons := _shortened(words.reasons(sweep)):
         blocks += [Text(""), Text("Without figures", style="bold"), _pairs(reasons)]
