@@ -34,8 +34,10 @@ def measure(source: Source, options: LatencyOptions) -> Profile:
         latency = runner.attempt(
             "latency", lambda: measure_latency(source, options, Silent(), placement=placement)
         )
-        memory = _memory(placement, runner)
-        cost = runner.attempt("cost", lambda: measure_cost(placement, backward=False))
+        memory, cost = None, None
+        if latency is not None:  # or it ended there, maybe for want of memory
+            memory = _memory(placement, runner)
+            cost = runner.attempt("cost", lambda: measure_cost(placement, backward=False))
         description = describe(placement, training=False)
         return Profile(
             target=description,
