@@ -1,7 +1,8 @@
 """How well the fit of a sweep says what a batch takes that was not measured.
 
     python benchmarks/sweep_fit.py [--models resnet18,gpt2] [--batches 1,2,4,8,16]
-                                   [--precisions fp32,bf16] [--repeats N] [--budget SECONDS]
+                                   [--precisions fp32,bf16] [--threads N] [--repeats N]
+                                   [--budget SECONDS]
 
 Each model is swept over batch and precision. Then each batch in turn, the smallest and the largest
 excepted, is left out, the line is fitted to the others, and its prediction stands beside the
@@ -31,7 +32,7 @@ def swept(model: str, options: argparse.Namespace) -> Sweep:
     return sweep_request(
         MODELS[model],
         {"batch": options.batches, "precision": options.precisions,
-         "seq_len": options.seq_len if model == "gpt2" else None},
+         "threads": options.threads, "seq_len": options.seq_len if model == "gpt2" else None},
         device=options.device, executor="process", where="", best=None, repeats=options.repeats,
         every=True, memory_limit=None, resume=None, budget=options.budget, progress=None,
     )  # fmt: skip
@@ -75,6 +76,7 @@ def main() -> None:
     parser.add_argument("--batches", default="1,2,4,8,16")
     parser.add_argument("--precisions", default="fp32,bf16")
     parser.add_argument("--seq-len", default="128")
+    parser.add_argument("--threads")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--budget", type=float, default=10.0)

@@ -81,6 +81,8 @@ def test_a_cost_that_is_not_told_from_none_is_said():
 
 def test_the_points_own_error_is_the_least_that_a_prediction_has():
     sure, unsure = fit(points()), fit(points(error=0.05))
+    some = [*points(error=0.05)[:-1], points(error=None)[-1]]
+    assert fit(some).spread == unsure.spread  # not known is not none
     at = unsure.predict(8)
     assert at.interval.half_width > 2 * 0.05 * at.value  # t > 2
     assert sure.predict(8).interval.half_width < at.interval.half_width

@@ -46,8 +46,8 @@ def test_it_shows_the_cells_and_what_is_best(by, capsys):
     assert sweep("--batch", "1,4", "--precision", "fp32,tf32", "--threads", "1") == 0
     shown = capsys.readouterr().out
     assert "batch 1, 4 × precision fp32, tf32 × threads 1" in shown
-    assert "throughput    batch 4, fp32: 200 samples/s" in shown
-    assert "unsupported   tf32, batches 1, 4: TF32 is of GPUs" in shown
+    assert "throughput     batch 4, fp32: 200 samples/s" in shown
+    assert "unsupported    tf32, batches 1, 4: TF32 is of GPUs" in shown
     ((name, executor),) = used
     assert name == "process"
     assert [(s.batch, s.precision, s.threads) for s, _ in executor.asked] == [

@@ -33,11 +33,11 @@ Z = 1.959964
 
 
 class Point(NamedTuple):
-    """A figure at a batch; `error` is its own relative standard error."""
+    """A figure at a batch; `error` is its own relative standard error, None where unknown."""
 
     batch: int
     value: float
-    error: float = 0.0
+    error: float | None = 0.0
 
 
 def fit(points: Sequence[Point]) -> Fit | None:
@@ -49,12 +49,13 @@ def fit(points: Sequence[Point]) -> Fit | None:
 
     Source: Huber, "Robust Statistics" (1981), section 7; Sen (1968) for the start.
     """
-    points = sorted(points)
+    points = sorted(points, key=lambda point: point.batch)
     if len({point.batch for point in points}) < 2 or any(point.value <= 0 for point in points):
         return None
     x = np.array([point.batch for point in points], dtype=np.float64)
     y = np.array([point.value for point in points], dtype=np.float64)
-    own = statistics.median(point.error for point in points)
+    errors = [point.error for point in points if point.error is not None]
+    own = statistics.median(errors) if errors else 0.0
     line, weights = _converged(x, y, own)
     known = tuple((point.batch, point.value) for point in points)
     found = Fit(fixed=line[0], marginal=line[1], points=known, holds=False, spread=own)
@@ -178,7 +179,7 @@ def _latency(cell: Cell) -> Point | None:
     if cell.latency is None or cell.batch is None:
         return None
     error = cell.latency.relative_error
-    return Point(cell.batch, cell.latency.median, 0.0 if error is None else error / Z)
+    return Point(cell.batch, cell.latency.median, None if error is None else error / Z)
 
 
 def _memory(cell: Cell) -> Point | None:

@@ -34,7 +34,7 @@ def _cells(sweep: Sweep) -> str:
     for place, cell in enumerate(sweep.cells):
         told = words.figures(cell)
         figures = [told.get(name, NOTHING) for name in COLUMNS]
-        mark = words.marks(sweep, place) if cell.done else cell.status
+        mark = " ".join(words.marks(sweep, place)).strip() if cell.done else cell.status
         rows.append([text(words.named(sweep, cell.settings) or "as given"), *figures, mark])
     return table(names, rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -14,7 +15,7 @@ from torchgauge.report.plain import plain
 from torchgauge.report.visible import visible
 
 MOST_REASONS = 12
-LABEL = 14
+LABEL = 15
 
 
 def render(sweep: Sweep) -> str:
@@ -28,7 +29,7 @@ def view(sweep: Sweep, *, width: int) -> RenderableType:
     blocks: list[RenderableType] = [title, _pairs(words.facts(sweep)), Text("")]
     blocks += [Text.assemble(("Cells", "bold"), ("  measured", "dim italic")), _cells(sweep, width)]
     if any(cell.done for cell in sweep.cells):
-        blocks.append(Text(f"  {words.legend(sweep)}", style="dim"))
+        blocks.append(Padding(Text(words.legend(sweep), style="dim"), (0, 0, 0, 2)))
         heading = f"Best where {visible(sweep.where)}" if sweep.where else "Best"
         blocks += [Text(""), Text(heading, style="bold"), _pairs(list(words.best(sweep)))]
     if reasons := _shortened(words.reasons(sweep)):
@@ -60,11 +61,11 @@ def _cells(sweep: Sweep, width: int) -> RenderableType:
         Column("tokens/s", need=2),
         Column("memory"),
         Column("first call", need=4, style="dim"),
-        Column("marks", title="", left=True, style="cyan", most=32),
+        Column("marks", title="", left=True, style="cyan"),
     )
+    batched = len({cell.settings.batch for cell in sweep.cells}) > 1
     lines = []
     for series, places in words.rows(sweep).items():
-        batched = any(sweep.cells[place].settings.batch is not None for place in places)
         row = words.named(sweep, series)
         headed = batched and bool(row)
         if headed:
@@ -72,7 +73,7 @@ def _cells(sweep: Sweep, width: int) -> RenderableType:
         for place in places:
             cell = sweep.cells[place]
             name = f"batch {cell.settings.batch}" if batched else row or "as given"
-            mark = words.marks(sweep, place) if cell.done else cell.status
+            mark = words.marks(sweep, place)[0] if cell.done else cell.status
             cells = words.figures(cell) | ({"marks": mark} if mark else {})
             lines.append(Line(1 + headed, name, cells, "" if cell.done else "dim"))
     return fitted_table("", lines, columns, width)

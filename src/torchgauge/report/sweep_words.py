@@ -86,11 +86,11 @@ def _rate(number: float | None) -> str:
     return "" if number is None else units.rate(number, "", 3).removesuffix("/s").strip()
 
 
-def marks(sweep: Sweep, place: int) -> str:
-    """Return what is to be said of a cell: on the front, and what it is the best in."""
+def marks(sweep: Sweep, place: int) -> tuple[str, str]:
+    """Return the signs of a cell, on the front and best in something, and what that is."""
     front = FRONT if place in sweep.front.cells else ""
     best = ", ".join(one.metric for one in sweep.best if one.cell == place)
-    return " ".join(filter(None, (front, f"{BEST} {best}" if best else "")))
+    return f"{front} {BEST if best else ''}".strip(), best
 
 
 def reasons(sweep: Sweep) -> list[tuple[str, str]]:
@@ -128,7 +128,7 @@ def named(sweep: Sweep, settings: CellSettings) -> str:
 def legend(sweep: Sweep) -> str:
     """Return what the marks mean."""
     objectives = ", ".join(OF[one] for one in sweep.front.objectives)
-    return f"{FRONT} no cell is better in one of {objectives} without being worse in another"
+    return f"{FRONT} no other is better in one of {objectives} and worse in none   {BEST} best"
 
 
 def best(sweep: Sweep) -> Iterator[tuple[str, str]]:
