@@ -86,7 +86,7 @@ def main() -> None:
     for model in options.models.split(","):
         sweep = swept(model, options)
         print(sweep, "\n", flush=True)
-        print(f"{'left out':44} {'predicted':>12} {'measured':>12} {'error':>8}  in 95 %")
+        print(f"{'left out':60} {'predicted':>12} {'measured':>12} {'error':>8}  in 95 %")
         for label, row in rows(sweep).items():
             for batch, name, predicted, measured, within in left_out(row):
                 shown = units.time if name == "latency" else units.size
@@ -94,7 +94,7 @@ def main() -> None:
                 what = f"{model}, {label}, batch {batch}: {name}"
                 said = {True: "yes", False: "no", None: "–"}[within]
                 print(
-                    f"{what:44} {shown(predicted):>12} {shown(measured):>12} {error:>+8.1%}  {said}"
+                    f"{what:60} {shown(predicted):>12} {shown(measured):>12} {error:>+8.1%}  {said}"
                 )
                 if name == "latency":
                     errors.append(abs(error))

@@ -41,16 +41,18 @@ def test_the_interval_of_an_even_fit_is_that_of_the_textbook():
     )
 
 
-def test_one_disturbed_cell_does_not_turn_the_line():
+@pytest.mark.parametrize(("times", "said"), [(3, "above"), (1 / 3, "below")])
+def test_one_disturbed_cell_does_not_turn_the_line(times, said):
     disturbed = [
-        point._replace(value=point.value * 1.5) if point.batch == 4 else point
+        point._replace(value=point.value * times) if point.batch == 4 else point
         for point in points(noise=0.002, batches=(1, 2, 4, 6, 8, 12, 16, 24, 32))
     ]
     found = fit(disturbed)
     assert found.marginal == pytest.approx(1e-3, rel=0.02)
+    assert found.fixed == pytest.approx(2e-3, rel=0.02)
     assert not found.holds
-    assert found.reason.startswith("batch 4 lies 3")
-    assert found.reason.endswith("above the line")
+    assert found.reason.startswith("batch 4 lies ")
+    assert found.reason.endswith(f"{said} the line")
 
 
 def test_what_steps_up_is_no_line():

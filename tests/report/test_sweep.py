@@ -105,6 +105,7 @@ def test_the_page_gets_plain_data_that_adds_up():
     assert [row["median"] for row in rows[:3]] == [3_000_000, 2_000_000, 4_000_000]
     assert rows[5]["median"] is None
     assert [rows[place]["front"] for place in data["pareto"]["cells"]] == [True] * 2
+    assert sum(row["front"] for row in rows) == 2
     assert data["pareto"]["cells"] == [1, 3]
     fit = data["scaling"][0]["latency"]
     assert fit["points"] == [[1, 3e6], [2, 4e6], [4, 6e6]]
