@@ -7,6 +7,10 @@
 Each model is swept over batch and precision. Then each batch in turn, the smallest and the largest
 excepted, is left out, the line is fitted to the others, and its prediction stands beside the
 measurement: the relative error, and whether the measurement lies in the 95 % prediction interval.
+
+    python benchmarks/sweep_fit.py --simulate
+
+does so with lines known beforehand: 2 % of noise between processes, batch 8 left out.
 """
 
 from __future__ import annotations
@@ -15,12 +19,21 @@ import argparse
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from torchgauge import units
-from torchgauge.analyze.scaling import scaling_of
+from torchgauge.analyze.scaling import Point, fit, scaling_of
 from torchgauge.api import sweep_request
 from torchgauge.model.sweep import Cell, Sweep
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+SIMULATED = (
+    (1, 2, 4),
+    (1, 2, 4, 16),
+    (1, 2, 4, 16, 32),
+    (1, 2, 4, 16, 32, 64),
+    (1, 2, 4, 6, 12, 16, 24, 32),
+)
 MODELS = {
     "resnet18": f"{EXAMPLES}/resnet18.py:resnet18",
     "gpt2": "hf:gpt2",
@@ -52,13 +65,13 @@ def left_out(row: list[Cell]) -> list[tuple[int, str, float, float, bool | None]
     found = []
     for cell in sorted(row, key=lambda one: one.batch or 0)[1:-1]:
         known = scaling_of([one for one in row if one is not cell])
-        for name, fit, measured in (
+        for name, line, measured in (
             ("latency", known.latency, cell.latency and cell.latency.median),
             ("memory", known.memory, cell.memory and float(cell.memory.peak)),
         ):
-            if fit is None or measured is None or cell.batch is None:
+            if line is None or measured is None or cell.batch is None:
                 continue
-            said = fit.predict(cell.batch)
+            said = line.predict(cell.batch)
             # Memory is exact: its interval may be narrower than a byte.
             inside = said.interval and (
                 said.interval.low - 1 <= measured <= said.interval.high + 1
@@ -67,6 +80,22 @@ def left_out(row: list[Cell]) -> list[tuple[int, str, float, float, bool | None]
             )
             found.append((cell.batch, name, said.value, measured, inside))
     return found
+
+
+def simulate(batches: tuple[int, ...], fits: int = 1500, noise: float = 0.02) -> None:
+    """Print how often a left-out batch lies in its interval, how wide that is, and the error."""
+    draw = np.random.default_rng(0)
+    truth, inside, widths, errors = 2e-3 + 8e-3, 0, [], []
+    for _ in range(fits):
+        noisy = np.exp(draw.normal(0, noise, len(batches) + 1))
+        points = [Point(b, (2e-3 + 1e-3 * b) * n, 0.003)
+                  for b, n in zip(batches, noisy[1:], strict=True)]  # fmt: skip
+        said = fit(points).predict(8)
+        inside += said.interval.low <= truth * noisy[0] <= said.interval.high
+        widths.append(said.interval.half_width / truth)
+        errors.append(abs(said.value / truth - 1))
+    print(f"{', '.join(map(str, batches)):28} {inside / fits:.1%} within, "
+          f"±{np.median(widths):.1%}, median error {np.median(errors):.1%}")  # fmt: skip
 
 
 def main() -> None:
@@ -80,7 +109,12 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--budget", type=float, default=10.0)
+    parser.add_argument("--simulate", action="store_true")
     options = parser.parse_args()
+    if options.simulate:
+        for batches in SIMULATED:
+            simulate(batches)
+        return
     errors: list[float] = []
     inside: list[bool] = []
     for model in options.models.split(","):

@@ -76,15 +76,22 @@ def _converged(x: _Array, y: _Array, own: float) -> tuple[tuple[float, float], _
     fixed = statistics.median(y - marginal * x)
     weights = np.ones_like(x)
     for _ in range(ROUNDS):
-        relative = (y - fixed - marginal * x) / y
+        level = _level(fixed, marginal, x, y)
+        relative = (y - fixed - marginal * x) / level
         if x.size > 3:  # of three points none can be said to be the odd one
             scale = max(NORMAL_MAD * float(np.median(np.abs(relative))), own, 1e-12)
             weights = np.minimum(1.0, HUBER * scale / np.maximum(np.abs(relative), 1e-300))
         before = (fixed, marginal)
-        fixed, marginal = _least_squares(x, y, weights / y**2)
+        fixed, marginal = _least_squares(x, y, weights / level**2)
         if np.allclose(before, (fixed, marginal), rtol=1e-9, atol=0.0):
             break
     return (fixed, marginal), weights
+
+
+def _level(fixed: float, marginal: float, x: _Array, y: _Array) -> _Array:
+    """Return what residuals are relative to: the line, since a disturbed figure says nothing."""
+    line: _Array = fixed + marginal * x
+    return np.where(line > 0, line, y)
 
 
 def _least_squares(x: _Array, y: _Array, weights: _Array) -> tuple[float, float]:
@@ -97,11 +104,12 @@ def _least_squares(x: _Array, y: _Array, weights: _Array) -> tuple[float, float]
 def _with_intervals(found: Fit, x: _Array, y: _Array, own: float, weights: _Array) -> Fit:
     from scipy.special import stdtrit
 
-    relative = (y - found.fixed - found.marginal * x) / y
+    level = _level(found.fixed, found.marginal, x, y)
+    relative = (y - found.fixed - found.marginal * x) / level
     freedom = x.size - 2
     # A cell held down is counted down, so that it does not widen what the others agree on.
     spread = max(math.sqrt(float(np.sum((weights * relative) ** 2)) / freedom), own)
-    root = np.sqrt(weights) / y
+    root = np.sqrt(weights) / level
     design = np.column_stack((root, root * x))
     matrix = np.linalg.inv(design.T @ design) * spread**2
     quantile = float(stdtrit(freedom, 0.975))
@@ -120,7 +128,7 @@ def _why_not(found: Fit, x: _Array, y: _Array, own: float) -> str:
     """Return why the points cannot be said to lie on the line; "" where they do."""
     if found.marginal_interval is None:
         return "two batches always lie on a line: measure a third"
-    relative = (y - found.fixed - found.marginal * x) / y
+    relative = (y - found.fixed - found.marginal * x) / _level(found.fixed, found.marginal, x, y)
     worst = int(np.argmax(np.abs(relative)))
     if abs(relative[worst]) > max(MATTERS, BEYOND_NOISE * own):
         side = "above" if relative[worst] > 0 else "below"
