@@ -144,6 +144,14 @@ def test_several_at_once_give_the_same_record():
     assert Counter(executor.asked) == Counter(swept(grid, every=True)[1].asked)
 
 
+def test_a_doubling_row_waits_for_its_smaller_batch():
+    grid = {"batch": "auto", "precision": ["fp32", "bf16"]}
+    one, _ = swept(grid)
+    several, executor = swept(grid, slots=8)
+    assert executor.most == 2
+    assert several == one
+
+
 def test_another_machine_is_warned_of():
     found, _ = swept({"batch": [1, 2]}, lambda s, _: cell(s.batch, machine=f"m{s.batch}"))
     assert [one.id for one in found.warnings] == ["several-machines"]

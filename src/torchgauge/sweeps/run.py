@@ -49,6 +49,7 @@ class Run:
         self._first: dict[CellSettings, Cell] = {}
         self._again: dict[CellSettings, list[Entry]] = {}
         self._durations: list[float] = []
+        self._under_way: list[CellSettings] = []
         self._left = 0
 
     def all(self) -> list[Cell]:
@@ -72,7 +73,7 @@ class Run:
         waiting = deque(wanted)
         under_way = 0
         while waiting or under_way:
-            while waiting and under_way < self.executor.slots:
+            while waiting and under_way < self.executor.slots and self._may(waiting[0]):
                 settings = waiting.popleft()
                 self._left = len(waiting) + under_way + 1
                 under_way += self._begun(settings, number)
@@ -89,8 +90,13 @@ class Run:
         if number == 1 and self._left_out(settings):
             return False
         self._tell(settings, number)
+        self._under_way.append(settings.series)
         self.executor.submit(self.make_job(settings, number))
         return True
+
+    def _may(self, settings: CellSettings) -> bool:
+        """Return whether a cell may begin; a doubling row waits for its smaller batch to end."""
+        return not self.grid.automatic or settings.series not in self._under_way
 
     def _left_out(self, settings: CellSettings) -> bool:
         if self.grid.automatic and self._ended(settings):
@@ -111,6 +117,7 @@ class Run:
 
     def _take(self, done: Done) -> None:
         job, found = done
+        self._under_way.remove(job.settings.series)
         if isinstance(found, TorchgaugeError):
             if not any(cell.target is not None for cell in self._first.values()):
                 raise found  # it is the target's, and no cell could be measured
@@ -144,8 +151,9 @@ class Run:
         self.progress.update(shown)
 
     def _cells(self) -> list[Cell]:
-        order = self._first if self.grid.automatic else dict.fromkeys(self.grid.cells())
-        return [self._cell(settings) for settings in order]
+        # Of a doubling row only what was reached is a cell.
+        every = not self.grid.automatic
+        return [self._cell(one) for one in self.grid.cells() if every or one in self._first]
 
     def _cell(self, settings: CellSettings) -> Cell:
         cell = self._first.get(settings)
