@@ -124,13 +124,26 @@ def test_the_exit_code_says_how_it_ended(arguments, of, code, by):
         (["--best", "speed"], "metric-unknown"),
         (["--memory-limit", "8"], "option-invalid"),
         (["--format", "csv"], "option-conflict"),
+        (["--format", "json,html", "--output-dir", "out"], "format-unfit"),
     ],
 )
-def test_what_cannot_be_is_said_with_a_stable_id(arguments, id, by, capsys):
+def test_what_cannot_be_is_said_with_a_stable_id(arguments, id, by, capsys, tmp_path, monkeypatch):
     used = by()
+    monkeypatch.chdir(tmp_path)
     assert sweep(*arguments) == 2
     assert f"[{id}]" in capsys.readouterr().err
     assert not any(executor.asked for _, executor in used)
+
+
+def test_what_cannot_be_written_is_shown(by, tmp_path, capsys, monkeypatch):
+    def full(*_):
+        raise tg.InputError("The disk is full.", id="output-unwritable")
+
+    by()
+    monkeypatch.setattr("torchgauge.cli.formats.write", full)
+    assert sweep("--batch", "1", "--output-dir", str(tmp_path)) == 2
+    assert "100 samples/s" in capsys.readouterr().out
+    assert (tmp_path / "sweep.cells.jsonl").exists()
 
 
 def test_options_reach_the_cells(by):

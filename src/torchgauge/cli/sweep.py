@@ -28,6 +28,7 @@ Along the batch a row ends where throughput saturates or memory would not fit, a
 so. With --output-dir or --resume, a sweep that was ended goes on from where it was.
 """
 AXES = ("batch", "precision", "compile", "channels_last", "threads", "interop", "seq_len")
+FORMS = ("json", "text", "csv", "markdown", "openmetrics")
 JOURNAL = "sweep.cells.jsonl"
 
 
@@ -141,6 +142,12 @@ def _choice(choice: argparse._ArgumentGroup) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure, show, write; return the exit code."""
     formats.check(options)
+    if unfit := [form for form in options.formats or () if form not in FORMS]:
+        raise InputError(
+            f"A sweep cannot be written as {unfit[0]}.",
+            id="format-unfit",
+            remedy=f"Choose from {', '.join(FORMS)}.",
+        )
     from torchgauge import api
 
     journal = options.resume
@@ -169,7 +176,12 @@ def run(options: argparse.Namespace) -> int:
             budget=options.budget,
             progress=None,
         )
-    written = formats.write(sweep, options, "sweep")
+    try:
+        written = formats.write(sweep, options, "sweep")
+    except InputError:
+        show(sweep, options)  # or the measurement would be lost
+        options.json = False  # standard output holds one document
+        raise
     if written and not sweep.interrupted and options.resume is None:
         with contextlib.suppress(OSError):
             journal.unlink()  # the record holds all of it now
