@@ -97,7 +97,7 @@ def test_a_killed_sweep_of_real_processes_is_completed(tmp_path):
     (tmp_path / "watchedmodel.py").write_text(REAL)
     log, out = tmp_path / "measured", tmp_path / "out"
     command = [sys.executable, "-m", "torchgauge", "sweep", f"{tmp_path}/watchedmodel.py:watched",
-               "--batch", "1,2,4,8", "--iterations", "200", "--warmup", "1",
+               "--batch", "1,2,4,8", "--iterations", "200", "--warmup", "1", "--every",
                "--output-dir", str(out)]  # fmt: skip
     options = {"env": os.environ | {"MEASURED": str(log)}, "stdout": subprocess.DEVNULL}
     journal = out / "sweep.cells.jsonl"
