@@ -57,7 +57,7 @@ docs: $(VENV)/dev
 bench: $(VENV)/dev $(VENV)/peers
 	for name in startup overhead training latency_peers latency_simulation models hygiene \
 		costs_speed costs_torchvision costs_models costs_events decode timeline_overhead \
-		timeline_speed timeline_trees loop_memory history_trends history_writers; do \
+		timeline_speed timeline_trees loop_memory sweep_fit history_trends history_writers; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers
 	$(BIN)/python benchmarks/costs_peers.py $(VENV)/peers

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         measure_size,
         nvtx,
         profile,
+        sweep,
         timeline,
     )
     from torchgauge.compat.model_profiler import ModelProfiler
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from torchgauge.model.memory import Memory
     from torchgauge.model.profile import Profile
     from torchgauge.model.size import Size
+    from torchgauge.model.sweep import Sweep
     from torchgauge.model.system import System
     from torchgauge.target.inputs import Inputs
     from torchgauge.target.training import Training
@@ -61,6 +63,7 @@ _HOMES = {
         "measure_size",
         "nvtx",
         "profile",
+        "sweep",
         "timeline",
     ),
     "torchgauge.compat.model_profiler": ("ModelProfiler",),
@@ -82,6 +85,7 @@ _HOMES = {
     "torchgauge.model.memory": ("Memory",),
     "torchgauge.model.profile": ("Profile",),
     "torchgauge.model.size": ("Size",),
+    "torchgauge.model.sweep": ("Sweep",),
     "torchgauge.model.system": ("System",),
     "torchgauge.target.inputs": ("Inputs",),
     "torchgauge.target.training": ("Training",),
@@ -103,6 +107,7 @@ __all__ = [
     "RecordError",
     "Schedule",
     "Size",
+    "Sweep",
     "System",
     "Throughput",
     "TorchgaugeError",
@@ -123,6 +128,7 @@ __all__ = [
     "nvtx",
     "profile",
     "quick_profile",
+    "sweep",
     "timeline",
 ]
 

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from torchgauge.cli import compare, count, doctor, gate, history, profile, report, run
+from torchgauge.cli import compare, count, doctor, gate, history, profile, report, run, sweep
 from torchgauge.cli.output import emit
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 
-VERBS = (profile, run, count, compare, gate, history, report, doctor)
+VERBS = (profile, run, count, sweep, compare, gate, history, report, doctor)
 
 
 class Parser(argparse.ArgumentParser):

@@ -82,9 +82,20 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     from torchgauge.model.doctor import Diagnosis
     from torchgauge.model.loop import Loop
     from torchgauge.model.ranks import Ranks
+    from torchgauge.model.sweep import Sweep
     from torchgauge.model.trend import Trend
     from torchgauge.model.verdict import Verdict
-    from torchgauge.report import comparison, console, count, doctor, loop, ranks, trend, verdict
+    from torchgauge.report import (
+        comparison,
+        console,
+        count,
+        doctor,
+        loop,
+        ranks,
+        sweep,
+        trend,
+        verdict,
+    )
     from torchgauge.report.tree import View
 
     depth: dict[str, Any] = {} if options.depth is None else {"depth": options.depth}
@@ -99,6 +110,8 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     shown = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
     if isinstance(record, Comparison):
         return comparison.view(record, width=width, top=options.top)
+    if isinstance(record, Sweep):
+        return sweep.view(record, width=width)
     if isinstance(record, Verdict):
         return verdict.view(record, width=width)
     if isinstance(record, Loop):

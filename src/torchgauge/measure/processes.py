@@ -38,7 +38,7 @@ LONGEST = 3600.0
 PATIENCE = 5.0
 STDERR_TAIL = 4096
 
-Work = Literal["latency", "profile", "wait"]
+Work = Literal["latency", "profile", "essentials", "wait"]
 Request = tuple[Source, LatencyOptions, TimelineOptions | None]
 
 

@@ -20,6 +20,7 @@ from torchgauge.model.comparison import Comparison
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Record
+from torchgauge.model.sweep import Sweep
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import (
@@ -29,6 +30,7 @@ from torchgauge.report import (
     page_overview,
     page_roofline,
     page_series,
+    page_sweep,
     page_tables,
     page_tree,
     page_trend,
@@ -62,6 +64,12 @@ PARTS: dict[type[Record], dict[str, Part]] = {
         "tables": page_verdict.tables,
     },
     Trend: {"overview": page_trend.overview, "trend": page_trend.series},
+    Sweep: {
+        "overview": page_sweep.overview,
+        "cells": page_sweep.cells,
+        "pareto": page_sweep.pareto,
+        "scaling": page_sweep.scaling,
+    },
     Loop: {
         "overview": page_loop.overview,
         "tree": page_loop.tree,

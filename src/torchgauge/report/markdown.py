@@ -14,11 +14,12 @@ from torchgauge.model.profile import Profile
 from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.roofline import Elsewhere
+from torchgauge.model.sweep import Sweep
 from torchgauge.model.tree import Node, Tree
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import count as count_report
 from torchgauge.report import loop as loop_report
-from torchgauge.report import markdown_comparison, markdown_verdict, sections
+from torchgauge.report import markdown_comparison, markdown_sweep, markdown_verdict, sections
 from torchgauge.report import ranks as ranks_report
 from torchgauge.report.markdown_text import code, table, text
 from torchgauge.report.sections import Row, Section
@@ -39,12 +40,14 @@ HEADLINES = {
 }
 
 
-def render(record: Profile | Count | Loop | Ranks | Comparison | Verdict) -> str:
+def render(record: Profile | Count | Loop | Ranks | Comparison | Sweep | Verdict) -> str:
     """Return the Markdown, with tables as GitHub and others know them."""
     if isinstance(record, Comparison):
         return markdown_comparison.render(record)
     if isinstance(record, Verdict):
         return markdown_verdict.render(record)
+    if isinstance(record, Sweep):
+        return markdown_comparison.joined(markdown_sweep.blocks(record))
     if isinstance(record, Ranks):
         return "\n\n".join(_ranks(record)) + "\n"
     if isinstance(record, Loop):
