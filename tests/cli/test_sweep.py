@@ -124,7 +124,7 @@ def test_the_exit_code_says_how_it_ended(arguments, of, code, by):
         (["--best", "speed"], "metric-unknown"),
         (["--memory-limit", "8"], "option-invalid"),
         (["--format", "csv"], "option-conflict"),
-        (["--format", "json,html", "--output-dir", "out"], "format-unfit"),
+        (["--format", "json,junit", "--output-dir", "out"], "format-unfit"),
     ],
 )
 def test_what_cannot_be_is_said_with_a_stable_id(arguments, id, by, capsys, tmp_path, monkeypatch):

@@ -179,8 +179,6 @@ export interface CellsData {
 
 export interface ParetoData {
   objectives: string[];
-  cells: number[];
-  legend: string;
 }
 
 export interface FitData {

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _how(parser.add_argument_group("how it is measured"))
     _choice(parser.add_argument_group("what is chosen"))
     out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out, page=False)
+    formats.add_arguments(out)
     out.add_argument(
         "--json", action="store_true", help="print the record as JSON instead of the summary"
     )
@@ -182,7 +182,7 @@ def run(options: argparse.Namespace) -> int:
         show(sweep, options)  # or the measurement would be lost
         options.json = False  # standard output holds one document
         raise
-    if written and not sweep.interrupted and options.resume is None:
+    if written and journal is not None and not sweep.interrupted and options.resume is None:
         with contextlib.suppress(OSError):
             journal.unlink()  # the record holds all of it now
     show(sweep, options)

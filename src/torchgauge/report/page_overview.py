@@ -35,7 +35,7 @@ def title(record: Record) -> str:
     if isinstance(record, Trend):
         return ", ".join(dict.fromkeys(one.target for one in record.series)) or "No run"
     if isinstance(record, Sweep):
-        return f"Sweep of {record.target.name}" if record.target is not None else "Sweep"
+        return f"Sweep of {record.target.name}"
     if isinstance(record, Loop):
         return f"Loop of {', '.join(record.roots) or 'no module'}"
     return type(record).__name__

@@ -20,10 +20,7 @@ def overview(sweep: Sweep) -> dict[str, Any]:
     return {
         "facts": [[name, text, ""] for name, text in words.facts(sweep)],
         "created": sweep.environment.created,
-        "figures": [
-            {"label": f"best {name}", "value": text, "note": "", "how": "measured", "view": "cells"}
-            for name, text in words.best(sweep)
-        ],
+        "figures": [_card(name, text) for name, text in words.best(sweep)],
         "bound": None,
         "phases": None,
         "findings": [],
@@ -31,6 +28,12 @@ def overview(sweep: Sweep) -> dict[str, Any]:
         "complete": True,
         "interrupted": sweep.interrupted,
     }
+
+
+def _card(metric: str, text: str) -> dict[str, str]:
+    where, _, figure = text.rpartition(": ")
+    card = {"value": figure, "note": where} if where else {"value": "unknown", "note": text}
+    return {"label": f"best {metric}", **card, "how": "measured", "view": "cells"}
 
 
 def cells(sweep: Sweep) -> dict[str, Any]:
@@ -72,7 +75,6 @@ def pareto(sweep: Sweep) -> dict[str, Any] | None:
     return {
         "objectives": list(sweep.front.objectives),
         "cells": order,
-        "legend": words.legend(sweep),
     }
 
 

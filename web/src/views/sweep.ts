@@ -61,21 +61,19 @@ export const pareto: View<ParetoData> = {
     const said = h("div", { class: "readout note", "aria-live": "polite" }, "\u00a0");
     const frame = h("div", { class: "roofline" });
     host.append(
-      h("p", { class: "note" }, `Ringed: no other cell is better in ${part.objectives.join(", ")}.`),
+      h("p", { class: "note" }, `Ringed: no other cell is better in ${part.objectives.join(", ")} and worse in none.`),
       frame,
       said,
-      h("p", { class: "note" }, part.legend),
+      h("p", { class: "note" }, "Area: peak memory."),
     );
-    responsive(frame, (width) => frame.replaceChildren(front(all, part, rate, width, said)));
+    responsive(frame, (width) => frame.replaceChildren(front(all, rate, width, said)));
   },
 };
 
-function front(all: Cell[], part: ParetoData, rate: string, width: number, said: HTMLElement): SVGElement {
+function front(all: Cell[], rate: string, width: number, said: HTMLElement): SVGElement {
   const shown = all.filter((cell) => cell.median && cell.rate);
   const x = logarithmic(shown.map((cell) => cell.median!), MARGIN.left, width - MARGIN.right);
   const y = logarithmic(shown.map((cell) => cell.rate!), HEIGHT - MARGIN.bottom, MARGIN.top);
-  const best = part.cells.map((place) => all[place]).filter((cell) => cell.median && cell.rate);
-  const line = best.map((cell) => `${x(cell.median!)},${y(cell.rate!)}`).join(" ");
   const most = Math.max(...shown.map((cell) => cell.memory ?? 0), 1);
   const ticks = (value: number) => time(value).replace(/\.0+ /, " ");
   return svg(
@@ -88,7 +86,6 @@ function front(all: Cell[], part: ParetoData, rate: string, width: number, said:
       "aria-label": `${shown.length} cells by latency and ${rate} a second`,
     },
     ...grid(x, y, width, HEIGHT, "latency", `${rate}/s`, ticks),
-    svg("polyline", { class: "front", points: line }),
     ...shown.map((cell) => {
       const label = [
         cell.label,
