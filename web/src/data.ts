@@ -195,6 +195,39 @@ export type ScalingData = {
   memory: FitData | null;
 }[];
 
+interface GainData {
+  speed_up: number | null;
+  low: number | null;
+  high: number | null;
+  before: number | null;
+  after: number | null;
+}
+
+export interface AdviceData {
+  headline: string;
+  rows: (GainData & {
+    id: string;
+    title: string;
+    outcome: string;
+    reason: string;
+    code: string;
+    how: string | null;
+    output: string;
+    memory: string;
+    one_off: number | null;
+    break_even: number | null;
+    layers: { path: string; change: number; saved: number | null }[];
+    assumed: [label: string, value: string, by: string][];
+  })[];
+  combinations: (GainData & {
+    candidates: string[];
+    against: string[];
+    outcome: string;
+    reason: string;
+  })[];
+  best: (GainData & { candidates: string[]; code: string; environment: string }) | null;
+}
+
 export interface MethodData {
   parts: [string, Rows][];
   figures: [title: string, how: string, rows: Rows, notes: string[]][];

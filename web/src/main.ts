@@ -7,6 +7,7 @@ import { h, name } from "./dom";
 import { type Context, register, type View, views } from "./registry";
 import { themeButton } from "./theme";
 import { Tree } from "./tree";
+import { advice } from "./views/advice";
 import { changes } from "./views/changes";
 import { contributions } from "./views/contributions";
 import { environment } from "./views/environment";
@@ -27,6 +28,7 @@ register<any>(
   changes,
   contributions,
   trend,
+  advice,
   cells,
   pareto,
   scaling,
