@@ -57,7 +57,7 @@ docs: $(VENV)/dev
 bench: $(VENV)/dev $(VENV)/peers
 	for name in startup overhead training latency_peers latency_simulation models hygiene \
 		costs_speed costs_torchvision costs_models costs_events decode timeline_overhead \
-		timeline_speed timeline_trees loop_memory history_trends history_writers; do \
+		timeline_speed timeline_trees loop_memory sweep_fit history_trends history_writers; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers
 	$(BIN)/python benchmarks/costs_peers.py $(VENV)/peers
@@ -85,7 +85,7 @@ $(VENV)/dev: $(VENV)/demo
 # What some tests read our files with. They are skipped without it, and so is npm where it is absent.
 $(VENV)/integrations: $(VENV)/dev $(SPEEDSCOPE)/package-lock.json
 	$(PIP) --editable '.[integrations]'
-	! command -v npm >/dev/null || npm ci --silent --prefix $(SPEEDSCOPE)
+	! command -v npm >/dev/null || npm ci --silent --no-audit --no-fund --prefix $(SPEEDSCOPE)
 	touch $@
 
 # Other tools, for comparison alone: apart from our environment, and without what they depend on.

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
         measure_size,
         nvtx,
         profile,
+        sweep,
         timeline,
     )
+    from torchgauge.compat.model_profiler import ModelProfiler
+    from torchgauge.compat.profiler import Profiler, quick_profile
     from torchgauge.errors import (
         InputError,
         MeasurementError,
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from torchgauge.model.memory import Memory
     from torchgauge.model.profile import Profile
     from torchgauge.model.size import Size
+    from torchgauge.model.sweep import Sweep
     from torchgauge.model.system import System
     from torchgauge.target.inputs import Inputs
     from torchgauge.target.training import Training
@@ -62,8 +66,11 @@ _HOMES = {
         "measure_size",
         "nvtx",
         "profile",
+        "sweep",
         "timeline",
     ),
+    "torchgauge.compat.model_profiler": ("ModelProfiler",),
+    "torchgauge.compat.profiler": ("Profiler", "quick_profile"),
     "torchgauge.errors": (
         "InputError",
         "MeasurementError",
@@ -82,6 +89,7 @@ _HOMES = {
     "torchgauge.model.memory": ("Memory",),
     "torchgauge.model.profile": ("Profile",),
     "torchgauge.model.size": ("Size",),
+    "torchgauge.model.sweep": ("Sweep",),
     "torchgauge.model.system": ("System",),
     "torchgauge.target.inputs": ("Inputs",),
     "torchgauge.target.training": ("Training",),
@@ -98,10 +106,13 @@ __all__ = [
     "MeasurementError",
     "Memory",
     "MissingExtraError",
+    "ModelProfiler",
     "Profile",
+    "Profiler",
     "RecordError",
     "Schedule",
     "Size",
+    "Sweep",
     "System",
     "Throughput",
     "TorchgaugeError",
@@ -122,6 +133,8 @@ __all__ = [
     "measure_size",
     "nvtx",
     "profile",
+    "quick_profile",
+    "sweep",
     "timeline",
 ]
 

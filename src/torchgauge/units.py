@@ -47,6 +47,14 @@ def times(low: float, high: float, digits: int = 4) -> str:
     return f"{significant(low / factor, digits)} … {significant(high / factor, digits)} {unit}"
 
 
+def duration(seconds: float) -> str:
+    """Format a wait: 200 → '3 min'; no more digits than a guess has."""
+    if seconds < 60:
+        return f"{max(round(seconds), 1)} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
 def size(count: float | None, digits: int = 4) -> str:
     """Format bytes in decimal units (1 MB = 10⁶ B): 44700000 → '44.70 MB'."""
     if count is None:

@@ -1,6 +1,8 @@
 """Records of every kind, made by hand with names that break careless writers."""
 
-from tests.model import records
+import msgspec
+from tests.model import records, sweeps
+from tests.model.sweeps import cell, ended
 
 from torchgauge.model.cost import Cost, CostNode, CostRow
 from torchgauge.model.count import Count
@@ -87,6 +89,11 @@ def ranks():
     )  # fmt: skip
 
 
+def sweep():
+    cells = [cell(1, memory=None, precision="fp32"), ended("crashed", ODD, 2, precision="fp32")]
+    return msgspec.structs.replace(sweeps.sweep(cells), target=target())
+
+
 def every():
     """Return one record of each kind."""
     return {
@@ -94,4 +101,5 @@ def every():
         "count": count(),
         "loop": loop(),
         "ranks": ranks(),
+        "sweep": sweep(),
     }

@@ -15,7 +15,9 @@ def read(text):
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-@pytest.mark.parametrize("kind", records.every())
+@pytest.mark.parametrize(
+    "kind", sorted({*records.every()} - {"sweep"})
+)  # which has one for each cell
 def test_figures_are_one_row_under_the_names_of_the_summary(kind):
     record = records.every()[kind]
     (row,) = read(record.to_csv())

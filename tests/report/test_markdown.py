@@ -78,7 +78,8 @@ def test_no_name_is_markup(kind):
     assert {one.content for one in inline if one.type == "html_inline"} <= {"<br>"}
     assert not any(token.type == "html_block" for token in tokens)
     if kind != "ranks":
-        assert any(one.content == PLAIN for one in inline if one.type == "code_inline")
+        names = [one.content for one in inline if one.type == "code_inline"]
+        assert PLAIN in [name.replace("\\|", "|") for name in names]  # a bar ends a cell in code
 
 
 def test_every_row_has_as_many_cells_as_the_header():

@@ -25,7 +25,7 @@ def test_scalars_are_the_known_figures_of_the_summary(record):
     found = scalars(record)
     numbers = {n: v for n, v in summary.items() if v is not None and not isinstance(v, str)}
     assert found == {f"torchgauge/{name}": value for name, value in numbers.items()}
-    assert len(found) > 5
+    assert len(found) > 3
 
 
 @pytest.mark.parametrize("record", KINDS)

@@ -103,6 +103,7 @@ function series(line: Line): uPlot.Series {
     label: line.label,
     stroke: () => property(line.colour),
     width: line.points ? 0 : 1.5,
+    spanGaps: !line.points,
     fill: line.fill ? () => `${property(line.colour)}2e` : undefined,
     paths: line.stepped ? uPlot.paths.stepped!({ align: 1 }) : undefined,
     points: { show: line.points, size: 4, fill: () => property(line.colour) },

@@ -154,6 +154,80 @@ export interface TrendData {
   confirm: string;
 }
 
+export interface CellsData {
+  axes: string[];
+  rate: string;
+  where: string;
+  rows: {
+    label: string;
+    series: string;
+    batch: number | null;
+    status: string;
+    reason: string;
+    median: number | null;
+    low: number | null;
+    high: number | null;
+    p99: number | null;
+    first_call: number | null;
+    rate: number | null;
+    memory: number | null;
+    flops: number | null;
+    front: boolean;
+    best: string[];
+  }[];
+}
+
+export interface ParetoData {
+  objectives: string[];
+}
+
+export interface FitData {
+  points: [batch: number, value: number][];
+  line: [batch: number, value: number, low: number | null, high: number | null][];
+  holds: boolean;
+  reason: string;
+}
+
+export type ScalingData = {
+  series: string;
+  words: [string, string][];
+  latency: FitData | null;
+  memory: FitData | null;
+}[];
+
+interface GainData {
+  speed_up: number | null;
+  low: number | null;
+  high: number | null;
+  before: number | null;
+  after: number | null;
+}
+
+export interface AdviceData {
+  headline: string;
+  rows: (GainData & {
+    id: string;
+    title: string;
+    outcome: string;
+    reason: string;
+    code: string;
+    how: string | null;
+    output: string;
+    memory: string;
+    one_off: number | null;
+    break_even: number | null;
+    layers: { path: string; change: number; saved: number | null }[];
+    assumed: [label: string, value: string, by: string][];
+  })[];
+  combinations: (GainData & {
+    candidates: string[];
+    against: string[];
+    outcome: string;
+    reason: string;
+  })[];
+  best: (GainData & { candidates: string[]; code: string; environment: string }) | null;
+}
+
 export interface MethodData {
   parts: [string, Rows][];
   figures: [title: string, how: string, rows: Rows, notes: string[]][];

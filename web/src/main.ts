@@ -7,6 +7,7 @@ import { h, name } from "./dom";
 import { type Context, register, type View, views } from "./registry";
 import { themeButton } from "./theme";
 import { Tree } from "./tree";
+import { advice } from "./views/advice";
 import { changes } from "./views/changes";
 import { contributions } from "./views/contributions";
 import { environment } from "./views/environment";
@@ -16,6 +17,7 @@ import { method } from "./views/method";
 import { overview } from "./views/overview";
 import { roofline } from "./views/roofline";
 import { steps } from "./views/steps";
+import { cells, pareto, scaling } from "./views/sweep";
 import { system } from "./views/system";
 import { tables } from "./views/tables";
 import { trend } from "./views/trend";
@@ -26,6 +28,10 @@ register<any>(
   changes,
   contributions,
   trend,
+  advice,
+  cells,
+  pareto,
+  scaling,
   tree,
   tables,
   roofline,

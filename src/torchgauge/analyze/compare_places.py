@@ -62,7 +62,7 @@ def compare_places(
 
 def _tested(tests: Mapping[str, Welch], noise: HostNoise | None) -> str:
     if tests:
-        return "layers: Welch's t over processes, false discoveries at 5 % (Benjamini–Hochberg)"
+        return "Welch's t over processes, false discoveries at 5 % (Benjamini–Hochberg)"
     if noise is None:
         return "not tested: the runs are not comparable"
     return "not tested: re-record both with --processes 10"

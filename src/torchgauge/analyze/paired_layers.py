@@ -14,7 +14,7 @@ from torchgauge.analyze.paired import estimate
 from torchgauge.model.comparison import Comparison, Place
 from torchgauge.model.record import Interval
 
-TESTED = "layers: paired t over {blocks} ABBA blocks, false discoveries at 5 % (Benjamini–Hochberg)"
+TESTED = "paired t over {blocks} ABBA blocks, false discoveries at 5 % (Benjamini–Hochberg)"
 FEWEST = 3
 
 

@@ -10,6 +10,7 @@ from torchgauge.api.machine import diagnose
 from torchgauge.api.measurements import measure_latency, measure_memory
 from torchgauge.api.profiles import profile, profile_request
 from torchgauge.api.records import load, load_ranks
+from torchgauge.api.sweeps import sweep, sweep_request
 
 __all__ = [
     "advise",
@@ -34,5 +35,7 @@ __all__ = [
     "nvtx",
     "profile",
     "profile_request",
+    "sweep",
+    "sweep_request",
     "timeline",
 ]

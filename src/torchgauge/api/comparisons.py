@@ -66,6 +66,7 @@ def loaded(given: Profile | str | Path) -> Profile:
 
     Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
     """
+    given = getattr(given, "profile", given)  # the record behind ModelProfiler's results
     if isinstance(given, Profile):
         return given
     if not isinstance(given, str | Path):

@@ -7,11 +7,22 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from torchgauge.cli import advise, compare, count, doctor, gate, history, profile, report, run
+from torchgauge.cli import (
+    advise,
+    compare,
+    count,
+    doctor,
+    gate,
+    history,
+    profile,
+    report,
+    run,
+    sweep,
+)
 from torchgauge.cli.output import emit
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 
-VERBS = (profile, run, count, advise, compare, gate, history, report, doctor)
+VERBS = (profile, run, count, sweep, advise, compare, gate, history, report, doctor)
 
 
 class Parser(argparse.ArgumentParser):

@@ -83,6 +83,7 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     from torchgauge.model.doctor import Diagnosis
     from torchgauge.model.loop import Loop
     from torchgauge.model.ranks import Ranks
+    from torchgauge.model.sweep import Sweep
     from torchgauge.model.trend import Trend
     from torchgauge.model.verdict import Verdict
     from torchgauge.report import (
@@ -93,6 +94,7 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
         doctor,
         loop,
         ranks,
+        sweep,
         trend,
         verdict,
     )
@@ -112,6 +114,8 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     shown = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
     if isinstance(record, Comparison):
         return comparison.view(record, width=width, top=options.top)
+    if isinstance(record, Sweep):
+        return sweep.view(record, width=width)
     if isinstance(record, Verdict):
         return verdict.view(record, width=width)
     if isinstance(record, Loop):

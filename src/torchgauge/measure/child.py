@@ -24,7 +24,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(folder: str, parent: str, work: str) -> None:
-    """Read the request in `folder`, do the work that `processes.Work` names, write the answer.
+    """Read the request in `folder`, do the work (`processes.Work`), and write the answer.
 
     With the work "wait" the answers go to standard output, one to each line read: see
     `waiting_child`.
@@ -74,6 +74,10 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
         from torchgauge.progress import Silent
 
         return ChildAnswer(profile=plan.profile(source, options, Silent(), timeline))
+    if work == "essentials":
+        from torchgauge.measure import essentials
+
+        return ChildAnswer(profile=essentials.measure(source, options))
     placement = opened(source, wanted)
     if work == "facts":
         from torchgauge.measure.facts import facts

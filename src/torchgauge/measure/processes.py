@@ -42,7 +42,7 @@ LONGEST = 3600.0
 PATIENCE = 5.0
 STDERR_TAIL = 4096
 
-Work = Literal["latency", "profile", "facts", "check", "wait"]
+Work = Literal["latency", "profile", "essentials", "facts", "check", "wait"]
 Request = tuple[Source, LatencyOptions, TimelineOptions | None]
 
 

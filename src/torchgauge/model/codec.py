@@ -23,12 +23,14 @@ from torchgauge.model.profile import SCHEMA, Profile
 from torchgauge.model.ranks import SCHEMA as RANKS
 from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import Record
+from torchgauge.model.sweep import SCHEMA as SWEEP
+from torchgauge.model.sweep import Sweep
 from torchgauge.model.trend import SCHEMA as TREND
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import SCHEMA as VERDICT
 from torchgauge.model.verdict import Verdict
 
-Saved = Profile | Diagnosis | Count | Loop | Ranks | Comparison | Trend | Verdict | Advice
+Saved = Profile | Diagnosis | Count | Loop | Ranks | Comparison | Sweep | Trend | Verdict | Advice
 KINDS: dict[str, type[Saved]] = {
     SCHEMA: Profile,
     DIAGNOSIS: Diagnosis,
@@ -38,6 +40,7 @@ KINDS: dict[str, type[Saved]] = {
     COMPARISON: Comparison,
     TREND: Trend,
     VERDICT: Verdict,
+    SWEEP: Sweep,
     ADVICE: Advice,
 }
 

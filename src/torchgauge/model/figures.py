@@ -15,6 +15,7 @@ from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import How, Interval
 from torchgauge.model.roofline import Roofline
 from torchgauge.model.size import Size
+from torchgauge.model.sweep import Sweep
 from torchgauge.model.system import System, Use
 
 Unit = Literal["", "s", "B", "1/s", "B/s", "ratio", "W", "Hz"]
@@ -120,12 +121,14 @@ def worse_when_higher(name: str, unit: str) -> bool | None:
     return False if unit == "1/s" or name == "roofline_efficiency" else None
 
 
-def figures(record: Profile | Count | Loop | Ranks) -> list[Figure]:
+def figures(record: Profile | Count | Loop | Ranks | Sweep) -> list[Figure]:
     """Return the record's figures; those of parts that were not measured are there, unknown."""
     if isinstance(record, Profile):
         return list(_profile(record))
     if isinstance(record, Count):
         return list(_count(record))
+    if isinstance(record, Sweep):
+        return list(_sweep(record))
     return list(_loop(record) if isinstance(record, Loop) else _ranks(record))
 
 
@@ -141,6 +144,21 @@ def _profile(profile: Profile) -> Iterator[Figure]:
         yield Figure(f"training_{name}", "s", "measured", f"{name} of a training step", seconds)
     yield from _system(profile.system)
     yield from _roofline(profile.roofline)
+
+
+def _sweep(sweep: Sweep) -> Iterator[Figure]:
+    done = [cell for cell in sweep.cells if cell.done]
+    times = [cell.latency.median for cell in done if cell.latency is not None]
+    rates = [rate for cell in done if (rate := cell.per_second) is not None]
+    peaks = [cell.memory.peak for cell in done if cell.memory is not None]
+    yield Figure("sweep_cells", "", "counted", "Cells of the grid", len(sweep.cells))
+    yield Figure("sweep_done", "", "counted", "Cells that were measured", len(done))
+    for name, unit, text, value in (
+        ("latency", "s", "Least median time of a call", min(times, default=None)),
+        ("throughput", "1/s", "Most samples per second", max(rates, default=None)),
+        ("memory", "B", "Least peak of memory", min(peaks, default=None)),
+    ):
+        yield Figure(f"sweep_{name}", unit, "measured", text, value)  # type: ignore[arg-type]
 
 
 def _count(count: Count) -> Iterator[Figure]:

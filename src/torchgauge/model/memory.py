@@ -46,7 +46,8 @@ class Memory(Record, frozen=True, kw_only=True):
     The parts are those alive at the peak and add up to it: `parameters`, `buffers`, `inputs`,
     `outputs`, `activations` (made in this step and outliving the operator that made them),
     `gradients`, `optimizer` (state) and `workspace` (all else that the allocator held).
-    `average` is weighted by time. `retained_for_backward` is what a training forward keeps
+    `average` is weighted by time, None where only the highest point was
+    seen. `retained_for_backward` is what a training forward keeps
     beyond its outputs, None for inference. `per_sample` is (inputs + outputs + activations +
     workspace at the peak) ÷ batch size: an upper bound of what one more sample costs, since scratch
     and caches that do not grow with the batch are in it. `rss_peak` is the process's resident set
@@ -57,7 +58,7 @@ class Memory(Record, frozen=True, kw_only=True):
     """
 
     peak: int
-    average: float
+    average: float | None
     parameters: int
     buffers: int
     inputs: int

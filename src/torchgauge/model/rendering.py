@@ -32,6 +32,7 @@ RENDERERS = {
     "regressions": "torchgauge.report.regressions",
     "ranks": "torchgauge.report.ranks",
     "speedscope": "torchgauge.report.speedscope",
+    "sweep": "torchgauge.report.sweep",
     "trend": "torchgauge.report.trend",
     "verdict": "torchgauge.report.verdict",
 }
@@ -39,12 +40,12 @@ _RUNS = frozenset({"Profile", "Count", "Loop", "Ranks"})
 # What a form for other tools can show, by the records' names; what is not here shows every record.
 FITTING = {
     "benchmark": frozenset({"Profile", "Verdict"}),
-    "csv": _RUNS | {"Comparison", "Verdict"},
+    "csv": _RUNS | {"Comparison", "Sweep", "Verdict"},
     "folded": _RUNS,
-    "html": frozenset({"Profile", "Loop", "Comparison", "Trend", "Verdict"}),
+    "html": frozenset({"Profile", "Loop", "Comparison", "Sweep", "Trend", "Verdict"}),
     "junit": frozenset({"Verdict"}),
-    "markdown": _RUNS | {"Advice", "Comparison", "Verdict"},
-    "openmetrics": _RUNS,
+    "markdown": _RUNS | {"Advice", "Comparison", "Sweep", "Verdict"},
+    "openmetrics": _RUNS | {"Sweep"},
     "speedscope": _RUNS,
 }
 

@@ -7,6 +7,7 @@ from torchgauge.model.figures import Figure, Unit, figures
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.ranks import Ranks
+from torchgauge.model.sweep import Sweep
 
 Value = float | int | str | None
 
@@ -23,7 +24,7 @@ SHOWN: dict[Unit, tuple[str, float]] = {
 }
 
 
-def summarize(record: Profile | Count | Loop | Ranks) -> dict[str, Value]:
+def summarize(record: Profile | Count | Loop | Ranks | Sweep) -> dict[str, Value]:
     """Return one value per key; keys of parts that were not measured are there, with None."""
     row = identity(record)
     for figure in figures(record):
@@ -36,7 +37,7 @@ def summarize(record: Profile | Count | Loop | Ranks) -> dict[str, Value]:
     return row
 
 
-def identity(record: Profile | Count | Loop | Ranks) -> dict[str, Value]:
+def identity(record: Profile | Count | Loop | Ranks | Sweep) -> dict[str, Value]:
     """Return what was measured on what, and when, as far as the record says it."""
     if isinstance(record, Ranks):
         return {}
@@ -44,6 +45,9 @@ def identity(record: Profile | Count | Loop | Ranks) -> dict[str, Value]:
         rank = None if record.rank is None else record.rank.number
         created = record.environment.created
         return {"model": ", ".join(record.roots), "rank": rank, "created": created}
+    if isinstance(record, Sweep):
+        created = record.environment.created
+        return {"target": record.target.spec, "model": record.target.name, "created": created}
     target = record.target
     return {
         "target": target.spec,

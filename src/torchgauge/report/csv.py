@@ -11,8 +11,9 @@ from torchgauge.model import tables
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.count import Count
 from torchgauge.model.exported import Csv, Exported
+from torchgauge.model.sweep import Sweep
 from torchgauge.model.verdict import Verdict
-from torchgauge.report import comparison_csv
+from torchgauge.report import comparison_csv, sweep_table
 from torchgauge.report.stacks import needed_tree
 
 # A spreadsheet would run a cell that starts so as a formula; some take the wide forms too.
@@ -20,12 +21,15 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def render(record: Exported, table: Csv = "figures") -> str:
-    """Return the figures as one row under a header, or a table of the tree.
+    """Return the figures as one row under a header, those of a sweep by cell, or a tree's table.
 
     Of a verdict and a comparison the figures have a row each. Raises InputError `no-tree`.
     """
     if isinstance(record, Verdict | Comparison):
         return text(*comparison_csv.rows(record, table))
+    if table == "figures" and isinstance(record, Sweep):
+        rows = sweep_table.rows(record)
+        return text(rows[0] if rows else (), (row.values() for row in rows))
     if table == "figures":
         row = record.summary()
         return text(row, [row.values()])

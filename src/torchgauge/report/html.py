@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from html import escape
 from importlib import resources
 from typing import Any
@@ -20,6 +20,7 @@ from torchgauge.model.comparison import Comparison
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Record
+from torchgauge.model.sweep import Sweep
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import (
@@ -29,6 +30,7 @@ from torchgauge.report import (
     page_overview,
     page_roofline,
     page_series,
+    page_sweep,
     page_tables,
     page_tree,
     page_trend,
@@ -62,6 +64,12 @@ PARTS: dict[type[Record], dict[str, Part]] = {
         "tables": page_verdict.tables,
     },
     Trend: {"overview": page_trend.overview, "trend": page_trend.series},
+    Sweep: {
+        "overview": page_sweep.overview,
+        "cells": page_sweep.cells,
+        "pareto": page_sweep.pareto,
+        "scaling": page_sweep.scaling,
+    },
     Loop: {
         "overview": page_loop.overview,
         "tree": page_loop.tree,
@@ -76,9 +84,10 @@ PARTS: dict[type[Record], dict[str, Part]] = {
 _MARKUP = "<>&\u2028\u2029"
 
 
-def render(record: Record) -> str:
-    """Return the page of a record of one of these kinds."""
-    parts = {name: part(record) for name, part in PARTS[type(record)].items()}
+def render(record: Record, leave_out: Collection[str] = ()) -> str:
+    """Return the page of a record, without the parts of these names."""
+    shown = {name: part for name, part in PARTS[type(record)].items() if name not in leave_out}
+    parts = {name: part(record) for name, part in shown.items()}
     data = {name: part for name, part in parts.items() if part is not None}
     return page(page_overview.title(record), data)
 

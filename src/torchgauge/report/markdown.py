@@ -15,11 +15,18 @@ from torchgauge.model.profile import Profile
 from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.roofline import Elsewhere
+from torchgauge.model.sweep import Sweep
 from torchgauge.model.tree import Node, Tree
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import count as count_report
 from torchgauge.report import loop as loop_report
-from torchgauge.report import markdown_advice, markdown_comparison, markdown_verdict, sections
+from torchgauge.report import (
+    markdown_advice,
+    markdown_comparison,
+    markdown_sweep,
+    markdown_verdict,
+    sections,
+)
 from torchgauge.report import ranks as ranks_report
 from torchgauge.report.markdown_text import code, table, text
 from torchgauge.report.sections import Row, Section
@@ -40,7 +47,9 @@ HEADLINES = {
 }
 
 
-def render(record: Profile | Count | Loop | Ranks | Comparison | Verdict | Advice) -> str:
+def render(
+    record: Profile | Count | Loop | Ranks | Comparison | Sweep | Verdict | Advice,
+) -> str:
     """Return the Markdown, with tables as GitHub and others know them."""
     if isinstance(record, Advice):
         return markdown_advice.render(record)
@@ -48,6 +57,8 @@ def render(record: Profile | Count | Loop | Ranks | Comparison | Verdict | Advic
         return markdown_comparison.render(record)
     if isinstance(record, Verdict):
         return markdown_verdict.render(record)
+    if isinstance(record, Sweep):
+        return markdown_comparison.joined(markdown_sweep.blocks(record))
     if isinstance(record, Ranks):
         return "\n\n".join(_ranks(record)) + "\n"
     if isinstance(record, Loop):

@@ -15,6 +15,7 @@ from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.ranks import Ranks
 from torchgauge.model.summary import identity
+from torchgauge.model.sweep import Sweep
 
 UNITS: dict[Unit, str] = {
     "": "",
@@ -30,7 +31,7 @@ LABELS = ("target", "model", "device", "precision", "batch_size", "rank")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-def render(record: Profile | Count | Loop | Ranks) -> str:
+def render(record: Profile | Count | Loop | Ranks | Sweep) -> str:
     """Return the known figures; their labels say of what they are and how they were got.
 
     The ends of an interval are series of their own, `…_low_…` and `…_high_…`.

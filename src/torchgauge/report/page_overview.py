@@ -11,6 +11,7 @@ from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning, Record
 from torchgauge.model.roofline import Bottleneck
+from torchgauge.model.sweep import Sweep
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import sections
@@ -33,6 +34,8 @@ def title(record: Record) -> str:
         return f"{record.outcome.upper()}{what}"
     if isinstance(record, Trend):
         return ", ".join(dict.fromkeys(one.target for one in record.series)) or "No run"
+    if isinstance(record, Sweep):
+        return f"Sweep of {record.target.name}"
     if isinstance(record, Loop):
         return f"Loop of {', '.join(record.roots) or 'no module'}"
     return type(record).__name__

@@ -45,9 +45,9 @@ def _summary(found: Latency) -> str:
 
 
 def memory(profile: Profile) -> dict[str, Any] | None:
-    """Return the bytes alive over a step, and what was alive at the peak."""
+    """Return the bytes alive over a step, and what was alive at the peak; None without a course."""
     found = profile.memory
-    if found is None:
+    if found is None or not found.timeline:
         return None
     return {
         "time": [point.time for point in found.timeline],

@@ -1,4 +1,4 @@
-"""Gives the inputs a factory returned another batch size."""
+"""Gives inputs another batch size, or another length of their sequences."""
 
 from __future__ import annotations
 
@@ -35,3 +35,34 @@ def with_batch(inputs: Inputs, batch: int) -> Inputs:
         return repeated.contiguous()
 
     return inputs.map(repeat)
+
+
+def with_length(inputs: Inputs, length: int) -> Inputs:
+    """Return inputs whose sequences have `length`, by repeating or cutting them.
+
+    Sequences are the second dimension of token inputs (integers, batch × length) and of what is as
+    long beside them, as masks are; without tokens that of batch × length × features.
+
+    Raises:
+        InputError: `input-length`: nothing looks like a sequence, or lengths differ.
+    """
+    tensors = [tensor for _, tensor in inputs.tensors()]
+    tokens = {t.shape[1] for t in tensors if t.dim() == 2 and not t.is_floating_point()}
+    lengths = tokens or {t.shape[1] for t in tensors if t.dim() == 3}
+    if len(lengths) != 1:
+        found = ", ".join(map(str, sorted(lengths)))
+        raise InputError(
+            f"--seq-len {length} cannot be applied to the inputs.",
+            id="input-length",
+            cause=f"Their sequences have the lengths {found}." if found else "None is a sequence.",
+            remedy="Say every shape with --input and leave --seq-len out.",
+        )
+    known = lengths.pop()
+
+    def resized(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dim() < 2 or tensor.shape[1] != known or known in (0, length):
+            return tensor
+        times = -(-length // known)
+        return torch.cat([tensor.detach()] * times, dim=1)[:, :length].contiguous()
+
+    return inputs.map(resized)

@@ -26,23 +26,22 @@ class Source:
 
     @staticmethod
     def of_object(
-        model: Callable[..., Any],
+        model: Callable[..., Any] | Target,
         inputs: Any,
         *,
         device: str | None = None,
         precision: str | None = None,
         training: bool = False,
     ) -> Source:
-        """Return the source for a model (or any callable) that the caller holds."""
-        kind = "module" if hasattr(model, "named_parameters") else "callable"
-        name = getattr(model, "__qualname__", type(model).__qualname__)
+        """Return the source for a model (or any callable, or a loaded target) of the caller's."""
         found = Inputs.of(inputs)
-        target = Target(
-            model=model,
+        if not isinstance(model, Target):
+            kind = "module" if hasattr(model, "named_parameters") else "callable"
+            name = getattr(model, "__qualname__", type(model).__qualname__)
+            model = Target(model=model, inputs=found, spec=name, kind=kind, name=name)
+        target = dataclasses.replace(
+            model,
             inputs=found,
-            spec=name,
-            kind=kind,
-            name=name,
             batch=batch_of(found),
             tokens=tokens_of(found),
             images=images_of(found),

@@ -1,12 +1,12 @@
 // The roofline: layers as points under what the device can do, both axes by powers of ten.
 
+import { grid, logarithmic, MARGIN, type Scale } from "../axes";
 import type { RooflineData } from "../data";
 import { badge, h, name, responsive, svg } from "../dom";
 import { format, percent, significant, time } from "../format";
 import type { Context, View } from "../registry";
 
 const HEIGHT = 420;
-const MARGIN = { left: 64, right: 14, top: 14, bottom: 44 };
 const BOUNDS = ["compute", "memory", "overhead"];
 
 export const roofline: View<RooflineData> = {
@@ -71,21 +71,6 @@ function mark(bound: string, x: number, y: number, r: number): SVGElement {
 
 type Roof = RooflineData["roofs"][0];
 
-interface Scale {
-  (value: number): number;
-  ticks: number[];
-  low: number;
-  high: number;
-}
-
-function logarithmic(values: number[], from: number, to: number): Scale {
-  const low = Math.floor(Math.log10(Math.min(...values)));
-  const high = Math.max(Math.ceil(Math.log10(Math.max(...values) * 1.05)), low + 1);
-  const scale = (value: number) => from + ((Math.log10(value) - low) / (high - low)) * (to - from);
-  const ticks = Array.from({ length: high - low + 1 }, (_, at) => 10 ** (low + at));
-  return Object.assign(scale, { ticks, low: 10 ** low, high: 10 ** high });
-}
-
 function draw(part: RooflineData, width: number, said: HTMLElement, context: Context): SVGElement {
   const { points, roofs } = part;
   const peaks = roofs.flatMap((one) => Object.values(one.peaks));
@@ -101,7 +86,7 @@ function draw(part: RooflineData, width: number, said: HTMLElement, context: Con
       role: "group",
       "aria-label": `Roofline with ${points.node.length} layers`,
     },
-    ...grid(x, y, width, bottom),
+    ...grid(x, y, width, HEIGHT, "intensity, FLOP per byte", "speed, FLOP/s"),
     ...roofs.flatMap((one) => roofLines(one, x, y, width)),
     ...order(points.time).map((at) => point(part, at, x, y, said, context)),
     ...roofs.flatMap((one) => roofLabels(one, roofs.length > 1, x, y, width)),
@@ -116,57 +101,6 @@ function ridges({ roofs }: RooflineData): number[] {
       Object.values(one.peaks).map((peak) => peak / speed),
     ),
   );
-}
-
-function grid(x: Scale, y: Scale, width: number, bottom: number): SVGElement[] {
-  const right = width - MARGIN.right;
-  const step = Math.max(1, Math.ceil(x.ticks.length / (width / 70)));
-  return [
-    ...x.ticks.map((tick) =>
-      svg("line", { class: "grid", x1: x(tick), x2: x(tick), y1: MARGIN.top, y2: bottom }),
-    ),
-    ...y.ticks.map((tick) =>
-      svg("line", { class: "grid", x1: MARGIN.left, x2: right, y1: y(tick), y2: y(tick) }),
-    ),
-    ...x.ticks
-      .filter((_, at) => at % step === 0)
-      .map((tick) =>
-        svg(
-          "text",
-          { class: "tick", x: x(tick), y: bottom + 17, "text-anchor": "middle" },
-          power(tick),
-        ),
-      ),
-    ...y.ticks.map((tick) =>
-      svg(
-        "text",
-        { class: "tick", x: MARGIN.left - 6, y: y(tick) + 4, "text-anchor": "end" },
-        power(tick),
-      ),
-    ),
-    svg(
-      "text",
-      { class: "tick", x: (MARGIN.left + right) / 2, y: HEIGHT - 8, "text-anchor": "middle" },
-      "intensity, FLOP per byte",
-    ),
-    svg(
-      "text",
-      {
-        class: "tick",
-        x: 12,
-        y: bottom / 2,
-        "text-anchor": "middle",
-        transform: `rotate(-90 12 ${bottom / 2})`,
-      },
-      "speed, FLOP/s",
-    ),
-  ];
-}
-
-/** A power of ten with its prefix. */
-function power(value: number): string {
-  if (value < 1) return String(Number(value.toPrecision(1)));
-  return value < 1e4 ? String(Math.round(value)) : format(value, "count", 1);
 }
 
 function roofLines(

@@ -1,0 +1,195 @@
+"""A grid of settings, of a model or of what the command line names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchgauge.api.preparation import given, require_torch, showing
+from torchgauge.model.sweep import CellSettings, Sweep
+
+if TYPE_CHECKING:
+    from torchgauge.sweeps.executor import Executor
+    from torchgauge.sweeps.job import Job
+    from torchgauge.target.target import TargetRequest
+    from torchgauge.target.variant import Made
+
+# A cell has less than a profile's 30 s, since a grid has many.
+BUDGET = 10.0
+
+
+def sweep(
+    model: Callable[..., Any],
+    make_inputs: Any,
+    grid: Mapping[str, Any],
+    *,
+    executor: str | Executor = "process",
+    where: str = "",
+    best: str | Sequence[str] | None = None,
+    repeats: int = 1,
+    every: bool = False,
+    memory_limit: int | None = None,
+    resume: str | Path | None = None,
+    warmup: int | None = None,
+    iterations: int | None = None,
+    target_rel_error: float | None = None,
+    budget: float | None = BUDGET,
+    progress: bool | None = None,
+) -> Sweep:
+    """Measure a model under every combination of settings, each cell in a process of its own.
+
+    `grid` gives the axes: {"batch": [1, 2, 4], "precision": ["fp32", "bf16"]}; batch "auto"
+    doubles. `make_inputs(batch, seq_len)` takes those of the two that the grid has, or is the
+    inputs themselves. `where` are constraints ("p99<20ms and memory<2GB"), `best` the metrics
+    to choose by. `repeats` processes measure each cell in turn. Batches are left out where
+    throughput saturates or memory would not fit, unless `every`. `memory_limit` holds each process
+    to so many bytes. `resume` is a file that finished cells are kept in. `budget` is in seconds
+    for each process. `executor` is "process" or "ray".
+
+    Raises InputError `axis-unknown`, `axis-invalid`, `constraint-invalid`, `metric-unknown`,
+    `sweep-other`, `not-picklable`, and for what cannot be measured at all.
+    """
+    require_torch()
+    from torchgauge.target.variant import Made
+
+    made = Made(model, make_inputs)
+    timing = {
+        "warmup": warmup,
+        "iterations": iterations,
+        "target_rel_error": target_rel_error,
+        "budget": budget,
+    }
+    return _sweep(
+        made, _named(model), grid, None, executor=executor, where=where, best=best,
+        repeats=repeats, every=every, memory_limit=memory_limit, resume=resume, timing=timing,
+        progress=progress,
+    )  # fmt: skip
+
+
+def sweep_request(
+    target: str,
+    grid: Mapping[str, Any],
+    *,
+    inputs: tuple[str, ...] = (),
+    weights: Path | None = None,
+    device: str = "auto",
+    trust: bool = False,
+    **options: Any,
+) -> Sweep:
+    """Do the same for a target as the command line names it; other `options` as of `sweep`."""
+    require_torch()
+    from torchgauge.target.target import TargetRequest
+
+    request = TargetRequest(spec=target, inputs=inputs, weights=weights, trust=trust)
+    timing = {
+        name: options.pop(name, None)
+        for name in ("warmup", "iterations", "target_rel_error", "budget")
+    }
+    what = {"target": target, "inputs": " ".join(inputs), "weights": str(weights or "")}
+    return _sweep(request, what, grid, device, timing=timing, **options)
+
+
+def _sweep(
+    what: TargetRequest | Made,
+    said: dict[str, str],
+    axes: Mapping[str, Any],
+    device: str | None,
+    *,
+    executor: str | Executor,
+    where: str,
+    best: str | Sequence[str] | None,
+    repeats: int,
+    every: bool,
+    memory_limit: int | None,
+    resume: str | Path | None,
+    timing: dict[str, Any],
+    progress: bool | None,
+) -> Sweep:
+    from torchgauge.analyze.constraints import cell_metric, parse
+    from torchgauge.analyze.limits import percentile_of
+    from torchgauge.device.environment import environment
+    from torchgauge.measure.latency import LatencyOptions
+    from torchgauge.model.target import TargetDescription
+    from torchgauge.sweeps.executor import executor as named
+    from torchgauge.sweeps.grid import Grid
+    from torchgauge.sweeps.journal import Journal
+    from torchgauge.sweeps.result import BY, result
+    from torchgauge.sweeps.run import Run
+
+    grid, here = Grid.of(axes), environment()
+    by = BY if best is None else (best,) if isinstance(best, str) else tuple(best)
+    for one in by:
+        cell_metric(one)
+    options = LatencyOptions(**given(percentile=percentile_of(parse(where)), **timing))
+    doer = named(executor) if isinstance(executor, str) else executor
+    machine = here.machine.fingerprint if doer.here else doer.name
+    identity = said | _identity(options, memory_limit, device) | {
+        "machine": machine, "torch": here.software.torch
+    }  # fmt: skip
+
+    def make_job(settings: CellSettings, number: int) -> Job:
+        return _job(what, settings, number, options, memory_limit, device)
+
+    path = None if resume is None else Path(resume)
+    with Journal(path, identity) as journal, showing(progress) as shown:
+        run = Run(grid, make_job, doer, journal, shown, repeats=repeats, every=every)
+        cells = run.all()
+    unknown = TargetDescription(
+        spec=said["target"], kind="", name=said["target"], device=device or "cpu",
+        precision="native", precision_method="native",
+    )  # fmt: skip
+    return result(
+        cells, run.environment or here, unknown, axes=grid.named(), where=where, by=by,
+        repeats=repeats, executor=doer.name, interrupted=run.interrupted,
+    )  # fmt: skip
+
+
+def _job(
+    what: TargetRequest | Made,
+    settings: CellSettings,
+    number: int,
+    options: Any,
+    memory_limit: int | None,
+    device: str | None,
+) -> Job:
+    from torchgauge.sweeps.job import Job
+    from torchgauge.target.variant import Variant
+
+    source = Variant(
+        what,
+        device=settings.device or device,
+        precision=settings.precision,
+        batch=settings.batch,
+        compile=settings.compile,
+        channels_last=settings.channels_last,
+        threads=settings.threads,
+        interop=settings.interop,
+        seq_len=settings.seq_len,
+        memory_limit=memory_limit,
+    )
+    return Job(settings, number, source, options)
+
+
+def _identity(options: Any, memory_limit: int | None, device: str | None) -> dict[str, str]:
+    """Return what finished cells must have been measured with to be taken over."""
+    plan = options.plan
+    return {
+        "device": device or "",
+        "memory limit": str(memory_limit),
+        "warm-up": str(plan.warmup),
+        "iterations": str(plan.iterations),
+        "precision of the median": str(plan.target_rel_error),
+        "budget": str(plan.budget),
+        "independent samples": str(plan.independent),
+    }
+
+
+def _named(model: Callable[..., Any]) -> dict[str, str]:
+    """Name a model that the caller holds: its class, and what its tensors look like."""
+    name = getattr(model, "__qualname__", type(model).__qualname__)
+    state: dict[str, Any] = getattr(model, "state_dict", dict)()
+    shapes = repr([(key, getattr(t, "shape", None), getattr(t, "dtype", None))
+                   for key, t in state.items()])  # fmt: skip
+    return {"target": name, "tensors": hashlib.sha256(shapes.encode()).hexdigest()[:12]}

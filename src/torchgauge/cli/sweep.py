@@ -1,0 +1,228 @@
+"""`torchgauge sweep`: batch sizes, precisions and the like, each in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchgauge.cli import formats
+from torchgauge.cli.numbers import positive
+from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from torchgauge.model.sweep import Sweep
+
+NAME = "sweep"
+SUMMARY = "measure a model over batch sizes, precisions and more, and find the best"
+DESCRIPTION = """\
+Measure every combination of settings, each in a process of its own: latency, throughput, memory.
+
+  torchgauge sweep TARGET --batch 1,2,4,8 --precision fp32,bf16
+  torchgauge sweep TARGET --batch auto --where "p99<20ms and memory<2GB" --best throughput
+
+A cell that runs out of memory, crashes or is not supported is a result, and the rest goes on.
+Along the batch a row ends where throughput saturates or memory would not fit, and the report says
+so. With --output-dir or --resume, a sweep that was ended goes on from where it was.
+"""
+AXES = ("batch", "precision", "compile", "channels_last", "threads", "interop", "seq_len")
+FORMS = ("json", "text", "csv", "markdown", "openmetrics")
+JOURNAL = "sweep.cells.jsonl"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    parser.add_argument("target", metavar="TARGET", help="what to measure, as profile takes it")
+    _axes(parser.add_argument_group("the grid (values with commas between them)"))
+    _what(parser.add_argument_group("what is run"))
+    _how(parser.add_argument_group("how it is measured"))
+    _choice(parser.add_argument_group("what is chosen"))
+    out = parser.add_argument_group("what comes out")
+    formats.add_arguments(out)
+    out.add_argument(
+        "--json", action="store_true", help="print the record as JSON instead of the summary"
+    )
+
+
+def _axes(grid: argparse._ArgumentGroup) -> None:
+    grid.add_argument(
+        "--batch", metavar="N,N", help="batch sizes, or auto: 1, 2, 4, 8, … (default: as it is)"
+    )
+    grid.add_argument(
+        "--precision", metavar="P,P", help="fp32, tf32, bf16, fp16, int8 (dynamic quantisation)"
+    )
+    grid.add_argument(
+        "--compile", metavar="M,M", help="none, default, reduce-overhead, max-autotune"
+    )
+    grid.add_argument("--channels-last", metavar="yes,no", help="order of image tensors in memory")
+    grid.add_argument("--threads", metavar="N,N", help="threads of an operator on the CPU")
+    grid.add_argument("--interop", metavar="N,N", help="threads between operators")
+    grid.add_argument("--seq-len", metavar="N,N", help="lengths of the inputs' sequences")
+    grid.add_argument(
+        "--device",
+        metavar="D,D",
+        default="auto",
+        help="cpu, cuda, cuda:N, or auto: the GPU where there is one (default)",
+    )
+
+
+def _what(what: argparse._ArgumentGroup) -> None:
+    what.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        dest="inputs",
+        help="shape of an input, such as 1x3x224x224; repeatable; --batch replaces its first size",
+    )
+    what.add_argument("--weights", type=Path, metavar="FILE", help="state dict to load")
+    what.add_argument("--trust", action="store_true", help="load a file that holds a program")
+
+
+def _how(how: argparse._ArgumentGroup) -> None:
+    how.add_argument(
+        "--repeats",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="processes per cell, measured in turn with the other cells (default: 1)",
+    )
+    how.add_argument(
+        "--budget",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="time for sampling in each process at most (default: 10)",
+    )
+    how.add_argument(
+        "--warmup", type=int, metavar="N", help="calls to leave out (default: found in the data)"
+    )
+    how.add_argument(
+        "--iterations",
+        type=int,
+        metavar="N",
+        help="calls to time (default: until the median is known to ±1 %%)",
+    )
+    how.add_argument(
+        "--memory-limit", metavar="SIZE", help="hold each process to so much memory, such as 8GB"
+    )
+    how.add_argument(
+        "--every",
+        action="store_true",
+        help="measure also where throughput saturates or memory would not fit",
+    )
+    how.add_argument(
+        "--executor",
+        choices=("process", "ray"),
+        default="process",
+        help="fresh processes here (default), or a Ray cluster",
+    )
+    how.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help=f"keep finished cells in FILE (default: {JOURNAL} in --output-dir)",
+    )
+
+
+def _choice(choice: argparse._ArgumentGroup) -> None:
+    choice.add_argument(
+        "--where",
+        default="",
+        metavar="LIMITS",
+        help='what a cell must keep, such as "p99<20ms and memory<2GB"',
+    )
+    choice.add_argument(
+        "--best", metavar="M,M", help="metrics to choose by (default: latency,throughput,memory)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, show, write; return the exit code."""
+    formats.check(options)
+    if unfit := [form for form in options.formats or () if form not in FORMS]:
+        raise InputError(
+            f"A sweep cannot be written as {unfit[0]}.",
+            id="format-unfit",
+            remedy=f"Choose from {', '.join(FORMS)}.",
+        )
+    from torchgauge import api
+
+    journal = options.resume
+    if journal is None and options.output_dir is not None:
+        journal = options.output_dir / JOURNAL
+    devices = [name.strip() for name in options.device.split(",")]
+    axes = {name: getattr(options, name) for name in AXES}
+    with prints_to_stderr():
+        sweep = api.sweep_request(
+            options.target,
+            {**axes, "device": devices if len(devices) > 1 else None},
+            inputs=tuple(options.inputs),
+            weights=options.weights,
+            device=devices[0],
+            trust=options.trust,
+            executor=options.executor,
+            where=options.where,
+            best=options.best and [name.strip() for name in options.best.split(",")],
+            repeats=options.repeats,
+            every=options.every,
+            memory_limit=_bytes(options.memory_limit),
+            resume=journal,
+            warmup=options.warmup,
+            iterations=options.iterations,
+            target_rel_error=None,
+            budget=options.budget,
+            progress=None,
+        )
+    try:
+        written = formats.write(sweep, options, "sweep")
+    except InputError:
+        show(sweep, options)  # or the measurement would be lost
+        options.json = False  # standard output holds one document
+        raise
+    if written and journal is not None and not sweep.interrupted and options.resume is None:
+        with contextlib.suppress(OSError):
+            journal.unlink()  # the record holds all of it now
+    show(sweep, options)
+    formats.say(written)
+    return code(sweep)
+
+
+def _bytes(text: str | None) -> int | None:
+    from torchgauge.analyze.quantities import amount
+
+    if text is None:
+        return None
+    found = amount(text, "B")
+    if found is None or found.value < 1:
+        raise InputError(
+            f"'{text}' is no memory limit.",
+            id="option-invalid",
+            remedy="Give it with its unit, such as 8GB or 8GiB.",
+        )
+    return int(found.value)
+
+
+def show(sweep: Sweep, options: argparse.Namespace) -> None:
+    """Print the record as JSON, or the summary; colours on a terminal only."""
+    from torchgauge.model import rendering
+    from torchgauge.report.sweep import view
+
+    if options.json:
+        emit(rendering.text(sweep, "json"))
+    else:
+        print_view(lambda width: view(sweep, width=width))
+
+
+def code(sweep: Sweep) -> ExitCode:
+    """Return the exit code: 1 where no cell was measured, 3 or 4 where none keeps the limits."""
+    if sweep.interrupted:
+        return ExitCode.INTERRUPTED
+    if not any(cell.done for cell in sweep.cells):
+        return ExitCode.MEASUREMENT_FAILED
+    if sweep.where and all(one.cell is None for one in sweep.best):
+        unknown = any(one.unknown for one in sweep.best)
+        return ExitCode.INCONCLUSIVE if unknown else ExitCode.THRESHOLD
+    return ExitCode.DONE

@@ -1,0 +1,1 @@
+"""Faces that others' scripts already call, thin over `api`: ModelProfiler, Profiler."""

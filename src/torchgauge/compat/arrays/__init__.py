@@ -1,0 +1,1 @@
+"""Models without torch: teaching frameworks on NumPy, estimators, plain callables."""

@@ -1,0 +1,154 @@
+"""How a duck-typed model is called, and with what."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from torchgauge.compat.arrays.members import Array, array_of, objects, parameters
+from torchgauge.errors import InputError, MeasurementError
+from torchgauge.target.inputs import Inputs
+
+T = TypeVar("T")
+
+
+def call_of(model: Any) -> Callable[..., Any]:
+    """Return how the model is called: itself, its `forward` or its `predict`.
+
+    Raises InputError `not-callable`.
+    """
+    if callable(model):
+        return model  # type: ignore[no-any-return]
+    for name in ("forward", "predict"):
+        found = getattr(model, name, None)
+        if callable(found):
+            return found  # type: ignore[no-any-return]
+    raise InputError(
+        f"A {type(model).__name__} cannot be called.",
+        id="not-callable",
+        cause="It has no forward, no __call__ and no predict.",
+        remedy="Give a model that has one of them, or a function.",
+    )
+
+
+def run(model: Any, inputs: Inputs) -> Any:
+    """Call the model once.
+
+    Raises MeasurementError `forward-raised` for whatever it raises, with that as its cause.
+    """
+    call = call_of(model)
+    try:
+        return call(*inputs.args, **inputs.kwargs)
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split())
+        raise MeasurementError(
+            f"The model's forward raised {type(error).__name__}.",
+            id="forward-raised",
+            cause=f"{type(error).__name__}: {text}" if text else type(error).__name__,
+            remedy="Call the model with the same inputs outside torchgauge; they may not fit it.",
+        ) from error
+
+
+def shape_of(inputs: Inputs) -> tuple[int, ...] | None:
+    """Return the shape of the first array among the inputs; None without one."""
+    first = next(_arrays(inputs), None)
+    return None if first is None else tuple(first.shape)
+
+
+def batch_of(inputs: Inputs) -> int | None:
+    """Return the leading dimension that all arrays of two and more dimensions share.
+
+    One dimension is one sample. None without an array, or where they differ.
+    """
+    found = list(_arrays(inputs))
+    sizes = {one.shape[0] for one in found if one.ndim > 1} or ({1} if found else set())
+    return int(sizes.pop()) if len(sizes) == 1 else None
+
+
+def _arrays(inputs: Inputs) -> Iterator[Array]:
+    for value in (*inputs.args, *inputs.kwargs.values()):
+        array = array_of(value)
+        if array is not None:
+            yield array
+
+
+def mapped(inputs: Inputs, change: Callable[[Array], Array]) -> Inputs:
+    """Return the inputs with each array changed, in a tensor where it was in one."""
+
+    def one(value: Any) -> Any:
+        array = array_of(value)
+        return value if array is None else like(value, change(array))
+
+    return Inputs(
+        tuple(one(value) for value in inputs.args),
+        {name: one(value) for name, value in inputs.kwargs.items()},
+    )
+
+
+def like(value: Any, array: Array) -> Any:
+    """Return the array in a tensor of the value's class, or as it is where that is an array."""
+    if isinstance(value, np.ndarray):
+        return array
+    try:
+        made = type(value)(array)
+    except Exception:  # noqa: BLE001 - a class of the user's may want other arguments
+        made = copy.copy(value)
+    held = array_of(made)
+    if held is None or type(held) is not type(array):
+        made.data = array
+    return made
+
+
+def examples(model: Any, shape: tuple[int, ...]) -> Iterator[Inputs]:
+    """Yield inputs of a shape, the likeliest first: in the framework's tensor, then as an array.
+
+    Real numbers in [0, 1), of the parameters' type, are valid indices where a model rounds them;
+    zeros where it wants integers.
+    """
+    dtypes = Counter[Any]()
+    for _, array in parameters(model):
+        if array.dtype.kind in "fc":
+            dtypes[array.dtype] += array.size
+    dtype = dtypes.most_common(1)[0][0] if dtypes else np.dtype(np.float32)
+    values = np.random.default_rng(0).random(shape).astype(dtype)
+    arrays = (values, np.zeros(shape, np.int64))
+    kind = tensor_class(model)
+    if kind is not None:
+        for array in arrays:
+            try:
+                yield Inputs((kind(array),))
+            except Exception:  # noqa: BLE001 - then it is no class for this
+                break
+    for array in arrays:
+        yield Inputs((array,))
+
+
+def tensor_class(model: Any) -> type | None:
+    """Return the class of a framework's tensors: that of parameters, or `Tensor` beside a layer."""
+    for parameter, array in parameters(model):
+        if parameter is not array:
+            return type(parameter)
+    for one in objects(model):
+        found = getattr(sys.modules.get(type(one).__module__), "Tensor", None)
+        if isinstance(found, type):
+            return found
+    return None
+
+
+def accepted(model: Any, shape: tuple[int, ...], attempt: Callable[[Any, Inputs], T]) -> T:
+    """Return what the attempt makes of the first example that the model takes.
+
+    Raises the first attempt's MeasurementError where it takes none.
+    """
+    failed: MeasurementError | None = None
+    for inputs in examples(model, shape):
+        try:
+            return attempt(model, inputs)
+        except MeasurementError as error:
+            failed = failed or error
+    raise failed or AssertionError("there is always an example")

@@ -1,0 +1,191 @@
+"""The work of one call of a duck-typed model: known layers by shape, all else as it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from torchgauge.compat.arrays import members
+from torchgauge.compat.arrays.calling import like, mapped, run
+from torchgauge.compat.arrays.kept import kept
+from torchgauge.compat.arrays.layer_work import Call, Done, Rule, rule
+from torchgauge.compat.arrays.members import (
+    array_of,
+    entries,
+    method_of,
+    objects,
+    parameters,
+)
+from torchgauge.compat.arrays.tally import Tally
+from torchgauge.compat.arrays.tracked import Tracked, counting, tracked
+from torchgauge.errors import MeasurementError
+from torchgauge.formulas.operand import Described
+from torchgauge.model.cost import Cost
+from torchgauge.target.inputs import Inputs
+
+NOT_FOLLOWED = "what the model does with arrays that are observed"
+
+
+def count(model: Any, inputs: Inputs) -> tuple[Cost, bool]:
+    """Return the work of one call, and whether its input is one sample without a batch.
+
+    A known layer is not run: its output is zeros of the shape that it would have. Where the model
+    does not take that, layers run and are still counted by shape. Raises as `run`.
+    """
+    failed: MeasurementError | None = None
+    for skip in (True, False):
+        try:
+            return _count(model, inputs, skip=skip)
+        except MeasurementError as error:
+            failed = error
+    with kept(model, inputs.args, inputs.kwargs):
+        run(model, inputs)  # raises where the model itself is to blame
+    tally = Tally()
+    tally.unknown(NOT_FOLLOWED if failed is None else f"{NOT_FOLLOWED} ({failed.cause})")
+    return _record(tally, model), False
+
+
+def _count(model: Any, inputs: Inputs, *, skip: bool) -> tuple[Cost, bool]:
+    tally = Tally(_familiar(model))
+    classes = {type(one) for one in objects(model, functions=True)}
+    rules = {kind: found for kind in classes if (found := rule(kind)) is not None}
+    with (
+        kept(model, inputs.args, dict(inputs.kwargs)),
+        _observed(rules, tally, skip=skip),
+        counting(tally),
+    ):
+        _watch_weights(model)
+        # Views of the inputs: the user's own keep their class.
+        given = mapped(inputs, lambda array: array.view(Tracked))
+        outputs = run(model, given)
+        _check_outputs(outputs, tally)
+    return _record(tally, model), bool(tally.unbatched)
+
+
+def _record(tally: Tally, model: Any) -> Cost:
+    name = getattr(model, "__name__", type(model).__name__)
+    return tally.cost(name, type(model).__name__, members.count(model))
+
+
+def _familiar(model: Any) -> list[members.Array]:
+    return [one for one in objects(model, functions=True) if isinstance(one, np.ndarray)]
+
+
+def _watch_weights(model: Any) -> None:
+    """Put a tracked view in the place of every array that an object or a container holds."""
+    for one in objects(model):
+        if isinstance(one, tuple | np.ndarray):
+            continue
+        for name, value in entries(one):
+            if type(value) is np.ndarray:
+                _replace(one, name, value.view(Tracked))
+
+
+def _replace(one: Any, name: Any, value: Any) -> None:
+    if isinstance(one, dict | list):
+        one[name] = value
+    elif name in getattr(one, "__dict__", {}):
+        one.__dict__[name] = value
+    else:
+        object.__setattr__(one, name, value)
+
+
+def _check_outputs(outputs: Any, tally: Tally) -> None:
+    """Note what was returned without being seen: a plain array, a number, nothing at all."""
+    found = _leaves(outputs)
+    if not found or not all(isinstance(one, Tracked) or one.dtype.kind in "iub" for one in found):
+        tally.unknown("what the outputs were made of")
+
+
+def _leaves(outputs: Any) -> list[Any]:
+    single = array_of(outputs)
+    if single is not None:
+        return [single]
+    if isinstance(outputs, np.generic):
+        return [outputs]
+    values = outputs.values() if isinstance(outputs, dict) else outputs
+    if isinstance(values, tuple | list) or isinstance(outputs, dict):
+        return [leaf for value in values for leaf in _leaves(value)]
+    return []
+
+
+@contextlib.contextmanager
+def _observed(rules: dict[type, Rule], tally: Tally, *, skip: bool) -> Iterator[None]:
+    """Have the layers of these classes counted by their rules; the classes are put back."""
+    replaced: list[tuple[type, str, Any]] = []
+    try:
+        for kind, found in rules.items():
+            for name in ("__call__", "forward"):
+                original = method_of(kind, name)
+                if isinstance(original, types.FunctionType):
+                    replaced.append((kind, name, kind.__dict__.get(name)))
+                    setattr(kind, name, _counted(original, found, tally, skip=skip))
+        yield
+    finally:
+        for kind, name, before in reversed(replaced):
+            if before is None:
+                delattr(kind, name)
+            else:
+                setattr(kind, name, before)
+
+
+def _counted(original: Callable[..., Any], found: Rule, tally: Tally, *, skip: bool) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        values = [*args, *kwargs.values()]
+        taken = [array for value in values if (array := array_of(value)) is not None]
+        done = None
+        if taken and not tally.suspended:
+            done = found(Call(self, _describe(taken[0]), tuple(map(_describe, taken[1:]))))
+        if done is None:
+            return original(self, *args, **kwargs)
+        if tally.unbatched is None:
+            tally.unbatched = done.unbatched
+        first = next(value for value in values if array_of(value) is not None)
+        if skip and done.shape is not None:
+            outputs = _zeros(self, first, done.shape)
+        else:
+            tally.suspended += 1
+            try:
+                outputs = original(self, *args, **kwargs)
+            finally:
+                tally.suspended -= 1
+            outputs = _tracked(outputs)
+        _add(tally, self, done, taken, outputs)
+        return outputs
+
+    return call
+
+
+def _describe(array: members.Array) -> Described:
+    return Described(array.shape, str(array.dtype), (), array.itemsize)
+
+
+def _zeros(layer: Any, operand: Any, shape: tuple[int, ...]) -> Any:
+    held: Any = array_of(operand)
+    dtypes: list[Any] = [array.dtype for _, array in parameters(layer)]
+    # Indices become rows of a table, and integers numbers of the weights' type.
+    whole = bool(dtypes) and held.dtype.kind in "iub"
+    return like(operand, np.zeros(shape, np.result_type(*dtypes) if whole else held.dtype))
+
+
+def _tracked(outputs: Any) -> Any:
+    """Return what a layer returned, its arrays tracked again: its work is known."""
+    array = array_of(outputs)
+    if array is None or isinstance(outputs, np.ndarray):
+        return tracked(outputs)
+    if not isinstance(array, Tracked):
+        outputs.data = array.view(Tracked)
+    return outputs
+
+
+def _add(tally: Tally, layer: Any, done: Done, taken: list[Any], outputs: Any) -> None:
+    """Add a layer's call: it reads its inputs and weights, of a table the rows that it returns."""
+    made = array_of(outputs)
+    written = 0 if made is None else made.nbytes
+    read = written if done.gathers else members.size(layer)
+    moved = sum(one.nbytes for one in taken) + read + written
+    tally.add(type(layer).__name__, done.work, taken[0].dtype, moved)

@@ -1,0 +1,50 @@
+"""The time of a call of any callable, by the sampling and the statistics of every latency."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgauge.analyze.latency import combine
+from torchgauge.clock import Clock, SystemClock, resolution
+from torchgauge.compat.arrays.calling import call_of, run
+from torchgauge.compat.arrays.kept import kept, restore
+from torchgauge.compat.arrays.members import Array, objects
+from torchgauge.measure.sampling import SamplingPlan, Timing, sample
+from torchgauge.model.latency import Latency
+from torchgauge.target.inputs import Inputs
+
+
+def measure(
+    model: Any, inputs: Inputs, plan: SamplingPlan, *, clock: Clock | None = None
+) -> Latency:
+    """Return the time of a call, in seconds.
+
+    Inputs that a call changes are put back before the next one, outside of what is timed. Raises as
+    `run`.
+    """
+    clock = clock or SystemClock()
+    now, call = clock.now, call_of(model)
+    args, kwargs = inputs.args, dict(inputs.kwargs)
+    held = [one for one in objects([args, kwargs]) if isinstance(one, np.ndarray)]
+    copies = [one.copy() for one in held]
+    with kept(model, args, kwargs):
+        run(model, inputs)  # what it raises is said once, and well
+        pairs = [pair for pair in zip(held, copies, strict=True) if _differ(*pair)]
+
+        def timed() -> Timing:
+            for array, before in pairs:
+                restore(array, before)
+            start = now()
+            outputs = call(*args, **kwargs)
+            end = now()
+            del outputs  # freed outside the timed region: a caller would still hold them
+            return Timing(end - start)
+
+        found = sample(timed, clock, plan, clock_resolution=resolution(clock))
+    return combine([found], target_rel_error=plan.target_rel_error)
+
+
+def _differ(array: Array, before: Array) -> bool:
+    return array.tobytes() != before.tobytes()

@@ -1,0 +1,93 @@
+"""What one counted call has done so far: work by operator, and what went unseen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from torchgauge.compat.arrays.members import Array
+from torchgauge.formulas.work import Work
+from torchgauge.model.cost import Cost, CostNode, CostRow
+
+UNSEEN = "an array made where NumPy's dispatch does not reach"
+
+
+class _Sums(NamedTuple):
+    calls: int = 0
+    matmul: int = 0
+    vector: int = 0
+    integer: int = 0
+    bytes: int = 0
+    estimated: bool = False
+
+
+class Tally:
+    """The work of one call on one thread; `familiar` arrays were there before it.
+
+    `unbatched` says that the first layer took one sample without a dimension for the batch.
+    """
+
+    def __init__(self, familiar: Iterable[Array] = ()) -> None:
+        self.familiar = list(familiar)  # held, so that no other array gets one of their ids
+        self._known = {id(root(one)) for one in self.familiar}
+        self.thread = threading.get_ident()
+        self.unbatched: bool | None = None
+        self.suspended = 0
+        self._rows: dict[tuple[str, str], _Sums] = {}
+        self._unknown: dict[str, int] = {}
+
+    def add(self, operator: str, work: Work | None, dtype: Any, moved: int) -> None:
+        """Add a call of an operator, `moved` bytes read and written; `work` None is unknown."""
+        if self.suspended:
+            return
+        if work is None or np.dtype(dtype).kind not in "biufc":
+            self.unknown(operator)
+            return
+        sums = self._rows.get((operator, str(dtype)), _Sums())
+        self._rows[operator, str(dtype)] = _Sums(
+            sums.calls + 1,
+            sums.matmul + work.matmul,
+            sums.vector + work.vector,
+            sums.integer + work.integer,
+            sums.bytes + moved,
+            sums.estimated or work.estimated,
+        )
+
+    def unknown(self, what: str) -> None:
+        """Note work that is not known."""
+        if not self.suspended:
+            self._unknown[what] = self._unknown.get(what, 0) + 1
+
+    def check(self, array: Any) -> None:
+        """Note that an array's origin was not seen: it may be the result of any work."""
+        unseen = type(array) is np.ndarray and array.ndim and array.dtype.kind in "fc"
+        if unseen and id(root(array)) not in self._known:
+            self.unknown(UNSEEN)
+
+    def cost(self, name: str, kind: str, parameters: int) -> Cost:
+        """Return the sums as a record, of one layer: the whole call."""
+        node = CostNode(name=name, path="", kind=kind, parent=-1, calls=1, parameters=parameters)
+        rows = [
+            CostRow(
+                node=0, operator=operator, phase="forward", dtype=dtype, calls=sums.calls,
+                matmul_flops=sums.matmul, causal_matmul_flops=sums.matmul,
+                vector_flops=sums.vector, integer_ops=sums.integer, bytes=sums.bytes,
+                estimated=sums.estimated,
+            )
+            for (operator, dtype), sums in self._rows.items()
+        ]  # fmt: skip
+        rows += [
+            CostRow(node=0, operator=what, phase="forward", dtype="", calls=calls, known=False)
+            for what, calls in self._unknown.items()
+        ]
+        return Cost(nodes=(node,), rows=tuple(rows), backward=False, counted_on="numpy")
+
+
+def root(array: Array) -> Array:
+    """Return the array whose memory this is a view of."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array

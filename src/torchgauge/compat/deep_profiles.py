@@ -1,0 +1,69 @@
+"""A record's memory and GPU parts as the mappings that ModelProfiler returns."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from torchgauge.model.profile import Profile
+
+TRANSFERS = ("memcpy", "memset")
+
+
+def memory(
+    record: Profile, *, allocations: bool, deallocations: bool, snapshots: bool
+) -> dict[str, Any]:
+    """Return the memory of a call, in bytes, and of its course what is asked for.
+
+    Of more than 2,000 events the record keeps the highest and lowest of equal stretches: rises and
+    falls are then "at least".
+    """
+    found = record.memory
+    if found is None:
+        return {"peak": None, "average": None, "parts": {}}
+    held = found.fragmentation
+    steps = [after.live - before.live for before, after in pairwise(found.timeline)]
+    result: dict[str, Any] = {
+        "peak": found.peak,
+        "average": found.average,
+        "per_sample": found.per_sample,
+        "parts": found.parts,
+        "fragmentation": None if held is None else held.reserved_unused,
+        "method": found.method,
+    }
+    if allocations:
+        result["allocations"] = _events([step for step in steps if step > 0], bool(steps))
+    if deallocations:
+        result["deallocations"] = _events([-step for step in steps if step < 0], bool(steps))
+    if snapshots:
+        result["snapshots"] = [
+            {"time": point.time * 1e-6, "bytes": point.live} for point in found.timeline
+        ]
+    return result
+
+
+def _events(sizes: list[int], seen: bool) -> dict[str, Any]:
+    if not seen:
+        return {"count": None, "bytes": None, "largest": None}
+    return {"count": len(sizes), "bytes": sum(sizes), "largest": max(sizes, default=0)}
+
+
+def gpu(record: Profile, *, kernels: bool, transfers: bool, nvtx: bool) -> dict[str, Any]:
+    """Return what the GPU did: times in ms, its rows of kernels and copies in seconds and bytes."""
+    rows = [] if record.tree is None else record.table("kernels").rows()
+    copies = [row for row in rows if row["name"].lower().startswith(TRANSFERS)]
+    latency, system = record.latency, record.system
+    used = system.gpus[0] if system is not None and system.gpus else None
+    device_time = None if latency is None else latency.device_time
+    result: dict[str, Any] = {
+        "device": record.target.device,
+        "device_time": None if device_time is None else device_time * 1e3,
+        "utilization": None if used is None or used.utilization is None else used.utilization.mean,
+        "memory": None if used is None or used.memory is None else used.memory.max,
+        "nvtx": nvtx,
+    }
+    if kernels:
+        result["kernels"] = [row for row in rows if row not in copies]
+    if transfers:
+        result["memory_transfers"] = copies
+    return result

@@ -1,0 +1,234 @@
+"""The model that a ModelProfiler holds: loaded once, given its inputs, measured by `api`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from torchgauge import api
+from torchgauge.api.preparation import require_torch
+from torchgauge.compat.subject import given_inputs, is_torch
+from torchgauge.errors import InputError
+from torchgauge.measure.sampling import SamplingPlan
+from torchgauge.model.latency import Latency
+from torchgauge.model.profile import Profile
+from torchgauge.target.inputs import Inputs
+
+RUNS, WARMUP = 100, 10
+CONFIGURABLE = ("batch_size", "precision", "device")
+
+
+class HeldModel:
+    """A model with its device and precision; `model` is a Target where it was loaded by name."""
+
+    def __init__(
+        self, what: Any, device: str | None, precision: str | None, *, trust: bool = False
+    ) -> None:
+        self.what, self.precision, self.trust = what, precision, trust
+        self.named = isinstance(what, str | Path)
+        if self.named or device not in (None, "cpu"):
+            require_torch()
+        self.device = _resolved(device, named=self.named)
+        self.model: Any = None if self.named else what
+        if self.named:
+            self._load()
+
+    def _load(self, texts: tuple[str, ...] = ()) -> None:
+        """Load the target; where it wants to be told its inputs, they come with the first call."""
+        from torchgauge.target.load import load
+        from torchgauge.target.target import TargetRequest
+
+        request = TargetRequest(
+            str(self.what), texts, device=self.device or "cpu", precision=self.precision,
+            trust=self.trust,
+        )  # fmt: skip
+        try:
+            self.model = load(request)
+        except InputError as error:
+            if error.id == "untrusted-file":
+                error.remedy = "If you trust the file, give trust=True: it is loaded here."
+            if texts or error.id != "input-missing":
+                raise
+            self._missing = error
+
+    def profile(
+        self,
+        input_data: Any,
+        *,
+        warmup: int | None = None,
+        iterations: int | None = None,
+        detail: Any = "summary",
+    ) -> Profile:
+        """Return the record of the model with these inputs. Raises as `tg.profile`."""
+        inputs = self.inputs(input_data)
+        if not self._of_torch(inputs):
+            from torchgauge.compat.arrays.profile import profile
+
+            return profile(self.model, inputs, SamplingPlan(warmup, iterations))
+        return api.profile(
+            self.model, inputs, device=self.device, precision=self.precision, detail=detail,
+            warmup=warmup, iterations=iterations,
+        )  # fmt: skip
+
+    def end_to_end(
+        self,
+        input_data: Any,
+        preprocess: Callable[[Any], Any] | None,
+        postprocess: Callable[[Any], Any] | None,
+        **options: Any,
+    ) -> Latency:
+        """Return the latency with its stages around the model."""
+        require_torch()
+        source, how = api.preparation.prepared(
+            self.model, input_data, device=self.device, precision=self.precision,
+            preprocess=preprocess, postprocess=postprocess, **options,
+        )  # fmt: skip
+        from torchgauge.measure.plan import measure_latency
+
+        with api.preparation.showing(None) as shown:
+            return measure_latency(source, how, shown)
+
+    def inputs(self, input_data: Any) -> Inputs:
+        """Return the inputs of a call: those given, else the target's own.
+
+        Raises InputError `input-missing` where there are none.
+        """
+        if self.named and self.model is None:
+            if input_data is None:
+                raise self._missing
+            self._load(("1",))  # any will do: what is given replaces it
+        if input_data is None:
+            own = getattr(self.model, "inputs", None) if self.named else None
+            return own if isinstance(own, Inputs) else Inputs()
+        texts = _texts(input_data)
+        if texts:
+            return _made(texts)
+        found = given_inputs(input_data)
+        return _as_tensors(found, self.model) if self._of_torch(found) else found
+
+    def _of_torch(self, inputs: Inputs) -> bool:
+        if self.named or is_torch(self.model, inputs):
+            return True
+        if self.device not in (None, "cpu") or self.precision is not None:
+            raise InputError(
+                "A model without torch has no device and no precision to choose.",
+                id="not-a-module",
+                cause=f"It is a {type(self.model).__name__}, and its inputs are no tensors.",
+                remedy="Leave device and precision out, or give a torch.nn.Module.",
+            )
+        return False
+
+    def configured(
+        self, configuration: Mapping[str, Any], input_data: Any
+    ) -> tuple[HeldModel, Inputs]:
+        """Return the model and inputs of a benchmark's configuration.
+
+        Raises InputError `option-unknown`, `option-invalid`, and as a new ModelProfiler does.
+        """
+        unknown = [name for name in configuration if name not in CONFIGURABLE]
+        if unknown:
+            raise InputError(
+                f"A configuration has no '{unknown[0]}'.",
+                id="option-unknown",
+                remedy=f"Give {', '.join(CONFIGURABLE)}.",
+            )
+        inputs = self.inputs(input_data)
+        batch = configuration.get("batch_size")
+        device = configuration.get("device")
+        other = self._with(
+            _resolved(device, named=False) if device else self.device,
+            configuration.get("precision", self.precision),
+        )
+        return other, inputs if batch is None else _repeated(inputs, batch)
+
+    def on_gpu(self) -> HeldModel:
+        """Return the model to be measured on the GPU. Raises InputError `device-absent`."""
+        require_torch()
+        on_cuda = self.device is not None and self.device.startswith("cuda")
+        return self if on_cuda else self._with(_resolved("cuda", named=False), self.precision)
+
+    def _with(self, device: str | None, precision: str | None) -> HeldModel:
+        other = object.__new__(HeldModel)
+        other.__dict__.update(self.__dict__, device=device, precision=precision)
+        return other
+
+    def nvtx(self, input_data: Any) -> None:
+        """Run some steps with layers as NVTX ranges. Raises MeasurementError `nvtx-unavailable`."""
+        from torchgauge.measure import nvtx
+
+        nvtx.check_available()
+        source, _ = api.preparation.prepared(
+            self.model, self.inputs(input_data), device=self.device, precision=self.precision
+        )
+        nvtx.run(source.open(), train=None)
+
+
+def _resolved(device: str | None, *, named: bool) -> str | None:
+    """Return torch's name of the device; a target that is loaded goes to the CPU unless told."""
+    from torchgauge.device.select import resolve
+
+    return resolve(device) if device is not None or named else None
+
+
+def _texts(input_data: Any) -> tuple[str, ...]:
+    """Return the inputs where they are written as on the command line, else nothing."""
+    if isinstance(input_data, str):
+        return (input_data,)
+    several = isinstance(input_data, tuple | list) and bool(input_data)
+    return tuple(input_data) if several and all(isinstance(one, str) for one in input_data) else ()
+
+
+def _made(texts: tuple[str, ...]) -> Inputs:
+    from torchgauge.target.input_spec import make_inputs
+    from torchgauge.target.random_tensors import RandomTensors
+
+    return make_inputs(texts, None, RandomTensors("cpu"))
+
+
+def _as_tensors(inputs: Inputs, model: Any) -> Inputs:
+    """Return the inputs with arrays as tensors of their own, in float32 unless the model has more.
+
+    NumPy makes float64 where nobody said so.
+    """
+    torch = sys.modules["torch"]
+    from torchgauge.target import members
+    from torchgauge.target.hygiene import module_of
+
+    module = module_of(getattr(model, "model", model))
+    wide = module is None or any(one.dtype == torch.float64 for one in members.tensors(module))
+
+    def one(value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        tensor = torch.from_numpy(np.array(value))
+        return tensor if wide or tensor.dtype != torch.float64 else tensor.float()
+
+    return Inputs(
+        tuple(one(value) for value in inputs.args),
+        {name: one(value) for name, value in inputs.kwargs.items()},
+    )
+
+
+def _repeated(inputs: Inputs, batch: int) -> Inputs:
+    """Return the inputs with samples taken in turn until there are so many."""
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise InputError(
+            f"batch_size = {batch!r} is not possible.",
+            id="option-invalid",
+            remedy="Give a batch_size of 1 or more.",
+        )
+
+    def one(value: Any) -> Any:
+        shape: Any = getattr(value, "shape", ())
+        if not len(shape) or not shape[0]:
+            return value
+        return value[[place % shape[0] for place in range(batch)]]
+
+    return Inputs(
+        tuple(one(value) for value in inputs.args),
+        {name: one(value) for name, value in inputs.kwargs.items()},
+    )

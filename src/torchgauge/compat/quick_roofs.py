@@ -1,0 +1,82 @@
+"""What a machine can do, in about a second: for a bottleneck where no roofs are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from torchgauge.clock import SystemClock
+from torchgauge.compat.arrays.kernels import Call
+from torchgauge.device.base import Device
+from torchgauge.device.best_time import best_time
+from torchgauge.model.cost import Cost
+from torchgauge.model.roofline import BandwidthPoint, Roofs
+
+SETS = (2**18, 2**22, 2**27)
+# Products of these types run on tuned libraries, and large ones in several threads.
+TUNED = ("float32", "float64", "bfloat16", "complex64", "complex128")
+TUNED_SIDES, OTHER_SIDES = (128, 256, 640), (96,)
+METHOD = (
+    "The fastest of some square products per dtype, and of copy, addition and sum through three "
+    "working sets; each the best of some repetitions."
+)
+_REAL = {"complex64": "float32", "complex128": "float64"}
+
+
+class Kernels(Protocol):
+    """What is run to measure it; see `device.roof_kernels.Kernels`."""
+
+    def product(self, dtype: str, size: int) -> Call:
+        """Return a product of two size × size matrices."""
+        ...
+
+    def streams(self, working_set: int) -> Iterator[tuple[int, Call]]:
+        """Yield (bytes read and written per call, call)."""
+        ...
+
+
+_found: dict[tuple[str, str], dict[str, float]] = {}
+
+
+def quick_roofs(cost: Cost, kernels: Kernels, device: Device) -> Roofs:
+    """Return what the device does at most on the dtypes of this cost, measured once per process."""
+    key = type(kernels).__name__, device.name
+    known = _found.setdefault(key, {})
+    for size in SETS:
+        if str(size) not in known:
+            known[str(size)] = max(
+                moved / best_time(call, device, SystemClock())
+                for moved, call in kernels.streams(size)
+            )
+    for dtype in _dtypes(cost):
+        if dtype not in known:
+            known[dtype] = _peak(dtype, kernels, device)
+    rates = [known[str(size)] for size in SETS]
+    # A smaller set is never slower: dispatch hides how fast it streams.
+    curve = [max(rates[place:]) for place in range(len(rates))]
+    return Roofs(
+        device=device.name,
+        source="measured",
+        method=METHOD,
+        peaks={name: rate for name, rate in known.items() if not name.isdecimal() and rate},
+        bandwidth=tuple(
+            BandwidthPoint(working_set=size, bytes_per_second=rate)
+            for size, rate in zip(SETS, curve, strict=True)
+        ),
+    )
+
+
+def _dtypes(cost: Cost) -> Iterable[str]:
+    return dict.fromkeys(_REAL.get(row.dtype, row.dtype) for row in cost.rows if row.dtype)
+
+
+def _peak(dtype: str, kernels: Kernels, device: Device) -> float:
+    """Return the operations per second of a product; 0 where there is none of the type."""
+    rates = [0.0]
+    for side in TUNED_SIDES if dtype in TUNED else OTHER_SIDES:
+        try:
+            seconds = best_time(kernels.product(dtype, side), device, SystemClock())
+        except (RuntimeError, TypeError, KeyError):
+            break
+        rates.append(2 * side**3 / seconds)
+    return max(rates)

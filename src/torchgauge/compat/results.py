@@ -1,0 +1,136 @@
+"""Results: a profile as the nested mapping that scripts read, times in ms, sizes in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torchgauge.model.latency import Latency
+from torchgauge.model.profile import Profile
+
+Group = dict[str, Any]
+
+_TIMES = ("mean", "median", "p50", "p90", "p95", "p99", "min", "max", "std", "first_call")
+_MS = 1e3
+
+
+class Results(Mapping[str, Any]):
+    """What ModelProfiler measured: `["latency"]["mean"]` in ms, `["memory"]["peak"]` in bytes.
+
+    `profile` is the record behind it, in SI units, with intervals and raw samples. Of a benchmark
+    `configuration` is what was asked for, and `error` why it failed: then there are no figures.
+    Unknown is None.
+    """
+
+    def __init__(
+        self,
+        profile: Profile | None,
+        *,
+        end_to_end: Latency | None = None,
+        configuration: Mapping[str, Any] | None = None,
+        error: Exception | None = None,
+    ) -> None:
+        self.profile = profile
+        self.end_to_end = end_to_end
+        self.configuration = dict(configuration or {})
+        self.error = error
+        self._groups: Group = {} if profile is None else _groups(profile, end_to_end)
+        if configuration is not None:
+            self._groups |= {"configuration": self.configuration, "error": error and str(error)}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._groups[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __repr__(self) -> str:
+        return f"Results({self._groups!r})"
+
+    def __str__(self) -> str:
+        return str(self.error) if self.profile is None else str(self.profile)
+
+    def _repr_html_(self) -> str:
+        return "" if self.profile is None else self.profile._repr_html_()
+
+
+def _groups(profile: Profile, end_to_end: Latency | None) -> Group:
+    groups: Group = {
+        "latency": _latency(profile.latency, end_to_end),
+        "throughput": _throughput(profile),
+        "memory": _memory(profile),
+        "model": _model(profile),
+        "system": _system(profile),
+    }
+    if profile.tree is not None:
+        groups["layers"] = profile.table("layers").rows()
+        groups["operators"] = profile.table("operators").rows()
+    return groups
+
+
+def _latency(found: Latency | None, end_to_end: Latency | None) -> Group:
+    group: Group = {name: _ms(getattr(found, name, None)) for name in _TIMES}
+    interval = None if found is None else found.interval
+    group["interval"] = None if interval is None else (_ms(interval.low), _ms(interval.high))
+    group["device_time"] = _ms(None if found is None else found.device_time)
+    group["samples"] = None if found is None else len(found.samples)
+    if end_to_end is not None:
+        group["end_to_end"] = {name: _ms(getattr(end_to_end, name)) for name in _TIMES}
+        group["stages"] = {stage.name: _ms(stage.median) for stage in end_to_end.stages}
+    return group
+
+
+def _throughput(profile: Profile) -> Group:
+    found = profile.throughput
+    return {
+        "samples_per_second": getattr(found, "samples", None),
+        "tokens_per_second": getattr(found, "tokens", None),
+        "images_per_second": getattr(found, "images", None),
+        "requests_per_second": getattr(found, "calls", None),
+        "batches_per_second": getattr(found, "calls", None),
+        "batch_size": profile.target.batch,
+    }
+
+
+def _memory(profile: Profile) -> Group:
+    found = profile.memory
+    names = ("peak", "average", "per_sample", "rss_peak", "reserved", "allocator_peak")
+    group: Group = {name: getattr(found, name, None) for name in names}
+    held = None if found is None else found.fragmentation
+    group["fragmentation"] = None if held is None else held.reserved_unused
+    return group | ({} if found is None else found.parts)
+
+
+def _model(profile: Profile) -> Group:
+    size, cost, memory = profile.size, profile.cost, profile.memory
+    return {
+        "parameters": getattr(size, "parameters", None),
+        "size": getattr(size, "bytes", None),
+        "disk_size": getattr(size, "disk_bytes", None),
+        "flops": None if cost is None or cost.at_least else cost.flops,
+        "flops_at_least": getattr(cost, "flops", None),
+        "macs": None if cost is None or cost.at_least else cost.macs,
+        "activation_memory": getattr(memory, "activations", None),
+    }
+
+
+def _system(profile: Profile) -> Group:
+    """Use of the machine during the run: cores, fractions, bytes, bytes per second."""
+    found = profile.system
+    names = ("disk_read", "disk_write", "network_sent", "network_received")
+    group: Group = {name: getattr(found, name, None) for name in names}
+    group["cpu_cores"] = None if found is None else found.cores.mean
+    group["machine_busy"] = None if found is None else found.machine.mean
+    group["rss"] = None if found is None else found.rss.max
+    gpu = found.gpus[0] if found is not None and found.gpus else None
+    for name in ("utilization", "memory", "power", "temperature"):
+        use = getattr(gpu, name, None)
+        group[f"gpu_{name}"] = None if use is None else use.mean
+    return group
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * _MS

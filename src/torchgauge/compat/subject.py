@@ -1,0 +1,132 @@
+"""What Profiler asks of a model, whether torch runs it or not."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+from torchgauge.analyze.training_memory import Trainable
+from torchgauge.errors import InputError
+from torchgauge.model.cost import Cost
+from torchgauge.model.latency import Latency
+from torchgauge.model.memory import Memory
+from torchgauge.model.roofline import Roofs
+from torchgauge.target.inputs import Inputs
+
+Shape = tuple[int, ...]
+
+
+class InvalidError(InputError, ValueError):
+    """An argument that no measurement can have; a ValueError too, which scripts expect."""
+
+
+class Backward(NamedTuple):
+    """A backward pass: seconds, FLOPs of the whole batch; None is unknown."""
+
+    forward: float | None
+    backward: float | None
+    flops: int | None
+    estimated: bool
+
+
+class Subject(Protocol):
+    """A model that can be counted, timed and weighed."""
+
+    def parameters(self) -> int | None:
+        """Return the elements of its parameters; None of a plain function."""
+        ...
+
+    def trainable(self) -> list[Trainable]:
+        """Return its trainable parameters."""
+        ...
+
+    def inputs(self, shape: Shape) -> Inputs:
+        """Return example inputs of a shape that the model takes."""
+        ...
+
+    def sample_cost(self, shape: Shape) -> Cost:
+        """Return the work of one sample of a shape, which includes the batch."""
+        ...
+
+    def batch(self, inputs: Inputs) -> int | None:
+        """Return the samples in one call; None where the inputs do not say."""
+        ...
+
+    def one(self, inputs: Inputs) -> Inputs:
+        """Return the first sample of the inputs."""
+        ...
+
+    def cost(self, inputs: Inputs) -> Cost:
+        """Return the work of one call."""
+        ...
+
+    def latency(self, inputs: Inputs, warmup: int, iterations: int) -> Latency:
+        """Return the time of a call."""
+        ...
+
+    def memory(self, inputs: Inputs) -> Memory:
+        """Return the memory of a call."""
+        ...
+
+    def backward(self, inputs: Inputs, warmup: int, iterations: int) -> Backward:
+        """Return the time and work of a backward pass."""
+        ...
+
+    def roofs(self, cost: Cost) -> Roofs:
+        """Return what the machine does at most on the dtypes of this cost."""
+        ...
+
+
+def subject_of(model: Any, inputs: Inputs | None = None) -> Subject:
+    """Return the model as a subject: of torch where it is a module or takes tensors."""
+    if is_torch(model, inputs):
+        from torchgauge.compat.torch_subject import TorchSubject
+
+        return TorchSubject(model)
+    from torchgauge.compat.array_subject import ArraySubject
+
+    return ArraySubject(model)
+
+
+def is_torch(model: Any, inputs: Inputs | None = None) -> bool:
+    """Return whether torch runs it; torch is not imported to find out."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    values = () if inputs is None else (*inputs.args, *inputs.kwargs.values())
+    return isinstance(model, torch.nn.Module) or any(
+        isinstance(value, torch.Tensor) for value in values
+    )
+
+
+def given_inputs(inputs: Any) -> Inputs:
+    """Return the inputs of a call. Raises InputError `inputs-consumed` for what is read once."""
+    found = Inputs.of(inputs)
+    for value in (*found.args, *found.kwargs.values()):
+        if isinstance(value, Iterator):
+            raise InvalidError(
+                f"A {type(value).__name__} can be read once, and a model is called many times.",
+                id="inputs-consumed",
+                cause="After the first call it is empty, and what is measured would be nothing.",
+                remedy="Give an array or a tensor; list(…) keeps what a generator yields.",
+            )
+    return found
+
+
+def checked_shape(shape: Any) -> Shape:
+    """Return a shape as a tuple. Raises InvalidError `shape-invalid`."""
+    try:
+        given = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+        sizes = tuple(map(operator.index, given))
+    except TypeError:
+        sizes = (-1,)
+    if min(sizes, default=0) < 0:
+        raise InvalidError(
+            f"{shape!r} is no shape.",
+            id="shape-invalid",
+            cause="A shape is whole numbers, 0 or more.",
+            remedy="Give a tuple such as (1, 3, 224, 224).",
+        )
+    return sizes

@@ -1,0 +1,128 @@
+"""A model of torch's, as Profiler asks for it: every figure is that of `api`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchgauge import api
+from torchgauge.analyze.training_memory import Trainable
+from torchgauge.compat.quick_roofs import quick_roofs
+from torchgauge.compat.subject import Backward, Shape
+from torchgauge.device.roof_kernels import TorchKernels
+from torchgauge.device.roofs import known
+from torchgauge.device.select import open_device
+from torchgauge.errors import MeasurementError
+from torchgauge.model.cost import Cost
+from torchgauge.model.latency import Latency
+from torchgauge.model.memory import Memory
+from torchgauge.model.roofline import Roofs
+from torchgauge.target import members
+from torchgauge.target.content import batch_of
+from torchgauge.target.inputs import Inputs
+from torchgauge.target.named_training import mean_of_outputs
+from torchgauge.target.training import Training
+
+_CONVOLUTIONS = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}
+
+
+class TorchSubject:
+    """A torch.nn.Module, or a callable on tensors."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.module = model if isinstance(model, nn.Module) else None
+
+    def parameters(self) -> int | None:
+        """Return the elements of its parameters; None of a plain function."""
+        return None if self.module is None else api.measure_size(self.module).parameters
+
+    def trainable(self) -> list[Trainable]:
+        """Return the parameters that require a gradient."""
+        found = [] if self.module is None else members.parameters(self.module)
+        return [
+            Trainable(tuple(one.shape), str(one.dtype).removeprefix("torch."), one.itemsize)
+            for one in found
+            if one.requires_grad
+        ]
+
+    def inputs(self, shape: Shape) -> Inputs:
+        """Return random numbers of the parameters' type, or zeros where the model wants indices."""
+        failed: MeasurementError | None = None
+        for tensor in self._examples(shape):
+            try:
+                api.count_cost(self.model, tensor)
+            except MeasurementError as error:
+                failed = failed or error
+            else:
+                return Inputs((tensor,))
+        raise failed or AssertionError("there is always an example")
+
+    def _examples(self, shape: Shape) -> Iterator[torch.Tensor]:
+        tensors = members.tensors(self.module)
+        where = tensors[0].device if tensors else torch.device("cpu")
+        real = (one.dtype for one in tensors if one.is_floating_point() or one.is_complex())
+        generator = torch.Generator().manual_seed(0)  # the process's random numbers stay
+        values = torch.rand(shape, generator=generator)
+        yield values.to(where, next(real, torch.float32))
+        yield torch.zeros(shape, dtype=torch.int64, device=where)
+
+    def sample_cost(self, shape: Shape) -> Cost:
+        """Return the work of one sample; a dimension of the batch is 1 for it."""
+        some = (1, *shape[1:]) if len(shape) > 1 and not shape[0] else shape
+        return self.cost(self.one(self.inputs(some)))
+
+    def batch(self, inputs: Inputs) -> int | None:
+        """Return the leading dimension; 1 of one dimension, and of an image without a batch."""
+        shapes = [tuple(tensor.shape) for _, tensor in inputs.tensors()]
+        if shapes and all(len(shape) == 1 for shape in shapes):
+            return 1
+        modules = [] if self.module is None else self.module.modules()
+        first = next((one for one in modules if not [*one.children()]), None)
+        spatial = next((n for kind, n in _CONVOLUTIONS.items() if isinstance(first, kind)), None)
+        if spatial is not None and [len(shape) for shape in shapes] == [spatial + 1]:
+            return 1
+        return batch_of(inputs)
+
+    def one(self, inputs: Inputs) -> Inputs:
+        """Return the first sample of each tensor that has a batch."""
+        batch = self.batch(inputs)
+        if batch == 1:
+            return inputs
+        return inputs.map(
+            lambda tensor: tensor[:1] if tensor.dim() and tensor.shape[0] == batch else tensor
+        )
+
+    def cost(self, inputs: Inputs) -> Cost:
+        """Return the work of one call."""
+        return api.count_cost(self.model, inputs)
+
+    def latency(self, inputs: Inputs, warmup: int, iterations: int) -> Latency:
+        """Return the time of a call."""
+        return api.measure_latency(
+            self.model, inputs, warmup=warmup, iterations=iterations, progress=False
+        )
+
+    def memory(self, inputs: Inputs) -> Memory:
+        """Return the memory of a call by part."""
+        return api.measure_memory(self.model, inputs)
+
+    def backward(self, inputs: Inputs, warmup: int, iterations: int) -> Backward:
+        """Return the phases of training steps with the outputs' mean as the loss."""
+        train = Training(loss=mean_of_outputs, optimizer=torch.optim.SGD)
+        timed = api.measure_latency(
+            self.model, inputs, train=train, warmup=warmup, iterations=iterations, progress=False
+        )
+        phases = {stage.name: stage.median for stage in timed.stages}
+        work = api.count_cost(self.model, inputs, backward=True).total(("backward",))
+        flops = None if work.at_least else work.flops
+        return Backward(phases.get("forward"), phases.get("backward"), flops, estimated=False)
+
+    def roofs(self, cost: Cost) -> Roofs:
+        """Return the roofs that are kept of this device, else what is quickly measured."""
+        where = str(next(iter(members.tensors(self.module)), torch.empty(0)).device)
+        kept = known(where)
+        return kept or quick_roofs(cost, TorchKernels(where), open_device(where))

@@ -1,0 +1,62 @@
+"""Latency, memory and work alone: a whole profile would take a cell of a grid too long."""
+
+from __future__ import annotations
+
+import time
+
+from torchgauge.analyze.throughput import throughput
+from torchgauge.device.environment import environment
+from torchgauge.measure import memory as memory_probe
+from torchgauge.measure.description import describe
+from torchgauge.measure.interrupts import Interrupts
+from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.plan import measure_cost, measure_latency, opened
+from torchgauge.measure.runner import Runner
+from torchgauge.model.memory import Memory
+from torchgauge.model.profile import Pass, Profile
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.progress import Silent
+from torchgauge.target.placement import Placement
+from torchgauge.target.source import Source
+
+
+def measure(source: Source, options: LatencyOptions) -> Profile:
+    """Load the target and return a profile of latency, memory and work.
+
+    Raises as `plan.profile` does.
+    """
+    with Interrupts() as interrupts:
+        runner = Runner(Silent(), interrupts)
+        start = time.perf_counter()
+        with interrupts.allowed():
+            placement = opened(source)
+        runner.passes.append(Pass(probe="loading", duration=time.perf_counter() - start))
+        latency = runner.attempt(
+            "latency", lambda: measure_latency(source, options, Silent(), placement=placement)
+        )
+        memory, cost = None, None
+        if latency is not None:  # or it ended there, maybe for want of memory
+            memory = _memory(placement, runner)
+            cost = runner.attempt("cost", lambda: measure_cost(placement, backward=False))
+        description = describe(placement, training=False)
+        return Profile(
+            target=description,
+            environment=environment(),
+            latency=latency,
+            throughput=None if latency is None else throughput(latency, description),
+            memory=memory,
+            cost=cost,
+            passes=tuple(runner.passes),
+            interrupted=runner.interrupted or interrupts.noted,
+            warnings=tuple(runner.warnings),
+        )
+
+
+def _memory(placement: Placement, runner: Runner) -> Memory | None:
+    if placement.precision == "int8":
+        message = "Packed int8 weights are no tensors that could be counted: memory is unknown."
+        runner.warnings.append(
+            MeasurementWarning(id="memory-hidden", message=message, probe="memory")
+        )
+        return None
+    return runner.attempt("memory", lambda: memory_probe.measure(placement))

@@ -1,0 +1,152 @@
+"""One cell measured once: what is to be done, and what came of it, whatever that was."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+
+from torchgauge.analyze.latency import combine
+from torchgauge.errors import MeasurementError, MissingExtraError, TorchgaugeError
+from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.processes import ask
+from torchgauge.model.cost import Cost
+from torchgauge.model.environment import Environment
+from torchgauge.model.memory import Memory
+from torchgauge.model.profile import Profile
+from torchgauge.model.record import MeasurementWarning, Record
+from torchgauge.model.sweep import Cell, CellCost, CellSettings, Status
+from torchgauge.target.variant import Variant
+
+UNSUPPORTED = (
+    *("precision-unsupported", "device-absent", "device-unsupported", "int8-unsupported"),
+    *("channels-last-unsupported", "interop-unsupported", "input-length"),
+)
+# What memory that ran out looks like where nothing of torch's could say so.
+_MEMORY = re.compile(
+    r"MemoryError|bad_alloc|annot allocate memory|failed to map segment|out of memory"
+    r"|can't allocate memory|could not create a (primitive|memory)|SIGKILL",
+)
+_COMPILER = re.compile(
+    r"InvalidCxxCompiler|CppCompileError|BackendCompilerFailed|InductorError|TritonMissing"
+    r"|torch\._dynamo\.exc|raised (Unsupported|InternalTorchDynamoError)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One process's work; `number` counts a cell's processes from 1, of which the first sees all.
+
+    The later ones measure latency alone, since memory and work do not vary.
+    """
+
+    settings: CellSettings
+    number: int
+    source: Variant
+    options: LatencyOptions
+
+
+class Entry(Record, frozen=True, kw_only=True):
+    """What came of a job: a line of the journal."""
+
+    number: int
+    cell: Cell
+    environment: Environment | None = None
+
+
+def perform(job: Job) -> Entry:
+    """Measure in a fresh process; running out of memory, crashing and the like are results.
+
+    Raises InputError and MissingExtraError for what is wrong with the target itself;
+    KeyboardInterrupt, also where something was measured before it.
+    """
+    start = time.perf_counter()
+    try:
+        answer, interrupted = ask("essentials" if job.number == 1 else "latency",
+                                  job.source, job.options)  # fmt: skip
+    except TorchgaugeError as error:
+        status = status_of(error)
+        if status == "failed" and not isinstance(error, MeasurementError):
+            raise
+        return Entry(number=job.number, cell=_ended(job, error, status, start))
+    if interrupted or (answer.profile is not None and answer.profile.interrupted):
+        raise KeyboardInterrupt
+    if answer.profile is not None:
+        cell = _measured(job, answer.profile, time.perf_counter() - start)
+        return Entry(number=job.number, cell=cell, environment=answer.profile.environment)
+    run = combine([answer.run] if answer.run is not None else [])
+    again = Cell(
+        settings=job.settings, status="done", latency=run, duration=time.perf_counter() - start
+    )
+    return Entry(number=job.number, cell=again)
+
+
+def status_of(error: TorchgaugeError | MeasurementWarning) -> Status:
+    """Return how a cell ended by the error or the failed warning behind it."""
+    said = f"{error.message} {error.cause}"
+    if error.id in UNSUPPORTED or isinstance(error, MissingExtraError):
+        return "unsupported"
+    if error.id in ("out-of-memory", "model-too-large") or _MEMORY.search(said):
+        return "out of memory"
+    if error.id == "forward-raised" and _COMPILER.search(said):
+        return "unsupported"
+    return "crashed" if error.id == "child-killed" else "failed"
+
+
+def _ended(job: Job, error: TorchgaugeError, status: Status, start: float) -> Cell:
+    return Cell(
+        settings=job.settings,
+        status=status,
+        reason=_said(error.message, error.cause),
+        error=error.id,
+        duration=time.perf_counter() - start,
+    )
+
+
+def _said(message: str, cause: str) -> str:
+    first = next(iter(cause.strip().splitlines()), "")
+    return f"{message} {first}".strip()
+
+
+def _measured(job: Job, profile: Profile, duration: float) -> Cell:
+    failed = next((w for w in profile.warnings if w.failed and w.probe == "latency"), None)
+    machine = profile.environment.machine
+    return Cell(
+        settings=job.settings,
+        status="done" if failed is None else status_of(failed),
+        reason="" if failed is None else _said(failed.message, failed.cause),
+        error="" if failed is None else failed.id,
+        target=profile.target,
+        latency=profile.latency,
+        throughput=profile.throughput,
+        memory=profile.memory,
+        cost=_cost(profile.cost),
+        capacity=_capacity(job, profile),
+        overhead=_overhead(profile.memory),
+        machine=machine.fingerprint,
+        duration=duration,
+        warnings=tuple(w for w in profile.all_warnings if w is not failed),
+    )
+
+
+def _cost(cost: Cost | None) -> CellCost | None:
+    if cost is None:
+        return None
+    return CellCost(flops=cost.flops, macs=cost.macs, bytes=cost.bytes, at_least=cost.at_least)
+
+
+def _capacity(job: Job, profile: Profile) -> int | None:
+    machine, device = profile.environment.machine, profile.target.device
+    index = int(device.partition(":")[2] or 0)
+    here: int | None = machine.memory
+    if device.startswith("cuda"):
+        here = machine.gpus[index].memory if index < len(machine.gpus) else None
+    return min(filter(None, (here, job.source.memory_limit)), default=None)
+
+
+def _overhead(memory: Memory | None) -> int | None:
+    if memory is None:
+        return None
+    if memory.reserved is not None:
+        return max(memory.reserved - memory.peak, 0)
+    return None if memory.rss_gap is None else max(memory.rss_gap, 0)

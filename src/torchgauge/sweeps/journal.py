@@ -1,0 +1,134 @@
+"""The file of a sweep that is under way: each finished cell at once, so that nothing is lost.
+
+A line of JSON for the sweep that it belongs to, then one for each finished process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from torchgauge.errors import InputError
+from torchgauge.model.sweep import CellSettings
+from torchgauge.sweeps.job import Entry
+
+SCHEMA = "torchgauge.sweep-journal/1"
+
+
+class _Head(msgspec.Struct, frozen=True):
+    schema: str
+    sweep: dict[str, str]
+
+
+class Journal:
+    """Finished processes by settings and number; entering reads what is there and locks the file.
+
+    `sweep` says what the sweep is of, by name: a file of another one is refused.
+    """
+
+    def __init__(self, path: Path | None, sweep: Mapping[str, str]) -> None:
+        self.path = path
+        self.entries: dict[tuple[CellSettings, int], Entry] = {}
+        self._head = _Head(SCHEMA, dict(sweep))
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> Journal:
+        """Raises InputError `sweep-other`, `sweep-running`, `output-unwritable`."""
+        if self.path is None:
+            return self
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("ab+")
+        except OSError as error:
+            raise InputError(
+                f"'{self.path}' could not be written.",
+                id="output-unwritable",
+                cause=error.strerror or str(error),
+                remedy="Choose another place for the sweep's file.",
+            ) from error
+        try:
+            self._lock(self._file)
+            self._read(self._file)
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file, which lets others have it."""
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, entry: Entry) -> None:
+        """Keep what came of a process, on the disk before the next one starts."""
+        self.entries[entry.cell.settings, entry.number] = entry
+        self._append(entry)
+
+    def _append(self, what: object) -> None:
+        if self._file is not None:
+            self._file.write(msgspec.json.encode(what) + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def _lock(self, file: BinaryIO) -> None:
+        try:
+            import fcntl
+        except ImportError:  # not on Windows
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(
+                f"'{self.path}' belongs to a sweep that is running.",
+                id="sweep-running",
+                remedy="Wait for it, or give this one another file.",
+            ) from error
+
+    def _read(self, file: BinaryIO) -> None:
+        file.seek(0)
+        head, *lines = file.read().split(b"\n")
+        if not lines:  # new, or killed within its first line
+            file.truncate(0)
+            self._append(self._head)
+            return
+        self._check(head)
+        for line in lines[:-1]:
+            entry = self._decoded(line)
+            self.entries[entry.cell.settings, entry.number] = entry
+        # What follows the last end of line was being written when the sweep was killed.
+        file.truncate(file.tell() - len(lines[-1]))
+
+    def _decoded(self, line: bytes) -> Entry:
+        try:
+            return msgspec.json.decode(line, type=Entry)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._foreign(f"A line cannot be read: {error}") from error
+
+    def _check(self, line: bytes) -> None:
+        try:
+            head = msgspec.json.decode(line, type=_Head)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._foreign("It does not begin as one.") from error
+        if head.schema != SCHEMA:
+            raise self._foreign(f"It has schema {head.schema}; this torchgauge reads {SCHEMA}.")
+        names = dict.fromkeys((*head.sweep, *self._head.sweep))
+        was, now = head.sweep, self._head.sweep
+        other = [
+            f"{name} was {was.get(name, 'not given')}, is {now.get(name, 'not given')}"
+            for name in names
+            if was.get(name) != now.get(name)
+        ]
+        if other:
+            raise self._foreign("; ".join(other) + ".")
+
+    def _foreign(self, cause: str) -> InputError:
+        return InputError(
+            f"'{self.path}' is not the file of this sweep.",
+            id="sweep-other",
+            cause=cause,
+            remedy="Give another file, or delete it to start anew.",
+        )

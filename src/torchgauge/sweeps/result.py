@@ -1,0 +1,59 @@
+"""From cells to the record: the front, the best cells, how rows of batches scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torchgauge.analyze.constraints import best, parse
+from torchgauge.analyze.pareto import front
+from torchgauge.analyze.scaling import scaling
+from torchgauge.model.environment import Environment
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.sweep import Cell, Sweep
+from torchgauge.model.target import TargetDescription
+
+BY = ("latency", "throughput", "memory")
+"""What cells are the best in where nothing else is asked for."""
+
+
+def result(
+    cells: Sequence[Cell],
+    environment: Environment,
+    unknown: TargetDescription,
+    *,
+    axes: dict[str, tuple[str, ...]],
+    where: str = "",
+    by: Sequence[str] = BY,
+    repeats: int = 1,
+    executor: str = "process",
+    interrupted: bool = False,
+) -> Sweep:
+    """Return the record of a sweep; `unknown` describes a target of which no cell ran.
+
+    Raises InputError as `constraints.parse`.
+    """
+    limits = parse(where)
+    target = next((cell.target for cell in cells if cell.target is not None), unknown)
+    return Sweep(
+        target=target,
+        environment=environment,
+        axes=axes,
+        cells=tuple(cells),
+        front=front(cells),
+        best=tuple(best(cells, one, limits, environment) for one in by),
+        scaling=scaling(cells),
+        where=where,
+        repeats=repeats,
+        executor=executor,
+        duration=sum(cell.duration or 0.0 for cell in cells),
+        interrupted=interrupted,
+        warnings=tuple(_warnings(cells)),
+    )
+
+
+def _warnings(cells: Sequence[Cell]) -> list[MeasurementWarning]:
+    machines = {cell.machine for cell in cells if cell.machine}
+    if len(machines) <= 1:
+        return []
+    message = f"Cells were measured on {len(machines)} kinds of machines: times differ by that too."
+    return [MeasurementWarning(id="several-machines", message=message, probe="sweep")]

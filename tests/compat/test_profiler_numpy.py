@@ -1,0 +1,207 @@
+"""Profiler on a NumPy teaching framework: counted by hand, per sample, without torch's help."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from tests.compat import framework as fw
+
+import torchgauge as tg
+
+profiler = tg.Profiler()
+
+
+@pytest.mark.parametrize("batch", [1, 2, 32])
+@pytest.mark.parametrize(
+    ("layer", "shape", "flops"),
+    [
+        # 2 per multiply-accumulate: in · out.
+        (fw.Linear(128, 64), (128,), 2 * 128 * 64),
+        # Every position of a sequence meets the weights.
+        (fw.Linear(8, 16), (5, 8), 2 * 5 * 8 * 16),
+        (fw.Linear(8, 16), (3, 5, 8), 2 * 15 * 8 * 16),
+        # out channels · height · width · (in channels · kernel).
+        (fw.Conv2d(3, 8, 3), (3, 10, 12), 2 * 8 * 8 * 10 * 27),
+        (fw.Conv2d(3, 8, 3, padding=1), (3, 10, 12), 2 * 8 * 10 * 12 * 27),
+        (fw.Conv2d(3, 8, 3, stride=2, padding=1), (3, 10, 12), 2 * 8 * 5 * 6 * 27),
+        (fw.Conv2d(4, 8, 3, groups=2), (4, 6, 6), 2 * 8 * 4 * 4 * 2 * 9),
+        (fw.Conv2d(4, 4, 3, groups=4), (4, 6, 6), 2 * 4 * 4 * 4 * 9),
+        (fw.Conv2d(3, 2, 3, dilation=2), (3, 9, 9), 2 * 2 * 5 * 5 * 27),
+        (fw.Conv2d(3, 2, (1, 5)), (3, 6, 9), 2 * 2 * 6 * 5 * 15),
+        # Window per output; one per element.
+        (fw.MaxPool2d(2), (3, 8, 8), 3 * 4 * 4 * 4),
+        (fw.AvgPool2d(3, stride=2), (3, 9, 9), 3 * 4 * 4 * 9),
+        (fw.ReLU(), (7, 5), 35),
+        (fw.Softmax(), (4, 6), 5 * 24),
+        (fw.Dropout(), (7, 5), 0),
+        # Mean 1, variance 3, normalised 2, weight 1, bias 1; without statistics 4.
+        (fw.LayerNorm(16), (5, 16), 8 * 80),
+        (fw.BatchNorm2d(4), (4, 3, 3), 4 * 36),
+        (fw.Embedding(100, 16), (9,), 0),
+        # Four projections, two products of s·s·e, a softmax of 6 per score and head.
+        (fw.MultiHeadAttention(16, 4), (5, 16), 2 * (4 * 5 * 256 + 2 * 25 * 16) + 6 * 4 * 25),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, fw.Layer) else None,
+)
+def test_layers_are_counted_by_sample(layer, shape, flops, batch):
+    assert profiler.count_flops(layer, (batch, *shape)) == flops
+
+
+def convolutions():
+    return fw.Sequential(
+        fw.Conv2d(3, 8, 3, padding=1),  # 8 × 16 × 16
+        fw.ReLU(),
+        fw.MaxPool2d(2),  # 8 × 8 × 8
+        fw.Sequential(fw.Conv2d(8, 16, 3, stride=2), fw.ReLU()),  # 16 × 3 × 3
+        fw.Flatten(),
+        fw.Linear(144, 10),
+    )
+
+
+CONVOLUTIONS = (
+    2 * 8 * 256 * 27 + 8 * 256 + 8 * 64 * 4 + 2 * 16 * 9 * 72 + 16 * 9 + 2 * 144 * 10
+)  # fmt: skip
+
+
+def test_shapes_propagate_through_convolutions():
+    model = convolutions()
+    assert profiler.count_flops(model, (4, 3, 16, 16)) == CONVOLUTIONS
+    assert profiler.count_parameters(model) == 8 * 27 + 8 + 16 * 72 + 16 + 1440 + 10
+
+
+def test_a_block_is_counted_by_its_parts():
+    width, heads, wide, length = 16, 4, 32, 5
+    attention = 2 * (4 * length * width**2 + 2 * length**2 * width) + 6 * heads * length**2
+    rest = 2 * 2 * length * width * wide + length * wide + 2 * 8 * length * width
+    sums = 2 * length * width
+    block = fw.TransformerBlock(width, heads, wide)
+    assert profiler.count_flops(block, (3, length, width)) == attention + rest + sums
+
+
+def test_a_shared_layer_works_twice_and_weighs_once():
+    layer = fw.Linear(8, 8)
+    model = fw.Sequential(layer, fw.ReLU(), layer)
+    assert profiler.count_flops(model, (2, 8)) == 2 * 2 * 64 + 8
+    assert profiler.count_parameters(model) == 72
+
+
+@pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
+def test_which_side_of_a_weight_is_the_input_is_told_by_the_input(shape):
+    class Dense:
+        def __init__(self):
+            self.weight = np.ones(shape)
+
+        def __call__(self, x):
+            return x @ (self.weight if shape[0] == 12 else self.weight.T)
+
+    assert profiler.count_flops(Dense(), (3, 12)) == 2 * 60
+    assert profiler.count_parameters(Dense()) == 60
+
+
+def test_one_dimension_is_one_sample():
+    assert profiler.count_flops(fw.Linear(8, 4), (8,)) == 64
+    assert profiler.count_flops(fw.ReLU(), (8,)) == 8
+
+
+def test_an_image_without_a_batch_is_one_sample():
+    class Unbatched(fw.Conv2d):
+        pass
+
+    assert profiler.count_flops(Unbatched(3, 8, 3), (3, 10, 12)) == 2 * 8 * 8 * 10 * 27
+
+
+def test_work_between_the_layers_is_counted():
+    class Residual(fw.Layer):
+        def __init__(self):
+            self.inner = fw.Linear(8, 8)
+
+        def forward(self, x):
+            return x + self.inner(x) * 0.5
+
+    assert profiler.count_flops(Residual(), (4, 8)) == 2 * 64 + 8 + 8
+
+
+def test_forward_pass():
+    model, x = convolutions(), fw.Tensor(np.ones((2, 3, 16, 16), np.float32))
+    found = profiler.profile_forward_pass(model, x, warmup=1, iterations=5)
+    assert found["parameters"] == profiler.count_parameters(model)
+    assert found["flops"] == CONVOLUTIONS
+    assert found["batch_flops"] == 2 * CONVOLUTIONS
+    assert found["latency_ms"] > 0
+    rate = found["batch_flops"] / (found["latency_ms"] * 1e-3) / 1e9
+    assert found["gflops_per_second"] == pytest.approx(rate)
+    assert found["throughput_samples_per_second"] == pytest.approx(2e3 / found["latency_ms"])
+    assert found["parameter_memory_mb"] == pytest.approx(4 * found["parameters"] / 1e6)
+    assert found["peak_memory_mb"] > found["parameter_memory_mb"] + found["activation_memory_mb"]
+    assert 0 < found["memory_efficiency"] <= 1
+    assert found["bottleneck"] in ("memory", "compute")
+
+
+def test_quick_profile_and_layer():
+    x = fw.Tensor(np.ones((2, 8), np.float32))
+    assert tg.quick_profile(fw.Linear(8, 4), x)["flops"] == 64
+    layer = profiler.profile_layer(fw.Linear(8, 4), (2, 8))
+    assert (layer["layer_name"], layer["flops"], layer["batch_flops"]) == ("Linear", 64, 128)
+
+
+def test_backward_pass():
+    x = fw.Tensor(np.ones((2, 8), np.float32))
+    found = profiler.profile_backward_pass(fw.Linear(8, 4), x, warmup=0, iterations=3)
+    passes = [found[f"{name}_flops"] for name in ("forward", "backward", "total")]
+    assert passes == [128, 256, 384]
+    assert found["backward_flops_how"] == "estimated"
+    assert found["backward_latency_ms"] > 0
+    assert found["gradient_memory_mb"] == pytest.approx(36 * 4 / 1e6)
+    assert found["optimizer_memory_estimates"]["sgd"] == 0
+    assert found["optimizer_memory_estimates"]["adam"] == pytest.approx((2 * 36 * 4 + 8) / 1e6)
+
+
+def test_memory_is_what_the_call_allocates():
+    class Wasteful:
+        def __call__(self, x):
+            scratch = np.ones(1_000_000)  # 8 MB that are gone when it returns
+            return x + scratch[0]
+
+    found = profiler.measure_memory(Wasteful(), (100, 1000))  # 0.4 MB in, 0.4 to 0.8 MB out
+    assert found["parameter_memory_mb"] == 0
+    assert found["activation_memory_mb"] == pytest.approx(8.4, rel=0.06)
+    assert found["memory_efficiency"] < 0.15
+
+
+def fails(x):
+    np.ones(10_000)
+    raise RuntimeError("in the middle")
+
+
+@pytest.mark.parametrize("tracing", [False, True])
+def test_tracemalloc_is_left_as_it_was(tracing):
+    if tracing:
+        tracemalloc.start(3)
+    try:
+        profiler.measure_memory(fw.Linear(8, 4), (2, 8))
+        assert tracemalloc.is_tracing() == tracing
+        with pytest.raises(tg.MeasurementError, match="in the middle"):
+            profiler.measure_memory(fails, (2, 8))
+        assert tracemalloc.is_tracing() == tracing
+        assert not tracing or tracemalloc.get_traceback_limit() == 3
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("options", [{"iterations": 0}, {"iterations": -1}, {"warmup": -1}])
+def test_no_iterations_are_refused(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        profiler.measure_latency(fw.ReLU(), fw.Tensor(np.ones(3)), **options)
+
+
+def test_latency_makes_the_calls_that_were_asked_for():
+    calls = []
+
+    def function(x):
+        calls.append(1)
+        return x
+
+    assert profiler.measure_latency(function, np.ones(3), warmup=3, iterations=7) > 0
+    assert 10 <= len(calls) <= 12  # one apart for errors, one for the first call's own figure

@@ -1,0 +1,89 @@
+"""The file of finished cells: what a kill leaves, and whose it is."""
+
+import pytest
+from tests.model.sweeps import cell
+
+from torchgauge.errors import InputError
+from torchgauge.sweeps.job import Entry
+from torchgauge.sweeps.journal import Journal
+
+OF = {"target": "model.py:make", "torch": "2.13"}
+
+
+def entry(batch, number=1):
+    return Entry(number=number, cell=cell(batch))
+
+
+def test_what_is_added_is_there_again(tmp_path):
+    path = tmp_path / "new" / "cells.jsonl"
+    with Journal(path, OF) as journal:
+        journal.add(entry(1))
+        journal.add(entry(2, 2))
+    with Journal(path, OF) as again:
+        assert list(again.entries.values()) == [entry(1), entry(2, 2)]
+        again.add(entry(4))
+    with Journal(path, OF) as third:
+        assert len(third.entries) == 3
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 40, 200, 1000])
+def test_a_line_cut_off_by_a_kill_is_forgotten_and_the_next_is_whole(cut, tmp_path):
+    path = tmp_path / "cells.jsonl"
+    with Journal(path, OF) as journal:
+        journal.add(entry(1))
+        journal.add(entry(2))
+    whole = path.read_bytes()
+    second = whole.index(b"\n", whole.index(b"\n") + 1) + 1
+    path.write_bytes(whole[: min(second + cut, len(whole) - 1)])
+    with Journal(path, OF) as again:
+        assert [one.cell for one in again.entries.values()] == [entry(1).cell]
+        again.add(entry(2))
+    assert path.read_bytes() == whole
+
+
+def test_a_file_killed_within_its_first_line_begins_anew(tmp_path):
+    path = tmp_path / "cells.jsonl"
+    path.write_bytes(b'{"schema":"torchg')
+    with Journal(path, OF) as journal:
+        journal.add(entry(1))
+    with Journal(path, OF) as again:
+        assert len(again.entries) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"schema":"torchgauge.sweep-journal/1","sweep":{"target":"other.py:f","torch":"2.13"}}\n',
+         "target was other.py:f, is model.py:make"),
+        (b'{"schema":"torchgauge.sweep-journal/9","sweep":{}}\n', "journal/9"),
+        (b"batch,latency\n1,2\n", "does not begin"),
+        (b'{"schema":"torchgauge.sweep-journal/1","sweep":{"target":"model.py:make","torch":"2.13"}}\n'
+         b"no cell\n", "line cannot be read"),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_sweep_is_refused_and_left_as_it_is(content, says, tmp_path):
+    path = tmp_path / "cells.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught, Journal(path, OF):
+        pass
+    assert caught.value.id == "sweep-other"
+    assert says in caught.value.cause
+    assert str(path) in caught.value.message
+    assert path.read_bytes() == content
+
+
+def test_two_sweeps_do_not_share_a_file(tmp_path):
+    path = tmp_path / "cells.jsonl"
+    with Journal(path, OF):
+        with pytest.raises(InputError) as caught, Journal(path, OF):
+            pass
+        assert caught.value.id == "sweep-running"
+    with Journal(path, OF):
+        pass
+
+
+def test_a_folder_that_is_none_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError) as caught, Journal(tmp_path / "file" / "cells.jsonl", OF):
+        pass
+    assert caught.value.id == "output-unwritable"
