@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     training(parser.add_argument_group("training"))
     _how(parser.add_argument_group("what is tried"))
     out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out, page=False)
+    formats.add_arguments(out)
     out.add_argument("--json", action="store_true", help="print the advice as JSON")
 
 

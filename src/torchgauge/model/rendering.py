@@ -42,7 +42,7 @@ FITTING = {
     "benchmark": frozenset({"Profile", "Verdict"}),
     "csv": _RUNS | {"Comparison", "Sweep", "Verdict"},
     "folded": _RUNS,
-    "html": frozenset({"Profile", "Loop", "Comparison", "Sweep", "Trend", "Verdict"}),
+    "html": frozenset({"Advice", "Profile", "Loop", "Comparison", "Sweep", "Trend", "Verdict"}),
     "junit": frozenset({"Verdict"}),
     "markdown": _RUNS | {"Advice", "Comparison", "Sweep", "Verdict"},
     "openmetrics": _RUNS | {"Sweep"},

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from torchgauge.model.advice import Advice
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
@@ -24,6 +25,7 @@ from torchgauge.model.sweep import Sweep
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import (
+    page_advice,
     page_comparison,
     page_loop,
     page_method,
@@ -64,6 +66,7 @@ PARTS: dict[type[Record], dict[str, Part]] = {
         "tables": page_verdict.tables,
     },
     Trend: {"overview": page_trend.overview, "trend": page_trend.series},
+    Advice: {"overview": page_advice.overview, "advice": page_advice.advice},
     Sweep: {
         "overview": page_sweep.overview,
         "cells": page_sweep.cells,

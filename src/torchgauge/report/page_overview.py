@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from torchgauge import units
+from torchgauge.model.advice import Advice
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
@@ -34,6 +35,8 @@ def title(record: Record) -> str:
         return f"{record.outcome.upper()}{what}"
     if isinstance(record, Trend):
         return ", ".join(dict.fromkeys(one.target for one in record.series)) or "No run"
+    if isinstance(record, Advice):
+        return f"Advice for {record.target.name}"
     if isinstance(record, Sweep):
         return f"Sweep of {record.target.name}"
     if isinstance(record, Loop):
