@@ -248,3 +248,11 @@ def test_facts_of_a_training_step_name_its_optimizer():
     assert (found.optimizer, found.training) == ("SGD", True)
     assert found.activation_bytes < found.memory
     assert found.layers["Conv2d"] == 2
+
+
+def test_facts_say_who_else_used_the_machine(monkeypatch):
+    from torchgauge.device.load import Load, LoadWatch
+
+    monkeypatch.setattr(LoadWatch, "load", lambda _: Load(other=0.5, steal=None, throttled=None))
+    (warning,) = look(*convolutional()).warnings
+    assert warning.id == "other-load"

@@ -121,6 +121,7 @@ def _advise(
         budget=budget,
         duration=time.monotonic() - began,
         interrupted=found.interrupted,
+        warnings=facts.warnings,
     )
 
 
