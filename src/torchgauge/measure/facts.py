@@ -51,7 +51,8 @@ def facts(placement: Placement, options: LatencyOptions) -> Facts:
     Raises what running it raises: nothing can be advised on a model that does not run.
     """
     device = open_device(placement.device)
-    seconds, optimizer = [], ""
+    seconds: list[float] = []
+    optimizer = ""
     with (
         device.current(),
         prepared(placement, options.train) as step,

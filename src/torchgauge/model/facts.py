@@ -16,7 +16,8 @@ class Facts(Record, frozen=True, kw_only=True):
     that floating tensors are among the inputs of each kind, and `plain_inputs` that all inputs are
     tensors. `attention` is what transformers' switch says ("" without a switch). `switches` are
     names of methods that switch something. `allocators` are preloadable libraries by name.
-    `warnings` say who else used the machine. Sizes are in bytes, `step` and the user's `latency_limit` in seconds.
+    Sizes are in bytes, `step` and the user's `latency_limit` in seconds. `warnings` say who else
+    used the machine.
     """
 
     target: TargetDescription
