@@ -1,6 +1,7 @@
 """Every candidate's code is run as it is shown, on models that it fits."""
 
 import dataclasses
+import importlib.util
 import subprocess
 import sys
 
@@ -256,3 +257,13 @@ def test_facts_say_who_else_used_the_machine(monkeypatch):
     monkeypatch.setattr(LoadWatch, "load", lambda _: Load(other=0.5, steal=None, throttled=None))
     (warning,) = look(*convolutional()).warnings
     assert warning.id == "other-load"
+
+
+def test_a_folder_of_a_package_s_name_is_not_the_package(tmp_path, monkeypatch):
+    (tmp_path / "torchao").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "torchao", raising=False)
+    importlib.invalidate_caches()
+    known = look(*convolutional())
+    installed = importlib.util.find_spec("torchao").origin is not None
+    assert known.torchao is installed

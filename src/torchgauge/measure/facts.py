@@ -139,13 +139,19 @@ def _of_machine(device: str) -> dict[str, Any]:
         "cores": usable_cores(),
         "physical_cores": psutil.cpu_count(logical=False),
         "compiler": any(map(shutil.which, COMPILERS)),
-        "torchao": importlib.util.find_spec("torchao") is not None,
+        "torchao": _installed("torchao"),
         "tf32": cuda and torch.cuda.get_device_capability(device) >= (8, 0),
         "bf16": not cuda or torch.cuda.is_bf16_supported(including_emulation=False),
         "glibc": platform.libc_ver()[0] == "glibc",
         "allocators": dict(_allocators()),
         "variables": {name: os.environ[name] for name in _SETTINGS if name in os.environ},
     }
+
+
+def _installed(name: str) -> bool:
+    """Tell whether a package is there; a folder that only has its name is none."""
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
 
 
 def _allocators() -> Iterator[tuple[str, str]]:
