@@ -1,6 +1,7 @@
 """Every candidate's code is run as it is shown, on models that it fits."""
 
 import dataclasses
+import importlib.util
 import subprocess
 import sys
 
@@ -248,3 +249,21 @@ def test_facts_of_a_training_step_name_its_optimizer():
     assert (found.optimizer, found.training) == ("SGD", True)
     assert found.activation_bytes < found.memory
     assert found.layers["Conv2d"] == 2
+
+
+def test_facts_say_who_else_used_the_machine(monkeypatch):
+    from torchgauge.device.load import Load, LoadWatch
+
+    monkeypatch.setattr(LoadWatch, "load", lambda _: Load(other=0.5, steal=None, throttled=None))
+    (warning,) = look(*convolutional()).warnings
+    assert warning.id == "other-load"
+
+
+def test_a_folder_of_a_package_s_name_is_not_the_package(tmp_path, monkeypatch):
+    (tmp_path / "torchao").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "torchao", raising=False)
+    importlib.invalidate_caches()
+    known = look(*convolutional())
+    installed = importlib.util.find_spec("torchao").origin is not None
+    assert known.torchao is installed

@@ -1,8 +1,13 @@
 """`torchgauge advise` as a user runs it."""
 
 import json
+import signal
+import subprocess
+import sys
 import textwrap
+import time
 
+import psutil
 import pytest
 
 from torchgauge.cli.main import main
@@ -58,3 +63,25 @@ def test_what_is_not_tried_is_listed_with_its_reason(tmp_path, monkeypatch, caps
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "advice.json", "advice.md"
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_what_was_found_and_no_process(tmp_path):
+    (tmp_path / "advised_net.py").write_text(textwrap.dedent(MODEL))
+    arguments = ["advised_net.py:make", "--candidates", "sdpa,inference-mode,threads-one", "--json"]
+    command = [sys.executable, "-m", "torchgauge", "advise", *arguments]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as run:
+        process = psutil.Process(run.pid)
+        # The first four processes that wait: the look and a check came before them.
+        while len(process.children()) < 4 and run.poll() is None:
+            time.sleep(0.05)
+        children = process.children(recursive=True)
+        run.send_signal(signal.SIGINT)
+        out, _ = run.communicate(timeout=120)
+    assert run.returncode == 130
+    found = json.loads(out)
+    assert found["interrupted"]
+    assert {one["id"]: one["outcome"] for one in found["trials"]}["inference-mode"] == "untried"
+    assert not [one for one in children if one.is_running()]

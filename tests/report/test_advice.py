@@ -3,6 +3,7 @@
 import io
 import json
 
+import msgspec
 import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
@@ -44,6 +45,14 @@ def test_what_held_has_speed_interval_memory_and_code():
     assert "metric 0.9120 → 0.9110" in text
     assert "argmax agrees in 99.5 %" in text
     assert "1.38×" in text  # what to use, measured as a whole
+
+
+def test_one_alone_is_not_shown_twice():
+    alone = advices.advice(
+        best=msgspec.structs.replace(ADVICE.best, candidates=("compile",)), combinations=()
+    )
+    assert "What to use" not in "\n".join(lines(alone))
+    assert alone.to_markdown().count("model = torch.compile(model)") == 1
 
 
 def test_estimates_are_said_to_be_such():

@@ -11,7 +11,7 @@ import msgspec
 
 from torchgauge.api.gates import GateRequest, request_build
 from torchgauge.api.preparation import prepared, require_torch, showing
-from torchgauge.model.advice import Advice
+from torchgauge.model.advice import Advice, Trial
 
 if TYPE_CHECKING:
     from torchgauge.measure.waiting import Build
@@ -115,13 +115,20 @@ def _advise(
         best=found.best,
         minimum_gain=MINIMUM_GAIN,
         alpha=ALPHA,
-        latency=facts.step,
+        latency=_call(found.trials, facts.step),
         memory=facts.memory,
         metric=name or getattr(metric, "__qualname__", ""),
         budget=budget,
         duration=time.monotonic() - began,
         interrupted=found.interrupted,
+        warnings=facts.warnings,
     )
+
+
+def _call(trials: Sequence[Trial], looked: float) -> float:
+    """Return a call's typical seconds: as timed beside the first candidate, else as looked at."""
+    timed = (one.speed_up for one in trials if one.id != "inference-mode")
+    return next((found.before for found in timed if found is not None), looked)
 
 
 def _pace(facts: Facts) -> Any:

@@ -20,11 +20,14 @@ from torch import nn
 
 from torchgauge.device.cores import usable_cores
 from torchgauge.device.environment import VARIABLES
+from torchgauge.device.gpu_metrics import gpu_metrics
+from torchgauge.device.load import LoadWatch
 from torchgauge.device.select import open_device
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure import memory
 from torchgauge.measure.description import describe
 from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.load import load_warnings
 from torchgauge.measure.step import prepared
 from torchgauge.model.facts import Facts
 from torchgauge.model.memory import Memory
@@ -33,6 +36,8 @@ from torchgauge.target.hygiene import module_of
 from torchgauge.target.placement import Placement
 
 CALLS = 5
+# Seconds over which others on the machine show.
+WATCHED = 0.3
 SWITCHES = ("set_attn_implementation", "gradient_checkpointing_enable")
 MALLOC = ("jemalloc", "tcmalloc")
 COMPILERS = ("g++", "clang++", "c++", "cl")
@@ -46,13 +51,20 @@ def facts(placement: Placement, options: LatencyOptions) -> Facts:
     Raises what running it raises: nothing can be advised on a model that does not run.
     """
     device = open_device(placement.device)
-    seconds, optimizer = [], ""
-    with device.current(), prepared(placement, options.train) as step:
-        for _ in range(CALLS):
+    seconds: list[float] = []
+    optimizer = ""
+    with (
+        device.current(),
+        prepared(placement, options.train) as step,
+        gpu_metrics(placement.device) as gpus,
+    ):
+        watch = LoadWatch(gpus)
+        while len(seconds) < CALLS or sum(seconds) < WATCHED:
             began = time.perf_counter()
             step()
             device.synchronize()
             seconds.append(time.perf_counter() - began)
+        warnings = tuple(load_warnings(watch.load()))
         if step.optimizer is not None:
             optimizer = type(step.optimizer).__name__
     peak = _memory(placement, options)
@@ -60,6 +72,7 @@ def facts(placement: Placement, options: LatencyOptions) -> Facts:
         target=describe(placement, training=options.train is not None),
         optimizer=optimizer,
         step=statistics.median(seconds[1:]),
+        warnings=warnings,
         memory=None if peak is None else peak.peak,
         activation_bytes=None if peak is None else _beside_state(peak),
         **_of_model(placement),
@@ -126,13 +139,19 @@ def _of_machine(device: str) -> dict[str, Any]:
         "cores": usable_cores(),
         "physical_cores": psutil.cpu_count(logical=False),
         "compiler": any(map(shutil.which, COMPILERS)),
-        "torchao": importlib.util.find_spec("torchao") is not None,
+        "torchao": _installed("torchao"),
         "tf32": cuda and torch.cuda.get_device_capability(device) >= (8, 0),
         "bf16": not cuda or torch.cuda.is_bf16_supported(including_emulation=False),
         "glibc": platform.libc_ver()[0] == "glibc",
         "allocators": dict(_allocators()),
         "variables": {name: os.environ[name] for name in _SETTINGS if name in os.environ},
     }
+
+
+def _installed(name: str) -> bool:
+    """Tell whether a package is there; a folder that only has its name is none."""
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
 
 
 def _allocators() -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from torchgauge.model.record import Record
+from torchgauge.model.record import MeasurementWarning, Record
 from torchgauge.model.target import TargetDescription
 
 
@@ -16,7 +16,8 @@ class Facts(Record, frozen=True, kw_only=True):
     that floating tensors are among the inputs of each kind, and `plain_inputs` that all inputs are
     tensors. `attention` is what transformers' switch says ("" without a switch). `switches` are
     names of methods that switch something. `allocators` are preloadable libraries by name.
-    Sizes are in bytes, `step` and the user's `latency_limit` in seconds.
+    Sizes are in bytes, `step` and the user's `latency_limit` in seconds. `warnings` say who else
+    used the machine.
     """
 
     target: TargetDescription
@@ -49,6 +50,7 @@ class Facts(Record, frozen=True, kw_only=True):
     allocators: dict[str, str] = msgspec.field(default_factory=dict)
     variables: dict[str, str] = msgspec.field(default_factory=dict)
     latency_limit: float | None = None
+    warnings: tuple[MeasurementWarning, ...] = ()
 
     @property
     def training(self) -> bool:

@@ -40,7 +40,7 @@ def view(advice: Advice, *, width: int) -> RenderableType:
         blocks += [Text(""), *_accepted(advice, width)]
     if advice.combinations:
         blocks += [Text(""), *_combinations(advice)]
-    if advice.best is not None:
+    if words.together(advice):
         blocks += [Text(""), *_best(advice)]
     for outcome in ("rejected", "failed", "untried"):
         if found := advice.of(outcome):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from torchgauge import units
-from torchgauge.model.advice import Advice, Assumed, LayerGain, OutputCheck, SpeedUp, Trial
+from torchgauge.model.advice import Advice, Assumed, Best, LayerGain, OutputCheck, SpeedUp, Trial
 from torchgauge.report.rulings import one_line
 
 SIGNS = {"accepted": "✓", "rejected": "✗", "failed": "!", "untried": "–"}
@@ -32,6 +30,12 @@ def headline(advice: Advice) -> str:
         together = " + ".join(best.candidates)
         return f"{text}; {together}: {times(best.speed_up)}"
     return text
+
+
+def together(advice: Advice) -> Best | None:
+    """Return the best where it is several candidates; one alone is shown with its code already."""
+    best = advice.best
+    return best if best is not None and len(best.candidates) > 1 else None
 
 
 def facts(advice: Advice) -> list[tuple[str, str]]:
@@ -151,8 +155,3 @@ def details(trial: Trial) -> list[str]:
 def reason(trial: Trial) -> str:
     """Say why a candidate ended so, on one line."""
     return one_line(trial.reason)
-
-
-def finite(value: float | None) -> float | None:
-    """Return what JSON can hold."""
-    return value if value is not None and math.isfinite(value) else None

@@ -16,8 +16,7 @@ def render(advice: Advice) -> str:
     blocks = [f"### {code(words.title(advice))}: {text(words.headline(advice))}", facts]
     if accepted := advice.accepted:
         blocks += ["**What held (measured)**", table(NAMES, map(_row, accepted))]
-    if advice.best is not None:
-        best = advice.best
+    if best := words.together(advice):
         said = f"{words.times(best.speed_up)} {words.interval(best.speed_up)}"
         blocks.append(f"**What to use: {text(' + '.join(best.candidates))}, {text(said)}**")
         blocks += [_fence(best.environment, "sh"), _fence(best.code, "python")]
