@@ -122,20 +122,20 @@ def test_the_optimizer_of_a_training_step_is_changed_and_its_steps_compared():
 @pytest.mark.slow
 def test_advice_on_a_model_end_to_end(tmp_path):
     class Wasteful(torch.nn.Module):
-        """Twice the work where gradients are on, which inference mode saves."""
+        """Thirty times the work where gradients are on, which inference mode saves."""
 
         def __init__(self):
             super().__init__()
             self.fc = torch.nn.Linear(256, 256)
 
         def forward(self, x):
-            for _ in range(4 if torch.is_inference_mode_enabled() else 12):
+            for _ in range(2 if torch.is_inference_mode_enabled() else 60):
                 y = self.fc(x)
             return y
 
-    ids = ["inference-mode", "threads-one", "sdpa"]
+    ids = ["inference-mode", "sdpa"]
     advice = tg.advise(Wasteful(), torch.ones(64, 256), candidates=ids, progress=False)
-    assert [one.id for one in advice.trials] == ["inference-mode", "sdpa", "threads-one"]
+    assert [one.id for one in advice.trials] == ids
     assert advice["inference-mode"].outcome == "accepted"
     assert advice["sdpa"].outcome == "untried"
     assert tg.load(advice.save(tmp_path / "advice.json")) == advice

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from tests.analyze.test_alerts import change, rule, series
 from tests.model import records as plain
+from tests.report import advices
 from tests.report import exported_records as records
 
 from torchgauge.analyze.alerts import alerts
@@ -19,6 +20,7 @@ from torchgauge.model.trend import Trend
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
 SAVED = records.every() | {
+    "advice": advices.advice(),
     "diagnosis": Diagnosis(environment=plain.environment(), fingerprint="f", checks=()),
     "trend": Trend(
         store="h.db",
