@@ -114,7 +114,8 @@ def test_the_steps_of_a_loop_follow_one_another():
     stamps, recording = run.tree.passes
     assert (stamps.steps, recording.steps) == (STAMPED, 5)
     assert recording.bare == run.record.bare
-    assert recording.bare_interval.low <= recording.bare <= recording.bare_interval.high
+    interval = recording.bare_interval  # none where steps resemble their neighbours too much
+    assert interval is None or interval.low <= recording.bare <= interval.high
 
 
 def test_a_step_is_the_layers_and_what_is_in_none():
