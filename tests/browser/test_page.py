@@ -322,7 +322,7 @@ def test_a_record_with_nothing_but_its_size_is_a_page(opened):
 
 def test_a_count_alone_is_a_tree_by_work(opened):
     page = opened(records.profile(cost=test_html.cost(), latency=None, throughput=None)).page
-    assert cells(page)[:2] == ["Net", "fc"]
+    assert cells(page)[:2] == ["model", "fc"]
     page.locator(".cell", has_text="fc").first.click()
     assert "100" in page.locator(".panel").inner_text()
 
