@@ -12,7 +12,7 @@ from torchgauge.api import paired_gate
 from torchgauge.api.gate_options import GateOptions
 from torchgauge.api.paired_gate import gate_builds, pace_for
 from torchgauge.device import calibration
-from torchgauge.measure import blocks, forward
+from torchgauge.measure import apart, blocks, forward
 from torchgauge.measure.blocks import Timed
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.waiting import Build
@@ -56,7 +56,7 @@ class Bench:
         self.d, self.noise, self.made, self.then, self.after = d, noise, 0, then, after
         self.paces = []
         sides = {"base": record(), "current": current or record()}
-        monkeypatch.setattr(paired_gate, "first_look", lambda build, _: sides[build.label])
+        monkeypatch.setattr(paired_gate, "first_look", lambda build, *_: sides[build.label])
         monkeypatch.setattr(blocks, "block", self)
 
     def __call__(self, _a, _b, pace):
@@ -223,6 +223,30 @@ def test_limits_are_held_beside(monkeypatch):
     verdict = gated(thresholds=["params:50"])
     assert verdict.outcome == "fail"
     assert [one.limit.text for one in verdict.rulings if one.limit] == ["params:50"]
+
+
+def looked(monkeypatch, *limits):
+    """Return how the first looks of base and current would have sampled."""
+    asked = []
+    monkeypatch.setattr(apart, "profile_apart", lambda _s, how, *_: asked.append(how) or record())
+    gated("params", thresholds=limits)
+    return asked
+
+
+def test_a_limit_on_a_time_is_held_by_more_than_a_few_calls(monkeypatch):
+    base, current = looked(monkeypatch, "latency:1s")
+    assert base.iterations == 10
+    assert current == LatencyOptions()
+
+
+def test_a_limit_on_a_percentile_asks_for_the_samples_it_needs(monkeypatch):
+    _, current = looked(monkeypatch, "p99:1s", "p90:1s")
+    assert current.iterations is None
+    assert current.independent == 368
+
+
+def test_limits_on_counts_need_a_few_calls_alone(monkeypatch):
+    assert [one.iterations for one in looked(monkeypatch, "params:50k")] == [10, 10]
 
 
 @pytest.mark.parametrize("options", [{"blocks": 2}, {"most": 1}, {"blocks": 50}])

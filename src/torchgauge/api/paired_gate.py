@@ -15,7 +15,7 @@ from torchgauge import units
 from torchgauge.analyze.compare import compare
 from torchgauge.analyze.exact import exact_ruling
 from torchgauge.analyze.guilty import guilty
-from torchgauge.analyze.limits import judge_limit
+from torchgauge.analyze.limits import judge_limit, percentile_of
 from torchgauge.analyze.noise import deviation, workload
 from torchgauge.analyze.paired import (
     FEWEST_BLOCKS,
@@ -25,6 +25,7 @@ from torchgauge.analyze.paired import (
     decide,
     rulings,
 )
+from torchgauge.analyze.percentiles import samples_needed
 from torchgauge.api.gate_options import GateOptions
 from torchgauge.api.paired_changes import BASE, CURRENT, typical, with_pairs
 from torchgauge.device import calibration
@@ -33,11 +34,12 @@ from torchgauge.model.comparison import Comparison
 from torchgauge.model.metric import METRICS, figure_of
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.verdict import Block, Ruling, Tolerance, Verdict, overall
+from torchgauge.model.verdict import Block, Limit, Ruling, Tolerance, Verdict, overall
 from torchgauge.progress import Progress
 
 if TYPE_CHECKING:
     from torchgauge.measure.blocks import Pace, Timed
+    from torchgauge.measure.latency import LatencyOptions
     from torchgauge.measure.paired_run import PairedRun
     from torchgauge.measure.waiting import Build
 
@@ -58,7 +60,7 @@ def gate_builds(
     Raises what loading or running either raises, named by the build.
     """
     began = time.monotonic()
-    records = tuple(first_look(build, progress) for build in (base, current))
+    records = (first_look(base, progress), first_look(current, progress, options.limits))
     compared = compare(*records, labels=(base.label, current.label))
     exact = _exact(compared, options) + tuple(judge_limit(o, records[1]) for o in options.limits)
     gate = _Gate(records, options, compared, exact, notes)
@@ -82,13 +84,13 @@ def pace_for(records: Sequence[Profile]) -> Pace:
     return Pace(together=free is None or needed < free)
 
 
-def first_look(build: Build, progress: Progress) -> Profile:
-    """Profile a build in a process of its own: exact figures, and the tree."""
+def first_look(build: Build, progress: Progress, limits: Sequence[Limit] = ()) -> Profile:
+    """Profile a build in a process of its own: exact figures, the tree, times for `limits`."""
     from torchgauge.measure.apart import profile_apart
     from torchgauge.measure.timeline_options import TimelineOptions
 
-    quick = dataclasses.replace(build.options, iterations=LOOK_ITERATIONS, warmup=2)
-    record = profile_apart(build.source, quick, progress, TimelineOptions("operators"), build.home)
+    timing = _sampling(build.options, limits)
+    record = profile_apart(build.source, timing, progress, TimelineOptions("operators"), build.home)
     if record.interrupted:
         raise KeyboardInterrupt
     if record.target.device == "meta":
@@ -100,6 +102,15 @@ def first_look(build: Build, progress: Progress) -> Profile:
         )
     shown = msgspec.structs.replace(record.target, spec=build.spec or record.target.spec)
     return msgspec.structs.replace(record, target=shown)
+
+
+def _sampling(usual: LatencyOptions, limits: Sequence[Limit]) -> LatencyOptions:
+    """Return how a look times: a few calls; as a profile does where a limit is on a time."""
+    if not any(METRICS[one.metric].kind == "timing" for one in limits):
+        return dataclasses.replace(usual, iterations=LOOK_ITERATIONS, warmup=2)
+    percentile = percentile_of(limits)
+    independent = samples_needed(percentile) if percentile is not None else usual.independent
+    return dataclasses.replace(usual, independent=independent)
 
 
 def _exact(compared: Comparison, options: GateOptions) -> tuple[Ruling, ...]:
