@@ -64,3 +64,10 @@ def test_a_percentage_too_small_to_matter_is_said_to_be_small():
     assert units.percent(0) == "0 %"
     assert units.percent(0.00034, least=1e-5) == "0.034 %"  # of an interval it is the point
     assert units.percent(4.3e-12, least=1e-5) == "<0.001 %"
+
+
+def test_exact_amounts_that_differ_look_different():
+    assert units.amounts(65_799, 65_800, "") == ("65.799 k", "65.800 k")
+    assert units.amounts(1_000_000_000, 1_000_000_001, "") == ("1.000000000 G", "1.000000001 G")
+    assert units.amounts(1_000_000, 2_000_000, "B") == ("1.000 MB", "2.000 MB")
+    assert units.amounts(None, None, "") == ("unknown", "unknown")

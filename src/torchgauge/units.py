@@ -99,6 +99,15 @@ def amount(value: float | None, unit: str, digits: int = 4) -> str:
     return f"{number} {unit.removeprefix('1')}"
 
 
+def amounts(old: float | None, new: float | None, unit: str) -> tuple[str, str]:
+    """Format two exact amounts, with more digits where they differ in those alone."""
+    for digits in range(4, 16):
+        texts = amount(old, unit, digits), amount(new, unit, digits)
+        if old == new or texts[0] != texts[1]:
+            break
+    return texts
+
+
 def percent(fraction: float | None, digits: int = 2, least: float = 1e-3) -> str:
     """Format a fraction: 0.0123 → '1.2 %'; what is smaller than `least` is but said to be."""
     if fraction is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchgauge import units
 from torchgauge.analyze.paired import signed
 from torchgauge.model.comparison import Change
 from torchgauge.model.verdict import Outcome, Ruling, Tolerance
@@ -35,7 +36,8 @@ def _judged(change: Change, tolerance: Tolerance) -> tuple[Outcome, str]:
         return "pass", "the same" if not change.reason else f"the same, {change.reason}"
     if new < old:
         return "pass", "less"
+    more = f"more by {units.amount(new - old, change.unit)}"
     if change.change is None or change.change > tolerance.accepted:
-        more = "from nothing" if change.change is None else f"by {signed(change.change)}"
-        return "fail", f"more {more}; {signed(tolerance.accepted)} is accepted"
-    return "pass", f"more by {signed(change.change)}, which is accepted"
+        accepted = signed(tolerance.accepted) if tolerance.accepted else "none"
+        return "fail", f"{more}; {accepted} is accepted"
+    return "pass", f"{more}, which is accepted"

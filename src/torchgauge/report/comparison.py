@@ -173,7 +173,7 @@ def cells(one: Place) -> dict[str, str]:
 
 
 def _both(old: int | None, new: int | None) -> str:
-    return f"{units.count(old)} → {units.count(new)}".replace("unknown", "–")
+    return " → ".join(units.amounts(old, new, "")).replace("unknown", "–")
 
 
 def _style(one: Place) -> str:

@@ -14,10 +14,13 @@ MOST_BLOCKS = 1_000
 
 def figure(ruling: Ruling) -> str:
     """Return the figure, behind the baseline's where there is one: '10.20 ms → 11.40 ms'."""
-    current = ("≥ " if ruling.at_least else "") + _amount(ruling, ruling.current)
+    sign = "≥ " if ruling.at_least else ""
     if ruling.baseline is None and ruling.limit is not None:
-        return current
-    return f"{_amount(ruling, ruling.baseline)} → {current}"
+        return sign + _amount(ruling, ruling.current)
+    old, new = _amount(ruling, ruling.baseline), _amount(ruling, ruling.current)
+    if ruling.how == "counted":
+        old, new = units.amounts(ruling.baseline, ruling.current, ruling.unit)
+    return f"{old} → {sign}{new}"
 
 
 def change(ruling: Ruling) -> str:
