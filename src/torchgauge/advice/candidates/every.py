@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torchgauge.advice.candidate import Candidate
 from torchgauge.advice.candidates import (
+    activation_offload,
     allocator,
     attention,
     batch,
@@ -21,12 +22,14 @@ from torchgauge.advice.candidates import (
     sharding,
     threads,
     training_memory,
+    zero_grad,
 )
 from torchgauge.errors import InputError
 
 FILES = (
     inference_mode, attention, folding, channels_last, precision, quantisation, compilation,
-    optimizer, training_memory, threads, allocator, batch, loading, sharding, serving,
+    optimizer, zero_grad, training_memory, activation_offload, threads, allocator,
+    batch, loading, sharding, serving,
 )  # fmt: skip
 EVERY: tuple[Candidate, ...] = tuple(one for file in FILES for one in file.CANDIDATES)
 

@@ -38,12 +38,4 @@ CANDIDATES = (
         on="optimizer",
         group="optimizer",
     ),
-    Candidate(
-        id="zero-grad-none",
-        title="gradients freed in place of zeroed",
-        code=fixed("optimizer.zero_grad(set_to_none=True)"),
-        reason=lambda _facts: "It is what torch 2 does, and the step that is measured here.",
-        step="training",
-        on="optimizer",
-    ),
 )

@@ -1,4 +1,4 @@
-"""Less memory in training, for time."""
+"""Less memory in training: activations computed again, or batches in parts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ def _checkpointing(facts: Facts) -> str | None:
     return "The model has no switch for it; torch.utils.checkpoint goes into its own code."
 
 
-def _offload(facts: Facts) -> str | None:
-    return None if facts.cuda else "What it would move to the host lies there already."
-
-
 CANDIDATES = (
     Candidate(
         id="gradient-checkpointing",
@@ -25,18 +21,6 @@ CANDIDATES = (
         step="training",
         goal="memory",
         order="rewrite",
-    ),
-    Candidate(
-        id="activation-offload",
-        title="activations kept on the host",
-        code=fixed(
-            "def offloaded(*args, forward=model.forward, **kwargs):\n"
-            "    with torch.autograd.graph.save_on_cpu(): return forward(*args, **kwargs)\n"
-            "model.forward = offloaded"
-        ),
-        reason=_offload,
-        step="training",
-        goal="memory",
     ),
     Candidate(
         id="gradient-accumulation",
