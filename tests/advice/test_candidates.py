@@ -10,6 +10,7 @@ import torch
 from tests.advice.models import Attention, bert, convolutional
 from tests.advice.worlds import facts as made
 from tests.advice.worlds import training_facts
+from tests.torch_settings import restored
 from torch import nn
 
 from torchgauge.advice.candidate import ORDERS
@@ -58,7 +59,7 @@ ON_MODEL = [
     one.id
     for one in EVERY
     if one.language == "python" and one.on == "model" and one.id not in ELSEWHERE
-    and not one.id.startswith("compile")
+    and not one.id.startswith("compile") and one.id != "interop-threads"
 ]  # fmt: skip
 
 
@@ -67,12 +68,9 @@ def test_code_on_a_model_keeps_its_output_within_the_tolerance(id):
     one = KNOWN[id]
     model, inputs = MODELS.get(id, convolutional)()
     before = kept(_called(placed(model, inputs)))
-    threads = torch.get_num_threads()
-    try:
+    with restored():
         placement = changed(placed(model, inputs), [one.code(look(model, inputs))])
         after = kept(_called(placement))
-    finally:
-        torch.set_num_threads(threads)
     check = compared(before, after, one.tolerance, times=one.times)
     assert check.passed, check
     if id.endswith(("-cast", "-autocast", "int8-dynamic")):
@@ -131,8 +129,21 @@ def test_shell_lines_set_what_the_process_gets(id):
     assert out.stdout.split() == list(said.values())
 
 
+def test_threads_between_operators_are_set_where_that_cannot_be_undone():
+    code = f"import torch\n{KNOWN['interop-threads'].code(made())}\n"
+    shown = code + "print(torch.get_num_interop_threads())"
+    out = subprocess.run([sys.executable, "-c", shown], check=True, capture_output=True, text=True)
+    assert out.stdout.split() == ["1"]
+
+
 def test_every_candidate_is_run_or_named_as_not():
-    run = {*ON_MODEL, "compile", "compile-reduce-overhead", "compile-max-autotune"}
+    run = {
+        *ON_MODEL,
+        "interop-threads",
+        "compile",
+        "compile-reduce-overhead",
+        "compile-max-autotune",
+    }
     run |= {one.id for one in EVERY if one.language == "shell" or one.on == "optimizer"}
     assert run | set(ELSEWHERE) == set(KNOWN)
 

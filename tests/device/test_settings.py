@@ -2,30 +2,15 @@
 
 import pytest
 import torch
+from tests.torch_settings import back_to, restored, torch_set
 
 from torchgauge.device import settings
 
 
-def torch_set(path, value):
-    *parents, name = path.split(".")
-    owner = torch.backends
-    for parent in parents:
-        owner = getattr(owner, parent)
-    setattr(owner, name, value)
-
-
 @pytest.fixture(autouse=True)
 def default():
-    before = settings.read()
-    yield before
-    back_to(before)
-
-
-def back_to(before):
-    torch_set("fp32_precision", "none")
-    torch.set_float32_matmul_precision("highest")
-    settings.apply(before)
-    assert settings.read() == before
+    with restored() as before:
+        yield before
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])
