@@ -25,19 +25,21 @@ class Facts:
         self.device = _taken(table.device, work.entry)
         self._category = events.category.take(work.row)
         self._duration = events.duration[work.row]
-        self._stream = _taken(table.stream, work.entry)
+        self.stream = _taken(table.stream, work.entry)
         self._grid = _taken(table.grid, work.entry)
         self._block = _taken(table.block, work.entry)
         self._registers = _taken(table.registers, work.entry)
         self._shared = _taken(table.shared_memory, work.entry)
         self._graph = _taken(table.graph_node, work.entry) > 0
-        self._size = _taken(table.size, work.entry)
+        self.size = _taken(table.size, work.entry)
         self._occupancy = np.append(table.occupancy, math.nan)[work.entry]
         message = places(collectives.row, work.row)
-        self._collective = _coded(collectives.name, message)
-        self._dtype = _coded(collectives.dtype, message)
-        self._elements = _taken(collectives.elements_in, message)
-        self._group = _taken(collectives.group_size, message)
+        self.collective = _coded(collectives.name, message)
+        self.copy_kind = _coded(table.kind, work.entry)
+        self.dtype = _coded(collectives.dtype, message)
+        self.elements = _taken(collectives.elements_in, message)
+        self.elements_out = _taken(collectives.elements_out, message)
+        self.group_size = _taken(collectives.group_size, message)
         self._limits: dict[int, Limits | None] = {
             device["id"]: limits(device)
             for device in events.metadata.devices
@@ -59,10 +61,10 @@ class Facts:
             self._shared,
             self._graph,
             self._work.launched,
-            self._collective.codes,
-            self._dtype.codes,
-            self._elements,
-            self._group,
+            self.collective.codes,
+            self.dtype.codes,
+            self.elements,
+            self.group_size,
         ]
 
     def kernel(self, group: Rows) -> Kernel:
@@ -70,12 +72,12 @@ class Facts:
         first = int(group[0])
         work = _WORK[str(self._category[first])]
         occupied, limiter = self._filling(first)
-        sizes = self._size[group]
+        sizes = self.size[group]
         return Kernel(
             durations=tuple(np.sort(self._duration[group]).tolist()),
             work=work,
             device=_known(self.device[first]),
-            streams=tuple(sorted(set(self._stream[group].tolist()) - {ABSENT})),
+            streams=tuple(sorted(set(self.stream[group].tolist()) - {ABSENT})),
             grid=_triple(self._grid[first]),
             block=_triple(self._block[first]),
             registers=_known(self._registers[first]),
@@ -85,7 +87,7 @@ class Facts:
             launched=bool(self._work.launched[first]),
             graph=bool(self._graph[first]),
             bytes=int(sizes.sum()) if (sizes != ABSENT).all() else None,
-            pageable=_pageable(str(self.name[first])) if work == "copy" else None,
+            pageable=pageable(str(self.name[first])) if work == "copy" else None,
             collective=self._message(first),
         )
 
@@ -102,14 +104,14 @@ class Facts:
         return (None if math.isnan(said) else said), None
 
     def _message(self, place: int) -> Collective | None:
-        name = self._collective[place]
+        name = self.collective[place]
         if name is None:
             return None
         return Collective(
             name=name,
-            dtype=self._dtype[place],
-            elements=_known(self._elements[place]),
-            group_size=_known(self._group[place]),
+            dtype=self.dtype[place],
+            elements=_known(self.elements[place]),
+            group_size=_known(self.group_size[place]),
         )
 
 
@@ -118,7 +120,7 @@ def _communicates(name: str) -> bool:
     return "nccl" in lower or "rccl" in lower
 
 
-def _pageable(name: str) -> bool | None:
+def pageable(name: str) -> bool | None:
     """Return what the name of an NVIDIA copy says: "Memcpy HtoD (Pageable -> Device)"."""
     if "Pageable" in name:
         return True

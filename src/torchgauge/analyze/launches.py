@@ -23,12 +23,14 @@ class Launched:
     """Device work, first launched first; all columns have one entry for each piece.
 
     `row` is its place in the events, `entry` that in their `device_work`, ABSENT where the trace
-    has no arguments for it. `launched`: the trace has its launch; `time` (ns) is when that was, or
-    else when the work began. `span` is the place of the host's span around the launch, or NONE.
+    has no arguments for it. `launched`: the trace has its launch, which is at the place `call` in
+    the events; `time` (ns) is when that was, or else when the work began. `span` is the place of
+    the host's span around the launch. Both are NONE where there is none.
     """
 
     row: Rows
     entry: Rows
+    call: Rows
     launched: np.ndarray
     time: Integers
     span: Rows
@@ -49,7 +51,7 @@ def launched(events: Events, spans: Spans) -> Launched:
     time[known] = events.start[calls] + events.duration[calls] // 2
     span[known] = spans.nesting.at(time[known], events.thread.codes[calls])
     by_time = np.argsort(time, kind="stable")
-    columns = (row, entry, known, time, span)
+    columns = (row, entry, launch, known, time, span)
     return Launched(*(column[by_time] for column in columns))
 
 

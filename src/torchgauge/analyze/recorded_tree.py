@@ -10,7 +10,7 @@ from pathlib import PurePath
 import msgspec
 import numpy as np
 
-from torchgauge.analyze.attribution import attribute
+from torchgauge.analyze.attribution import Spans, attribute
 from torchgauge.analyze.event_costs import EventCosts, by_node, event_costs
 from torchgauge.analyze.layer_times import LayerTimes
 from torchgauge.analyze.module_calls import Modules
@@ -38,10 +38,20 @@ def recorded_tree(events: Events) -> Tree:
     instance and no path. Without either, operators and kernels are the model's own, and a warning
     says so.
     """
+    return tree_of(events, *attributed(events))
+
+
+def attributed(events: Events) -> tuple[Modules, Spans]:
+    """Return the layers that the trace names, and whose each of the host's spans is."""
     modules = Modules(events, _name(events))
     spans = attribute(events, modules.tree, number=modules.number)
     if not len(modules):
         spans = dataclasses.replace(spans, layer=np.zeros_like(spans.layer))
+    return modules, spans
+
+
+def tree_of(events: Events, modules: Modules, spans: Spans) -> Tree:
+    """Return the tree as `recorded_tree` does, of what `attributed` found."""
     growth = grow(events, spans, modules.tree, _STEPS, as_one=True)
     _count(growth, event_costs(events, spans))
     tree = typical(growth, LayerTimes([], []), step="loop", passes=())

@@ -1,0 +1,56 @@
+"""Device work as plain columns: when it ran, where, what kind it was, and when it was launched."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from torchgauge.analyze.kernel_facts import Facts
+from torchgauge.analyze.launches import Launched
+from torchgauge.model.events import ABSENT, Events, Integers
+
+COMPUTE, COMMUNICATION, COPY = range(3)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pieces:
+    """Device work as columns, one entry each; times in ns.
+
+    `kind` is COMPUTE, COMMUNICATION or COPY. `launch` is when the host's call began that launched
+    it, ABSENT where the trace has none.
+    """
+
+    begin: Integers
+    end: Integers
+    kind: Integers
+    launch: Integers
+    device: Integers
+    stream: Integers
+
+    def take(self, entries: np.ndarray) -> Pieces:
+        """Return these entries (indices or a mask)."""
+        columns = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return Pieces(*(column[entries] for column in columns))
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """From the first begin to the last end."""
+        return int(self.begin.min()), int(self.end.max())
+
+
+def pieces(events: Events, work: Launched, facts: Facts) -> Pieces:
+    """Return all device work, in the order of `work`."""
+    begin = events.start[work.row]
+    kind = np.where(facts.is_kernel, COMPUTE, COPY)
+    return Pieces(
+        begin=begin,
+        end=begin + np.maximum(events.duration[work.row], 0),
+        kind=np.where(facts.communicates, COMMUNICATION, kind),
+        launch=np.where(work.launched, events.start[work.call], ABSENT),
+        device=facts.device,
+        stream=facts.stream,
+    )

@@ -1,0 +1,144 @@
+"""The record of one rank's trace: every figure that its events give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from torchgauge.analyze.attribution import Spans
+from torchgauge.analyze.collectives import collectives
+from torchgauge.analyze.copies import copies
+from torchgauge.analyze.critical_path import Segment, critical_path, summary
+from torchgauge.analyze.device_breakdown import device_times
+from torchgauge.analyze.host_work import OUTSIDE, HostWork
+from torchgauge.analyze.kernel_facts import Facts
+from torchgauge.analyze.launches import Launched, launched
+from torchgauge.analyze.module_calls import Modules
+from torchgauge.analyze.pieces import Pieces, pieces
+from torchgauge.analyze.queues import queues
+from torchgauge.analyze.recorded_tree import attributed, tree_of
+from torchgauge.analyze.synchronisations import operator, synchronisations, waits
+from torchgauge.analyze.trace_findings import rank_findings
+from torchgauge.model.critical_path import CriticalPath
+from torchgauge.model.events import ABSENT, Events
+from torchgauge.model.trace import Contents, Device, RankTrace
+
+_HOST = ("cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver")
+
+
+def rank_trace(events: Events, file: str) -> RankTrace:
+    """Return what the events of one file say; `file` is its name."""
+    import msgspec
+
+    modules, spans = attributed(events)
+    work = launched(events, spans)
+    facts = Facts(events, work)
+    found = pieces(events, work, facts)
+    waited = waits(events)
+    begin, end = _window(events)
+    distributed = events.metadata.distributed or {}
+    duration = found.end - found.begin
+    record = RankTrace(
+        file=file,
+        rank=_integer(distributed.get("rank")),
+        world=_integer(distributed.get("world_size")),
+        window=(end - begin) * 1e-9,
+        contents=_contents(events, modules),
+        devices=tuple(_devices(events)),
+        times=device_times(found),
+        tree=tree_of(events, modules, spans),
+        device_time=int(duration.sum()) * 1e-9,
+        launched_before=int(duration[~work.launched].sum()) * 1e-9,
+        copies=copies(found, facts),
+        collectives=collectives(found, facts),
+        queues=queues(found),
+        synchronisations=synchronisations(events, spans, modules.tree, waited),
+        critical_path=_critical(events, spans, work, found, begin),
+        missing=tuple(_missing(events, modules)),
+        warnings=events.warnings,
+    )
+    return msgspec.structs.replace(record, findings=rank_findings(record, found))
+
+
+def _window(events: Events) -> tuple[int, int]:
+    """Return begin and end of all that is no mark of the profiler's own."""
+    rows = np.flatnonzero(events.category.where(lambda name: name != "Trace"))
+    if not len(rows):
+        return 0, 0
+    start = events.start[rows]
+    return int(start.min()), int((start + np.maximum(events.duration[rows], 0)).max())
+
+
+def _contents(events: Events, modules: Modules) -> Contents:
+    def count(*categories: str) -> int:
+        return int(events.category.where(lambda name: name in categories).sum())
+
+    begin = events.metadata.base_time
+    origin = None if begin is None else begin + events.metadata.origin
+    first, last = _window(events)
+    return Contents(
+        events=len(events) + len(events.memory.time) + len(events.flows.time),
+        operators=count("cpu_op"),
+        launches=count("cuda_runtime", "cuda_driver"),
+        device_work=count("kernel", "gpu_memcpy", "gpu_memset"),
+        python=count("python_function"),
+        memory=len(events.memory.time),
+        shapes=any(events.operators.dims.values),
+        layers=None if not len(modules) else "torchgauge" if modules.are_ours else "torch",
+        begin=None if origin is None else origin + first,
+        end=None if origin is None else origin + last,
+    )
+
+
+def _devices(events: Events) -> Iterator[Device]:
+    for said in events.metadata.devices:
+        number = _integer(said.get("id"))
+        if number is None:
+            continue
+        major, minor = said.get("computeMajor"), said.get("computeMinor")
+        yield Device(
+            number=number,
+            name=str(said.get("name", "")),
+            memory=_integer(said.get("totalGlobalMem")),
+            capability=f"{major}.{minor}" if major is not None and minor is not None else "",
+        )
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _missing(events: Events, modules: Modules) -> Iterator[str]:
+    """Yield what was not recorded, and what that leaves unknown."""
+    if not len(modules):
+        yield "no layers (recorded without stacks): the tree begins with operators"
+    if not any(events.operators.dims.values):
+        yield "no shapes (record_shapes=False): FLOPs and bytes are unknown"
+    if not len(events.memory.time):
+        yield "no memory events (profile_memory=False): memory is unknown"
+    if not len(events.device_work.row):
+        yield "no device work: only the host was recorded"
+    elif not len(events.launches.row):
+        yield "no launches: what waited for the host is unknown"
+
+
+def _critical(
+    events: Events, spans: Spans, work: Launched, found: Pieces, begin: int
+) -> CriticalPath | None:
+    thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
+    path = critical_path(found, thread, waits(events), begin)
+    host = HostWork(events, spans, np.unique(thread))
+    names = events.name.take(spans.row)
+
+    def named(segment: Segment) -> Iterator[tuple[str, int]]:
+        if segment.link == "host":
+            yield from host.between(segment.begin, segment.end)
+            return
+        place = int(work.span[segment.piece])
+        by = operator(names, spans, place) or OUTSIDE if segment.link == "launch" else ""
+        name = by or str(events.name[int(work.row[segment.piece])])
+        yield name, segment.end - segment.begin
+
+    return summary(path, named)

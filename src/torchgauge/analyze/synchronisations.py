@@ -1,0 +1,77 @@
+"""Where the host waited for a device."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from torchgauge.analyze.attribution import NONE, Spans
+from torchgauge.analyze.call_tree import CallTree
+from torchgauge.analyze.host_work import is_operator
+from torchgauge.model.events import Coded, Codes, Events, Integers, Rows
+from torchgauge.model.trace import Synchronisation
+
+# cudaStreamWaitEvent has a stream wait, not the host. hipMemcpyWithStream returns when it is done.
+_WAITS = re.compile(r"(cu|cuda|hip)\w*Synchronize\w*|(cuda|hip)Memcpy|hipMemcpyWithStream")
+_CALLS = ("cuda_runtime", "cuda_driver")
+
+
+class Waits(NamedTuple):
+    """The calls in which the host waited: places in the events, begin and end in ns, threads."""
+
+    row: Rows
+    begin: Integers
+    end: Integers
+    thread: Codes
+
+
+def waits(events: Events) -> Waits:
+    """Return the calls that end only when a device has done something, in order of their ends."""
+    calls = events.category.where(lambda name: name in _CALLS)
+    row = np.flatnonzero(calls & events.name.where(lambda name: bool(_WAITS.fullmatch(name))))
+    end = events.start[row] + events.duration[row]
+    row = row[np.argsort(end, kind="stable")]
+    begin = events.start[row]
+    return Waits(row, begin, begin + events.duration[row], events.thread.codes[row])
+
+
+def synchronisations(
+    events: Events, spans: Spans, tree: CallTree, found: Waits
+) -> tuple[Synchronisation, ...]:
+    """Return the waits by call and by the operator around them, most time first."""
+    places = spans.nesting.at((found.begin + found.end) // 2, found.thread)
+    names = events.name.take(spans.row)
+    groups: dict[tuple[str, str], list[int]] = {}
+    for number, place in enumerate(places.tolist()):
+        call = str(events.name[int(found.row[number])])
+        groups.setdefault((call, operator(names, spans, place)), []).append(number)
+    result = []
+    for (call, name), group in groups.items():
+        time = found.end[group] - found.begin[group]
+        layers = np.where(places[group] == NONE, NONE, spans.layer[places[group]])
+        most = _most(layers, time)
+        result.append(
+            Synchronisation(
+                call=call,
+                operator=name,
+                layer=tree.layers[most].path if most != NONE else "",
+                count=len(group),
+                time=int(time.sum()) * 1e-9,
+            )
+        )
+    return tuple(sorted(result, key=lambda one: -one.time))
+
+
+def operator(names: Coded[str], spans: Spans, place: int) -> str:
+    """Return the operator as the user called it: the outermost of those within one another."""
+    name = ""
+    while place != NONE and is_operator(here := str(names[place])):
+        name, place = here, int(spans.parent[place])
+    return name
+
+
+def _most(layers: Integers, time: Integers) -> int:
+    values, place = np.unique(layers, return_inverse=True)
+    return int(values[np.argmax(np.bincount(place, time))])

@@ -1,0 +1,154 @@
+"""What a trace shows that costs time, in words: evidence first, then what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchgauge import units
+from torchgauge.analyze.pieces import COMPUTE, Pieces
+from torchgauge.model.breakdown import DeviceTime
+from torchgauge.model.finding import Finding, Severity
+from torchgauge.model.trace import RankTrace
+
+SHORT = 5_000  # ns: launching a kernel takes about as long
+NOTICEABLE = 0.05
+SERIOUS = 0.25
+Found = Iterator[tuple[float, Finding]]
+
+
+def rank_findings(rank: RankTrace, pieces: Pieces) -> tuple[Finding, ...]:
+    """Return what stands out in one rank, what costs most first."""
+    found = [*_copies(rank), *_synchronisations(rank), *_before(rank)]
+    for device in rank.times:
+        mine = pieces.take(pieces.device == (-1 if device.device is None else device.device))
+        found += [*_host(device, mine), *_communication(device), *_device(device)]
+    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0]))
+
+
+def _host(device: DeviceTime, pieces: Pieces) -> Found:
+    whole = device.breakdown
+    time, share = whole.idle.host_wait, _share(whole.idle.host_wait, whole.window)
+    if share < NOTICEABLE:
+        return
+    kernel = pieces.kind == COMPUTE
+    count, short = int(kernel.sum()), int((kernel & (pieces.end - pieces.begin < SHORT)).sum())
+    yield (
+        time,
+        Finding(
+            id="idle-host",
+            severity=_severity(share),
+            title=f"{_name(device)} is idle for {units.percent(share)} of the window: "
+            "it waits for the host",
+            evidence=f"{units.time(time)} of {units.time(whole.window)}; "
+            f"{short:,} of {count:,} kernels take less than 5 µs.",
+            remedy="Launch less: torch.compile, CUDA graphs, a larger batch."
+            if short > count / 2
+            else "See what the host does meanwhile: host times in the tree, synchronisations.",
+        ),
+    )
+
+
+def _communication(device: DeviceTime) -> Found:
+    whole = device.breakdown
+    time, share = whole.exposed_communication, _share(whole.exposed_communication, whole.window)
+    if share < NOTICEABLE:
+        return
+    yield (
+        time,
+        Finding(
+            id="exposed-communication",
+            severity=_severity(share),
+            title=f"{_name(device)} does nothing but communicate for {units.percent(share)} "
+            "of the window",
+            evidence=f"{units.time(time)} of {units.time(whole.communication)} "
+            "of communication have no computation beside them.",
+            remedy="Overlap it (buckets, prefetching, order); see whether a rank comes late.",
+        ),
+    )
+
+
+def _device(device: DeviceTime) -> Found:
+    whole = device.breakdown
+    time, share = whole.idle.other, _share(whole.idle.other, whole.window)
+    if share < NOTICEABLE:
+        return
+    yield (
+        time,
+        Finding(
+            id="idle-device",
+            severity=_severity(share),
+            title=f"{_name(device)} is idle for {units.percent(share)} of the window "
+            "for another cause than the host",
+            evidence=f"{units.time(time)} in pauses of more than 5 µs, before work that was "
+            "launched already, or whose launch is not in the file.",
+            remedy="See which streams wait for each other (events, stream priorities).",
+        ),
+    )
+
+
+def _copies(rank: RankTrace) -> Found:
+    slow = [one for one in rank.copies if one.pageable]
+    time = sum(one.time for one in slow)
+    share = _share(time, rank.device_time)
+    if share < NOTICEABLE:
+        return
+    yield (
+        time,
+        Finding(
+            id="pageable-copies",
+            severity="warning",
+            title=f"{sum(one.count for one in slow):,} copies use pageable memory of the host",
+            evidence=f"{units.time(time)}, {units.percent(share)} of the device's time; "
+            "each stops the host as well.",
+            remedy="Pin it: DataLoader(pin_memory=True), and .to(device, non_blocking=True).",
+        ),
+    )
+
+
+def _synchronisations(rank: RankTrace) -> Found:
+    named = [one for one in rank.synchronisations if one.operator]
+    time = sum(one.time for one in named)
+    if _share(time, rank.window) < NOTICEABLE:
+        return
+    most = named[0]
+    where = f" in {most.layer}" if most.layer else ""
+    yield (
+        time,
+        Finding(
+            id="synchronisation",
+            severity="warning",
+            title=f"Operators make the host wait for the device, {units.time(time)} in all",
+            evidence=f"{most.count:,} × {most.operator}{where} ({most.call}): "
+            f"{units.time(most.time)}.",
+            remedy="Leave values on the device: no .item(), .cpu(), print or if in the step.",
+        ),
+    )
+
+
+def _before(rank: RankTrace) -> Found:
+    share = _share(rank.launched_before, rank.device_time)
+    if share < NOTICEABLE:
+        return
+    yield (
+        rank.launched_before,
+        Finding(
+            id="launched-before",
+            severity="info",
+            title=f"{units.percent(share)} of the device's time has no launch in the file",
+            evidence=f"{units.time(rank.launched_before)} were launched before the window; "
+            "by which layer is not known.",
+            remedy="Record after a warm-up (schedule(wait=…, warmup=…)), and synchronise before.",
+        ),
+    )
+
+
+def _name(device: DeviceTime) -> str:
+    return "The GPU" if device.device is None else f"GPU {device.device}"
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _severity(share: float) -> Severity:
+    return "serious" if share > SERIOUS else "warning"

@@ -1,0 +1,170 @@
+"""The record of a trace that was recorded elsewhere: of each rank, and of all of them together."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torchgauge.model import rendering, tables
+from torchgauge.model.breakdown import DeviceTime
+from torchgauge.model.critical_path import CriticalPath
+from torchgauge.model.exported import Exported
+from torchgauge.model.finding import Finding
+from torchgauge.model.record import MeasurementWarning, Record
+from torchgauge.model.tree import Tree
+
+SCHEMA = "torchgauge.trace/1"
+Layers = Literal["torchgauge", "torch"]
+
+
+class Contents(Record, frozen=True, kw_only=True):
+    """What the file has: counts of events, and what else was recorded.
+
+    `layers` says whose ranges of layers there are, None without any. `begin` and `end` are ns since
+    1970, None where the file's clock has another origin.
+    """
+
+    events: int
+    operators: int
+    launches: int
+    device_work: int
+    python: int
+    memory: int
+    shapes: bool
+    layers: Layers | None
+    begin: int | None = None
+    end: int | None = None
+
+
+class Device(Record, frozen=True, kw_only=True):
+    """A device as the file's header has it; `memory` in bytes."""
+
+    number: int
+    name: str
+    memory: int | None = None
+    capability: str = ""
+
+
+class Copies(Record, frozen=True, kw_only=True):
+    """All copies or memory sets of one kind: `time` in seconds and `bytes` of all together.
+
+    `bytes` is None where not every one says its own. `pageable`: the host's memory is not pinned.
+    """
+
+    kind: str
+    count: int
+    time: float
+    bytes: int | None
+    pageable: bool | None = None
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes per second while they ran."""
+        return self.bytes / self.time if self.bytes is not None and self.time else None
+
+
+class Collectives(Record, frozen=True, kw_only=True):
+    """Calls of one collective on messages of one size: seconds of all together.
+
+    `bytes` are those of one call's message, `group` the ranks that took part. `wait` is the time
+    that this rank waited for the last one to arrive, `transfer` the rest; None where only one
+    rank's file is known, since both look alike then. `bus_bandwidth` is bytes per second over the
+    slowest link, by nccl-tests' factors, of `transfer`, else of all the time: then it is at least
+    so much.
+    """
+
+    name: str
+    dtype: str | None
+    bytes: int | None
+    group: int | None
+    calls: int
+    time: float
+    exposed: float
+    wait: float | None = None
+    transfer: float | None = None
+    bus_bandwidth: float | None = None
+
+
+class Queue(Record, frozen=True, kw_only=True):
+    """How far the host was ahead of a stream.
+
+    `mean` (over the stream's time) and `most` are pieces of work launched and not yet begun;
+    `empty` is the share of pieces that began with none behind them. `delay_median` and `delay_p99`
+    are the seconds from the begin of the host's call to that of the work.
+    """
+
+    device: int | None
+    stream: int | None
+    mean: float
+    most: int
+    empty: float
+    delay_median: float
+    delay_p99: float
+
+
+class Synchronisation(Record, frozen=True, kw_only=True):
+    """Calls in which the host waited for a device: `time` seconds of all together.
+
+    `operator` is that around the call ("aten::item"), `layer` the layer with most of the time.
+    """
+
+    call: str
+    operator: str
+    layer: str
+    count: int
+    time: float
+
+
+class RankTrace(Record, frozen=True, kw_only=True, dict=True):
+    """One rank's file: what is in it, and where its time went, in seconds.
+
+    `window` is the time from the first event to the last. `launched_before` and `device_time` are
+    of device work: what the file has no launch of, and all of it. `missing` says in words what was
+    not recorded and what that leaves unknown.
+    """
+
+    file: str
+    rank: int | None
+    world: int | None
+    window: float
+    contents: Contents
+    devices: tuple[Device, ...]
+    times: tuple[DeviceTime, ...]
+    tree: Tree
+    device_time: float
+    launched_before: float
+    copies: tuple[Copies, ...] = ()
+    collectives: tuple[Collectives, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    synchronisations: tuple[Synchronisation, ...] = ()
+    critical_path: CriticalPath | None = None
+    missing: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    def table(self, kind: str = "kernels", *, by_shape: bool = False) -> tables.Table:
+        """Return layers, operators or kernels as a flat table; times are of one marked step.
+
+        Raises InputError `table-unknown`.
+        """
+        options = {"by_shape": by_shape} if kind == "operators" else {}
+        return tables.table(self.tree, kind, **options)
+
+
+class Trace(Exported, frozen=True, kw_only=True):
+    """What a file, or a directory with the files of ranks, says: the ranks in order of number.
+
+    `missing` are ranks of the job without a file. `straggler` is the rank for which the others wait
+    most in collectives, `lost` the seconds that they wait for it, None where none stands out.
+    """
+
+    schema: str = SCHEMA
+    name: str
+    ranks: tuple[RankTrace, ...]
+    missing: tuple[int, ...] = ()
+    straggler: int | None = None
+    lost: float | None = None
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    def __str__(self) -> str:
+        return rendering.text(self, "trace")
