@@ -150,19 +150,60 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
         return tables.table(self.tree, kind, **options)
 
 
+class RankWait(Record, frozen=True, kw_only=True):
+    """Seconds that a rank `waits` in collectives for the last one, and is `waited_for` as the last.
+
+    That counts from when the middle one of the others came. `skew` is by how much its clock is
+    ahead of the middle one of the ranks.
+    """
+
+    rank: int
+    waits: float
+    waited_for: float
+    skew: float
+
+
+class SlowCall(Record, frozen=True, kw_only=True):
+    """A call of a collective whose transfer took much longer than the others of its kind.
+
+    `number` counts the calls of this collective and size from 0; `at` is seconds from the begin of
+    the first rank's file, `transfer` and `usual` (the median of its kind) are seconds.
+    """
+
+    name: str
+    bytes: int | None
+    number: int
+    at: float
+    transfer: float
+    usual: float
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """What the files of several ranks say together, from `calls` collectives that all of them have.
+
+    `straggler` is the rank that the others wait for, `lost` for how many seconds; None where none
+    stands out. `unmatched` are collectives that not all ranks have equally often.
+    """
+
+    calls: int
+    waits: tuple[RankWait, ...]
+    slow: tuple[SlowCall, ...] = ()
+    straggler: int | None = None
+    lost: float | None = None
+    unmatched: int = 0
+
+
 class Trace(Exported, frozen=True, kw_only=True):
     """What a file, or a directory with the files of ranks, says: the ranks in order of number.
 
-    `missing` are ranks of the job without a file. `straggler` is the rank for which the others wait
-    most in collectives, `lost` the seconds that they wait for it, None where none stands out.
+    `missing` are ranks of the job without a file. `job` is there where two ranks or more are.
     """
 
     schema: str = SCHEMA
     name: str
     ranks: tuple[RankTrace, ...]
     missing: tuple[int, ...] = ()
-    straggler: int | None = None
-    lost: float | None = None
+    job: Job | None = None
     findings: tuple[Finding, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
 
