@@ -158,7 +158,7 @@ def test_what_goes_wrong_in_a_first_look_names_the_build(monkeypatch):
         raise MeasurementError("A process died.", id="child-failed", cause="Exit code 3.")
 
     monkeypatch.setattr(apart, "profile_apart", dies)
-    with pytest.raises(MeasurementError, match="The base build: A process died.") as caught:
+    with pytest.raises(MeasurementError, match=r"The base build: A process died\.") as caught:
         gated("params")
     assert (caught.value.id, caught.value.cause) == ("child-failed", "Exit code 3.")
 

@@ -10,12 +10,13 @@ from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.cli.profile import training, what_is_run
 from torchgauge.cli.target_option import add_target, add_threshold, settle
+from torchgauge.cli.terminations import as_ctrl_c
 from torchgauge.cli.verdicts import tell_github
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from torchgauge.api.gates import GateRequest
-    from torchgauge.model.verdict import Limit
+    from torchgauge.model.verdict import Limit, Verdict
 
 NAME = "gate"
 SUMMARY = "tell whether a model got worse: pass, fail or inconclusive"
@@ -107,15 +108,15 @@ def run(options: argparse.Namespace) -> int:
             remedy="Give one of --base-ref REF, --base-target A, --baseline FILE, --calibrate.",
         )
     limits = settle(options)
-    formats.check(options)
-    return _calibrate(options) if options.calibrate else _gate(options, limits)
+    formats.check(options, "Verdict")
+    with as_ctrl_c():
+        return _calibrate(options) if options.calibrate else _gate(options, limits)
 
 
 def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
     from torchgauge import api
     from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
-    from torchgauge.model import rendering
-    from torchgauge.report.verdict import view
+    from torchgauge.measure.interrupts import Interrupts
 
     most = options.max_blocks or max(MOST_BLOCKS, options.blocks or 0)
     wanted = GateOptions.parsed(
@@ -137,15 +138,29 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
                 base_target=options.base_target,
                 base_env=options.base_env,
             )
-    written = formats.write(verdict, options, "verdict")
+    with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
+        try:
+            written = formats.write(verdict, options, "verdict")
+        except InputError:
+            _tell(verdict, options)  # or the measurement would be lost
+            options.json = False  # standard output holds one document
+            raise
+    _tell(verdict, options)
+    formats.say(written)
+    interrupted = interrupts.noted or any(one.id == "interrupted" for one in verdict.warnings)
+    return ExitCode.INTERRUPTED if interrupted else verdict.exit_code
+
+
+def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
+    """Print the verdict; in a workflow tell GitHub."""
+    from torchgauge.model import rendering
+    from torchgauge.report.verdict import view
+
     if options.json:
         emit(rendering.text(verdict, "json"))
     else:
         print_view(lambda width: view(verdict, width=width))
-    formats.say(written)
     tell_github(verdict, options.target)
-    interrupted = any(one.id == "interrupted" for one in verdict.warnings)
-    return ExitCode.INTERRUPTED if interrupted else verdict.exit_code
 
 
 def _calibrate(options: argparse.Namespace) -> int:
