@@ -83,7 +83,7 @@ def test_why_where_and_what_to_do():
 
 def test_builds_with_other_inputs_are_not_sent_where_they_come_from():
     inputs = Difference(part="target", name="inputs", baseline="8", current="32", work=True)
-    apart = verdicts.verdict(verdicts.APART)
+    apart = verdicts.paired(verdicts.APART)
     compared = msgspec.structs.replace(apart.comparison, differences=(inputs,))
     text = str(msgspec.structs.replace(apart, comparison=compared))
     assert "Give both the same inputs (--input)" in text
