@@ -96,7 +96,7 @@ def test_a_missing_file_is_an_error_of_ours(tmp_path):
     assert caught.value.id == "file-missing"
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 10**400])
 def test_numbers_that_are_none_are_refused_at_construction(value):
     with pytest.raises(RecordError, match="NaN or an infinity"):
         Interval(low=0.0, high=value)
