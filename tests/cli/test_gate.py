@@ -9,10 +9,14 @@ import textwrap
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
+from tests.model import records
 
 from torchgauge import api
+from torchgauge.api import gates, profiles
 from torchgauge.cli.main import main
+from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.verdict import Verdict
 
 MODEL = """
@@ -93,6 +97,30 @@ def test_a_disk_that_fills_up_meanwhile_costs_no_verdict(tmp_path, monkeypatch, 
         assert json.loads(said.out)["outcome"] == "fail"
     else:
         assert said.out.startswith("✗ FAIL")
+
+
+FAILED = MeasurementWarning(id="forward-raised", message="It raised.", failed=True, traceback="T\n")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "interrupted", "code"),
+    [("inconclusive", False, 1), ("pass", False, 0), ("fail", False, 3), ("pass", True, 130)],
+)
+def test_a_saved_run_against_a_broken_model_is_a_failure(
+    tmp_path, monkeypatch, capsys, outcome, interrupted, code
+):
+    run = records.profile().save(tmp_path / "run.json")
+    measured = msgspec.structs.replace(
+        records.profile(), warnings=(FAILED,), interrupted=interrupted
+    )
+    verdict = msgspec.structs.replace(SAVED, outcome=outcome)
+    monkeypatch.setattr(profiles, "profile_request", lambda **_: measured)
+    monkeypatch.setattr(gates, "gate_records", lambda *_: verdict)
+    assert main(["gate", "m.py:make", "--baseline", str(run)]) == code
+    said = capsys.readouterr()
+    assert said.err.startswith("T\n")
+    assert "The current build: It raised." in said.out
+    assert ("[interrupted]" in said.out) == interrupted
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])

@@ -27,6 +27,7 @@ from torchgauge.analyze.paired import (
 )
 from torchgauge.analyze.percentiles import samples_needed
 from torchgauge.api.gate_options import GateOptions
+from torchgauge.api.gate_warnings import warnings_of
 from torchgauge.api.paired_changes import BASE, CURRENT, typical, with_pairs
 from torchgauge.device import calibration
 from torchgauge.errors import InputError, TorchgaugeError
@@ -158,7 +159,8 @@ class _Gate:
         self.options = options
         self.compared = compared
         self.rulings = exact
-        self.warnings = [*notes]
+        sides = zip(records, ("base", "current"), strict=True)
+        self.warnings = [*notes, *(said for one in sides for said in warnings_of(*one))]
         self.against = asked_otherwise(compared.differences)
         self.blocks: list[Timed] = []
         self.looks = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
@@ -33,7 +34,8 @@ A, as many as this host's calibration asks for (8 blocks without one), once more
 does not decide. A metric fails where it surely got worse by more than the first value of its
 tolerance, and passes where it surely did not by the second.
 
-Exit codes: 0 pass, 3 fail, 4 inconclusive, 5 not comparable, 2 bad input, 130 interrupted.
+Exit codes: 0 pass, 3 fail, 4 inconclusive, 5 not comparable, 1 a measurement failed and left it
+undecided, 2 bad input, 130 interrupted.
 """
 
 
@@ -147,8 +149,11 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
             raise
     _tell(verdict, options)
     formats.say(written)
-    interrupted = interrupts.noted or any(one.id == "interrupted" for one in verdict.warnings)
-    return ExitCode.INTERRUPTED if interrupted else verdict.exit_code
+    if interrupts.noted or any(one.id == "interrupted" for one in verdict.warnings):
+        return ExitCode.INTERRUPTED
+    if verdict.outcome == "inconclusive" and any(one.failed for one in verdict.warnings):
+        return ExitCode.MEASUREMENT_FAILED  # a model that is broken is not one that scatters
+    return verdict.exit_code
 
 
 def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
@@ -156,6 +161,9 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
     from torchgauge.model import rendering
     from torchgauge.report.verdict import view
 
+    for warning in verdict.warnings:
+        if warning.traceback:
+            sys.stderr.write(warning.traceback)
     if options.json:
         emit(rendering.text(verdict, "json"))
     else:
