@@ -219,6 +219,21 @@ def test_more_work_than_in_the_saved_run_fails(tmp_path, noted):
     gauge().assert_no_regression(bigger, X, tolerance=["params:50%", "flops:50%", "memory:50%"])
 
 
+def test_one_file_for_two_runs_is_said_when_it_is_written(tmp_path):
+    written: set[Path] = set()
+    file = tmp_path / "one.json"
+    first, second = (
+        Assertions(QUICK, lambda *_: None, baselines=Baselines(file, name, written), update=True)
+        for name in "ab"
+    )
+    first.assert_no_regression(net(), X)
+    before = file.read_bytes()
+    with pytest.raises(InputError) as caught:
+        second.assert_no_regression(nn.Linear(8, 8), X)
+    assert caught.value.id == "baseline-shared"
+    assert file.read_bytes() == before
+
+
 class Broken(nn.Module):
     def forward(self, _):
         raise ValueError("boom")

@@ -197,7 +197,7 @@ class Assertions:
         if self._update:
             if not current.complete:
                 raise AssertionError(_unmeasured(current, model))
-            current.save(path)
+            self._baselines.save(current, path)
             self._note(["all", f"saved to {path.name}", "", "", "saved"], "")
             return None
         from torchgauge.api.gate_options import GateOptions
