@@ -14,8 +14,9 @@ import pytest
 from tests.model import records
 
 from torchgauge import api
-from torchgauge.api import gates, profiles
+from torchgauge.api import gates, paired_gate, profiles
 from torchgauge.cli.main import main
+from torchgauge.errors import InputError
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.verdict import Verdict
 
@@ -173,6 +174,24 @@ def repository(tmp_path, monkeypatch):
     git(folder, "checkout", "--quiet", "-b", "work")
     monkeypatch.chdir(folder)
     return folder
+
+
+def test_a_base_that_fails_says_what_was_not_checked_out(repository, monkeypatch, capsys):
+    part = repository.parent / "part"
+    git(repository.parent, "init", "--quiet", str(part))
+    (part / "lib.py").write_text("")
+    commit(part, "a part")
+    allowed = ("-c", "protocol.file.allow=always")
+    git(repository, *allowed, "submodule", "--quiet", "add", str(part), "part")
+    commit(repository, "with a part")
+
+    def fails(*_):
+        raise InputError("No module named 'lib'.", id="factory-raised", cause="Its import failed.")
+
+    monkeypatch.setattr(paired_gate, "gate_builds", fails)
+    assert main(["gate", "--base-ref", "HEAD", "gated_net.py:make"]) == 2
+    said = capsys.readouterr().err
+    assert "Its import failed. The base has no submodules: part not checked out there." in said
 
 
 def commit(folder, message):
