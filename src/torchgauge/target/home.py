@@ -46,6 +46,8 @@ def foreign_module(folder: Path) -> tuple[str, str] | None:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or name.partition(".")[0] == "torchgauge":
             continue
+        if not Path(file).is_absolute():
+            continue  # torch.ops says that it is of "_ops.py"; what was imported has a whole path
         if foreign(Path(file).resolve()):
             return name, file
     return None
