@@ -13,8 +13,9 @@ import msgspec
 from torchgauge.analyze.paired import USUAL_BLOCKS
 from torchgauge.analyze.tolerances import USUAL_METRICS
 from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
+from torchgauge.api.gate_warnings import warnings_of
 from torchgauge.api.preparation import prepared, require_torch, showing
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.model.record import MeasurementWarning
 
 if TYPE_CHECKING:
@@ -122,7 +123,9 @@ def gate_stored(baseline: str | Path, request: GateRequest, options: GateOptions
     load_baseline(baseline)  # a mistake shows now, not after minutes
     known = {one.name: getattr(request, one.name) for one in dataclasses.fields(request)}
     record = profile_request(**known, processes=STORED_PROCESSES)
-    return gate_records(baseline, record, options)
+    verdict = gate_records(baseline, record, options)
+    told = (*verdict.warnings, *warnings_of(record, "current"))
+    return msgspec.structs.replace(verdict, warnings=told)
 
 
 def gate_targets(
@@ -161,7 +164,13 @@ def gate_targets(
                 MeasurementWarning(id="base-note", message=note, probe="gate")
                 for note in revision.notes
             )
-            return gate_builds(base, current, options, shown, notes)
+            try:
+                return gate_builds(base, current, options, shown, notes)
+            except TorchgaugeError as error:
+                # An import that fails may be of a submodule that is not there.
+                absent = [note for note in revision.notes if note.startswith("The base has")]
+                error.cause = " ".join([error.cause, *absent])
+                raise
 
 
 def compare_targets(
