@@ -110,6 +110,8 @@ COMMON = ["--model-path", "model.py:small", "--output-dir", "torchgauge-results"
         ({"baseline": "a b.json", "tolerance": "latency:1%:3%\nmemory:5%", "metric": "latency"},
          ["gate", *COMMON, "--baseline", "a b.json", "--tolerance", "latency:1%:3%",
           "--tolerance", "memory:5%", "--metric", "latency"]),
+        ({"base_ref": "main", "arguments": "--device cpu\n--batch 8"},
+         ["gate", *COMMON, "--base-ref", "main", "--device", "cpu", "--batch", "8"]),
         ({"target": "my model.py:small", "threshold": "params:*"},
          ["profile", "--model-path", "my model.py:small", *COMMON[2:], "--threshold", "params:*"]),
         ({"target": "$(touch hacked); `touch hacked`", "base_ref": '"; touch hacked #'},

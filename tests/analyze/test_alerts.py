@@ -132,7 +132,16 @@ def test_growth_is_between_medians_within_the_time():
     assert found.value == pytest.approx(0.12)  # 112 over 100: single runs decide nothing
     assert alerts(grown, [series(values)])[0].value == pytest.approx(1.24)
     assert alerts(grown, [series([100.0] * 20 + [109.0] * 5)]) == []
-    assert alerts(grown, [series([100.0])]) == []
+
+
+def test_too_few_runs_are_unknown_and_no_pass():
+    month = datetime.timedelta(days=30)
+    assert alerts(rule("growth", 0.10, "ratio", over=month), [series([100.0])]) is None
+    assert alerts(rule("growth", 0.10, "ratio", over=month), [series([100.0, 100.0])]) == []
+    moved = rule("change", 0.01, "ratio")
+    assert alerts(moved, [series([1.0] * 9)]) is None
+    assert alerts(moved, [series([1.0] * 9), series([1.0] * 10, branch="old")]) == []
+    assert alerts(moved, [series([1.0] * 2, how="counted")]) == []
 
 
 def test_a_limit_in_another_unit_is_refused():

@@ -12,6 +12,7 @@ from torchgauge.api import paired_gate
 from torchgauge.api.gate_options import GateOptions
 from torchgauge.api.paired_gate import gate_builds, pace_for
 from torchgauge.device import calibration
+from torchgauge.errors import MeasurementError
 from torchgauge.measure import apart, blocks, forward
 from torchgauge.measure.blocks import Timed
 from torchgauge.measure.latency import LatencyOptions
@@ -127,6 +128,39 @@ def test_all_times_anyway(monkeypatch):
     verdict = gated(everything=True)
     assert (verdict.outcome, bench.made) == ("fail", 8)
     assert ruling(verdict, "latency").outcome == "pass"
+
+
+def other_inputs():
+    """Return a build's record whose target brought a smaller batch than the other one's."""
+    plain = record()
+    (given, *rest) = plain.target.inputs
+    smaller = msgspec.structs.replace(given, shape=(given.shape[0] + 1, *given.shape[1:]))
+    target = msgspec.structs.replace(plain.target, inputs=(smaller, *rest))
+    return msgspec.structs.replace(plain, target=target)
+
+
+@pytest.mark.parametrize("d", [-0.5, 0.5])
+def test_builds_that_got_other_inputs_are_not_comparable_however_the_times_are(monkeypatch, d):
+    bench = Bench(monkeypatch, d=d, current=other_inputs())
+    verdict = gated("latency")
+    assert (verdict.outcome, bench.made) == ("not comparable", 0)
+    assert ruling(verdict, "latency").reason == "not comparable: inputs differ"
+    verdict = gated("latency", everything=True)
+    assert (verdict.outcome, bench.made) == ("not comparable", 8)
+    change = verdict.comparison.change_of("latency")
+    assert (change.judgement, change.reason) == ("unknown", "not comparable: inputs differ")
+    assert change.change == pytest.approx(math.expm1(d), rel=1e-3)
+    assert verdict.guilty == ()
+
+
+def test_what_goes_wrong_in_a_first_look_names_the_build(monkeypatch):
+    def dies(*_):
+        raise MeasurementError("A process died.", id="child-failed", cause="Exit code 3.")
+
+    monkeypatch.setattr(apart, "profile_apart", dies)
+    with pytest.raises(MeasurementError, match=r"The base build: A process died\.") as caught:
+        gated("params")
+    assert (caught.value.id, caught.value.cause) == ("child-failed", "Exit code 3.")
 
 
 def test_exact_metrics_alone_start_no_block(monkeypatch):

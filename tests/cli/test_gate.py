@@ -9,9 +9,16 @@ import textwrap
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
+from tests.model import records
 
+from torchgauge import api
+from torchgauge.api import gates, paired_gate, profiles
 from torchgauge.cli.main import main
+from torchgauge.errors import InputError
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.verdict import Verdict
 
 MODEL = """
     import torch
@@ -59,11 +66,89 @@ def _state(tmp_path, monkeypatch):
         (["m.py:make", "--base-ref", "main", "--blocks", "2"], "option-invalid"),
         (["m.py:make", "--baseline", "none.json"], "file-missing"),
         (["m.py:make", "--base-ref", "main", "--format", "json"], "option-conflict"),
+        (
+            ["m.py:make", "--base-ref", "main", "--format", "speedscope", "--output-dir", "."],
+            "format-unfit",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_measured(arguments, id, capsys):
     assert main(["gate", *arguments]) == 2
     assert f"[{id}]" in capsys.readouterr().err
+
+
+SAVED = Verdict(outcome="fail", rulings=())
+
+
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_a_disk_that_fills_up_meanwhile_costs_no_verdict(tmp_path, monkeypatch, capsys, form):
+    out = tmp_path / "out"
+
+    def fills(*_, **__):
+        out.rmdir()
+        out.touch()
+        return SAVED
+
+    monkeypatch.setattr(api, "gate_targets", fills)
+    arguments = ["gate", "m.py:make", "--base-ref", "main", "--output-dir", str(out), *form]
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert "[output-unwritable]" in said.err
+    if form:
+        assert json.loads(said.out)["outcome"] == "fail"
+    else:
+        assert said.out.startswith("✗ FAIL")
+
+
+FAILED = MeasurementWarning(id="forward-raised", message="It raised.", failed=True, traceback="T\n")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "interrupted", "code"),
+    [("inconclusive", False, 1), ("pass", False, 0), ("fail", False, 3), ("pass", True, 130)],
+)
+def test_a_saved_run_against_a_broken_model_is_a_failure(
+    tmp_path, monkeypatch, capsys, outcome, interrupted, code
+):
+    run = records.profile().save(tmp_path / "run.json")
+    measured = msgspec.structs.replace(
+        records.profile(), warnings=(FAILED,), interrupted=interrupted
+    )
+    verdict = msgspec.structs.replace(SAVED, outcome=outcome)
+    monkeypatch.setattr(profiles, "profile_request", lambda **_: measured)
+    monkeypatch.setattr(gates, "gate_records", lambda *_: verdict)
+    assert main(["gate", "m.py:make", "--baseline", str(run)]) == code
+    said = capsys.readouterr()
+    assert said.err.startswith("T\n")
+    assert "The current build: It raised." in said.out
+    assert ("[interrupted]" in said.out) == interrupted
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_cancelled_job_ends_as_by_ctrl_c(tmp_path, monkeypatch, sent):
+    left = []
+
+    def cancelled(*_, **__):
+        try:
+            signal.raise_signal(sent)
+            time.sleep(10)
+        finally:
+            left.append("the work tree")
+        return SAVED
+
+    monkeypatch.setattr(api, "gate_targets", cancelled)
+    assert main(["gate", "m.py:make", "--base-ref", "main"]) == 130
+    assert left == ["the work tree"]
+    assert signal.getsignal(sent) is signal.SIG_DFL
+
+
+def test_a_job_that_ignores_ctrl_c_ends_by_sigterm(monkeypatch):
+    monkeypatch.setattr(api, "gate_targets", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert main(["gate", "m.py:make", "--base-ref", "main"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_revision_that_is_not_there_is_bad_input(tmp_path, monkeypatch, capsys):
@@ -89,6 +174,24 @@ def repository(tmp_path, monkeypatch):
     git(folder, "checkout", "--quiet", "-b", "work")
     monkeypatch.chdir(folder)
     return folder
+
+
+def test_a_base_that_fails_says_what_was_not_checked_out(repository, monkeypatch, capsys):
+    part = repository.parent / "part"
+    git(repository.parent, "init", "--quiet", str(part))
+    (part / "lib.py").write_text("")
+    commit(part, "a part")
+    allowed = ("-c", "protocol.file.allow=always")
+    git(repository, *allowed, "submodule", "--quiet", "add", str(part), "part")
+    commit(repository, "with a part")
+
+    def fails(*_):
+        raise InputError("No module named 'lib'.", id="factory-raised", cause="Its import failed.")
+
+    monkeypatch.setattr(paired_gate, "gate_builds", fails)
+    assert main(["gate", "--base-ref", "HEAD", "gated_net.py:make"]) == 2
+    said = capsys.readouterr().err
+    assert "Its import failed. The base has no submodules: part not checked out there." in said
 
 
 def commit(folder, message):
@@ -168,13 +271,14 @@ def test_ctrl_c_gives_a_verdict_and_a_kill_leaves_no_process(repository):
     write(repository, extra="sum(i * i for i in range(1_000))")
     command = [sys.executable, "-m", "torchgauge", "gate", "--base-ref", "main", "--json",
                "--metric", "latency", "gated_net.py:make"]  # fmt: skip
-    for sent, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+    ends = ((signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9))
+    for sent, code in ends:
         with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as gating:
             children = _four_children(gating.pid)
             gating.send_signal(sent)
             said, _ = gating.communicate(timeout=60)
         assert gating.returncode == code
-        if sent == signal.SIGINT:
+        if code == 130:
             assert json.loads(said)["outcome"] == "inconclusive"
             assert not list((repository / ".git" / WORKTREES).glob("*"))
         _, alive = psutil.wait_procs(children, timeout=10)

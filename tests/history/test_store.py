@@ -129,6 +129,8 @@ def test_times_sort_as_texts():
     assert east < west
     with pytest.raises(RecordError):
         moment("yesterday")
+    with pytest.raises(RecordError, match="is no time"):
+        moment("0001-01-01T00:00:00+05:00")  # before the first year in UTC
 
 
 def test_what_changes_times_makes_another_workload():

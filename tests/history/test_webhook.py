@@ -2,7 +2,10 @@
 
 import http.server
 import json
+import ssl
 import threading
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -91,6 +94,17 @@ def test_a_failure_shows_no_address(url):
     failed = webhook.send(Rules((), url), TREND, [])
     assert failed.startswith("the webhook")
     assert "53CR3T" not in failed
+
+
+def test_a_certificate_of_another_host_shows_no_address(monkeypatch):
+    mismatch = "certificate is not valid for '53CR3T.example.org'"
+
+    def refuses(*_, **__):
+        raise urllib.error.URLError(ssl.SSLCertVerificationError(1, mismatch))
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuses)
+    failed = webhook.send(Rules((), "https://53CR3T.example.org"), TREND, [])
+    assert failed == "the webhook could not be reached (SSLCertVerificationError)"
 
 
 def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch):

@@ -219,6 +219,39 @@ def test_more_work_than_in_the_saved_run_fails(tmp_path, noted):
     gauge().assert_no_regression(bigger, X, tolerance=["params:50%", "flops:50%", "memory:50%"])
 
 
+def test_one_file_for_two_runs_is_said_when_it_is_written(tmp_path):
+    written: set[Path] = set()
+    file = tmp_path / "one.json"
+    first, second = (
+        Assertions(QUICK, lambda *_: None, baselines=Baselines(file, name, written), update=True)
+        for name in "ab"
+    )
+    first.assert_no_regression(net(), X)
+    before = file.read_bytes()
+    with pytest.raises(InputError) as caught:
+        second.assert_no_regression(nn.Linear(8, 8), X)
+    assert caught.value.id == "baseline-shared"
+    assert file.read_bytes() == before
+
+
+class Broken(nn.Module):
+    def forward(self, _):
+        raise ValueError("boom")
+
+
+@pytest.mark.parametrize("update", [False, True])
+def test_a_model_that_raises_is_no_doubtful_case(tmp_path, noted, update):
+    baselines = [Baselines(tmp_path, "a") for _ in range(2)]
+    kept = Assertions(QUICK, lambda *_: None, baselines=baselines[0], update=True)
+    kept.assert_no_regression(net(), X)
+    (file,) = tmp_path.iterdir()
+    before = file.read_bytes()
+    gauge = Assertions(QUICK, lambda *_: None, baselines=baselines[1], update=update)
+    with pytest.raises(AssertionError, match="boom"):
+        gauge.assert_no_regression(Broken(), X)
+    assert file.read_bytes() == before
+
+
 # In pytest
 
 

@@ -63,6 +63,13 @@ def test_what_is_no_record_is_named(data, id):
     assert caught.value.id == id
 
 
+def test_a_file_of_a_hundred_thousand_brackets_is_named():
+    data = b'{"schema": "torchgauge.profile/1", "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    with pytest.raises(RecordError) as caught:
+        codec.decode(data)
+    assert caught.value.id == "record-unreadable"
+
+
 def test_a_newer_record_names_both_versions():
     with pytest.raises(RecordError, match=r"torchgauge.profile/999.*torchgauge.profile/1"):
         codec.decode(b'{"schema": "torchgauge.profile/999"}')
@@ -89,7 +96,7 @@ def test_a_missing_file_is_an_error_of_ours(tmp_path):
     assert caught.value.id == "file-missing"
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 10**400])
 def test_numbers_that_are_none_are_refused_at_construction(value):
     with pytest.raises(RecordError, match="NaN or an infinity"):
         Interval(low=0.0, high=value)

@@ -8,6 +8,7 @@ import unicodedata
 import msgspec
 import pytest
 from tests.model import records
+from tests.report import trends
 
 import torchgauge as tg
 from torchgauge.cli import formats
@@ -96,3 +97,35 @@ def test_a_text_is_mended_wherever_a_record_holds_it():
 def test_lines_of_a_text_are_kept_where_they_may_be():
     assert visible("a\nb\x07é漢") == "a\\nb\\x07é漢"
     assert visible_lines("a\nb\x07") == "a\nb\\x07"
+
+
+EVIL = "a%\n::error::x|<script>\x1b[31m\u202e"
+
+
+def foreign():
+    """Return a record in which whatever a stored file may hold is meant for a terminal."""
+    plain = records.profile()
+    software = msgspec.structs.replace(plain.environment.software, libraries={EVIL: EVIL})
+    machine = msgspec.structs.replace(plain.environment.machine, cpu=EVIL)
+    around = msgspec.structs.replace(plain.environment, software=software, machine=machine)
+    target = msgspec.structs.replace(plain.target, name=EVIL, spec=EVIL)
+    return msgspec.structs.replace(plain, environment=around, target=target)
+
+
+def shown():
+    """Yield what a terminal gets of records of others, and of a history's names."""
+    other = foreign()
+    yield str(tg.compare(other, records.profile()))
+    yield str(tg.compare(other, other))
+    yield str(tg.gate(other, records.profile()))
+    yield str(tg.gate(other, records.profile()).to_junit())
+    yield str(tg.detect_regressions(other, records.profile()))
+    yield str(trends.trend(EVIL, EVIL))
+
+
+def test_no_record_of_others_commands_a_terminal_or_a_runner():
+    for text in shown():
+        commands = {char for char in text if unicodedata.category(char) in ("Cc", "Cf")}
+        assert commands == {"\n"}, text
+        # A line of its own is a command to a workflow's runner.
+        assert not [line for line in text.splitlines() if line.startswith("::")], text

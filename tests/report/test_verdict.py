@@ -17,7 +17,7 @@ from tests.report.test_markdown import tables
 
 from torchgauge.errors import InputError
 from torchgauge.model import codec, rendering
-from torchgauge.model.comparison import Place
+from torchgauge.model.comparison import Difference, Place
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.report import github
 from torchgauge.report.verdict import view
@@ -79,6 +79,15 @@ def test_why_where_and_what_to_do():
     assert "· Run it with --blocks 24" in inconclusive
     assert "? flops                  ≥ 608" in inconclusive
     assert "torchgauge" in str(EVERY["not comparable"]).partition("What to do")[2]
+
+
+def test_builds_with_other_inputs_are_not_sent_where_they_come_from():
+    inputs = Difference(part="target", name="inputs", baseline="8", current="32", work=True)
+    apart = verdicts.paired(verdicts.APART)
+    compared = msgspec.structs.replace(apart.comparison, differences=(inputs,))
+    text = str(msgspec.structs.replace(apart, comparison=compared))
+    assert "Give both the same inputs (--input)" in text
+    assert "--base-ref" not in text
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -194,7 +203,7 @@ def test_junit_holds_no_character_that_xml_forbids():
     odd = verdicts.verdict(verdicts.ruling(metric="a\x00b\x1b[0m\ud800\ufffe", reason="]]>&<"))
     (suite,) = junitparser.JUnitXml.fromstring(odd.to_junit().encode())
     (case,) = suite
-    assert case.name == "a\ufffdb\ufffd[0m\\ud800\ufffd tolerance"
+    assert case.name == "a\\x00b\\x1b[0m\\ud800\ufffd tolerance"
     assert "]]>&<" in case.result[0].text
 
 

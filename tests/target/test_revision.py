@@ -208,6 +208,21 @@ def test_a_module_of_the_other_folder_is_found(tmp_path, monkeypatch):
     assert foreign_module(tmp_path) == ("theirs", str(tmp_path / "src" / "theirs.py"))
 
 
+def test_a_check_out_within_the_project_is_not_the_other_build(repository, monkeypatch):
+    import types
+
+    inner = repository / "tmp"
+    inner.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(inner))
+    with checked_out("old") as revision:
+        assert revision.tree.is_relative_to(repository)
+        made = types.ModuleType("based")
+        made.__file__ = str(revision.tree / "model.py")
+        monkeypatch.setitem(sys.modules, "based", made)
+        assert foreign_module(Path(revision.home.foreign)) is None
+        assert foreign_module(revision.tree) == ("based", made.__file__)
+
+
 def test_an_environment_that_is_not_described_cannot_be_built(repository):
     with pytest.raises(InputError) as caught, checked_out("old") as revision:
         with_environment(revision)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from torchgauge import units
+from torchgauge.analyze.change_points import FEWEST
 from torchgauge.errors import InputError
 from torchgauge.model.trend import Alert, TrendSeries
 
@@ -54,11 +55,11 @@ class Rule:
 
 
 def alerts(rule: Rule, series: Sequence[TrendSeries]) -> list[Alert] | None:
-    """Return what breaks the rule; None where no series fits it: that is unknown, and no pass.
+    """Return what breaks the rule; None where no series with runs enough fits it: no pass.
 
     Raises InputError `alert-unit` where the limit is in another unit than the figure.
     """
-    fitting = [one for one in series if rule.fits(one) and one.points]
+    fitting = [one for one in series if rule.fits(one) and _enough(rule, one)]
     if not fitting:
         return None
     if rule.kind in ("threshold", "sum"):
@@ -67,6 +68,27 @@ def alerts(rule: Rule, series: Sequence[TrendSeries]) -> list[Alert] | None:
         return list(_sums(rule, fitting))
     check = {"threshold": _threshold, "change": _change, "growth": _growth}[rule.kind]
     return [found for one in fitting for found in check(rule, one)]
+
+
+def _enough(rule: Rule, series: TrendSeries) -> bool:
+    """Whether there are runs enough to judge the series by."""
+    if rule.kind == "change" and series.how != "counted":
+        return len(series.points) >= 2 * FEWEST
+    if rule.kind in ("change", "growth"):
+        return len(_lately(rule, series)) > 1
+    return bool(series.points)
+
+
+def _lately(rule: Rule, series: TrendSeries) -> list[float]:
+    """Return the values of the time that a rule of growth is about, of all time without one."""
+    if not series.points or not rule.over:
+        return [point.value for point in series.points]
+    end = datetime.fromisoformat(series.points[-1].created)
+    return [
+        point.value
+        for point in series.points
+        if end - datetime.fromisoformat(point.created) <= rule.over
+    ]
 
 
 def _threshold(rule: Rule, series: TrendSeries) -> Iterator[Alert]:
@@ -122,15 +144,8 @@ def _outermost(series: list[TrendSeries]) -> list[TrendSeries]:
 
 
 def _growth(rule: Rule, series: TrendSeries) -> Iterator[Alert]:
-    end = datetime.fromisoformat(series.points[-1].created)
-    inside = [
-        point.value
-        for point in series.points
-        if end - datetime.fromisoformat(point.created) <= rule.over
-    ]
+    inside = _lately(rule, series)
     many = min(ENDS, len(inside) // 2)
-    if not many:
-        return
     old, new = statistics.median(inside[:many]), statistics.median(inside[-many:])
     growth = new / old - 1 if old else float(new > 0)
     if growth > rule.limit:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torchgauge.analyze.by_process import by_process
 from torchgauge.analyze.compare_places import compare_places
 from torchgauge.analyze.differences import differences
@@ -76,11 +78,17 @@ class _Circumstances:
         self.memory = _names(told)
 
 
+def asked_otherwise(found: Sequence[Difference]) -> str | None:
+    """Return why not even builds that ran in turn can be compared: they had other inputs."""
+    return _names([one for one in found if one.part == "target" and one.work])
+
+
 def _names(found: list[Difference]) -> str | None:
     if not found:
         return None
     names = ", ".join(one.name for one in found[:4]) + (" …" if len(found) > 4 else "")
-    return f"not comparable: {names} differ{'s' if len(found) == 1 else ''}"
+    single = len(found) == 1 and not names.endswith("s")
+    return f"not comparable: {names} differ{'s' if single else ''}"
 
 
 def _unknown_work(profile: Profile) -> bool:

@@ -37,7 +37,7 @@ def _judged(change: Change, tolerance: Tolerance) -> tuple[Outcome, str]:
     if new < old:
         return "pass", "less"
     more = f"more by {units.amount(new - old, change.unit)}"
-    if change.change is None or change.change > tolerance.accepted:
+    if change.change is None or old <= 0 or change.change > tolerance.accepted:
         accepted = signed(tolerance.accepted) if tolerance.accepted else "none"
         return "fail", f"{more}; {accepted} is accepted"
     return "pass", f"{more}, which is accepted"

@@ -10,18 +10,45 @@ from torchgauge.model import codec
 from torchgauge.model.profile import Profile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from torchgauge.model.comparison import Comparison
     from torchgauge.model.regressions import Regressions
+    from torchgauge.target.training import Training
+
+    Model = tuple[Callable[..., Any], Any]
 
 
-def compare(baseline: Profile | str | Path, current: Profile | str | Path) -> Comparison:
+def compare(
+    baseline: Profile | str | Path | Model,
+    current: Profile | str | Path | Model,
+    *,
+    train: Training | bool | None = None,
+    blocks: int | None = None,
+    progress: bool | None = None,
+) -> Comparison:
     """Compare two records, or the files that hold them: every metric, layers, operators, kernels.
 
     Times are judged between the same machine, software and settings, from six processes on each
-    side (`processes=10`); exact figures always where inputs are the same.
+    side (`processes=10`); exact figures always where inputs are the same. Two pairs (model, inputs)
+    are run in turn, in `blocks` of four fresh processes to which they travel by value; with `train`
+    a training step of them.
 
-    Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
+    Raises InputError `file-missing`, `not-a-profile`, `gate-sides`; RecordError as `load`; for
+    models what running raises.
     """
+    if isinstance(baseline, tuple) and isinstance(current, tuple):
+        from torchgauge.api.gates import compare_models
+
+        return compare_models(baseline, current, train=train, blocks=blocks, progress=progress)
+    if isinstance(baseline, tuple) or isinstance(current, tuple):
+        raise InputError(
+            "A model cannot be compared with a record.",
+            id="gate-sides",
+            cause="Both models are run in turn, or both records are read.",
+            remedy="Give two pairs (model, inputs), or profile the model with processes=10 first.",
+        )
     from torchgauge.analyze.compare import compare as compared
     from torchgauge.api.host_noise import host_noise
 

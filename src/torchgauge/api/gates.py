@@ -13,8 +13,9 @@ import msgspec
 from torchgauge.analyze.paired import USUAL_BLOCKS
 from torchgauge.analyze.tolerances import USUAL_METRICS
 from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
+from torchgauge.api.gate_warnings import warnings_of
 from torchgauge.api.preparation import prepared, require_torch, showing
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.model.record import MeasurementWarning
 
 if TYPE_CHECKING:
@@ -79,13 +80,7 @@ def gate(
             cause="Both models are run in turn, or both records are read.",
             remedy="Give two pairs (model, inputs), or profile the model with processes=10 first.",
         )
-    require_torch()
-    from torchgauge.api.paired_gate import gate_builds
-
-    sides = (("baseline", baseline), ("current", current))
-    builds = [_object_build(name, pair, train) for name, pair in sides]
-    with showing(progress) as shown:
-        return gate_builds(builds[0], builds[1], wanted, shown)
+    return _gate_models(baseline, current, train, wanted, progress)
 
 
 def gate_records(
@@ -122,7 +117,9 @@ def gate_stored(baseline: str | Path, request: GateRequest, options: GateOptions
     load_baseline(baseline)  # a mistake shows now, not after minutes
     known = {one.name: getattr(request, one.name) for one in dataclasses.fields(request)}
     record = profile_request(**known, processes=STORED_PROCESSES)
-    return gate_records(baseline, record, options)
+    verdict = gate_records(baseline, record, options)
+    told = (*verdict.warnings, *warnings_of(record, "current"))
+    return msgspec.structs.replace(verdict, warnings=told)
 
 
 def gate_targets(
@@ -161,7 +158,13 @@ def gate_targets(
                 MeasurementWarning(id="base-note", message=note, probe="gate")
                 for note in revision.notes
             )
-            return gate_builds(base, current, options, shown, notes)
+            try:
+                return gate_builds(base, current, options, shown, notes)
+            except TorchgaugeError as error:
+                # An import that fails may be of a submodule that is not there.
+                absent = [note for note in revision.notes if note.startswith("The base has")]
+                error.cause = " ".join([error.cause, *absent])
+                raise
 
 
 def compare_targets(
@@ -175,10 +178,49 @@ def compare_targets(
 
     Raises what loading and running raise.
     """
+    wanted = _everything(blocks)
+    return _compared(gate_targets(request, wanted, base_target=baseline, progress=progress))
+
+
+def compare_models(
+    baseline: tuple[Callable[..., Any], Any],
+    current: tuple[Callable[..., Any], Any],
+    *,
+    train: Training | bool | None = None,
+    blocks: int | None = None,
+    progress: bool | None = None,
+) -> Comparison:
+    """Compare two pairs (model, inputs), run in turn in `blocks` of four processes.
+
+    Raises InputError `gate-sides`, and what running raises.
+    """
+    return _compared(_gate_models(baseline, current, train, _everything(blocks), progress))
+
+
+def _gate_models(
+    baseline: tuple[Callable[..., Any], Any],
+    current: tuple[Callable[..., Any], Any],
+    train: Training | bool | None,
+    options: GateOptions,
+    progress: bool | None,
+) -> Verdict:
+    require_torch()
+    from torchgauge.api.paired_gate import gate_builds
+
+    sides = (("baseline", baseline), ("current", current))
+    builds = [_object_build(name, pair, train) for name, pair in sides]
+    with showing(progress) as shown:
+        return gate_builds(builds[0], builds[1], options, shown)
+
+
+def _everything(blocks: int | None) -> GateOptions:
+    """Return what a comparison asks for: all metrics, and no more blocks than these."""
     count = USUAL_BLOCKS if blocks is None else blocks
     metrics = (*USUAL_METRICS, "throughput")
-    wanted = GateOptions.parsed(metrics, blocks=count, most=count, everything=True)
-    verdict = gate_targets(request, wanted, base_target=baseline, progress=progress)
+    return GateOptions.parsed(metrics, blocks=count, most=count, everything=True)
+
+
+def _compared(verdict: Verdict) -> Comparison:
     assert verdict.comparison is not None  # noqa: S101 - a gate of two builds has one
     return msgspec.structs.replace(verdict.comparison, warnings=verdict.all_warnings)
 

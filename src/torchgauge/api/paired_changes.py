@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from torchgauge.analyze.compare import judged
+from torchgauge.analyze.compare import asked_otherwise, judged
 from torchgauge.analyze.paired import Paired, estimate
 from torchgauge.analyze.paired_layers import with_layers
 from torchgauge.model.comparison import Change, Comparison
@@ -34,8 +34,9 @@ def with_pairs(
     if not paired:
         return compared
     measured = {one.metric.name: one for one in paired}
+    against = asked_otherwise(compared.differences)
     changes = tuple(
-        _in_turn(change, measured[change.metric])
+        _in_turn(change, measured[change.metric], against)
         if change.metric in measured
         else _not_in_turn(change)
         for change in compared.changes
@@ -48,9 +49,10 @@ def with_pairs(
     )
 
 
-def _in_turn(change: Change, paired: Paired) -> Change:
+def _in_turn(change: Change, paired: Paired, against: str | None) -> Change:
     found = estimate(paired.differences)
-    judgement = judged(paired.metric, found.interval)
+    judgement = "unknown" if against else judged(paired.metric, found.interval)
+    open_end = "the interval holds both no change and one" if judgement == "inconclusive" else ""
     return msgspec.structs.replace(
         change,
         baseline=paired.baseline,
@@ -59,7 +61,7 @@ def _in_turn(change: Change, paired: Paired) -> Change:
         interval=found.interval,
         judgement=judgement,
         method=f"paired t over {found.blocks} ABBA blocks",
-        reason="" if judgement != "inconclusive" else "the interval holds both no change and one",
+        reason=against or open_end,
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchgauge import units
-from torchgauge.analyze.compare import compare
+from torchgauge.analyze.compare import asked_otherwise, compare
 from torchgauge.analyze.exact import exact_ruling
 from torchgauge.analyze.guilty import guilty
 from torchgauge.analyze.limits import judge_limit, percentile_of
@@ -27,9 +27,10 @@ from torchgauge.analyze.paired import (
 )
 from torchgauge.analyze.percentiles import samples_needed
 from torchgauge.api.gate_options import GateOptions
+from torchgauge.api.gate_warnings import warnings_of
 from torchgauge.api.paired_changes import BASE, CURRENT, typical, with_pairs
 from torchgauge.device import calibration
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.metric import METRICS, figure_of
 from torchgauge.model.profile import Profile
@@ -88,9 +89,13 @@ def first_look(build: Build, progress: Progress, limits: Sequence[Limit] = ()) -
     """Profile a build in a process of its own: exact figures, the tree, times for `limits`."""
     from torchgauge.measure.apart import profile_apart
     from torchgauge.measure.timeline_options import TimelineOptions
+    from torchgauge.measure.waiting import named
 
-    timing = _sampling(build.options, limits)
-    record = profile_apart(build.source, timing, progress, TimelineOptions("operators"), build.home)
+    timing, timeline = _sampling(build.options, limits), TimelineOptions("operators")
+    try:
+        record = profile_apart(build.source, timing, progress, timeline, build.home)
+    except TorchgaugeError as error:
+        raise named(error, build.label) from error.__cause__
     if record.interrupted:
         raise KeyboardInterrupt
     if record.target.device == "meta":
@@ -154,7 +159,9 @@ class _Gate:
         self.options = options
         self.compared = compared
         self.rulings = exact
-        self.warnings = [*notes]
+        sides = zip(records, ("base", "current"), strict=True)
+        self.warnings = [*notes, *(said for one in sides for said in warnings_of(*one))]
+        self.against = asked_otherwise(compared.differences)
         self.blocks: list[Timed] = []
         self.looks = 0
 
@@ -164,6 +171,12 @@ class _Gate:
 
     def time(self, base: Build, current: Build, progress: Progress) -> None:
         """Plan the blocks, run them, and rule on the timing metrics."""
+        if self.against is not None and not self.options.everything:
+            self.rulings += tuple(
+                _unlike(_unknown(one, ""), self.against)
+                for one in self.options.of_kind(timing=True)
+            )
+            return
         planned = self._plan()
         if planned is None:
             return
@@ -248,6 +261,8 @@ class _Gate:
         if not done.whole:
             why = "interrupted" if done.interrupted else "ended by an error"
             found = tuple(_early(one, f"{why} {said}") for one in found)
+        if self.against is not None:
+            found = tuple(_unlike(one, self.against) for one in found)
         names = {one.metric for one in found}
         for tolerance in self.options.of_kind(timing=True):
             if tolerance.metric not in names:
@@ -275,6 +290,10 @@ class _Gate:
 
 def _early(ruling: Ruling, reason: str) -> Ruling:
     return msgspec.structs.replace(ruling, outcome="inconclusive", reason=reason, needed=None)
+
+
+def _unlike(ruling: Ruling, reason: str) -> Ruling:
+    return msgspec.structs.replace(ruling, outcome="not comparable", reason=reason, needed=None)
 
 
 def _why_absent(metric: str) -> str:

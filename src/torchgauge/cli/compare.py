@@ -11,6 +11,7 @@ from torchgauge.cli.gate import request
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.cli.profile import training, what_is_run
+from torchgauge.cli.terminations import as_ctrl_c
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -58,19 +59,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare, show, write; return the exit code."""
-    formats.check(options)
+    formats.check(options, "Comparison")
+    found = _compared(options)
+    try:
+        written = formats.write(found, options, "comparison")
+    except InputError:
+        _show(found, options)  # or what was measured would be lost
+        options.json = False  # standard output holds one document
+        raise
+    _show(found, options)
+    formats.say(written)
+    interrupted = any(one.id == "interrupted" for one in found.warnings)
+    return ExitCode.INTERRUPTED if interrupted else ExitCode.DONE
+
+
+def _show(found: Comparison, options: argparse.Namespace) -> None:
     from torchgauge.model import rendering
     from torchgauge.report.comparison import view
 
-    found = _compared(options)
-    written = formats.write(found, options, "comparison")
     if options.json:
         emit(rendering.text(found, "json"))
     else:
         print_view(lambda width: view(found, width=width, top=options.top))
-    formats.say(written)
-    interrupted = any(one.id == "interrupted" for one in found.warnings)
-    return ExitCode.INTERRUPTED if interrupted else ExitCode.DONE
 
 
 def _compared(options: argparse.Namespace) -> Comparison:
@@ -86,7 +96,7 @@ def _compared(options: argparse.Namespace) -> Comparison:
             cause="Two runs are read, or two targets are run in turn.",
             remedy="Profile the target first: torchgauge profile TARGET --output-dir DIR.",
         )
-    with prints_to_stderr():
+    with as_ctrl_c(), prints_to_stderr():
         return api.compare_targets(request(options), options.baseline, blocks=options.blocks)
 
 

@@ -72,10 +72,11 @@ def _formats(text: str) -> list[str]:
     return names
 
 
-def check(options: argparse.Namespace) -> None:
+def check(options: argparse.Namespace, kind: str = "") -> None:
     """Find before minutes of measuring, not after, that files cannot be written.
 
-    Raises InputError `option-conflict`, `output-unwritable`, `format-absent`.
+    `kind` is the record's where it is a single one. Raises InputError `option-conflict`,
+    `output-unwritable`, `format-absent`, `format-unfit`.
     """
     if options.formats and options.output_dir is None:
         raise InputError(
@@ -85,6 +86,9 @@ def check(options: argparse.Namespace) -> None:
         )
     if "html" in (options.formats or ()) or options.html is not None:
         _renderer("html")
+    for form in (options.formats or ()) if kind else ():
+        if kind not in rendering.FITTING.get(FORMATS[form].renderer, {kind}):
+            raise rendering.unfit(kind, form)
     if options.output_dir is not None:
         check_writable(options.output_dir)
     if options.html is not None:

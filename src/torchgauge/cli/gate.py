@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
@@ -10,12 +11,13 @@ from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.cli.profile import training, what_is_run
 from torchgauge.cli.target_option import add_target, add_threshold, settle
+from torchgauge.cli.terminations import as_ctrl_c
 from torchgauge.cli.verdicts import tell_github
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from torchgauge.api.gates import GateRequest
-    from torchgauge.model.verdict import Limit
+    from torchgauge.model.verdict import Limit, Verdict
 
 NAME = "gate"
 SUMMARY = "tell whether a model got worse: pass, fail or inconclusive"
@@ -32,7 +34,8 @@ A, as many as this host's calibration asks for (8 blocks without one), once more
 does not decide. A metric fails where it surely got worse by more than the first value of its
 tolerance, and passes where it surely did not by the second.
 
-Exit codes: 0 pass, 3 fail, 4 inconclusive, 5 not comparable, 2 bad input, 130 interrupted.
+Exit codes: 0 pass, 3 fail, 4 inconclusive, 5 not comparable, 1 a measurement failed and left it
+undecided, 2 bad input, 130 interrupted.
 """
 
 
@@ -107,15 +110,15 @@ def run(options: argparse.Namespace) -> int:
             remedy="Give one of --base-ref REF, --base-target A, --baseline FILE, --calibrate.",
         )
     limits = settle(options)
-    formats.check(options)
-    return _calibrate(options) if options.calibrate else _gate(options, limits)
+    formats.check(options, "Verdict")
+    with as_ctrl_c():
+        return _calibrate(options) if options.calibrate else _gate(options, limits)
 
 
 def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
     from torchgauge import api
     from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
-    from torchgauge.model import rendering
-    from torchgauge.report.verdict import view
+    from torchgauge.measure.interrupts import Interrupts
 
     most = options.max_blocks or max(MOST_BLOCKS, options.blocks or 0)
     wanted = GateOptions.parsed(
@@ -137,15 +140,35 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
                 base_target=options.base_target,
                 base_env=options.base_env,
             )
-    written = formats.write(verdict, options, "verdict")
+    with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
+        try:
+            written = formats.write(verdict, options, "verdict")
+        except InputError:
+            _tell(verdict, options)  # or the measurement would be lost
+            options.json = False  # standard output holds one document
+            raise
+    _tell(verdict, options)
+    formats.say(written)
+    if interrupts.noted or any(one.id == "interrupted" for one in verdict.warnings):
+        return ExitCode.INTERRUPTED
+    if verdict.outcome == "inconclusive" and any(one.failed for one in verdict.warnings):
+        return ExitCode.MEASUREMENT_FAILED  # a model that is broken is not one that scatters
+    return verdict.exit_code
+
+
+def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
+    """Print the verdict; in a workflow tell GitHub."""
+    from torchgauge.model import rendering
+    from torchgauge.report.verdict import view
+
+    for warning in verdict.warnings:
+        if warning.traceback:
+            sys.stderr.write(warning.traceback)
     if options.json:
         emit(rendering.text(verdict, "json"))
     else:
         print_view(lambda width: view(verdict, width=width))
-    formats.say(written)
     tell_github(verdict, options.target)
-    interrupted = any(one.id == "interrupted" for one in verdict.warnings)
-    return ExitCode.INTERRUPTED if interrupted else verdict.exit_code
 
 
 def _calibrate(options: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from torchgauge.cli import (
     run,
     sweep,
 )
-from torchgauge.cli.output import emit
+from torchgauge.cli.output import emit, take_any_text
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 
 VERBS = (profile, run, count, sweep, advise, compare, gate, history, report, doctor)
@@ -71,6 +71,7 @@ def build() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    take_any_text()
     options = build().parse_args(arguments)
     try:
         return int(options.run(options))

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from torchgauge.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+
+def take_any_text() -> None:
+    """Let our streams take what their encoding lacks as '?', and anything where they are closed."""
+    for name, text in (("stdout", sys.stdout), ("stderr", sys.stderr)):
+        if text is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until we end
+            setattr(sys, name, nowhere)
+        elif isinstance(text, io.TextIOWrapper) and codecs.lookup(text.encoding).name != "utf-8":
+            text.reconfigure(errors="replace")
 
 
 @contextlib.contextmanager
@@ -45,10 +60,25 @@ def print_view(view: Callable[[int], RenderableType]) -> None:
 
 
 def emit(text: str) -> None:
-    """Write the result to standard output; that its reader is gone (`| head`) is no failure."""
+    """Write the result to standard output; that its reader is gone (`| head`) is no failure.
+
+    Raises InputError `output-unwritable` where it goes to a file whose disk is full.
+    """
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python would complain once more when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _to_nowhere()
+    except OSError as error:
+        _to_nowhere()
+        raise InputError(
+            "Standard output could not be written.",
+            id="output-unwritable",
+            cause=error.strerror or str(error),
+            remedy="Free space, or send it elsewhere; --output-dir writes files.",
+        ) from error
+
+
+def _to_nowhere() -> None:
+    # Python would complain once more when it flushes at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -58,15 +58,15 @@ def moment(text: str) -> str:
     """
     try:
         told = datetime.fromisoformat(text)
-    except ValueError as error:
+        told = (told if told.tzinfo else told.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise RecordError(
             f"'{text}' is no time.",
             id="record-invalid",
             cause="A record says in ISO 8601 when it was made.",
             remedy="Repair environment.created, or repeat the run.",
         ) from error
-    told = told if told.tzinfo else told.replace(tzinfo=UTC)
-    return told.astimezone(UTC).isoformat(timespec="microseconds")
+    return told.isoformat(timespec="microseconds")
 
 
 def packed(profile: Profile) -> bytes:

@@ -69,7 +69,7 @@ def _lines(first: bytes, rest: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
 def _is_line(line: bytes) -> bool:
     try:
         return msgspec.json.decode(line, type=_Line).schema == SCHEMA
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
 
 
@@ -79,7 +79,7 @@ def _entry(line: bytes, origin: str) -> Entry:
         found = msgspec.json.decode(line, type=_Line)
         facts = msgspec.json.decode(found.run, type=Facts)
         named = msgspec.json.decode(found.run, type=_Identity)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(
             f"{origin} is no run of a history.",
             id="history-line",

@@ -35,7 +35,7 @@ def read(path: Path) -> Rules:
     Raises InputError `file-missing`, `alerts-invalid` for what is no rule, `quantity`.
     """
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         cause = error.strerror or str(error)
         raise InputError(f"'{path}' cannot be read.", id="file-missing", cause=cause) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import ssl
 import urllib.error
 import urllib.request
 
@@ -44,5 +45,7 @@ def send(rules: Rules, trend: Trend, lines: list[str]) -> str | None:
         return f"the webhook answered with status {error.code}"
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
-        why = reason.strerror if isinstance(reason, OSError) and reason.strerror else ""
+        # What TLS says of a certificate names the host that was asked.
+        tells = isinstance(reason, OSError) and not isinstance(reason, ssl.SSLError)
+        why = getattr(reason, "strerror", "") if tells else ""
         return f"the webhook could not be reached ({why or type(reason).__name__})"

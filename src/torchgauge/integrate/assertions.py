@@ -195,7 +195,9 @@ class Assertions:
             )
         current = self._profile(model, inputs)
         if self._update:
-            current.save(path)
+            if not current.complete:
+                raise AssertionError(_unmeasured(current, model))
+            self._baselines.save(current, path)
             self._note(["all", f"saved to {path.name}", "", "", "saved"], "")
             return None
         from torchgauge.api.gate_options import GateOptions
@@ -203,6 +205,8 @@ class Assertions:
 
         texts = (tolerance,) if isinstance(tolerance, str) else tolerance
         verdict = gate_records(path, current, GateOptions.parsed(tolerances=texts))
+        if not current.complete and any(one.current is None for one in verdict.rulings):
+            raise AssertionError(_unmeasured(current, model))
         self._conclude(verdict, model)
         return verdict
 
@@ -273,6 +277,13 @@ class Assertions:
 
 def _name(model: object) -> str:
     return getattr(model, "__name__", None) or type(model).__name__
+
+
+def _unmeasured(found: Profile, model: object) -> str:
+    """Say what failed: what is broken is not what merely cannot be told."""
+    failed = [one for one in found.all_warnings if one.failed]
+    said = (f"  {one.message} {one.cause}".rstrip() for one in failed)
+    return "\n".join([f"{_name(model)} could not be measured", *said])
 
 
 def _processes(count: int) -> str:

@@ -6,16 +6,23 @@ import hashlib
 import re
 from pathlib import Path
 
+from torchgauge.errors import InputError
+from torchgauge.model.profile import Profile
+
 LONGEST = 120  # characters of a test's id in a file's name
 
 
 class Baselines:
-    """The saved runs of one test; `place` is a folder, or a file that ends in .json."""
+    """The saved runs of one test; `place` is a folder, or a file that ends in .json.
 
-    def __init__(self, place: Path, test: str) -> None:
+    `written` are the files that tests of the same session have written.
+    """
+
+    def __init__(self, place: Path, test: str, written: set[Path] | None = None) -> None:
         self._place = place
         self._test = test
         self._asked = 0
+        self._written = set() if written is None else written
 
     def next(self) -> Path:
         """Return the file of the test's next comparison; a test may make several."""
@@ -27,3 +34,15 @@ class Baselines:
         readable = re.sub(r"[^\w.-]+", "-", self._test)[:LONGEST].strip("-.")
         number = "" if self._asked == 1 else f"-{self._asked}"
         return self._place / f"{readable}-{digest}{number}.json"
+
+    def save(self, run: Profile, path: Path) -> None:
+        """Save a run to its file. Raises InputError `baseline-shared` where one just was."""
+        if path in self._written:
+            raise InputError(
+                f"{path} was just written for another comparison.",
+                id="baseline-shared",
+                cause="One file holds one run, and this would replace it.",
+                remedy="Give --torchgauge-baseline a folder, which has a file for each.",
+            )
+        run.save(path)
+        self._written.add(path)

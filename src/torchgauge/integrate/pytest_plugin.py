@@ -20,6 +20,7 @@ MARKER = (
 )
 _ROWS = pytest.StashKey[list[list[str]]]()
 _NOTES = pytest.StashKey[list[str]]()
+_WRITTEN = pytest.StashKey[set[Path]]()
 TIMES = {"latency", "p90", "p95", "p99"}
 TITLES = ["test", "metric", "figure", "95 %", "allowed", "outcome"]
 
@@ -76,7 +77,9 @@ def torchgauge(request: pytest.FixtureRequest) -> Assertions:
     return Assertions(
         Options.of(given),
         note,
-        baselines=None if place is None else Baselines(place, node.nodeid),
+        baselines=None
+        if place is None
+        else Baselines(place, node.nodeid, config.stash.setdefault(_WRITTEN, set())),
         update=config.getoption("torchgauge_update"),
         strict=config.getoption("torchgauge_strict"),
     )

@@ -110,11 +110,11 @@ class Waiting:
         try:
             answer = msgspec.json.decode(self._line(limit), type=Answer)
         except msgspec.MsgspecError as error:
-            raise self._named(died(0, f"Its answer cannot be read: {error}")) from error
+            raise named(died(0, f"Its answer cannot be read: {error}"), self._label) from error
         except TorchgaugeError as error:
-            raise self._named(error) from error.__cause__
+            raise named(error, self._label) from error.__cause__
         if answer.failure is not None:
-            raise self._named(answer.failure.error())
+            raise named(answer.failure.error(), self._label)
         return answer
 
     def _line(self, limit: float) -> bytes:
@@ -141,15 +141,17 @@ class Waiting:
         self._child.kill()
         return died(self._child.wait(), tail(self._stderr))
 
-    def _named(self, error: TorchgaugeError) -> TorchgaugeError:
-        named = type(error)(
-            f"The {self._label} build: {error.message}",
-            id=error.id,
-            cause=error.cause,
-            remedy=error.remedy,
-        )
-        named.traceback = error.traceback
-        return named
+
+def named(error: TorchgaugeError, label: str) -> TorchgaugeError:
+    """Return the error with the name of the build that ran into it."""
+    found = type(error)(
+        f"The {label} build: {error.message}",
+        id=error.id,
+        cause=error.cause,
+        remedy=error.remedy,
+    )
+    found.traceback = error.traceback
+    return found
 
 
 @contextlib.contextmanager

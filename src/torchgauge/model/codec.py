@@ -65,7 +65,7 @@ def decode(data: bytes, origin: str = "the data") -> Saved:
         schema = msgspec.json.decode(data, type=_Peek).schema
     except msgspec.ValidationError as error:
         raise _foreign(origin) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(
             f"{origin} is not readable JSON.",
             id="record-unreadable",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, Literal
 
 import msgspec
 
 from torchgauge.errors import RecordError, TorchgaugeError, user_traceback
 
+# A file may hold an integer of hundreds of digits, which is none in any arithmetic with floats.
+LARGEST = int(sys.float_info.max)
 How = Literal["measured", "counted", "estimated"]
 
 
@@ -37,6 +40,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 def _finite(value: object) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
+    if isinstance(value, int):
+        return abs(value) < LARGEST
     if isinstance(value, tuple):
         return all(_finite(item) for item in value)
     if isinstance(value, dict):

@@ -14,8 +14,7 @@ from torchgauge.report import advice_words as words
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
-from torchgauge.report.rulings import one_line
-from torchgauge.report.visible import visible, visible_lines
+from torchgauge.report.visible import one_line, visible, visible_lines
 
 STYLES = {"accepted": "green", "rejected": "", "failed": "red", "untried": "dim"}
 LABEL = 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchgauge import units
 from torchgauge.model.advice import Advice, Assumed, Best, LayerGain, OutputCheck, SpeedUp, Trial
-from torchgauge.report.rulings import one_line
+from torchgauge.report.visible import one_line
 
 SIGNS = {"accepted": "✓", "rejected": "✗", "failed": "!", "untried": "–"}
 TITLES = {

@@ -13,6 +13,7 @@ from torchgauge.model.comparison import Change, Comparison, Difference, Place, S
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
+from torchgauge.report.visible import one_line
 
 TOP = 10
 # Below it a place that did the same work is no news.
@@ -69,12 +70,14 @@ def _head(comparison: Comparison) -> RenderableType:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, side in (("baseline", comparison.baseline), ("current", comparison.current)):
-        table.add_row(f"  {name}", Text.assemble(side.label, (f"  {said(side)}", "dim")))
+        table.add_row(
+            f"  {name}", Text.assemble(one_line(side.label), (f"  {one_line(said(side))}", "dim"))
+        )
     title = f"{comparison.baseline.target.name} → {comparison.current.target.name}"
     if comparison.baseline.target.name == comparison.current.target.name:
         title = comparison.current.target.name
     how = "  compared, measured in turn" if comparison.paired else "  compared"
-    return Group(Text.assemble((title, "bold cyan"), (how, "dim italic")), table)
+    return Group(Text.assemble((one_line(title), "bold cyan"), (how, "dim italic")), table)
 
 
 def said(side: Side) -> str:
@@ -90,12 +93,12 @@ def _differences(found: Sequence[Difference]) -> RenderableType:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for one in found:
-        what = Text.assemble(f"{one.baseline} → {one.current}")
+        what = Text.assemble(one_line(f"{one.baseline} → {one.current}"))
         if one.timing:
             what.append("  times cannot be compared", style="yellow")
         if one.work:
             what.append(", nor counts", style="yellow")
-        table.add_row(f"  {one.part}: {one.name}", what)
+        table.add_row(Text(f"  {one.part}: {one_line(one.name)}"), what)
     return Group(Text("What differs around the runs", style="bold"), table)
 
 
@@ -122,7 +125,7 @@ def _reasons(changes: Sequence[Change]) -> Iterable[RenderableType]:
         if one.reason:
             reasons.setdefault(one.reason, []).append(one.metric)
     for reason, metrics in reasons.items():
-        yield Text(f"  {', '.join(metrics)}: {reason}.", style="dim")
+        yield Text(f"  {', '.join(metrics)}: {one_line(reason)}.", style="dim")
 
 
 def changed(places: Sequence[Place], comparison: Comparison, top: int) -> list[Place]:

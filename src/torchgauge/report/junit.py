@@ -7,6 +7,7 @@ from xml.etree import ElementTree as Xml
 
 from torchgauge.model.verdict import Ruling, Verdict
 from torchgauge.report import rulings
+from torchgauge.report.visible import one_line
 
 SUITE = "torchgauge"
 # XML 1.0 has no way to write them, not even escaped.
@@ -28,7 +29,7 @@ def render(verdict: Verdict) -> str:
     suites = Xml.Element("testsuites", {"name": SUITE, **attributes})
     suite = Xml.SubElement(suites, "testsuite", {"name": SUITE, **attributes})
     of = verdict.comparison
-    name = SUITE if of is None else f"{SUITE}.{of.current.target.name}"
+    name = SUITE if of is None else f"{SUITE}.{one_line(of.current.target.name)}"
     for ruling in verdict.rulings:
         suite.append(_case(ruling, verdict, name))
     Xml.indent(suites)
@@ -38,7 +39,7 @@ def render(verdict: Verdict) -> str:
 def _case(ruling: Ruling, verdict: Verdict, of: str) -> Xml.Element:
     # The case's name stays the same from run to run, or servers could not follow its history.
     kind = "limit" if ruling.limit is not None else "tolerance"
-    name = rulings.one_line(f"{ruling.metric} {kind}")
+    name = one_line(f"{ruling.metric} {kind}")
     case = Xml.Element("testcase", {"classname": _legal(of), "name": _legal(name), "time": "0.000"})
     said = _legal(rulings.line(ruling))
     if ruling.outcome == "pass":

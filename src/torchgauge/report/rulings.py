@@ -7,6 +7,7 @@ from torchgauge.model.comparison import Comparison, Side
 from torchgauge.model.record import Interval
 from torchgauge.model.verdict import Outcome, Ruling, Verdict
 from torchgauge.report.comparison import relative
+from torchgauge.report.visible import one_line
 
 SIGNS: dict[Outcome, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not comparable": "≠"}
 MOST_BLOCKS = 1_000
@@ -91,11 +92,6 @@ def line(ruling: Ruling) -> str:
     return f"{one_line(ruling.metric)}: {ruling.outcome}, {', '.join(parts)}"
 
 
-def one_line(text: str) -> str:
-    """Return text of a user's on one line: names may hold anything."""
-    return " ".join(text.split())
-
-
 def guilty(ruling: Ruling, verdict: Verdict) -> tuple[str, ...]:
     """Return the places that got slower, where it is the time that fails."""
     timed = ruling.outcome == "fail" and ruling.tolerance is not None and ruling.unit != "B"
@@ -156,10 +152,7 @@ def advice(verdict: Verdict) -> list[str]:
     if any(one.outcome == "not comparable" for one in verdict.rulings) or (
         verdict.outcome == "not comparable"
     ):
-        said.append(
-            "Measure both on one machine with the same software and settings: "
-            "torchgauge gate --base-ref REVISION TARGET does it in one run."
-        )
+        said.append(_apart(verdict))
     open_ones = [one for one in verdict.rulings if one.outcome == "inconclusive"]
     needed = [one.needed for one in open_ones if one.needed is not None]
     if needed and max(needed) <= MOST_BLOCKS:
@@ -173,3 +166,14 @@ def advice(verdict: Verdict) -> list[str]:
     if any(one.current is None and one.limit is not None for one in open_ones):
         said.append("An unknown figure never passes: leave its limit out, or have it measured.")
     return said
+
+
+def _apart(verdict: Verdict) -> str:
+    """Return how two that cannot be compared could be."""
+    found = () if verdict.comparison is None else verdict.comparison.differences
+    if {one.part for one in found if one.timing} == {"target"}:
+        return "Give both the same inputs (--input), device and precision."
+    return (
+        "Measure both on one machine with the same software and settings: "
+        "torchgauge gate --base-ref REVISION TARGET does it in one run."
+    )

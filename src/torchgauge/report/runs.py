@@ -9,6 +9,7 @@ from rich.text import Text
 
 from torchgauge.model.run import Run
 from torchgauge.report.fitted_table import Column, Line, fitted_table
+from torchgauge.report.visible import one_line
 
 COLUMNS = (
     Column("run", left=True),
@@ -39,7 +40,7 @@ def head(run: Run) -> Text:
     commit = run.commit[:10] + (" with changes" if run.dirty else "")
     labels = " ".join(f"{key}={value}" for key, value in run.labels.items())
     told = [f"run {run.uuid}", commit, run.branch, run.message, labels]
-    return Text(" · ".join(filter(None, told)), style="dim")
+    return Text(one_line(" · ".join(filter(None, told))), style="dim")
 
 
 def _cells(run: Run) -> dict[str, str]:

@@ -13,6 +13,7 @@ from torchgauge import units
 from torchgauge.model.trend import CONFIRM, Alert, Trend, TrendChange, TrendPoint, TrendSeries
 from torchgauge.report.plain import plain
 from torchgauge.report.sparkline import sparkline
+from torchgauge.report.visible import one_line
 
 SPARK = 24
 COMMIT = 10
@@ -50,7 +51,7 @@ def line(alert: Alert) -> str:
     where = [alert.target, alert.branch, f"machine {alert.machine[:8]}"]
     figure = alert.metric if alert.layer is None else f"{alert.layer or 'model'} {alert.metric}"
     place = " · ".join(filter(None, where))
-    return " ".join(f"ALERT {alert.rule}: {figure}: {alert.message} [{place}]".split())
+    return one_line(f"ALERT {alert.rule}: {figure}: {alert.message} [{place}]")
 
 
 def _groups(series: Sequence[TrendSeries]) -> list[list[TrendSeries]]:
@@ -72,7 +73,9 @@ def _head(series: TrendSeries) -> Text:
     on = series.gpu if series.gpu and series.device.startswith("cuda") else series.cpu
     parts = [f"branch {series.branch}" if series.branch else "no branch", series.precision]
     facts = " · ".join([*parts, f"{on or series.device} (machine {series.machine[:8]})"])
-    return Text.assemble((series.target, "bold cyan"), "\n", (f"  {facts}", "dim"))
+    return Text.assemble(
+        (one_line(series.target), "bold cyan"), "\n", (f"  {one_line(facts)}", "dim")
+    )
 
 
 def _figures(group: Sequence[TrendSeries], width: int) -> Table:
@@ -94,8 +97,8 @@ def _figures(group: Sequence[TrendSeries], width: int) -> Table:
 
 def _name(series: TrendSeries) -> str:
     if series.layer is None:
-        return series.metric
-    return f"{series.layer or 'the model'} {series.metric}"
+        return one_line(series.metric)
+    return one_line(f"{series.layer or 'the model'} {series.metric}")
 
 
 def _changes(series: TrendSeries) -> RenderableType:
@@ -120,7 +123,7 @@ def _change(series: TrendSeries, change: TrendChange) -> Text:
         within = f" ({low:+.1f} … {high:+.1f} %)"
     first, last = series.points[change.first], series.points[change.last]
     lasting = "" if change.lasting == "stays" else f", {_LASTING[change.lasting]}"
-    software = f"; also {change.software}" if change.software else ""
+    software = f"; also {one_line(change.software)}" if change.software else ""
     return Text.assemble(
         (f"{100 * change.size:+.1f} %", "bold"),
         within,
@@ -135,7 +138,7 @@ _LASTING = {"went away": "and went away since", "return": "which is the way back
 def _commit(point: TrendPoint) -> str:
     # A run without a commit is named by when it was made.
     name = point.commit[:COMMIT] or f"the run of {point.created[:16].replace('T', ' ')}"
-    return name + ("+" if point.dirty else "")
+    return one_line(name) + ("+" if point.dirty else "")
 
 
 def _points(series: TrendSeries, newest: int) -> RenderableType:
@@ -146,7 +149,7 @@ def _points(series: TrendSeries, newest: int) -> RenderableType:
     table.add_column("95 % interval", no_wrap=True)
     starts = {change.at for change in series.changes}
     for at, point in list(enumerate(series.points))[-newest:]:
-        commit = point.commit[:COMMIT] + ("+" if point.dirty else "")
+        commit = one_line(point.commit[:COMMIT]) + ("+" if point.dirty else "")
         when = point.created[:16].replace("T", " ")
         cells = (
             when,

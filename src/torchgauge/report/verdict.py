@@ -13,6 +13,7 @@ from torchgauge.report.comparison import said
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
+from torchgauge.report.visible import one_line
 
 GUILTY = 10
 STYLES: dict[Outcome, str] = {
@@ -59,14 +60,12 @@ def _head(verdict: Verdict) -> RenderableType:
     for name, side in rulings.sides(verdict.comparison):
         table.add_row(
             f"  {name}",
-            Text.assemble(
-                rulings.one_line(side.label), (f"  {rulings.one_line(said(side))}", "dim")
-            ),
+            Text.assemble(one_line(side.label), (f"  {one_line(said(side))}", "dim")),
         )
     found = verdict.comparison
     for one in () if found is None else found.differences:
-        both = rulings.one_line(f"{one.baseline} → {one.current}")
-        table.add_row(f"  {rulings.one_line(one.name)}", both, style="yellow")
+        both = one_line(f"{one.baseline} → {one.current}")
+        table.add_row(f"  {one_line(one.name)}", both, style="yellow")
     return Group(title, table) if table.row_count else title
 
 
@@ -84,7 +83,7 @@ def _cells(ruling: Ruling) -> tuple[str, dict[str, str]]:
         "how": ruling.how,
     }
     shown = {name: text for name, text in cells.items() if text}
-    return f"{rulings.SIGNS[ruling.outcome]} {rulings.one_line(ruling.metric)}", shown
+    return f"{rulings.SIGNS[ruling.outcome]} {one_line(ruling.metric)}", shown
 
 
 def _reasons(verdict: Verdict) -> list[RenderableType]:
@@ -92,7 +91,7 @@ def _reasons(verdict: Verdict) -> list[RenderableType]:
     reasons: dict[str, list[str]] = {}
     for one in verdict.rulings:
         if why := rulings.why(one):
-            reasons.setdefault(why, []).append(rulings.one_line(one.metric))
+            reasons.setdefault(why, []).append(one_line(one.metric))
     shown = [f"{', '.join(metrics)}: {reason}." for reason, metrics in reasons.items()]
     if method := rulings.method(verdict):
         shown.append("; ".join(method) + ".")
@@ -104,7 +103,7 @@ def _list(title: str, texts: list[str], most: int) -> RenderableType:
     table.add_column(width=3, justify="right")
     table.add_column(overflow="fold")
     for text in texts[:most]:
-        table.add_row("·", rulings.one_line(text))
+        table.add_row("·", one_line(text))
     if len(texts) > most:
         table.add_row("", Text(f"… {len(texts) - most} more", style="dim"))
     return Group(Text(title, style="bold"), table)

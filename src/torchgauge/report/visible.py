@@ -15,6 +15,11 @@ def visible(text: str) -> str:
     return _COMMAND.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def one_line(text: str) -> str:
+    """Return the text likewise, on one line: names may hold anything."""
+    return visible(" ".join(text.split()))
+
+
 def visible_lines(text: str) -> str:
     """Return the text likewise, its lines kept."""
     return "\n".join(map(visible, text.split("\n")))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from torchgauge.errors import InputError
 
+CHECKED_OUT = "torchgauge-base-"  # how the folders of revisions begin
+
 
 @dataclasses.dataclass(frozen=True)
 class Home:
@@ -32,12 +34,21 @@ def foreign_module(folder: Path) -> tuple[str, str] | None:
     Installed packages do not count, wherever their environment lies, nor does torchgauge itself.
     """
     root = folder.resolve()
+
+    def foreign(path: Path) -> bool:
+        # A check-out may lie inside: temporary files can be kept in the project.
+        inside = path.is_relative_to(root) and not is_installed(path)
+        return inside and not any(
+            part.startswith(CHECKED_OUT) for part in path.relative_to(root).parts
+        )
+
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or name.partition(".")[0] == "torchgauge":
             continue
-        path = Path(file).resolve()
-        if path.is_relative_to(root) and not is_installed(path):
+        if not Path(file).is_absolute():
+            continue  # torch.ops says that it is of "_ops.py"; what was imported has a whole path
+        if foreign(Path(file).resolve()):
             return name, file
     return None
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchgauge.errors import InputError
-from torchgauge.target.home import Home, is_installed
+from torchgauge.target.home import CHECKED_OUT, Home, is_installed
 
 # In a hook git tells its children which repository and index are meant; ours is another.
 _HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
@@ -100,7 +100,7 @@ def checked_out(ref: str, spec: str = "") -> Iterator[Revision]:
     start = _start(spec)
     root = Path(_repository(start)).resolve()
     commit = _commit(root, ref)
-    with tempfile.TemporaryDirectory(prefix="torchgauge-base-") as name:
+    with tempfile.TemporaryDirectory(prefix=CHECKED_OUT) as name:
         tree = Path(name).resolve() / root.name
         try:
             _add(root, tree, commit, ref)

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="hold the runs against the rules of FILE: exit 3 where one is broken, 4 where one "
-        "fits no run",
+        "has too few to judge",
     )
 
 
@@ -97,7 +97,7 @@ def _alerts(options: argparse.Namespace) -> int:
         count = f"{len(asked.rules)} rules, {len(found.series)} series"
         emit("\n".join(lines or [f"No alert ({count})."]) + "\n")
     for name in found.unmatched:
-        sys.stderr.write(f"torchgauge: rule '{name}' fits no run: it is unknown whether it holds\n")
+        sys.stderr.write(f"torchgauge: rule '{name}' has no runs, or too few: nobody can tell\n")
     _send(asked, found, lines)
     if found.alerts:
         return ExitCode.THRESHOLD

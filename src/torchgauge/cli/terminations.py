@@ -1,0 +1,36 @@
+"""SIGTERM and SIGHUP as Ctrl-C: a cancelled job loses no verdict and leaves no work tree."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+_ENDING = ("SIGTERM", "SIGHUP")  # by name: not every system has both
+
+
+@contextlib.contextmanager
+def as_ctrl_c() -> Iterator[None]:
+    """Take them in the block as Ctrl-C, where nobody else has a handler for them or ignores them.
+
+    Only in the main thread, which alone gets signals.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    known = [getattr(signal, name) for name in _ENDING if main and hasattr(signal, name)]
+    taken = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):  # a shell's background job ignores Ctrl-C, and is to end all the same
+        raise KeyboardInterrupt
+    handler(number, frame)
