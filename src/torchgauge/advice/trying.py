@@ -85,7 +85,7 @@ def not_kept(found: Checked) -> str:
             for value in (check.metric_before, check.metric_after)
         )
         return f"{check.reason} {before} → {after}"
-    if check.max_relative is None:
+    if check.max_relative is None or check.max_relative <= check.bound:
         return check.reason
     error, bound = units.percent(check.max_relative), units.percent(check.bound)
     return f"{check.reason} By {error} of its largest value, where {bound} may be."

@@ -1,0 +1,81 @@
+"""Whether a change keeps the output, in this process: models that are hard to compare."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from torchgauge.errors import MeasurementError
+from torchgauge.measure.check import Checking, check
+from torchgauge.measure.latency import LatencyOptions
+from torchgauge.target.source import Source
+
+BROKEN = "model.fc.forward = lambda x: x * 0 - 7"
+NOTHING = "model.eval()"
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.register_buffer("out", torch.zeros(2, 4))
+        self.calls = 0
+
+
+class Buffered(Net):
+    """Returns a buffer of its own, which each call fills again."""
+
+    def forward(self, x):
+        return self.out.copy_(self.fc(x))
+
+
+class InPlace(Net):
+    def forward(self, x):
+        return x.copy_(self.fc(x))
+
+
+class Random(Net):
+    def forward(self, x):
+        return nn.functional.dropout(self.fc(x), 0.5, training=True)
+
+
+class Counting(Net):
+    def forward(self, x):
+        self.calls += 1
+        return self.fc(x) + self.calls
+
+
+def checked(model, code, metric=None):
+    source = Source.of_object(model, torch.ones(2, 4))
+    of = Checking(source.what, code=(code,), metric=metric)
+    return check(of, source.open(), LatencyOptions()).output
+
+
+@pytest.mark.parametrize("kind", [Buffered, InPlace, Random, Counting])
+def test_state_and_chance_are_alike_on_both_sides_and_hide_nothing(kind):
+    torch.manual_seed(0)
+    assert checked(kind(), NOTHING).passed
+    assert not checked(kind(), BROKEN).passed
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        (lambda _: math.nan, "gives nan"),
+        (lambda _: math.inf, "gives inf"),
+        (lambda _: 1 / 0, "raised ZeroDivisionError"),
+        (lambda _: None, "raised TypeError"),
+    ],
+)
+def test_a_metric_that_is_no_number_is_said(metric, said):
+    with pytest.raises(MeasurementError) as caught:
+        checked(nn.Linear(4, 4), NOTHING, metric)
+    assert caught.value.id == "metric-raised"
+    assert said in caught.value.message
+
+
+def test_a_metric_of_a_buffer_is_of_the_outputs_as_they_were():
+    found = checked(Buffered(), BROKEN, lambda outputs: outputs.mean())
+    assert found.metric_before != found.metric_after == -7
+    assert not found.passed
