@@ -1,5 +1,7 @@
 """The order of a sweep, what it leaves out, takes over and measures again."""
 
+import errno
+import os
 from collections import Counter
 
 import pytest
@@ -125,6 +127,20 @@ def test_a_sweep_goes_on_from_its_file(tmp_path):
     fresh, _ = swept({"batch": [1, 2, 4, 8]})
     assert fresh.cells == found.cells
     assert swept({"batch": [1, 2, 4, 8]}, resume=path)[1].asked == []
+
+
+def test_a_disk_that_gets_full_is_in_the_result(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fills(settings, number):
+        if settings.batch == 2:
+            monkeypatch.setattr(os, "fsync", full)
+        return steady(settings, number)
+
+    found, _ = swept({"batch": [1, 2, 4]}, fills, resume=tmp_path / "cells.jsonl")
+    assert all(one.done for one in found.cells)
+    assert [one.id for one in found.all_warnings] == ["output-unwritable"]
 
 
 def test_a_file_of_other_options_is_refused(tmp_path):

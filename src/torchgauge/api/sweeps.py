@@ -143,6 +143,7 @@ def _sweep(
     return result(
         cells, run.environment or here, unknown, axes=grid.named(), where=where, by=by,
         repeats=repeats, executor=doer.name, interrupted=run.interrupted,
+        warning=journal.warning,
     )  # fmt: skip
 
 

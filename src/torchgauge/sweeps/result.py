@@ -27,6 +27,7 @@ def result(
     repeats: int = 1,
     executor: str = "process",
     interrupted: bool = False,
+    warning: MeasurementWarning | None = None,
 ) -> Sweep:
     """Return the record of a sweep; `unknown` describes a target of which no cell ran.
 
@@ -47,7 +48,7 @@ def result(
         executor=executor,
         duration=sum(cell.duration or 0.0 for cell in cells),
         interrupted=interrupted,
-        warnings=tuple(_warnings(cells)),
+        warnings=(*_warnings(cells), *(() if warning is None else (warning,))),
     )
 
 
