@@ -4,12 +4,14 @@ import errno
 import os
 from collections import Counter
 
+import msgspec
 import pytest
 from tests.model.sweeps import cell, ended
 from tests.sweeps.fakes import FakeExecutor
 
 import torchgauge as tg
 from torchgauge.errors import InputError
+from torchgauge.model.record import MeasurementWarning
 
 
 def steady(settings, _number):
@@ -171,6 +173,21 @@ def test_a_doubling_row_waits_for_its_smaller_batch():
 def test_another_machine_is_warned_of():
     found, _ = swept({"batch": [1, 2]}, lambda s, _: cell(s.batch, machine=f"m{s.batch}"))
     assert [one.id for one in found.warnings] == ["several-machines"]
+
+
+def test_cells_whose_outputs_are_no_numbers_are_named_where_people_look():
+    """The best cell may be one of them: fp16 is fast where it overflows."""
+
+    def of(settings, number):
+        found = steady(settings, number)
+        if settings.precision != "fp16":
+            return found
+        broken = MeasurementWarning(id="output-not-finite", message="1 of 1.", probe="memory")
+        return msgspec.structs.replace(found, warnings=(broken,))
+
+    found, _ = swept({"batch": [1, 2], "precision": ["fp32", "fp16"]}, of)
+    assert [one.id for one in found.warnings] == ["output-not-finite"]
+    assert "2 of 4 cells: batch 1, fp16; batch 2, fp16" in found.warnings[0].message
 
 
 def test_no_cell_at_all_is_a_record_too():

@@ -12,6 +12,7 @@ from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.sweep import Cell, Sweep
 from torchgauge.model.target import TargetDescription
 
+NOT_FINITE = "output-not-finite"
 BY = ("latency", "throughput", "memory")
 """What cells are the best in where nothing else is asked for."""
 
@@ -53,8 +54,17 @@ def result(
 
 
 def _warnings(cells: Sequence[Cell]) -> list[MeasurementWarning]:
+    found = []
     machines = {cell.machine for cell in cells if cell.machine}
-    if len(machines) <= 1:
-        return []
-    message = f"Cells were measured on {len(machines)} kinds of machines: times differ by that too."
-    return [MeasurementWarning(id="several-machines", message=message, probe="sweep")]
+    if len(machines) > 1:
+        message = f"Cells were measured on {len(machines)} kinds of machines: times differ by that."
+        found.append(MeasurementWarning(id="several-machines", message=message, probe="sweep"))
+    broken = [cell for cell in cells if any(w.id == NOT_FINITE for w in cell.warnings)]
+    if broken:
+        labels = "; ".join(cell.settings.label for cell in broken)
+        message = (
+            f"Outputs hold NaN or infinities in {len(broken)} of {len(cells)} cells: {labels}."
+        )
+        cause = "Their figures are those of a computation that broke down, or of a mask."
+        found.append(MeasurementWarning(id=NOT_FINITE, message=message, cause=cause, probe="sweep"))
+    return found
