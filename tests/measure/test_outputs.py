@@ -74,7 +74,7 @@ def test_labels_must_be_the_same_and_pictures_alike():
     labels = torch.tensor([997, 998])
     found = check(labels, labels + 1)
     assert not found.passed
-    assert found.reason == "2 whole numbers of its output are others."
+    assert found.reason == "2 whole numbers (labels, indices) of its output changed."
     assert check(labels, labels + 1, metrics=(0.9, 0.9)).passed
     picture = torch.tensor([200, 100], dtype=torch.uint8)
     assert check(picture, picture + 1).passed

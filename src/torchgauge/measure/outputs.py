@@ -12,6 +12,7 @@ from torchgauge.measure.storages import tensors_in
 from torchgauge.model.advice import OutputCheck
 from torchgauge.target.tensors import strided
 
+DIFFERS = "Its output differs by more than is allowed."
 _Pair = tuple[torch.Tensor, torch.Tensor]
 
 # float64 rounds sums of many products a little above 1.
@@ -113,7 +114,7 @@ def _errors(
     largest, mean = float(size.max()), float(size.mean())
     relative = max(_relative(*pair, least=_ROUNDING * largest) for pair in numbers)
     renamed = sum(int((a != b).sum()) for (a, b), name in zip(numbers, named, strict=True) if name)
-    reason = "" if relative <= tolerance else "Its output differs by more than is allowed."
+    reason = "" if relative <= tolerance else DIFFERS
     norms = float(old.norm() * new.norm())
     return OutputCheck(
         passed=not renamed and relative <= tolerance,
@@ -124,7 +125,9 @@ def _errors(
         mean_relative=float(error.mean()) / mean if mean else None,
         cosine=min(float(old @ new) / norms, _ONE) if norms else None,
         argmax_agreement=agreement,
-        reason=f"{renamed} whole numbers of its output are others." if renamed else reason,
+        reason=f"{renamed} whole numbers (labels, indices) of its output changed."
+        if renamed
+        else reason,
     )
 
 
