@@ -258,3 +258,20 @@ def test_a_model_of_another_form_is_another_sweep(tmp_path):
     with pytest.raises(InputError) as caught:
         tg.sweep(nn.Linear(2, 3), None, {"batch": 1}, executor=executor, resume=path)
     assert "tensors was" in caught.value.cause
+
+
+def test_inputs_of_another_form_are_another_sweep(tmp_path):
+    """Cells of small images must not answer for large ones."""
+    import torch
+
+    def sweep(inputs):
+        path, executor = tmp_path / "cells.jsonl", FakeExecutor(steady)
+        tg.sweep(torch.relu, inputs, {"batch": 1}, executor=executor, resume=path, progress=False)
+        return executor.asked
+
+    assert len(sweep(torch.ones(1, 8))) == 1
+    assert sweep(torch.zeros(1, 8)) == []
+    for other in (torch.ones(1, 9), lambda batch: torch.ones(batch, 8)):
+        with pytest.raises(InputError, match="not the file of this sweep") as caught:
+            sweep(other)
+        assert "inputs was" in caught.value.cause
