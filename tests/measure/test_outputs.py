@@ -63,6 +63,32 @@ def test_an_output_of_zeros_must_stay_so():
     assert found.max_relative is None
 
 
+def test_large_outputs_are_compared_in_parts(monkeypatch):
+    """Nine copies of the logits in float64 were more than the model itself needed."""
+    torch.manual_seed(0)
+    before, after = torch.randn(7, 5), torch.randn(7, 5)
+    before[0, 0] = after[0, 0] = math.inf
+    whole = check(before, after, 0.5)
+    monkeypatch.setattr("torchgauge.measure.outputs._ELEMENTS", 3)
+    parts = check(before, after, 0.5)
+    for name in ("mean_absolute", "mean_relative", "max_absolute", "max_relative", "cosine"):
+        assert getattr(parts, name) == pytest.approx(getattr(whole, name)), name
+    assert parts.argmax_agreement == whole.argmax_agreement
+    old, new = before.flatten()[1:].double(), after.flatten()[1:].double()
+    assert whole.cosine == pytest.approx(float(old @ new / (old.norm() * new.norm())))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.uint8, torch.int32, torch.float16, torch.bfloat16,
+              torch.complex64, torch.float8_e4m3fn],
+)  # fmt: skip
+def test_outputs_of_every_type_are_compared(dtype):
+    some = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).to(dtype)
+    assert check(some, some.clone()).passed
+    other = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).to(dtype)
+    assert not check(some, other).passed
+
+
 def test_large_outputs_hide_no_small_one():
     boxes, scores = torch.tensor([900.0, 300.0]), torch.tensor([0.9, 0.1])
     assert not check((boxes, scores), (boxes, scores.flip(0))).passed
