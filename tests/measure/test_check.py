@@ -1,6 +1,7 @@
 """Whether a change keeps the output, in this process: models that are hard to compare."""
 
 import math
+import shutil
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.check import Checking, check
 from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.processes import ask
 from torchgauge.target.source import Source
 
 BROKEN = "model.fc.forward = lambda x: x * 0 - 7"
@@ -44,6 +46,27 @@ class Counting(Net):
     def forward(self, x):
         self.calls += 1
         return self.fc(x) + self.calls
+
+
+@pytest.mark.slow
+def test_a_compiled_model_draws_what_the_original_draws():
+    """Else no training step with dropout could be compiled; a compiler of C++ is needed."""
+    if not any(map(shutil.which, ("g++", "clang++"))):
+        pytest.skip("no C++ compiler is installed")
+    source = Source.of_object(Random(), torch.ones(2, 4))
+    of = Checking(source.what, code=("model = torch.compile(model)",))
+    answer, _ = ask("check", of, LatencyOptions())
+    assert answer.checked.output.passed, answer.checked.output.reason
+
+
+def test_chance_is_noticed_and_handed_to_a_compiled_model_alone(monkeypatch):
+    told = []
+    monkeypatch.setattr("torchgauge.measure.check.draw_as_eager", lambda: told.append(1))
+    for kind, code in ((Random, NOTHING), (Net, "torch.compile"), (Random, "torch.compile")):
+        assert not told
+        model = kind() if kind is Random else nn.Linear(4, 4)
+        assert checked(model, code).passed
+    assert told == [1]
 
 
 def checked(model, code, metric=None):

@@ -15,6 +15,7 @@ from torchgauge.device.select import open_device
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
 from torchgauge.measure import memory
 from torchgauge.measure.forward import RAISED
+from torchgauge.measure.internals import draw_as_eager
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.outputs import compared, kept
 from torchgauge.measure.step import prepared
@@ -57,6 +58,8 @@ def check(source: Checking, placement: Placement, options: LatencyOptions) -> Ch
     changed model raises.
     """
     before, _ = _outputs(source, placement, options)
+    if before.drew and any("torch.compile" in one for one in source.code):
+        draw_as_eager()
     began = time.perf_counter()
     after = changed(placement, source.code)
     train = changed_training(options.train, source.on_optimizer)
@@ -70,10 +73,11 @@ def check(source: Checking, placement: Placement, options: LatencyOptions) -> Ch
 
 
 class _Held(NamedTuple):
-    """A copy of the outputs' tensors, and what the user's metric said of them."""
+    """A copy of the outputs' tensors, what the user's metric said, and whether chance took part."""
 
     tensors: list[torch.Tensor]
     metric: float | None
+    drew: bool
 
 
 def _outputs(
@@ -83,7 +87,7 @@ def _outputs(
     device, seconds = open_device(placement.device), []
     torch.manual_seed(SEED)  # what draws at random draws the same on both sides
     with device.current(), prepared(placement, options.train) as step:
-        outputs = None
+        outputs, state = None, _random_state(placement.device)
         for _ in range(STEPS):
             began = time.perf_counter()
             outputs = step()
@@ -91,7 +95,12 @@ def _outputs(
             seconds.append(time.perf_counter() - began)
         # Copied in here: it may be a buffer or an input, which are about to be put back.
         metric = None if source.metric is None else _metric(source.metric, outputs)
-        return _Held(kept(outputs), metric), seconds
+        drew = not torch.equal(state, _random_state(placement.device))
+        return _Held(kept(outputs), metric, drew), seconds
+
+
+def _random_state(device: str) -> torch.Tensor:
+    return torch.cuda.get_rng_state(device) if device.startswith("cuda") else torch.get_rng_state()
 
 
 def _judged(source: Checking, before: _Held, after: _Held) -> OutputCheck:
