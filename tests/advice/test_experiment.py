@@ -7,12 +7,11 @@ from torchgauge.advice.experiment import Experiment
 from torchgauge.analyze.speed_up import CONFIRMATION, SCREENING, confirmed
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure.check import Checked
+from torchgauge.measure.outputs import DIFFERS
 from torchgauge.model.advice import OutputCheck
 from torchgauge.progress import Silent
 
-BROKEN = Checked(
-    OutputCheck(passed=False, bound=1e-3, max_relative=0.5, reason="Its output differs.")
-)
+BROKEN = Checked(OutputCheck(passed=False, bound=1e-3, max_relative=0.5, reason=DIFFERS))
 
 
 def tried(world, *candidates, **options):

@@ -6,15 +6,17 @@ import os
 import pytest
 import torch
 from tests.advice.models import convolutional
-from tests.advice.worlds import candidate
+from tests.advice.worlds import candidate, facts
 
 import torchgauge as tg
 from torchgauge.advice.candidate import fixed
 from torchgauge.advice.candidates.every import EVERY
 from torchgauge.advice.experiment import Experiment
 from torchgauge.advice.world import Processes, Side
+from torchgauge.errors import MeasurementError
 from torchgauge.measure.blocks import Pace
 from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.processes import ChildAnswer
 from torchgauge.measure.waiting import Build
 from torchgauge.progress import Silent
 from torchgauge.target.source import Source
@@ -145,3 +147,20 @@ def test_advice_on_a_model_end_to_end(tmp_path):
 def test_facts_are_asked_once():
     real = dataclasses.replace(world(*convolutional()), _facts="known")
     assert real.facts() == "known"
+
+
+def test_what_is_wrong_with_a_metric_is_told_at_once(monkeypatch):
+    """It would fail with every candidate, minutes later."""
+    asked = []
+
+    def ask(work, source, *_, **__):
+        asked.append(work)
+        if work == "check":
+            raise MeasurementError("Your metric raised ZeroDivisionError.", id="metric-raised")
+        return ChildAnswer(facts=facts()), False
+
+    monkeypatch.setattr("torchgauge.advice.world.ask", ask)
+    with pytest.raises(MeasurementError, match="Your metric"):
+        world(*convolutional(), metric=_agreement).facts()
+    assert asked == ["facts", "check"]
+    assert world(*convolutional()).facts() == facts()

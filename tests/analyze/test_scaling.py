@@ -111,6 +111,8 @@ def test_a_row_says_what_fits():
     assert largest_batch(None, 10, 0) is None
     assert largest_batch(found.memory, None, 0) is None
     assert largest_batch(found.memory, 500, 1000) == 0
+    rounding = fit([Point(batch, 20.0 + 1e-12 * batch) for batch in (1, 2, 4)])
+    assert largest_batch(rounding, 10_000, 0) is None  # not up to batch 10^16
 
 
 def test_rows_are_cells_that_share_all_but_the_batch():

@@ -205,3 +205,16 @@ def test_latency_makes_the_calls_that_were_asked_for():
 
     assert profiler.measure_latency(function, np.ones(3), warmup=3, iterations=7) > 0
     assert 10 <= len(calls) <= 12  # one apart for errors, one for the first call's own figure
+
+
+def test_a_call_that_raises_later_is_said_as_the_first_would_be():
+    calls = []
+
+    def function(x):
+        calls.append(1)
+        if len(calls) == 5:
+            raise RuntimeError("boom")
+        return x
+
+    with pytest.raises(tg.MeasurementError, match="raised RuntimeError"):
+        profiler.measure_latency(function, np.ones(3), warmup=1, iterations=7)

@@ -84,6 +84,8 @@ def test_a_training_pass_of_a_module():
 
 def test_of_no_sample_the_work_of_one_is_told():
     assert profiler.count_flops(nn.Linear(8, 4), (0, 8)) == 64
+    found = profiler.profile_forward_pass(nn.Linear(8, 4), torch.ones(0, 8), warmup=0, iterations=1)
+    assert (found["flops"], found["batch_flops"]) == (64, 0)
 
 
 def test_an_image_without_a_batch():

@@ -93,6 +93,17 @@ def test_what_cannot_travel_is_refused():
     assert caught.value.id == "not-picklable"
 
 
+def test_a_disk_without_room_is_said(monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(processes, "write_request", full)
+    with pytest.raises(InputError) as caught:
+        tg.measure_latency(torch.nn.Linear(2, 2), torch.ones(1, 2), processes=2)
+    assert caught.value.id == "output-unwritable"
+    assert "No space left" in caught.value.cause
+
+
 def test_a_child_measures_under_the_settings_of_its_parent(tmp_path):
     """The parent is a process of its own too: some settings cannot be taken back."""
     parent = """

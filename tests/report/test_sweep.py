@@ -113,6 +113,9 @@ def test_the_page_gets_plain_data_that_adds_up():
     assert fit["line"][-1][:2] == [8, pytest.approx(10e6)]
     assert fit["line"][0][2] < 3e6 < fit["line"][0][3]
     assert data["scaling"][1]["latency"]["line"][0][2:] == [None, None]
+    card = data["overview"]["figures"][1]
+    assert card["value"] == "667 samples/s"  # which a card sets large; what else is said is a note
+    assert card["note"] == "batch 2, bf16, not told apart from batch 4, fp32"
     empty = sweep([cell(1)])
     assert page_sweep.scaling(empty) is None
 

@@ -1,5 +1,8 @@
 """The file of finished cells: what a kill leaves, and whose it is."""
 
+import errno
+import os
+
 import pytest
 from tests.model.sweeps import cell
 
@@ -57,6 +60,8 @@ def test_a_file_killed_within_its_first_line_begins_anew(tmp_path):
          "target was other.py:f, is model.py:make"),
         (b'{"schema":"torchgauge.sweep-journal/9","sweep":{}}\n', "journal/9"),
         (b"batch,latency\n1,2\n", "does not begin"),
+        (b"a file of the user's without an end of line", "does not begin"),
+        (b'{"schema":"torchgauge.sweep/1","target":{}}', "does not begin"),
         (b'{"schema":"torchgauge.sweep-journal/1","sweep":{"target":"model.py:make","torch":"2.13"}}\n'
          b"no cell\n", "line cannot be read"),
     ],
@@ -85,5 +90,36 @@ def test_two_sweeps_do_not_share_a_file(tmp_path):
 def test_a_folder_that_is_none_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError) as caught, Journal(tmp_path / "file" / "cells.jsonl", OF):
+        pass
+    assert caught.value.id == "output-unwritable"
+
+
+def test_a_disk_that_gets_full_is_warned_of_and_costs_no_result(tmp_path, monkeypatch):
+    path = tmp_path / "cells.jsonl"
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Journal(path, OF) as journal:
+        journal.add(entry(1))
+        monkeypatch.setattr(os, "fsync", full)
+        journal.add(entry(2))
+        monkeypatch.undo()
+        journal.add(entry(4))  # after a line that may be cut off nothing is added
+        assert len(journal.entries) == 3
+        assert "No space left" in journal.warning.message
+    with Journal(path, OF) as again:
+        assert (entry(4).cell.settings, 1) not in again.entries
+    assert again.warning is None
+
+
+def test_a_disk_that_is_full_at_the_start_is_said_before_anything_is_measured(
+    tmp_path, monkeypatch
+):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError) as caught, Journal(tmp_path / "cells.jsonl", OF):
         pass
     assert caught.value.id == "output-unwritable"

@@ -1,13 +1,17 @@
 """The order of a sweep, what it leaves out, takes over and measures again."""
 
+import errno
+import os
 from collections import Counter
 
+import msgspec
 import pytest
 from tests.model.sweeps import cell, ended
 from tests.sweeps.fakes import FakeExecutor
 
 import torchgauge as tg
 from torchgauge.errors import InputError
+from torchgauge.model.record import MeasurementWarning
 
 
 def steady(settings, _number):
@@ -127,6 +131,20 @@ def test_a_sweep_goes_on_from_its_file(tmp_path):
     assert swept({"batch": [1, 2, 4, 8]}, resume=path)[1].asked == []
 
 
+def test_a_disk_that_gets_full_is_in_the_result(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fills(settings, number):
+        if settings.batch == 2:
+            monkeypatch.setattr(os, "fsync", full)
+        return steady(settings, number)
+
+    found, _ = swept({"batch": [1, 2, 4]}, fills, resume=tmp_path / "cells.jsonl")
+    assert all(one.done for one in found.cells)
+    assert [one.id for one in found.all_warnings] == ["output-unwritable"]
+
+
 def test_a_file_of_other_options_is_refused(tmp_path):
     path = tmp_path / "cells.jsonl"
     swept({"batch": [1]}, resume=path, iterations=5)
@@ -155,6 +173,21 @@ def test_a_doubling_row_waits_for_its_smaller_batch():
 def test_another_machine_is_warned_of():
     found, _ = swept({"batch": [1, 2]}, lambda s, _: cell(s.batch, machine=f"m{s.batch}"))
     assert [one.id for one in found.warnings] == ["several-machines"]
+
+
+def test_cells_whose_outputs_are_no_numbers_are_named_where_people_look():
+    """The best cell may be one of them: fp16 is fast where it overflows."""
+
+    def of(settings, number):
+        found = steady(settings, number)
+        if settings.precision != "fp16":
+            return found
+        broken = MeasurementWarning(id="output-not-finite", message="1 of 1.", probe="memory")
+        return msgspec.structs.replace(found, warnings=(broken,))
+
+    found, _ = swept({"batch": [1, 2], "precision": ["fp32", "fp16"]}, of)
+    assert [one.id for one in found.warnings] == ["output-not-finite"]
+    assert "2 of 4 cells: batch 1, fp16; batch 2, fp16" in found.warnings[0].message
 
 
 def test_no_cell_at_all_is_a_record_too():
@@ -225,3 +258,20 @@ def test_a_model_of_another_form_is_another_sweep(tmp_path):
     with pytest.raises(InputError) as caught:
         tg.sweep(nn.Linear(2, 3), None, {"batch": 1}, executor=executor, resume=path)
     assert "tensors was" in caught.value.cause
+
+
+def test_inputs_of_another_form_are_another_sweep(tmp_path):
+    """Cells of small images must not answer for large ones."""
+    import torch
+
+    def sweep(inputs):
+        path, executor = tmp_path / "cells.jsonl", FakeExecutor(steady)
+        tg.sweep(torch.relu, inputs, {"batch": 1}, executor=executor, resume=path, progress=False)
+        return executor.asked
+
+    assert len(sweep(torch.ones(1, 8))) == 1
+    assert sweep(torch.zeros(1, 8)) == []
+    for other in (torch.ones(1, 9), lambda batch: torch.ones(batch, 8)):
+        with pytest.raises(InputError, match="not the file of this sweep") as caught:
+            sweep(other)
+        assert "inputs was" in caught.value.cause

@@ -1,5 +1,6 @@
 """When a batch is left out, and what is said of it."""
 
+import msgspec
 import pytest
 from tests.model.sweeps import cell, ended
 
@@ -51,10 +52,14 @@ def test_what_would_not_fit_is_predicted():
     )
 
 
+TIMED_OUT = msgspec.structs.replace(ended("failed", "It hung.", batch=4), error="child-timeout")
+
+
 @pytest.mark.parametrize(
     ("before", "status", "says"),
     [
         (ended("out of memory", batch=4), "skipped", "batch 4 ran out of memory"),
+        (TIMED_OUT, "skipped", "batch 4 did not end in time"),
         (ended("unsupported", "no such arithmetic", batch=4), "unsupported", "no such arithmetic"),
     ],
 )

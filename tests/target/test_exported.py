@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,17 @@ def test_its_outputs_are_those_of_the_module_it_was(folder):
     for name in FILES:
         request = TargetRequest(str(folder / name), inputs=("2x4",), trust=True)
         torch.testing.assert_close(load(request).model(x), network()(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("program.pt2", "exported"), ("script.pt", "torchscript")]
+)
+def test_a_program_is_known_by_what_it_holds_not_by_its_name(name, kind, folder, tmp_path):
+    latest = str(shutil.copy(folder / name, tmp_path / "latest"))
+    assert refused(TargetRequest(latest)).id == "untrusted-file"
+    assert load(TargetRequest(latest, inputs=("2x4",), trust=True)).kind == kind
+    shutil.copy(folder / "state.pt", latest)
+    assert refused(TargetRequest(latest, trust=True)).id == "target-unknown"
 
 
 def test_a_script_brings_no_inputs(folder):

@@ -47,6 +47,9 @@ def broken():
 def plain_callable():
     return (lambda x: x * 2), torch.ones(2, 4)
 
+def scalar():
+    return (lambda x: x * 2), torch.tensor(1.0)
+
 def reads_a_value():
     layer = torch.nn.Linear(4, 3)
     assert layer.weight.sum().item() != 0
@@ -122,6 +125,13 @@ def test_batch_repeats_the_examples(source: Path, batch: int) -> None:
 def test_batch_is_refused_where_leading_dimensions_differ(source: Path) -> None:
     error = refused(f"{source}:uneven", batch=4)
     assert error.id == "input-batch"
+
+
+def test_batch_is_refused_where_no_input_has_a_dimension(source: Path) -> None:
+    """A sweep would measure the same call under the name of every batch."""
+    error = refused(f"{source}:scalar", batch=4)
+    assert error.id == "input-batch"
+    assert "None is a tensor with a dimension" in error.cause
     assert "--input" in error.remedy
 
 

@@ -13,6 +13,7 @@ from torchgauge.advice.world import Block
 from torchgauge.analyze.speed_up import MINIMUM_GAIN, MINIMUM_MEMORY, speed_up
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.check import Checked
+from torchgauge.measure.outputs import DIFFERS
 from torchgauge.model.advice import Outcome, SpeedUp, Trial
 from torchgauge.model.facts import Facts
 
@@ -85,7 +86,7 @@ def not_kept(found: Checked) -> str:
             for value in (check.metric_before, check.metric_after)
         )
         return f"{check.reason} {before} → {after}"
-    if check.max_relative is None:
+    if check.max_relative is None or check.reason != DIFFERS:
         return check.reason
     error, bound = units.percent(check.max_relative), units.percent(check.bound)
     return f"{check.reason} By {error} of its largest value, where {bound} may be."

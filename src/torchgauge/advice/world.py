@@ -87,13 +87,15 @@ class Processes:
     _facts: Facts | None = None
 
     def facts(self) -> Facts:
-        """Return what the original is."""
+        """Return what the original is. Raises what running it, or the metric on it, raises."""
         if self._facts is None:
             build = self.build
             answer, interrupted = ask("facts", build.source, build.options, None, build.home)
             if interrupted or answer.facts is None:
                 raise KeyboardInterrupt
             self._facts = msgspec.structs.replace(answer.facts, latency_limit=self.latency_limit)
+            if self.metric is not None:  # what is wrong with it is wrong for every candidate
+                self.check(Side(), 1.0)
         return self._facts
 
     def check(self, side: Side, tolerance: float) -> Checked:

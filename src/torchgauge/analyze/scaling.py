@@ -177,8 +177,8 @@ def overhead(cells: Sequence[Cell]) -> int:
 
 def largest_batch(memory: Fit | None, capacity: int | None, beyond: int) -> int | None:
     """Return the largest batch whose tensors and `beyond` bytes fit; None where that is unknown."""
-    if memory is None or capacity is None or memory.marginal <= 0:
-        return None
+    if memory is None or capacity is None or memory.marginal < 1:
+        return None  # a sample has a byte at least: what the fit says is rounding
     room = (capacity - beyond - memory.fixed) / memory.marginal
     return max(0, math.floor(room + 1e-6))  # what fits exactly must not be lost to rounding
 

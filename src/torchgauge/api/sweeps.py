@@ -62,7 +62,7 @@ def sweep(
         "budget": budget,
     }
     return _sweep(
-        made, _named(model), grid, None, executor=executor, where=where, best=best,
+        made, _named(model, make_inputs), grid, None, executor=executor, where=where, best=best,
         repeats=repeats, every=every, memory_limit=memory_limit, resume=resume, timing=timing,
         progress=progress,
     )  # fmt: skip
@@ -143,6 +143,7 @@ def _sweep(
     return result(
         cells, run.environment or here, unknown, axes=grid.named(), where=where, by=by,
         repeats=repeats, executor=doer.name, interrupted=run.interrupted,
+        warning=journal.warning,
     )  # fmt: skip
 
 
@@ -186,10 +187,24 @@ def _identity(options: Any, memory_limit: int | None, device: str | None) -> dic
     }
 
 
-def _named(model: Callable[..., Any]) -> dict[str, str]:
-    """Name a model that the caller holds: its class, and what its tensors look like."""
-    name = getattr(model, "__qualname__", type(model).__qualname__)
+def _named(model: Callable[..., Any], make_inputs: Any) -> dict[str, str]:
+    """Name what the caller holds: the model's class, what its tensors look like, and the inputs'.
+
+    Of a function that makes inputs only the name is known.
+    """
+    from torchgauge.target.inputs import Inputs
+
     state: dict[str, Any] = getattr(model, "state_dict", dict)()
+    made = callable(make_inputs)
+    inputs = _name(make_inputs) if made else _form(dict(Inputs.of(make_inputs).tensors()))
+    return {"target": _name(model), "tensors": _form(state), "inputs": inputs}
+
+
+def _name(of: Any) -> str:
+    return str(getattr(of, "__qualname__", type(of).__qualname__))
+
+
+def _form(tensors: Mapping[str, Any]) -> str:
     shapes = repr([(key, getattr(t, "shape", None), getattr(t, "dtype", None))
-                   for key, t in state.items()])  # fmt: skip
-    return {"target": name, "tensors": hashlib.sha256(shapes.encode()).hexdigest()[:12]}
+                   for key, t in tensors.items()])  # fmt: skip
+    return hashlib.sha256(shapes.encode()).hexdigest()[:12]

@@ -14,6 +14,7 @@ from torchgauge.compat.arrays import counting, latency, members, memory
 from torchgauge.compat.arrays.calling import accepted, batch_of, like, mapped, run
 from torchgauge.compat.arrays.kept import kept
 from torchgauge.compat.arrays.kernels import Host, NumpyKernels
+from torchgauge.compat.arrays.members import Array
 from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.compat.subject import Backward, Shape
 from torchgauge.errors import MeasurementError
@@ -65,10 +66,16 @@ class ArraySubject:
         return 1 if counting.count(self.model, inputs)[1] else batch_of(inputs)
 
     def one(self, inputs: Inputs) -> Inputs:
-        """Return the first sample of each array that has a batch."""
+        """Return the first sample of each array that has a batch; of no sample one of zeros."""
         if self.batch(inputs) == 1:
             return inputs
-        return mapped(inputs, lambda array: array[:1] if array.ndim > 1 else array)
+
+        def first(array: Array) -> Array:
+            if array.ndim < 2:
+                return array
+            return array[:1] if len(array) else np.zeros((1, *array.shape[1:]), array.dtype)
+
+        return mapped(inputs, first)
 
     def cost(self, inputs: Inputs) -> Cost:
         """Return the work of one call, in one layer: the whole model."""

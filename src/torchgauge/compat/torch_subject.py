@@ -88,13 +88,17 @@ class TorchSubject:
         return batch_of(inputs)
 
     def one(self, inputs: Inputs) -> Inputs:
-        """Return the first sample of each tensor that has a batch."""
+        """Return the first sample of each tensor that has a batch; of no sample one of zeros."""
         batch = self.batch(inputs)
         if batch == 1:
             return inputs
-        return inputs.map(
-            lambda tensor: tensor[:1] if tensor.dim() and tensor.shape[0] == batch else tensor
-        )
+
+        def first(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.dim() or tensor.shape[0] != batch:
+                return tensor
+            return tensor[:1] if batch else tensor.new_zeros((1, *tensor.shape[1:]))
+
+        return inputs.map(first)
 
     def cost(self, inputs: Inputs) -> Cost:
         """Return the work of one call."""

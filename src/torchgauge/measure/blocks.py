@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from torchgauge.analyze.noise import difference
-from torchgauge.errors import InputError
+from torchgauge.measure.fresh_folder import fresh_folder
 from torchgauge.measure.waiting import Answer, Build, Question, waiting
 from torchgauge.model.target import TargetDescription
 
@@ -85,7 +84,7 @@ def block(a: Build, b: Build, pace: Pace) -> Timed:
     """
     began = time.perf_counter()
     builds = (a, b, b, a)
-    with _folder() as folder:
+    with fresh_folder() as folder:
         runs = _together if pace.together else _in_turn
         ready, visits, layers = runs(builds, pace, folder)
     common = set(visits[0][0]).intersection(*(visit for one in visits for visit in one))
@@ -140,17 +139,3 @@ def _in_turn(builds: Sequence[Build], pace: Pace, folder: Path) -> _Run:
             ready.append(one.ready())
             answers.append(one.ask(pace.question))
     return ready[1], [[answer.figures] for answer in answers], [one.layers for one in answers]
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    try:
-        with tempfile.TemporaryDirectory(prefix="torchgauge-") as name:
-            yield Path(name)
-    except OSError as error:
-        raise InputError(
-            "The processes of a block could not be started.",
-            id="output-unwritable",
-            cause=f"{error.strerror or error}: {error.filename or tempfile.gettempdir()}",
-            remedy="Free space, or set TMPDIR to a folder that has some.",
-        ) from error

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -13,7 +14,8 @@ import torch
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
 from torchgauge.measure import memory
-from torchgauge.measure.forward import running
+from torchgauge.measure.forward import RAISED
+from torchgauge.measure.internals import draw_as_eager
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.outputs import compared, kept
 from torchgauge.measure.step import prepared
@@ -24,6 +26,7 @@ from torchgauge.target.placement import Placement
 # A training step shows in the next one's outputs what its optimizer did.
 STEPS = 3
 SEED = 0
+_ONE_NUMBER = "It is called with the model's outputs, and must return one finite number."
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -51,48 +54,82 @@ def check(source: Checking, placement: Placement, options: LatencyOptions) -> Ch
     """Compare outputs before and after the change, in this process, which it leaves changed.
 
     `placement` is the original. Memory is measured only of an output that passed. Raises what
-    running the original raises; MeasurementError `change-raised` and what the changed model raises.
+    running the original raises; MeasurementError `change-raised`, `metric-raised`, and what the
+    changed model raises.
     """
-    before, _ = _outputs(placement, options)
+    before, _ = _outputs(source, placement, options)
+    if before.drew and any("torch.compile" in one for one in source.code):
+        draw_as_eager()
     began = time.perf_counter()
     after = changed(placement, source.code)
     train = changed_training(options.train, source.on_optimizer)
     apply = time.perf_counter() - began
     then = dataclasses.replace(options, train=train)
-    found, seconds = _outputs(after, then)
+    found, seconds = _outputs(source, after, then)
     output = _judged(source, before, found)
     if not output.passed:
         return Checked(output)
     return Checked(output, _peak(after, then), max(0.0, apply + seconds[0] - min(seconds[1:])))
 
 
-def _outputs(placement: Placement, options: LatencyOptions) -> tuple[Any, list[float]]:
+class _Held(NamedTuple):
+    """A copy of the outputs' tensors, what the user's metric said, and whether chance took part."""
+
+    tensors: list[torch.Tensor]
+    metric: float | None
+    drew: bool
+
+
+def _outputs(
+    source: Checking, placement: Placement, options: LatencyOptions
+) -> tuple[_Held, list[float]]:
     """Return the outputs of the last of some steps, and the seconds of each."""
     device, seconds = open_device(placement.device), []
     torch.manual_seed(SEED)  # what draws at random draws the same on both sides
     with device.current(), prepared(placement, options.train) as step:
-        outputs = None
+        outputs, state = None, _random_state(placement.device)
         for _ in range(STEPS):
             began = time.perf_counter()
             outputs = step()
             device.synchronize()
             seconds.append(time.perf_counter() - began)
-        return outputs, seconds
+        # Copied in here: it may be a buffer or an input, which are about to be put back.
+        metric = None if source.metric is None else _metric(source.metric, outputs)
+        drew = not torch.equal(state, _random_state(placement.device))
+        return _Held(kept(outputs), metric, drew), seconds
 
 
-def _judged(source: Checking, before: Any, after: Any) -> OutputCheck:
+def _random_state(device: str) -> torch.Tensor:
+    return torch.cuda.get_rng_state(device) if device.startswith("cuda") else torch.get_rng_state()
+
+
+def _judged(source: Checking, before: _Held, after: _Held) -> OutputCheck:
     metrics = None
-    if source.metric is not None:
-        metrics = (_metric(source.metric, before), _metric(source.metric, after))
+    if before.metric is not None and after.metric is not None:
+        if not math.isfinite(before.metric):
+            raise MeasurementError(
+                f"Your metric gives {before.metric} for the original's outputs.",
+                id="metric-raised",
+                remedy=_ONE_NUMBER,
+            )
+        metrics = (before.metric, after.metric)
     return compared(
-        kept(before), kept(after), source.tolerance, metrics=metrics, times=source.times
+        before.tensors, after.tensors, source.tolerance, metrics=metrics, times=source.times
     )
 
 
 def _metric(metric: Callable[[Any], float], outputs: Any) -> float:
-    with running("cpu", "Your metric"), torch.no_grad():
-        value = metric(outputs)
-        return float(value)
+    try:
+        with torch.no_grad():
+            return float(metric(outputs))
+    except RAISED as error:
+        text = " ".join(str(error).split())
+        raise MeasurementError(
+            f"Your metric raised {type(error).__name__}.",
+            id="metric-raised",
+            cause=f"{type(error).__name__}: {text}",
+            remedy=_ONE_NUMBER,
+        ) from error
 
 
 def _peak(placement: Placement, options: LatencyOptions) -> int | None:

@@ -32,6 +32,7 @@ __all__ = [
     "backward_code",
     "current_node",
     "decomposed",
+    "draw_as_eager",
     "dynamo",
     "generated_code",
     "graph_task",
@@ -167,3 +168,10 @@ def graphs_seen(
         yield
     finally:
         graphs.call_user_compiler = original
+
+
+def draw_as_eager() -> None:
+    """Have what is compiled from now on draw the random numbers that eager code draws."""
+    import torch._inductor.config
+
+    torch._inductor.config.fallback_random = True

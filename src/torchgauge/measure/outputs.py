@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from torchgauge.measure.storages import tensors_in
 from torchgauge.model.advice import OutputCheck
+from torchgauge.target.tensors import strided
 
-# float64 rounds sums of many products a little above 1.
-_ONE = 1.0
+DIFFERS = "Its output differs by more than is allowed."
+
+# Of the largest value among all outputs: what is smaller is rounding, and has no scale of its own.
+_ROUNDING = torch.finfo(torch.float32).eps
+# These number and name things: what lies next to one is another. uint8 is mostly a picture.
+_NAMES = (torch.int16, torch.int32, torch.int64, torch.bool)
+# Compared in float64, so many elements at a time: logits may fill the memory as they are.
+_ELEMENTS = 2**22
 
 
 def kept(outputs: Any) -> list[torch.Tensor]:
-    """Return the tensors of the outputs on the host, floating ones as float64, in a fixed order."""
-    found = [tensor.detach() for tensor in tensors_in(outputs)]
-    return [_plain(tensor).clone() for tensor in found]
+    """Return copies of the outputs' tensors on the host, in a fixed order."""
+    found = [tensor.detach() for tensor in tensors_in(outputs, repeated=True)]
+    return [_plain(part) for tensor in found for part in strided(tensor)]
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -26,7 +35,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
         tensor = tensor.dequantize()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
-    return tensor.to("cpu", torch.float64)
+    return tensor.to("cpu", copy=True)
 
 
 def compared(
@@ -39,9 +48,9 @@ def compared(
 ) -> OutputCheck:
     """Compare tensors of `kept`; of an output of `times` as many samples the first ones.
 
-    The largest error may be `tolerance` of the largest magnitude of the original's output. With
-    `metrics`, the user's before and after, the metric decides: it may change by `tolerance`,
-    relative to itself.
+    The largest error of each tensor may be `tolerance` of its largest magnitude in the original's
+    output; whole numbers must be the same. With `metrics`, the user's before and after, the metric
+    decides: it may change by `tolerance`, relative to itself.
     """
     if times > 1:
         after = [
@@ -49,11 +58,10 @@ def compared(
         ]
     if different := _different(before, after):
         return OutputCheck(passed=False, bound=tolerance, reason=different)
-    old, new = (_joined(tensors) for tensors in (before, after))
-    if broken := _broken(old, new):
+    found = [_sums(*pair) for pair in zip(before, after, strict=True)]
+    if broken := _broken(found):
         return OutputCheck(passed=False, bound=tolerance, reason=broken)
-    there = old.isfinite()
-    check = _errors(old[there], new[there], tolerance, _agreement(before, after))
+    check = _errors(found, tolerance, _agreement(before, after))
     return _by_metric(check, *metrics, tolerance) if metrics is not None else check
 
 
@@ -68,47 +76,109 @@ def _different(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) ->
     return ""
 
 
-def _joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+class _Sums(NamedTuple):
+    """What is known of one tensor, or a part of it: over the finite numbers, but for the counts."""
+
+    elements: int = 0
+    finite: int = 0
+    odd: int = 0  # where one is a number and the other is none, or another infinity
+    renamed: int = 0
+    worst: float = 0.0
+    largest: float = 0.0
+    error: float = 0.0
+    size: float = 0.0
+    dot: float = 0.0
+    before: float = 0.0
+    after: float = 0.0
 
 
-def _broken(old: torch.Tensor, new: torch.Tensor) -> str:
-    """Tell where one is a number and the other is none; an infinity of both (a mask) is alike."""
-    if torch.equal(old.isfinite(), new.isfinite()):
-        return ""
-    return "Its output holds NaN or infinities where the original's does not."
-
-
-def _errors(
-    old: torch.Tensor, new: torch.Tensor, tolerance: float, agreement: float | None
-) -> OutputCheck:
-    if not old.numel():
-        return OutputCheck(passed=True, bound=tolerance)
-    error, size = (new - old).abs(), old.abs()
-    largest, mean = float(size.max()), float(size.mean())
-    worst = float(error.max())
-    relative = worst / largest if largest else (0.0 if worst == 0 else math.inf)
-    passed = relative <= tolerance
-    norms = float(old.norm() * new.norm())
-    return OutputCheck(
-        passed=passed,
-        bound=tolerance,
-        max_absolute=worst,
-        mean_absolute=float(error.mean()),
-        max_relative=relative if math.isfinite(relative) else None,
-        mean_relative=float(error.mean()) / mean if mean else None,
-        cosine=min(float(old @ new) / norms, _ONE) if norms else None,
-        argmax_agreement=agreement,
-        reason="" if passed else "Its output differs by more than is allowed.",
+def _added(one: _Sums, other: _Sums) -> _Sums:
+    return _Sums(*map(operator.add, one, other))._replace(
+        worst=max(one.worst, other.worst), largest=max(one.largest, other.largest)
     )
+
+
+def _sums(old: torch.Tensor, new: torch.Tensor) -> _Sums:
+    named = old.dtype in _NAMES and new.dtype in _NAMES
+    parts = zip(*(torch.split(one.reshape(-1), _ELEMENTS) for one in (old, new)), strict=True)
+    found = (_part(a.double(), b.double(), named=named) for a, b in parts)
+    return functools.reduce(_added, found, _Sums())
+
+
+def _part(old: torch.Tensor, new: torch.Tensor, *, named: bool) -> _Sums:
+    there = old.isfinite()
+    same = (old == new) | (old.isnan() & new.isnan())
+    counts = {
+        "elements": old.numel(),
+        "finite": int(there.sum()),
+        "odd": int((torch.where(there, ~new.isfinite(), ~same)).sum()),
+        "renamed": int((~same).sum()) if named else 0,
+    }
+    if not counts["finite"]:
+        return _Sums(**counts)
+    if counts["finite"] < counts["elements"]:
+        old, new = old[there], new[there]
+    error, size = (new - old).abs(), old.abs()
+    return _Sums(
+        **counts,
+        worst=float(error.max()),
+        largest=float(size.max()),
+        error=float(error.sum()),
+        size=float(size.sum()),
+        dot=float(old @ new),
+        before=float(old @ old),
+        after=float(new @ new),
+    )
+
+
+def _broken(found: Sequence[_Sums]) -> str:
+    """Tell where one is a number and the other is none; an infinity of both (a mask) is alike."""
+    if any(one.elements for one in found) and not any(one.finite for one in found):
+        return "The original's output holds no finite number, so nothing can be compared."
+    if any(one.odd for one in found):
+        return "Its output holds NaN or infinities where the original's does not."
+    return ""
+
+
+def _errors(found: Sequence[_Sums], tolerance: float, agreement: float | None) -> OutputCheck:
+    every = functools.reduce(_added, found, _Sums())
+    if not every.elements:
+        return OutputCheck(passed=True, bound=tolerance)
+    relative = max(_relative(one, least=_ROUNDING * every.largest) for one in found)
+    reason = "" if relative <= tolerance else DIFFERS
+    if every.renamed:
+        reason = f"{every.renamed} whole numbers (labels, indices) of its output changed."
+    norms = math.sqrt(every.before) * math.sqrt(every.after)
+    return OutputCheck(
+        passed=not reason,
+        bound=tolerance,
+        max_absolute=every.worst,
+        mean_absolute=every.error / every.finite,
+        max_relative=relative if math.isfinite(relative) else None,
+        mean_relative=every.error / every.size if every.size else None,
+        cosine=min(every.dot / norms, 1.0) if norms else None,  # which rounding may exceed
+        argmax_agreement=agreement,
+        reason=reason,
+    )
+
+
+def _relative(one: _Sums, *, least: float) -> float:
+    """Return a tensor's largest error relative to its largest magnitude, or to the `least`."""
+    largest = max(one.largest, least)
+    return one.worst / largest if largest else (0.0 if one.worst == 0 else math.inf)
 
 
 def _agreement(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> float | None:
     """Return the share of positions with the same largest entry, of the first output with one."""
     for old, new in zip(before, after, strict=True):
         if old.dim() > 1 and old.shape[-1] > 1 and old.numel():
-            return float((old.argmax(-1) == new.argmax(-1)).double().mean())
+            return float((_first(old) == _first(new)).double().mean())
     return None
+
+
+def _first(tensor: torch.Tensor) -> torch.Tensor:
+    """Return where the largest entry of each row is; one-byte types have no argmax on the CPU."""
+    return (tensor.float() if tensor.itemsize == 1 else tensor).argmax(-1)
 
 
 def _by_metric(check: OutputCheck, before: float, after: float, tolerance: float) -> OutputCheck:

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ import msgspec
 from torchgauge.device import settings
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, user_traceback
 from torchgauge.measure.check import Checked
+from torchgauge.measure.fresh_folder import fresh_folder
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.timeline_options import TimelineOptions
 from torchgauge.model.facts import Facts
@@ -130,9 +130,9 @@ def in_fresh_process(source: Source, options: LatencyOptions) -> LatencyRun:
 
     On Ctrl-C the run is what the child had until then, with `stop` "interrupted".
 
-    Raises InputError `not-picklable`; MeasurementError `child-killed`, `child-timeout`,
-    `child-failed`; whatever error the measurement itself ended with; KeyboardInterrupt where the
-    child had nothing.
+    Raises InputError `not-picklable`, `output-unwritable`; MeasurementError `child-killed`,
+    `child-timeout`, `child-failed`; whatever error the measurement itself ended with;
+    KeyboardInterrupt where the child had nothing.
     """
     answer, interrupted = ask("latency", source, options)
     if answer.run is None:
@@ -156,8 +156,7 @@ def ask(
     Raises what `in_fresh_process` does.
     """
     limit = START_LIMIT + BUDGET_FACTOR * min(options.plan.time_limit, LONGEST)
-    with tempfile.TemporaryDirectory(prefix="torchgauge-") as name:
-        folder = Path(name)
+    with fresh_folder() as folder:
         write_request(folder / "request", (source, options, timeline), home)
         end = _run(work, folder, limit, variables)
         answer = folder / "answer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -12,26 +13,42 @@ from torchgauge.target.tensors import strided
 _CLOSED = (type, torch.nn.Module)
 
 
-def tensors_in(value: Any, *, objects: bool = True) -> Iterator[torch.Tensor]:
+def tensors_in(
+    value: Any, *, objects: bool = True, repeated: bool = False
+) -> Iterator[torch.Tensor]:
     """Yield the tensors in a value: itself, or in containers and attributes of `objects` in it.
 
-    Modules and classes are not entered.
+    Each tensor comes once, or as often as it is held where `repeated`. Modules and classes are not
+    entered.
     """
     seen: set[int] = set()
     left = [value]
     while left:
         item = left.pop()
+        if isinstance(item, torch.Tensor):
+            if repeated or id(item) not in seen:
+                yield item
+            seen.add(id(item))
+            continue
         if id(item) in seen:
             continue
         seen.add(id(item))
-        if isinstance(item, torch.Tensor):
-            yield item
-        elif isinstance(item, Mapping):
+        if isinstance(item, Mapping):
             left.extend(item.values())
         elif isinstance(item, (list, tuple, set, frozenset)):
             left.extend(item)
-        elif objects and hasattr(item, "__dict__") and not isinstance(item, _CLOSED):
-            left.extend(vars(item).values())
+        elif objects and not isinstance(item, _CLOSED):
+            left.extend(getattr(item, "__dict__", {}).values())
+            left.extend(_slotted(item))
+
+
+def _slotted(item: Any) -> Iterator[Any]:
+    """Yield what an object holds without a dictionary, as `@dataclass(slots=True)` makes it."""
+    for kind in type(item).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            with contextlib.suppress(AttributeError):  # not set, or renamed as private
+                yield getattr(item, name)
 
 
 def storages(tensors: Iterable[torch.Tensor], device: torch.device) -> dict[int, int]:

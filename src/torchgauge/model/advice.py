@@ -40,8 +40,9 @@ class SpeedUp(Record, frozen=True, kw_only=True):
 class OutputCheck(Record, frozen=True, kw_only=True):
     """How far the outputs lie from the original's on the same inputs, all tensors together.
 
-    Errors are absolute, or divided by the largest (`max_relative`) or mean (`mean_relative`)
-    magnitude of the original's output. `argmax_agreement` is the share of positions whose largest
+    Errors are absolute, or divided by the mean magnitude of the original's output
+    (`mean_relative`); `max_relative` is the largest error of a tensor divided by the largest
+    magnitude of that tensor. `argmax_agreement` is the share of positions whose largest
     entry along the last dimension is the same. `metric_before` and `metric_after` are the user's
     own. `bound` is what was allowed, of `bounded`; `passed` says whether it held, `reason` why not.
     """

@@ -21,7 +21,7 @@ def blocks(sweep: Sweep) -> list[str]:
         head,
         _cells(sweep),
         text(words.legend(sweep)),
-        *_listed("Best", list(words.best(sweep))),
+        *_listed("Best", [(one.metric, str(one)) for one in words.best(sweep)]),
         *_listed("Without figures", words.reasons(sweep)),
         *_scaling(sweep),
         *_listed("Warnings", [(one.id, one.message) for one in sweep.warnings]),

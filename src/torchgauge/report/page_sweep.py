@@ -20,7 +20,7 @@ def overview(sweep: Sweep) -> dict[str, Any]:
     return {
         "facts": [[name, text, ""] for name, text in words.facts(sweep)],
         "created": sweep.environment.created,
-        "figures": [_card(name, text) for name, text in words.best(sweep)],
+        "figures": [_card(one) for one in words.best(sweep)],
         "bound": None,
         "phases": None,
         "findings": [],
@@ -30,10 +30,14 @@ def overview(sweep: Sweep) -> dict[str, Any]:
     }
 
 
-def _card(metric: str, text: str) -> dict[str, str]:
-    where, _, figure = text.rpartition(": ")
-    card = {"value": figure, "note": where} if where else {"value": "unknown", "note": text}
-    return {"label": f"best {metric}", **card, "how": "measured", "view": "cells"}
+def _card(one: words.BestWords) -> dict[str, str]:
+    return {
+        "label": f"best {one.metric}",
+        "value": one.figure or "unknown",
+        "note": ", ".join(filter(None, (one.cell, *one.notes))),
+        "how": "measured",
+        "view": "cells",
+    }
 
 
 def cells(sweep: Sweep) -> dict[str, Any]:

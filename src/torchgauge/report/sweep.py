@@ -31,7 +31,11 @@ def view(sweep: Sweep, *, width: int) -> RenderableType:
     if any(cell.done for cell in sweep.cells):
         blocks.append(Padding(Text(words.legend(sweep), style="dim"), (0, 0, 0, 2)))
         heading = f"Best where {visible(sweep.where)}" if sweep.where else "Best"
-        blocks += [Text(""), Text(heading, style="bold"), _pairs(list(words.best(sweep)))]
+        blocks += [
+            Text(""),
+            Text(heading, style="bold"),
+            _pairs([(one.metric, str(one)) for one in words.best(sweep)]),
+        ]
     if reasons := _shortened(words.reasons(sweep)):
         blocks += [Text(""), Text("Without figures", style="bold"), _pairs(reasons)]
     if sweep.scaling:

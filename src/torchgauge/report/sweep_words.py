@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -131,26 +132,39 @@ def legend(sweep: Sweep) -> str:
     return f"{FRONT} no other is better in one of {objectives} and worse in none   {BEST} best"
 
 
-def best(sweep: Sweep) -> Iterator[tuple[str, str]]:
-    """Yield each metric with the cell that is best in it, and how sure that is."""
+class BestWords(NamedTuple):
+    """The cell that is best in a metric, its figure, and how sure that is; or why there is none."""
+
+    metric: str
+    cell: str
+    figure: str
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join((": ".join(filter(None, (self.cell, self.figure))), *self.notes))
+
+
+def best(sweep: Sweep) -> Iterator[BestWords]:
+    """Yield what is said of the best cell in each metric."""
     for one in sweep.best:
-        yield one.metric, _best(sweep, one)
+        yield _best(sweep, one)
 
 
-def _best(sweep: Sweep, one: Best) -> str:
+def _best(sweep: Sweep, one: Best) -> BestWords:
     if one.cell is None:
         unknown = f" ({len(one.unknown)} of unknown figures)" if one.unknown else ""
-        return f"no cell keeps {sweep.where}{unknown}" if sweep.where else "no cell is known"
+        why = f"no cell keeps {sweep.where}{unknown}" if sweep.where else "no cell is known"
+        return BestWords(one.metric, why, "", ())
     cell = sweep.cells[one.cell]
-    label = named(sweep, cell.settings)
-    parts = [f"{label}: {_value(sweep, cell, one.metric)}".removeprefix(": ")]
+    notes = []
     if one.ties:
         labels = [named(sweep, sweep.cells[place].settings) for place in one.ties[:3]]
         more = f" and {len(one.ties) - 3} more" if len(one.ties) > 3 else ""
-        parts.append(f"not told apart from {'; '.join(labels)}{more}")
+        notes.append(f"not told apart from {'; '.join(labels)}{more}")
     if one.borderline:
-        parts.append(f"borderline in {', '.join(one.borderline)}")
-    return ", ".join(parts)
+        notes.append(f"borderline in {', '.join(one.borderline)}")
+    label, figure = named(sweep, cell.settings), _value(sweep, cell, one.metric)
+    return BestWords(one.metric, label, figure, tuple(notes))
 
 
 def _value(sweep: Sweep, cell: Cell, name: str) -> str:

@@ -5,6 +5,7 @@ A line of JSON for the sweep that it belongs to, then one for each finished proc
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +14,12 @@ from typing import BinaryIO
 import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.sweep import CellSettings
 from torchgauge.sweeps.job import Entry
 
 SCHEMA = "torchgauge.sweep-journal/1"
+_BEGINNING = b'{"schema":"torchgauge.sweep-journal/'
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -33,6 +36,7 @@ class Journal:
     def __init__(self, path: Path | None, sweep: Mapping[str, str]) -> None:
         self.path = path
         self.entries: dict[tuple[CellSettings, int], Entry] = {}
+        self.warning: MeasurementWarning | None = None
         self._head = _Head(SCHEMA, dict(sweep))
         self._file: BinaryIO | None = None
 
@@ -43,30 +47,46 @@ class Journal:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab+")
-        except OSError as error:
+            self._lock(self._file)
+            self._read(self._file)
+        except BaseException as error:
+            self._close()
+            if not isinstance(error, OSError):
+                raise
             raise InputError(
                 f"'{self.path}' could not be written.",
                 id="output-unwritable",
                 cause=error.strerror or str(error),
                 remedy="Choose another place for the sweep's file.",
             ) from error
-        try:
-            self._lock(self._file)
-            self._read(self._file)
-        except BaseException:
-            self._file.close()
-            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close the file, which lets others have it."""
-        if self._file is not None:
-            self._file.close()
+        self._close()
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # closing writes what is left, and may fail again
+                file.close()
 
     def add(self, entry: Entry) -> None:
-        """Keep what came of a process, on the disk before the next one starts."""
+        """Keep what came of a process, on the disk before the next one starts.
+
+        Where the disk is full, `warning` says so, and the sweep goes on without its file.
+        """
         self.entries[entry.cell.settings, entry.number] = entry
-        self._append(entry)
+        try:
+            self._append(entry)
+        except OSError as error:
+            self._close()
+            self.warning = MeasurementWarning(
+                id="output-unwritable",
+                message=f"'{self.path}' could not be written ({error.strerror or error}): "
+                "what was measured from then on is in the result alone.",
+                probe="sweep",
+            )
 
     def _append(self, what: object) -> None:
         if self._file is not None:
@@ -91,7 +111,8 @@ class Journal:
     def _read(self, file: BinaryIO) -> None:
         file.seek(0)
         head, *lines = file.read().split(b"\n")
-        if not lines:  # new, or killed within its first line
+        if not lines and _BEGINNING.startswith(head[: len(_BEGINNING)]):
+            # New, or killed within its first line.
             file.truncate(0)
             self._append(self._head)
             return

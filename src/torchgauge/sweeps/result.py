@@ -12,6 +12,7 @@ from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.sweep import Cell, Sweep
 from torchgauge.model.target import TargetDescription
 
+NOT_FINITE = "output-not-finite"
 BY = ("latency", "throughput", "memory")
 """What cells are the best in where nothing else is asked for."""
 
@@ -27,6 +28,7 @@ def result(
     repeats: int = 1,
     executor: str = "process",
     interrupted: bool = False,
+    warning: MeasurementWarning | None = None,
 ) -> Sweep:
     """Return the record of a sweep; `unknown` describes a target of which no cell ran.
 
@@ -47,13 +49,22 @@ def result(
         executor=executor,
         duration=sum(cell.duration or 0.0 for cell in cells),
         interrupted=interrupted,
-        warnings=tuple(_warnings(cells)),
+        warnings=(*_warnings(cells), *(() if warning is None else (warning,))),
     )
 
 
 def _warnings(cells: Sequence[Cell]) -> list[MeasurementWarning]:
+    found = []
     machines = {cell.machine for cell in cells if cell.machine}
-    if len(machines) <= 1:
-        return []
-    message = f"Cells were measured on {len(machines)} kinds of machines: times differ by that too."
-    return [MeasurementWarning(id="several-machines", message=message, probe="sweep")]
+    if len(machines) > 1:
+        message = f"Cells were measured on {len(machines)} kinds of machines: times differ by that."
+        found.append(MeasurementWarning(id="several-machines", message=message, probe="sweep"))
+    broken = [cell for cell in cells if any(w.id == NOT_FINITE for w in cell.warnings)]
+    if broken:
+        labels = "; ".join(cell.settings.label for cell in broken)
+        message = (
+            f"Outputs hold NaN or infinities in {len(broken)} of {len(cells)} cells: {labels}."
+        )
+        cause = "Their figures are those of a computation that broke down, or of a mask."
+        found.append(MeasurementWarning(id=NOT_FINITE, message=message, cause=cause, probe="sweep"))
+    return found

@@ -35,6 +35,9 @@ def left_out(settings: CellSettings, cells: Iterable[Cell]) -> Cell | None:
         if cell.status == "out of memory":
             reason = f"batch {cell.settings.batch} ran out of memory"
             return Cell(settings=settings, status="skipped", reason=reason)
+        if cell.error == "child-timeout":  # the next one would wait as long, and longer
+            reason = f"batch {cell.settings.batch} did not end in time"
+            return Cell(settings=settings, status="skipped", reason=reason)
     done = [cell for cell in row if cell.done]
     reason = _too_large(batch, done) or _saturated(done)
     return Cell(settings=settings, status="skipped", reason=reason) if reason else None

@@ -11,19 +11,21 @@ from torchgauge.target.inputs import Inputs
 def with_batch(inputs: Inputs, batch: int) -> Inputs:
     """Return inputs whose tensors have the leading dimension `batch`, by repeating their examples.
 
-    Scalars stay as they are.
+    Scalars stay as they are beside others.
 
     Raises:
-        InputError: `input-batch`: the leading dimensions differ, so which is the batch is unknown.
+        InputError: `input-batch`: the leading dimensions differ, so which is the batch is unknown,
+            or there is none.
     """
     sizes = {name: tensor.shape[0] for name, tensor in inputs.tensors() if tensor.dim()}
-    if len(set(sizes.values())) > 1:
+    if len(set(sizes.values())) != 1:
+        differ = ", ".join(f"{name} has {size}" for name, size in sizes.items())
         raise InputError(
             f"--batch {batch} cannot be applied to the factory's inputs.",
             id="input-batch",
-            cause="Their leading dimensions differ: "
-            + ", ".join(f"{name} has {size}" for name, size in sizes.items())
-            + ".",
+            cause=f"Their leading dimensions differ: {differ}."
+            if sizes
+            else "None is a tensor with a dimension.",
             remedy="Say every shape with --input, or let the factory return inputs of that batch.",
         )
 

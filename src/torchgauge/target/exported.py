@@ -16,23 +16,28 @@ from torchgauge.target.random_tensors import RandomTensors
 from torchgauge.target.target import Target, TargetRequest
 
 EXPORTED = ".pt2"
-SCRIPTED = (".ts", ".pt", ".pth")
+# What the two kinds have in their archives, and checkpoints, which hold no code, have not.
+_PROGRAMS = {"archive_format": "exported", "serialized_exported_program": "exported",
+             "code/": "torchscript"}  # fmt: skip
 
 
 def matches(path: Path) -> bool:
-    """Return whether the file holds a program; only the names in the archive are read.
+    """Return whether the file holds a program; only the names in the archive are read."""
+    return _kind(path) is not None
 
-    `.pt` and `.pth` are endings of checkpoints too, which hold no code.
-    """
-    if not path.is_file() or path.suffix not in (EXPORTED, *SCRIPTED):
-        return False
+
+def _kind(path: Path) -> str | None:
+    """Return what of the two a file is, whatever its name ends with; None for neither."""
+    if not path.is_file():
+        return None
     if path.suffix == EXPORTED:
-        return True
+        return "exported"  # a damaged one is said to be that
     try:
         with zipfile.ZipFile(path) as archive:
-            return any("code/" in name for name in archive.namelist())
+            names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        return False
+        return None
+    return next((_PROGRAMS[sign] for sign in _PROGRAMS if any(sign in n for n in names)), None)
 
 
 def load(request: TargetRequest, path: Path) -> Target:
@@ -48,9 +53,9 @@ def load(request: TargetRequest, path: Path) -> Target:
             cause="What a file's program and its pickled objects do is up to whoever wrote it.",
             remedy="If you trust the file, add --trust: it is then loaded in a process of its own.",
         )
-    exported = path.suffix == EXPORTED
+    kind = _kind(path) or "torchscript"
     try:
-        model, example = _exported(path) if exported else _scripted(path)
+        model, example = _exported(path) if kind == "exported" else _scripted(path)
     except Exception as error:  # a damaged file makes the loaders raise anything
         raise InputError(
             f"{path} cannot be read as a saved program.",
@@ -62,7 +67,7 @@ def load(request: TargetRequest, path: Path) -> Target:
         model=model,
         inputs=_inputs(request, model, example),
         spec=request.spec,
-        kind="exported" if exported else "torchscript",
+        kind=kind,
         name=path.stem,
         weights=f"from {path.name}",
         files=(path,),

@@ -37,7 +37,7 @@ export const advice: View<AdviceData> = {
 };
 
 function folded(count: number, list: HTMLElement): HTMLElement {
-  return h("details", {}, h("summary", {}, `${count} candidates and why`), list);
+  return h("details", {}, h("summary", {}, `${count} candidate${count === 1 ? "" : "s"} and why`), list);
 }
 
 function best(found: NonNullable<AdviceData["best"]>): HTMLElement {
@@ -61,9 +61,11 @@ function candidate(row: Row, reach: number): HTMLElement {
     row.break_even !== null && `saved after ${row.break_even.toLocaleString("en")} calls`,
     ...row.assumed.map(([label, value, by]) => `${label} ${value} (${by})`),
   ];
-  const layers = row.layers.map(
-    ({ path, change, saved }) => `${path || "the model itself"} ${signed(change)}, ${time(saved ?? 0)}`,
-  );
+  const layers = row.layers.flatMap(({ path, change, saved }, at) => [
+    at ? "; " : "",
+    name(path || "the model itself"),
+    ` ${signed(change)}, ${time(saved ?? 0)}`,
+  ]);
   return h(
     "li",
     { class: "candidate" },
@@ -77,7 +79,7 @@ function candidate(row: Row, reach: number): HTMLElement {
       said(row),
     ),
     h("p", { class: "note" }, ...apart(notes)),
-    layers.length > 0 && h("p", { class: "note" }, "Layers: ", ...apart(layers)),
+    layers.length > 0 && h("p", { class: "note" }, "Layers: ", ...layers),
     row.code && h("pre", {}, h("code", {}, row.code)),
   );
 }

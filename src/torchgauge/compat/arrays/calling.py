@@ -15,6 +15,7 @@ from torchgauge.errors import InputError, MeasurementError
 from torchgauge.target.inputs import Inputs
 
 T = TypeVar("T")
+RAISED = (Exception, SystemExit)
 
 
 def call_of(model: Any) -> Callable[..., Any]:
@@ -44,14 +45,19 @@ def run(model: Any, inputs: Inputs) -> Any:
     call = call_of(model)
     try:
         return call(*inputs.args, **inputs.kwargs)
-    except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split())
-        raise MeasurementError(
-            f"The model's forward raised {type(error).__name__}.",
-            id="forward-raised",
-            cause=f"{type(error).__name__}: {text}" if text else type(error).__name__,
-            remedy="Call the model with the same inputs outside torchgauge; they may not fit it.",
-        ) from error
+    except RAISED as error:
+        raise translated(error) from error
+
+
+def translated(error: BaseException) -> MeasurementError:
+    """Return the error that says what the model raised."""
+    text = " ".join(str(error).split())
+    return MeasurementError(
+        f"The model's forward raised {type(error).__name__}.",
+        id="forward-raised",
+        cause=f"{type(error).__name__}: {text}" if text else type(error).__name__,
+        remedy="Call the model with the same inputs outside torchgauge; they may not fit it.",
+    )
 
 
 def shape_of(inputs: Inputs) -> tuple[int, ...] | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from torchgauge.analyze.latency import combine
 from torchgauge.clock import Clock, SystemClock, resolution
-from torchgauge.compat.arrays.calling import call_of, run
+from torchgauge.compat.arrays.calling import RAISED, call_of, run, translated
 from torchgauge.compat.arrays.kept import kept, restore
 from torchgauge.compat.arrays.members import Array, objects
 from torchgauge.measure.sampling import SamplingPlan, Timing, sample
@@ -37,7 +37,10 @@ def measure(
             for array, before in pairs:
                 restore(array, before)
             start = now()
-            outputs = call(*args, **kwargs)
+            try:  # which costs a call that succeeds nothing
+                outputs = call(*args, **kwargs)
+            except RAISED as error:
+                raise translated(error) from error
             end = now()
             del outputs  # freed outside the timed region: a caller would still hold them
             return Timing(end - start)

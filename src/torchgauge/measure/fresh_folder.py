@@ -1,0 +1,28 @@
+"""A temporary folder for what this process and a fresh one tell each other."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchgauge.errors import InputError
+
+
+@contextlib.contextmanager
+def fresh_folder() -> Iterator[Path]:
+    """Yield a new folder that is gone after the block.
+
+    Raises InputError `output-unwritable` where it, or what the block writes there, has no room.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="torchgauge-") as name:
+            yield Path(name)
+    except OSError as error:
+        raise InputError(
+            "A measuring process could not be started.",
+            id="output-unwritable",
+            cause=f"{error.strerror or error}: {error.filename or tempfile.gettempdir()}",
+            remedy="Free space, or set TMPDIR to a folder that has some.",
+        ) from error
