@@ -13,7 +13,7 @@ from tests.model.sweeps import cell
 import torchgauge as tg
 from torchgauge.api import sweep_request
 from torchgauge.errors import InputError, MissingExtraError
-from torchgauge.measure.processes import Failure
+from torchgauge.model.failure import Failure
 from torchgauge.model.sweep import CellSettings
 from torchgauge.sweeps.job import Entry
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from torchgauge.analyze.attribution import Spans
@@ -18,6 +19,7 @@ from torchgauge.analyze.launches import Launched, launched
 from torchgauge.analyze.module_calls import Modules
 from torchgauge.analyze.pieces import Pieces, pieces
 from torchgauge.analyze.queues import queues
+from torchgauge.analyze.rank_calls import Calls, rank_calls
 from torchgauge.analyze.recorded_tree import attributed, tree_of
 from torchgauge.analyze.synchronisations import operator, synchronisations, waits
 from torchgauge.analyze.trace_findings import rank_findings
@@ -28,10 +30,8 @@ from torchgauge.model.trace import Contents, Device, RankTrace
 _HOST = ("cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver")
 
 
-def rank_trace(events: Events, file: str) -> RankTrace:
-    """Return what the events of one file say; `file` is its name."""
-    import msgspec
-
+def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
+    """Return what the events of one file say, and its collectives; `file` is its name."""
     modules, spans = attributed(events)
     work = launched(events, spans)
     facts = Facts(events, work)
@@ -59,7 +59,13 @@ def rank_trace(events: Events, file: str) -> RankTrace:
         missing=tuple(_missing(events, modules)),
         warnings=events.warnings,
     )
-    return msgspec.structs.replace(record, findings=rank_findings(record, found))
+    calls = rank_calls(found, facts, _origin(events))
+    return msgspec.structs.replace(record, findings=rank_findings(record, found)), calls
+
+
+def _origin(events: Events) -> int:
+    """Return what times count from, in ns of the host's clock."""
+    return (events.metadata.base_time or 0) + events.metadata.origin
 
 
 def _window(events: Events) -> tuple[int, int]:
@@ -75,8 +81,7 @@ def _contents(events: Events, modules: Modules) -> Contents:
     def count(*categories: str) -> int:
         return int(events.category.where(lambda name: name in categories).sum())
 
-    begin = events.metadata.base_time
-    origin = None if begin is None else begin + events.metadata.origin
+    origin = None if events.metadata.base_time is None else _origin(events)
     first, last = _window(events)
     return Contents(
         events=len(events) + len(events.memory.time) + len(events.flows.time),

@@ -46,7 +46,8 @@ def main(folder: str, parent: str, work: str) -> None:
 
     from torchgauge.errors import TorchgaugeError
     from torchgauge.files import write_atomically
-    from torchgauge.measure.processes import ChildAnswer, Failure
+    from torchgauge.measure.processes import ChildAnswer
+    from torchgauge.model.failure import Failure
     from torchgauge.target.home import check_home
 
     try:

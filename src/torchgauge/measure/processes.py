@@ -20,15 +20,16 @@ import cloudpickle
 import msgspec
 
 from torchgauge.device import settings
-from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, user_traceback
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
 from torchgauge.measure.check import Checked
 from torchgauge.measure.fresh_folder import fresh_folder
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.timeline_options import TimelineOptions
 from torchgauge.model.facts import Facts
+from torchgauge.model.failure import Failure
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.profile import Profile
-from torchgauge.model.record import MeasurementWarning, Record
+from torchgauge.model.record import MeasurementWarning
 from torchgauge.progress import Progress
 from torchgauge.target.home import Home
 from torchgauge.target.source import Source
@@ -44,37 +45,6 @@ STDERR_TAIL = 4096
 
 Work = Literal["latency", "profile", "essentials", "facts", "check", "wait"]
 Request = tuple[Source, LatencyOptions, TimelineOptions | None]
-
-
-class Failure(Record, frozen=True, kw_only=True):
-    """An error of torchgauge's as it travels: `kind` is its class, `traceback` the user's own."""
-
-    kind: str
-    id: str
-    message: str
-    cause: str
-    remedy: str
-    traceback: str
-
-    @staticmethod
-    def of(error: TorchgaugeError) -> Failure:
-        """Return what is to be known of `error` in another process."""
-        return Failure(
-            kind=type(error).__name__,
-            id=error.id,
-            message=error.message,
-            cause=error.cause,
-            remedy=error.remedy,
-            traceback=user_traceback(error),
-        )
-
-    def error(self) -> TorchgaugeError:
-        """Return the error again, of the class it had."""
-        kinds = {kind.__name__: kind for kind in TorchgaugeError.__subclasses__()}
-        kind = kinds.get(self.kind, MeasurementError)
-        error = kind(self.message, id=self.id, cause=self.cause, remedy=self.remedy)
-        error.traceback = self.traceback
-        return error
 
 
 class ChildAnswer(msgspec.Struct, frozen=True):

@@ -21,12 +21,12 @@ from torchgauge.measure.processes import (
     CHILD,
     PATIENCE,
     START_LIMIT,
-    Failure,
     died,
     tail,
     timed_out,
     write_request,
 )
+from torchgauge.model.failure import Failure
 from torchgauge.model.target import TargetDescription
 from torchgauge.target.home import Home
 from torchgauge.target.source import Source

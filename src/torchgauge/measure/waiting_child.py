@@ -19,10 +19,10 @@ from torchgauge.measure.child import opened, taken
 from torchgauge.measure.description import describe
 from torchgauge.measure.latency import LatencyOptions, timed_call
 from torchgauge.measure.layer_times import own_times, waited
-from torchgauge.measure.processes import Failure
 from torchgauge.measure.sampling import Timing
 from torchgauge.measure.step import prepared
 from torchgauge.measure.waiting import Answer, Question
+from torchgauge.model.failure import Failure
 from torchgauge.target.home import check_home
 from torchgauge.target.placement import Placement
 

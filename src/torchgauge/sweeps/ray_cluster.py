@@ -14,7 +14,7 @@ import cloudpickle
 import msgspec
 
 from torchgauge.errors import TorchgaugeError, missing_extra
-from torchgauge.measure.processes import Failure
+from torchgauge.model.failure import Failure
 from torchgauge.model.sweep import Cell
 from torchgauge.sweeps.executor import Done
 from torchgauge.sweeps.job import Entry, Job, perform

@@ -1,0 +1,157 @@
+"""The files of one or several ranks, each read here or in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from torchgauge.analyze.rank_calls import Calls, Message
+from torchgauge.analyze.rank_trace import rank_trace
+from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.model.failure import Failure
+from torchgauge.model.trace import RankTrace
+from torchgauge.progress import Progress
+from torchgauge.trace.kineto import read_events
+
+CHILD = Path(__file__).with_name("trace_child.py")
+
+
+class Read(NamedTuple):
+    """What a file says: its record and its collectives, or the error that it ended in."""
+
+    file: str
+    rank: RankTrace | None = None
+    calls: Calls = Calls({})
+    error: TorchgaugeError | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`Read` as it travels between processes."""
+
+    rank: RankTrace | None = None
+    calls: tuple[tuple[Message, tuple[int, ...], tuple[int, ...]], ...] = ()
+    failure: Failure | None = None
+
+
+def read_rank(file: str, *, python: bool, partial: bool) -> Read:
+    """Read one file in this process; what is wrong with it is raised."""
+    events = read_events(file, python="all" if python else "modules", partial=partial)
+    rank, calls = rank_trace(events, Path(file).name)
+    return Read(file, rank, calls)
+
+
+def read_ranks(
+    files: Sequence[str], *, python: bool, partial: bool, workers: int, progress: Progress
+) -> list[Read]:
+    """Read each file in a process of its own, `workers` at once; answers hold what is wrong."""
+    done: list[Read] = []
+    with tempfile.TemporaryDirectory(prefix="torchgauge-") as folder:
+        children = _Children(Path(folder), python=python, partial=partial)
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                for found in pool.map(children.read, range(len(files)), files):
+                    done.append(found)
+                    progress.update(Path(found.file).name, len(done) / len(files))
+            except BaseException:
+                children.stop()
+                raise
+    return done
+
+
+class _Children:
+    """The processes that read, so that all of them can be ended."""
+
+    def __init__(self, folder: Path, *, python: bool, partial: bool) -> None:
+        self._folder = folder
+        self._options = {"python": python, "partial": partial, "path": sys.path}
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End all that run, and start no other."""
+        self._stopped = True
+        for child in tuple(self._running):
+            child.kill()
+
+    def read(self, number: int, file: str) -> Read:
+        """Read one file in a new process."""
+        answer = self._folder / str(number)
+        request = json.dumps({**self._options, "file": file, "answer": str(answer)})
+        command = [sys.executable, "-P", str(CHILD)]
+        if self._stopped:
+            return Read(file)
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as child:
+            self._running.add(child)
+            try:
+                _, said = child.communicate(request.encode())
+            finally:
+                self._running.discard(child)
+        if not answer.exists():
+            return Read(file, error=_died(file, child.returncode, said))
+        return _decoded(file, answer.read_bytes())
+
+
+def answered(file: str, *, python: bool, partial: bool) -> Answer:
+    """Return what a child answers."""
+    try:
+        found = read_rank(file, python=python, partial=partial)
+    except TorchgaugeError as error:
+        return Answer(failure=Failure.of(error))
+    calls = tuple(
+        (said, tuple(begin.tolist()), tuple(end.tolist()))
+        for said, (begin, end) in found.calls.of.items()
+    )
+    return Answer(rank=found.rank, calls=calls)
+
+
+def encoded(answer: Answer) -> bytes:
+    """Return the answer as bytes."""
+    return msgspec.msgpack.encode(answer)
+
+
+def _decoded(file: str, data: bytes) -> Read:
+    try:
+        answer = msgspec.msgpack.decode(data, type=Answer)
+    except msgspec.MsgspecError as error:
+        return Read(file, error=_died(file, 0, str(error).encode()))
+    if answer.failure is not None:
+        return Read(file, error=answer.failure.error())
+    calls = {
+        said: (np.array(begin, np.int64), np.array(end, np.int64))
+        for said, begin, end in answer.calls
+    }
+    return Read(file, answer.rank, Calls(calls))
+
+
+def _died(file: str, code: int, said: bytes) -> MeasurementError:
+    text = said.decode(errors="replace").strip().splitlines()
+    return MeasurementError(
+        f"The process that read {file} ended without an answer.",
+        id="child-killed" if code < 0 else "child-failed",
+        cause=f"Signal {-code}." if code < 0 else (text[-1] if text else f"Exit code {code}."),
+        remedy="If memory ran out, read fewer files at once (--workers 1).",
+    )
+
+
+def trace_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder that may be traces, by name."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name.endswith((".json", ".json.gz", ".zip")):
+            yield path
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

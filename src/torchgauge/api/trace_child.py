@@ -1,0 +1,27 @@
+"""One rank's trace read in a process of its own, so that several are read at once.
+
+It is started by its path, with a request as JSON on its standard input: the file, how to read it,
+where modules are found, and where the answer goes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+
+def main() -> None:
+    """Read the request, the trace, and write the answer."""
+    request = json.load(sys.stdin)
+    sys.path[:] = request["path"]
+    from pathlib import Path
+
+    from torchgauge.api.rank_files import answered, encoded
+
+    Path(request["answer"]).write_bytes(
+        encoded(answered(request["file"], python=request["python"], partial=request["partial"]))
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Recorded traces, read from files: of one process, or of all ranks of a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from torchgauge.errors import InputError
+from torchgauge.model.record import MeasurementWarning
+
+if TYPE_CHECKING:
+    from torchgauge.api.rank_files import Read
+    from torchgauge.model.trace import Trace
+
+_NUMBER = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
+
+
+def read_trace(
+    path: str | Path,
+    *,
+    python: bool = False,
+    partial: bool = False,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> Trace:
+    """Read a Kineto trace, or a folder with those of a job's ranks; torch is not needed.
+
+    `python` keeps the Python functions of a trace with stacks, which are most of its events. With
+    `partial` a damaged file gives what can be read of it, and a warning. Of a folder `workers`
+    files are read at once, as many as there are cores unless said otherwise; a file that cannot be
+    read is a failed warning, and the others stay.
+
+    Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces.
+    """
+    from torchgauge.api.preparation import showing
+    from torchgauge.api.rank_files import cores, read_rank, read_ranks, trace_files
+    from torchgauge.model.trace import Trace
+
+    path = Path(path)
+    if not path.is_dir():
+        found = [read_rank(str(path), python=python, partial=partial)]
+        return Trace(name=path.name, ranks=tuple(one.rank for one in found if one.rank))
+    files = [str(file) for file in trace_files(path)]
+    if not files:
+        raise InputError(
+            f"{path} holds no traces.",
+            id="trace-none",
+            cause="They end in .json, .json.gz or .zip.",
+            remedy="Name the folder with the ranks' files.",
+        )
+    with showing(progress) as shown:
+        shown.start("reading traces")
+        read = read_ranks(
+            files,
+            python=python,
+            partial=partial,
+            workers=min(workers or cores(), len(files)),
+            progress=shown,
+        )
+    return _together(path.name, read)
+
+
+def _together(name: str, read: Sequence[Read]) -> Trace:
+    """Return the trace of a job; raise the first error where no file could be read."""
+    from torchgauge.analyze.job import job
+    from torchgauge.analyze.job_findings import job_findings
+    from torchgauge.model.trace import Trace
+
+    good = [one for one in read if one.rank is not None]
+    if not good:
+        raise next(one.error for one in read if one.error is not None)
+    warnings = [MeasurementWarning.of(one.error, "trace") for one in read if one.error is not None]
+    known: dict[int, Read] = {}
+    for number, one in _numbered(good):
+        assert one.rank is not None  # noqa: S101 - only good ones are numbered
+        if number in known:
+            warnings.append(_twice(number, known[number].file))
+        known[number] = one._replace(rank=msgspec.structs.replace(one.rank, rank=number))
+    ranks = {number: one.rank for number, one in sorted(known.items()) if one.rank is not None}
+    world = max((one.world or 0 for one in ranks.values()), default=0)
+    trace = Trace(
+        name=name,
+        ranks=tuple(ranks.values()),
+        missing=tuple(sorted(set(range(world)) - set(ranks))),
+        warnings=tuple(warnings),
+    )
+    if len(ranks) > 1:
+        together, told = job(ranks, {number: one.calls for number, one in known.items()})
+        trace = msgspec.structs.replace(trace, ranks=tuple(told), job=together)
+    return msgspec.structs.replace(trace, findings=job_findings(trace))
+
+
+def _numbered(read: Sequence[Read]) -> Iterator[tuple[int, Read]]:
+    """Yield each with its rank: as the file says it, else its name, else its place."""
+    for place, one in enumerate(read):
+        said = one.rank.rank if one.rank is not None else None
+        if said is None:
+            named = _NUMBER.search(Path(one.file).name)
+            said = int(named[1]) if named else place
+        yield said, one
+
+
+def _twice(number: int, file: str) -> MeasurementWarning:
+    return MeasurementWarning(
+        id="trace-rank-twice",
+        message=f"Two files are of rank {number}: {Path(file).name} is left out.",
+        cause="The folder holds more than one recording.",
+        remedy="Keep the files of one recording in a folder of their own.",
+    )

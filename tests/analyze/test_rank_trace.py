@@ -1,0 +1,361 @@
+"""What one rank's trace says, on traces made by hand and on recorded ones."""
+
+import json
+import math
+
+import pytest
+from tests.analyze.kineto_events import (
+    TRACES,
+    copy,
+    kernel,
+    launch,
+    launched,
+    mark,
+    module,
+    op,
+    read,
+)
+
+from torchgauge.analyze.rank_trace import rank_trace
+from torchgauge.trace.kineto import read_events
+
+US = 1e-6
+FILES = sorted(TRACES.glob("*.json.gz"))
+recorded = pytest.mark.skipif(not FILES, reason="the public traces are not beside the project")
+
+
+def trace(*parts, **header):
+    return rank_trace(read(*parts, **header), "made.json")[0]
+
+
+def approx(microseconds):
+    return pytest.approx(microseconds * US, abs=1e-12)
+
+
+def test_the_parts_of_a_device_add_up_to_its_window():
+    found = trace(
+        launched("gemm", 100, 50, at=10),
+        launched("ncclDevKernel_AllReduce_Sum", 120, 60, at=12, stream=9),
+        launched("gemm", 200, 20, at=14),
+        [launch(1, 16), copy("Memcpy HtoD (Pinned -> Device)", 240, 10, 1, stream=8)],
+    )
+    (device,) = found.times
+    whole = device.breakdown
+    assert whole.window == approx(150)
+    assert whole.compute == approx(70)
+    assert whole.communication == approx(60)
+    assert whole.exposed_communication == approx(30)  # 150 to 180
+    assert whole.overlap == pytest.approx(0.5)
+    assert whole.copies == whole.exposed_copies == approx(10)
+    assert whole.idle.total == approx(40)  # 180 to 200, 220 to 240
+    assert whole.busy + whole.idle.total == approx(150)
+    assert {one.stream for one in device.streams} == {7, 8, 9}
+    for stream in device.streams:
+        part = stream.breakdown
+        assert part.window == approx(150)
+        assert part.busy + part.idle.total == approx(150)
+    (talk,) = [one.breakdown for one in device.streams if one.stream == 9]
+    assert talk.idle.outside == approx(20 + 70)
+    assert talk.exposed_communication == approx(60)  # on its stream nothing else ran
+
+
+def test_a_pause_has_its_cause():
+    found = trace(
+        launched("a", 100, 10, at=0),
+        launched("b", 113, 10, at=1),  # after 3 µs, launched long ago: the device's own
+        launched("c", 143, 10, at=2),  # after 20 µs though launched: something else
+        launched("d", 203, 10, at=195),  # after 50 µs: the host was late
+        kernel("e", 223, 10, 999),  # no launch in the file
+    )
+    idle = found.times[0].breakdown.idle
+    assert (idle.kernel_wait, idle.other, idle.host_wait) == (approx(3), approx(30), approx(50))
+    assert idle.outside == 0
+    assert found.launched_before == approx(10)
+    assert found.device_time == approx(50)
+
+
+def test_of_pieces_that_begin_together_the_last_launched_says_why():
+    found = trace(
+        launched("a", 100, 10, at=0),
+        launched("b", 140, 10, at=1),
+        launched("c", 140, 10, at=130, stream=8),
+    )
+    assert found.times[0].breakdown.idle.host_wait == approx(30)
+
+
+def test_each_device_has_a_window_of_its_own():
+    found = trace(launched("a", 100, 10, at=0), launched("b", 500, 30, at=1, device=1))
+    assert [(one.device, one.breakdown.window) for one in found.times] == [
+        (0, approx(10)),
+        (1, approx(30)),
+    ]
+
+
+def test_queues_are_what_was_launched_and_has_not_begun():
+    found = trace(
+        launched("a", 10, 20, at=0),
+        launched("b", 30, 20, at=5),
+        launched("c", 50, 20, at=6),
+    )
+    (queue,) = found.queues
+    # 1 until 5, 2 until 6, 3 until 10, 2 until 30, 1 until 50
+    assert queue.mean == pytest.approx((5 + 2 + 12 + 40 + 20) / 50)
+    assert (queue.most, queue.empty) == (3, pytest.approx(1 / 3))
+    assert queue.delay_median == approx(25)
+
+
+def test_work_that_seems_to_begin_before_its_launch_began_with_it():
+    (queue,) = trace(launched("a", 10, 20, at=12), launched("b", 40, 20, at=20)).queues
+    assert queue.delay_median == approx(10)
+    assert queue.most == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "kind", "pageable"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", {}, "host to device", True),
+        ("Memcpy DtoH (Device -> Pinned)", {}, "device to host", False),
+        ("Memcpy DtoD (Device -> Device)", {}, "device to device", None),
+        ("CopyDeviceToHost", {}, "device to host", None),
+        ("Copy", {"kind": "HostToDevice"}, "host to device", None),
+    ],
+)
+def test_copies_by_kind(name, more, kind, pageable):
+    first = [launch(1, 0), copy(name, 10, 5, 1, size=4000, **more)]
+    second = [launch(2, 1), copy(name, 20, 15, 2, size=6000, **more)]
+    (found,) = trace(first, second).copies
+    assert (found.kind, found.pageable, found.count) == (kind, pageable, 2)
+    assert found.time == approx(20)
+    assert found.bytes == 10_000
+    assert found.bandwidth == pytest.approx(0.5e9)
+
+
+def test_memory_sets_are_apart_and_what_says_no_bytes_is_unknown():
+    parts = [launch(1, 0), kernel("Memset (Device)", 10, 5, 1, cat="gpu_memset")]
+    (found,) = trace(parts).copies
+    assert (found.kind, found.bytes, found.bandwidth) == ("memory set", None, None)
+
+
+def nccl(ts, dur, at, name="allreduce", elements=1000, dtype="Float", ranks=4, out=None):
+    args = {
+        "Collective name": name,
+        "In msg nelems": elements,
+        "Out msg nelems": elements if out is None else out,
+        "dtype": dtype,
+        "Group size": ranks,
+    }
+    return launched("ncclDevKernel_Any", ts, dur, at=at, stream=9, **args)
+
+
+@pytest.mark.parametrize(
+    ("name", "elements", "out", "bytes_", "share"),
+    [
+        ("allreduce", 1000, 1000, 4000, 2 * 3 / 4),
+        ("_allgather_base", 250, 1000, 4000, 3 / 4),
+        ("_reduce_scatter_base", 1000, 250, 4000, 3 / 4),
+        ("broadcast", 1000, 1000, 4000, 1.0),
+        ("all_to_all", 1000, 1000, 4000, 3 / 4),
+        ("strange", 1000, 1000, 4000, None),
+    ],
+)
+def test_bus_bandwidth_is_by_the_factor_of_the_collective(name, elements, out, bytes_, share):
+    (found,) = trace(
+        nccl(10, 20, 0, name, elements, out=out), nccl(40, 20, 1, name, elements, out=out)
+    ).collectives
+    assert found.bytes == bytes_
+    assert (found.calls, found.group, found.dtype) == (2, 4, "Float")
+    assert found.time == approx(40)
+    if share is None:
+        assert found.bus_bandwidth is None
+    else:
+        assert found.bus_bandwidth == pytest.approx(2 * 4000 * share / (40 * US))
+    assert (found.wait, found.transfer) == (None, None)  # of one rank both look alike
+
+
+def test_communication_without_metadata_is_named_by_its_kernel():
+    found = trace(
+        launched("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgs)", 10, 5, at=0),
+        launched("ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclWorkElem)", 20, 4, at=1),
+        launched("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", 30, 3, at=2),
+    )
+    assert [(one.name, one.bytes) for one in found.collectives] == [
+        ("allgather", None),
+        ("broadcast", None),
+        ("unknown", None),
+    ]
+
+
+def test_exposed_is_what_has_no_computation_beside_it_on_the_device():
+    found = trace(
+        nccl(10, 20, 0),
+        launched("gemm", 20, 30, at=1),
+        launched("gemm", 0, 30, at=2, device=1),
+    )
+    assert found.collectives[0].exposed == approx(10)
+
+
+def test_synchronisations_are_named_by_the_operator_that_the_user_called():
+    found = trace(
+        mark("ProfilerStep#1", 0, 200),
+        module("Head_0", 5, 100),
+        op("aten::item", 10, 50),
+        op("aten::_local_scalar_dense", 11, 48),
+        launch(1, 20, 30, name="cudaStreamSynchronize"),
+        launch(2, 150, 20, name="cudaDeviceSynchronize"),
+        launch(3, 180, 10, name="cudaStreamWaitEvent"),  # the stream waits, not the host
+        launch(4, 191, 4, name="cudaMemcpyAsync"),
+        launched("a", 12, 30, at=11),
+    )
+    first, second = found.synchronisations
+    assert (first.call, first.operator, first.layer, first.count) == (
+        "cudaStreamSynchronize", "aten::item", "", 1,
+    )  # fmt: skip
+    assert first.time == approx(30)
+    assert (second.call, second.operator) == ("cudaDeviceSynchronize", "")
+
+
+def path(found):
+    one = found.critical_path
+    parts = (one.compute, one.communication, one.copy, one.host, one.launch, one.pause)
+    assert math.isclose(sum(parts), one.length, abs_tol=1e-12)
+    return {name: round(value / US, 6) for name, value in
+            zip(("compute", "communication", "copy", "host", "launch", "pause"), parts, strict=True)
+            if value}  # fmt: skip
+
+
+def test_a_busy_device_is_its_own_critical_path():
+    found = trace(
+        op("aten::mm", 0, 20),
+        launched("a", 10, 100, at=1),
+        launched("b", 112, 100, at=3),
+        launched("c", 212, 50, at=5),
+    )
+    assert path(found) == {"host": 1, "launch": 9, "compute": 250, "pause": 2}
+
+
+def test_a_late_host_is_the_critical_path():
+    found = trace(
+        op("aten::mm", 0, 20),
+        op("aten::add", 40, 70),
+        launched("a", 10, 10, at=5),
+        launched("b", 108, 10, at=100),
+    )
+    assert path(found) == {"host": 100, "launch": 8, "compute": 10}
+    items = {(one.link, one.name): one.time for one in found.critical_path.items}
+    assert items["host", "aten::mm"] == approx(20)
+    assert items["host", "aten::add"] == approx(60)
+    assert items["host", "outside of operators"] == approx(20)
+    assert items["launch", "aten::add"] == approx(8)
+
+
+def test_a_host_that_waited_leads_back_to_what_it_waited_for():
+    found = trace(
+        op("aten::item", 2, 60),
+        launched("slow", 10, 50, at=4),
+        launch(1, 6, 56, name="cudaStreamSynchronize"),  # until 62
+        op("aten::mm", 70, 20),
+        launched("next", 90, 10, at=80),
+    )
+    # next 10, launch 10, host 60 to 80, slow 50, launch 6, host 2 to 4
+    assert path(found) == {"compute": 60, "launch": 16, "host": 22}
+
+
+def test_a_stream_that_waits_for_another_leads_to_it():
+    found = trace(
+        launched("gemm", 10, 10, at=0),
+        launched("ncclDevKernel_AllReduce", 20, 80, at=1, stream=9),
+        launched("optimizer", 101, 10, at=2),
+        op("aten::mm", 0, 8),
+    )
+    assert path(found) == {"compute": 20, "communication": 80, "pause": 1, "launch": 10}
+
+
+def test_clocks_that_disagree_end_the_path_and_do_not_hang():
+    found = trace(
+        launched("a", 10, 0, at=30),
+        launched("b", 10, 0, at=40),
+        launch(1, 25, 10, name="cudaStreamSynchronize"),
+        op("aten::mm", 0, 50),
+    )
+    path(found)
+
+
+def test_what_was_not_recorded_is_said():
+    found = trace(op("aten::mm", 0, 5))
+    assert found.times == ()
+    assert found.critical_path is None
+    text = " | ".join(found.missing)
+    for word in ("layers", "shapes", "memory", "device work"):
+        assert word in text
+
+
+def test_the_header_says_device_and_rank():
+    header = {"distributedInfo": {"rank": 3, "world_size": 8}}
+    device = {"id": 0, "name": "H100", "totalGlobalMem": 8 << 30, "computeMajor": 9,
+              "computeMinor": 0}  # fmt: skip
+    found = trace(launched("a", 10, 5, at=0), devices=(device,), **header)
+    assert (found.rank, found.world) == (3, 8)
+    (one,) = found.devices
+    assert (one.name, one.memory, one.capability) == ("H100", 8 << 30, "9.0")
+
+
+def test_findings_are_what_costs_most_first():
+    small = [launched(f"k{n}", 20 * n + 10, 2, at=20 * n + 5) for n in range(50)]
+    found = trace(*small, nccl(1010, 200, 900), op("aten::mm", 0, 5))
+    ids = [one.id for one in found.findings]
+    assert ids[:2] == ["idle-host", "exposed-communication"]
+    assert "50 of 50 kernels take less than 5 µs" in found.findings[0].evidence
+    assert "CUDA graphs" in found.findings[0].remedy
+
+
+def test_pageable_copies_and_stalls_are_findings():
+    found = trace(
+        [launch(1, 0), copy("Memcpy HtoD (Pageable -> Device)", 10, 50, 1)],
+        op("aten::item", 5, 60),
+        launch(2, 6, 56, name="cudaStreamSynchronize"),
+    )
+    assert {"pageable-copies", "synchronisation"} <= {one.id for one in found.findings}
+
+
+def test_a_quiet_trace_has_no_findings():
+    found = trace(op("aten::mm", 0, 5), *[launched("k", 10 + 100 * n, 99, at=n) for n in range(9)])
+    assert found.findings == ()
+
+
+@recorded
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.name.partition(".")[0])
+def test_recorded_traces_keep_the_invariants(file):
+    found, calls = rank_trace(read_events(file), file.name)
+    assert found.times
+    for device in found.times:
+        for part in (device.breakdown, *(one.breakdown for one in device.streams)):
+            assert part.busy + part.idle.total == pytest.approx(part.window, abs=1e-9)
+            assert part.exposed_communication <= part.communication + 1e-12
+    root = found.tree.root
+    assert root.device_time == pytest.approx(found.device_time, abs=1e-9)
+    one = found.critical_path
+    parts = (one.compute, one.communication, one.copy, one.host, one.launch, one.pause)
+    assert sum(parts) == pytest.approx(one.length, abs=1e-9)
+    assert one.length <= found.window + 1e-9
+    talk = sum(each.time for each in found.collectives)
+    ends = [end for _, end in calls.of.values()]
+    assert (talk > 0) == bool(ends)
+
+
+@recorded
+def test_a_training_on_mi300_is_mostly_communication_launched_before():
+    file = TRACES / "mi300_resnet_ddp_checkpoint_rank0of8.json.gz"
+    found, _ = rank_trace(read_events(file), file.name)
+    assert found.launched_before / found.device_time == pytest.approx(0.317, abs=0.001)
+    talk = sum(one.time for one in found.collectives)
+    assert talk / found.device_time == pytest.approx(0.735, abs=0.025)
+    assert "launched-before" in {one.id for one in found.findings}
+
+
+def test_json_has_no_half_numbers():
+    found = trace(launched("a", 10, 5, at=0))
+    import msgspec
+
+    again = msgspec.json.decode(msgspec.json.encode(found), type=type(found))
+    assert again == found
+    assert json.loads(msgspec.json.encode(found))["times"][0]["breakdown"]["window"] == approx(5)
