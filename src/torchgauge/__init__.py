@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         measure_size,
         nvtx,
         profile,
+        read_trace,
         sweep,
         timeline,
     )
@@ -66,6 +67,7 @@ _HOMES = {
         "measure_size",
         "nvtx",
         "profile",
+        "read_trace",
         "sweep",
         "timeline",
     ),
@@ -134,6 +136,7 @@ __all__ = [
     "nvtx",
     "profile",
     "quick_profile",
+    "read_trace",
     "sweep",
     "timeline",
 ]

@@ -214,6 +214,11 @@ def test_synchronisations_are_named_by_the_operator_that_the_user_called():
     assert (second.call, second.operator) == ("cudaDeviceSynchronize", "")
 
 
+def test_a_trace_without_operators_has_synchronisations_too():
+    found = trace(launched("a", 10, 5, at=0), launch(1, 20, 5, name="cudaDeviceSynchronize"))
+    assert [(one.operator, one.layer) for one in found.synchronisations] == [("", "")]
+
+
 def path(found):
     one = found.critical_path
     parts = (one.compute, one.communication, one.copy, one.host, one.launch, one.pause)

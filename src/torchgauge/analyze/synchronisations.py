@@ -50,8 +50,7 @@ def synchronisations(
     result = []
     for (call, name), group in groups.items():
         time = found.end[group] - found.begin[group]
-        layers = np.where(places[group] == NONE, NONE, spans.layer[places[group]])
-        most = _most(layers, time)
+        most = _most(np.append(spans.layer, NONE)[places[group]], time)  # place −1 is appended
         result.append(
             Synchronisation(
                 call=call,

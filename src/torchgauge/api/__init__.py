@@ -11,6 +11,7 @@ from torchgauge.api.measurements import measure_latency, measure_memory
 from torchgauge.api.profiles import profile, profile_request
 from torchgauge.api.records import load, load_ranks
 from torchgauge.api.sweeps import sweep, sweep_request
+from torchgauge.api.traces import read_trace
 
 __all__ = [
     "advise",
@@ -35,6 +36,7 @@ __all__ = [
     "nvtx",
     "profile",
     "profile_request",
+    "read_trace",
     "sweep",
     "sweep_request",
     "timeline",

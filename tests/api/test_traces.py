@@ -1,0 +1,123 @@
+"""Traces read from files and folders: the ranks of a job together."""
+
+import gzip
+import json
+import os
+
+import pytest
+from tests.analyze.kineto_events import TRACES, kernel, launch, op
+from tests.analyze.ranks_from_one import recorded, write_ranks
+
+import torchgauge as tg
+from torchgauge import InputError
+
+RANK = TRACES / "a100_nccl_rank0of2.json.gz"
+needs_rank = pytest.mark.skipif(not RANK.exists(), reason="the public traces are not there")
+EVENTS = [op("aten::mm", 0, 9), launch(1, 2), kernel("gemm", 10, 5, 1)]
+
+
+def write(path, events=EVENTS, **header):
+    path.write_text(json.dumps({"traceEvents": events} | header))
+    return path
+
+
+@needs_rank
+def test_of_eight_ranks_the_straggler_and_the_slow_collective_are_named(tmp_path):
+    factors = [1.0, 1.01, 0.99, 1.0, 1.0, 1.15, 1.02, 1.0]
+    clocks = [0, 4000.0, -2500.0, 100.0, 7.0, 900.0, -40.0, 12_345.0]
+    late, transfers = write_ranks(
+        recorded(RANK), tmp_path, factors=factors, clocks=clocks, slow={20: 40.0}
+    )
+    found = tg.read_trace(tmp_path)
+    assert [one.rank for one in found.ranks] == list(range(8))
+    assert found.missing == ()
+    assert found.job.calls == len(transfers)
+    assert found.job.unmatched == 0
+    assert found.job.straggler == 5
+    assert found.job.lost == pytest.approx(late[5] * 1e-6, rel=0.01)
+    for one, ahead in zip(found.job.waits, clocks, strict=True):
+        middle = sorted(clocks)
+        middle = (middle[3] + middle[4]) / 2
+        assert one.skew == pytest.approx((ahead - middle) * 1e-6, abs=1e-6)
+    (slow,) = found.job.slow
+    assert slow.transfer == pytest.approx(transfers[20] * 1e-6, rel=0.01)
+    assert slow.transfer > 10 * slow.usual
+    titles = [one.title for one in found.findings]
+    assert any("Rank 5 comes last" in title for title in titles)
+    assert any("allreduce" in title and "took" in title for title in titles)
+    last = found.ranks[5]
+    assert sum(one.wait for one in last.collectives) < 0.02 * sum(
+        one.wait for one in found.ranks[0].collectives
+    )
+
+
+@needs_rank
+def test_of_equal_ranks_none_is_named(tmp_path):
+    write_ranks(recorded(RANK), tmp_path, factors=[1.0] * 3, clocks=[0, 5000.0, 9.0], slow={})
+    found = tg.read_trace(tmp_path, workers=1)
+    assert found.job.straggler is None
+    assert found.job.slow == ()
+    assert found.findings == ()
+
+
+def test_a_file_is_read_here(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fork", None, raising=False)
+    found = tg.read_trace(write(tmp_path / "one.json"))
+    assert found.name == "one.json"
+    assert found.job is None
+    (rank,) = found.ranks
+    assert rank.file == "one.json"
+    assert rank.contents.device_work == 1
+
+
+def test_ranks_are_known_by_the_file_else_by_its_name_else_by_its_place(tmp_path):
+    write(tmp_path / "a.json", distributedInfo={"rank": 7, "world_size": 9})
+    write(tmp_path / "b_rank3.json")
+    write(tmp_path / "c.json")
+    found = tg.read_trace(tmp_path)
+    assert [one.rank for one in found.ranks] == [2, 3, 7]
+    assert found.missing == (0, 1, 4, 5, 6, 8)
+    assert [one.id for one in found.findings] == ["ranks-missing"]
+
+
+def test_one_bad_file_does_not_cost_the_others(tmp_path):
+    write(tmp_path / "rank0.json")
+    write(tmp_path / "rank1.json")
+    (tmp_path / "rank2.json").write_text('{"traceEvents": [{"ph": "X", "na')
+    found = tg.read_trace(tmp_path)
+    assert [one.rank for one in found.ranks] == [0, 1]
+    (warning,) = found.warnings
+    assert warning.failed
+    assert warning.id == "trace-truncated"
+    assert "rank2.json" in warning.message
+
+
+def test_two_files_of_one_rank_are_told(tmp_path):
+    write(tmp_path / "a.json", distributedInfo={"rank": 0})
+    write(tmp_path / "b.json", distributedInfo={"rank": 0})
+    found = tg.read_trace(tmp_path)
+    assert [one.file for one in found.ranks] == ["b.json"]
+    assert [one.id for one in found.warnings] == ["trace-rank-twice"]
+    assert "a.json" in found.warnings[0].message
+
+
+def test_a_folder_without_traces_says_so(tmp_path):
+    (tmp_path / "notes.txt").write_text("none")
+    with pytest.raises(InputError) as caught:
+        tg.read_trace(tmp_path)
+    assert caught.value.id == "trace-none"
+
+
+def test_where_no_file_can_be_read_the_first_error_is_raised(tmp_path):
+    for number in range(2):
+        (tmp_path / f"rank{number}.json").write_text("no json")
+    with pytest.raises(InputError) as caught:
+        tg.read_trace(tmp_path)
+    assert "rank0.json" in str(caught.value)
+
+
+def test_packed_files_too(tmp_path):
+    text = json.dumps({"traceEvents": EVENTS}).encode()
+    (tmp_path / "rank0.json.gz").write_bytes(gzip.compress(text))
+    (tmp_path / "rank1.json").write_bytes(text)
+    assert len(tg.read_trace(tmp_path).ranks) == 2
