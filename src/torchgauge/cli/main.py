@@ -18,11 +18,12 @@ from torchgauge.cli import (
     report,
     run,
     sweep,
+    trace,
 )
 from torchgauge.cli.output import emit, take_any_text
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 
-VERBS = (profile, run, count, sweep, advise, compare, gate, history, report, doctor)
+VERBS = (profile, run, count, sweep, advise, compare, gate, trace, history, report, doctor)
 
 
 class Parser(argparse.ArgumentParser):

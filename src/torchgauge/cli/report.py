@@ -12,6 +12,8 @@ from torchgauge.cli.profile import what_is_shown
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import RenderableType
 
     from torchgauge.model.codec import Saved
@@ -82,8 +84,10 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     from torchgauge.model.count import Count
     from torchgauge.model.doctor import Diagnosis
     from torchgauge.model.loop import Loop
+    from torchgauge.model.profile import Profile
     from torchgauge.model.ranks import Ranks
     from torchgauge.model.sweep import Sweep
+    from torchgauge.model.trace import Trace
     from torchgauge.model.trend import Trend
     from torchgauge.model.verdict import Verdict
     from torchgauge.report import (
@@ -95,29 +99,26 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
         loop,
         ranks,
         sweep,
+        trace,
         trend,
         verdict,
     )
     from torchgauge.report.tree import View
 
     depth: dict[str, Any] = {} if options.depth is None else {"depth": options.depth}
-    if isinstance(record, Advice):
-        return advice.view(record, width=width)
-    if isinstance(record, Diagnosis):
-        return doctor.view(record)
-    if isinstance(record, Ranks):
-        return ranks.view(record)
-    if isinstance(record, Trend):
-        return trend.view(record, width=width)
-    if isinstance(record, Count):
-        return count.view(record, **depth, width=width)
     shown = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
-    if isinstance(record, Comparison):
-        return comparison.view(record, width=width, top=options.top)
-    if isinstance(record, Sweep):
-        return sweep.view(record, width=width)
-    if isinstance(record, Verdict):
-        return verdict.view(record, width=width)
-    if isinstance(record, Loop):
-        return loop.view(record, shown, width=width)
-    return console.view(record, shown, width=width)
+    one: Any = record
+    views: dict[type, Callable[[], RenderableType]] = {
+        Advice: lambda: advice.view(one, width=width),
+        Comparison: lambda: comparison.view(one, width=width, top=options.top),
+        Count: lambda: count.view(one, **depth, width=width),
+        Diagnosis: lambda: doctor.view(one),
+        Loop: lambda: loop.view(one, shown, width=width),
+        Profile: lambda: console.view(one, shown, width=width),
+        Ranks: lambda: ranks.view(one),
+        Sweep: lambda: sweep.view(one, width=width),
+        Trace: lambda: trace.view(one, shown, width=width),
+        Trend: lambda: trend.view(one, width=width),
+        Verdict: lambda: verdict.view(one, width=width),
+    }
+    return views[type(record)]()

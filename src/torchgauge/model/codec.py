@@ -25,12 +25,26 @@ from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import Record
 from torchgauge.model.sweep import SCHEMA as SWEEP
 from torchgauge.model.sweep import Sweep
+from torchgauge.model.trace import SCHEMA as TRACE
+from torchgauge.model.trace import Trace
 from torchgauge.model.trend import SCHEMA as TREND
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import SCHEMA as VERDICT
 from torchgauge.model.verdict import Verdict
 
-Saved = Profile | Diagnosis | Count | Loop | Ranks | Comparison | Sweep | Trend | Verdict | Advice
+Saved = (
+    Profile
+    | Diagnosis
+    | Count
+    | Loop
+    | Ranks
+    | Comparison
+    | Sweep
+    | Trace
+    | Trend
+    | Verdict
+    | Advice
+)
 KINDS: dict[str, type[Saved]] = {
     SCHEMA: Profile,
     DIAGNOSIS: Diagnosis,
@@ -38,6 +52,7 @@ KINDS: dict[str, type[Saved]] = {
     LOOP: Loop,
     RANKS: Ranks,
     COMPARISON: Comparison,
+    TRACE: Trace,
     TREND: Trend,
     VERDICT: Verdict,
     SWEEP: Sweep,

@@ -33,6 +33,7 @@ RENDERERS = {
     "ranks": "torchgauge.report.ranks",
     "speedscope": "torchgauge.report.speedscope",
     "sweep": "torchgauge.report.sweep",
+    "trace": "torchgauge.report.trace",
     "trend": "torchgauge.report.trend",
     "verdict": "torchgauge.report.verdict",
 }
@@ -40,7 +41,7 @@ _RUNS = frozenset({"Profile", "Count", "Loop", "Ranks"})
 # What a form for other tools can show, by the records' names; what is not here shows every record.
 FITTING = {
     "benchmark": frozenset({"Profile", "Verdict"}),
-    "csv": _RUNS | {"Comparison", "Sweep", "Verdict"},
+    "csv": _RUNS | {"Comparison", "Sweep", "Trace", "Verdict"},
     "folded": _RUNS,
     "html": frozenset({"Advice", "Profile", "Loop", "Comparison", "Sweep", "Trend", "Verdict"}),
     "junit": frozenset({"Verdict"}),

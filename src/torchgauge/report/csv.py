@@ -12,8 +12,9 @@ from torchgauge.model.comparison import Comparison
 from torchgauge.model.count import Count
 from torchgauge.model.exported import Csv, Exported
 from torchgauge.model.sweep import Sweep
+from torchgauge.model.trace import Trace
 from torchgauge.model.verdict import Verdict
-from torchgauge.report import comparison_csv, sweep_table
+from torchgauge.report import comparison_csv, sweep_table, trace_csv
 from torchgauge.report.stacks import needed_tree
 
 # A spreadsheet would run a cell that starts so as a formula; some take the wide forms too.
@@ -27,6 +28,8 @@ def render(record: Exported, table: Csv = "figures") -> str:
     """
     if isinstance(record, Verdict | Comparison):
         return text(*comparison_csv.rows(record, table))
+    if isinstance(record, Trace):
+        return text(*trace_csv.rows(record, table))
     if table == "figures" and isinstance(record, Sweep):
         rows = sweep_table.rows(record)
         return text(rows[0] if rows else (), (row.values() for row in rows))

@@ -1,0 +1,111 @@
+"""`torchgauge trace`: what a trace that somebody recorded says; nothing is run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchgauge.cli import formats
+from torchgauge.cli.numbers import positive
+from torchgauge.cli.output import emit, print_view
+from torchgauge.cli.profile import what_is_shown
+from torchgauge.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from torchgauge.model.trace import Trace
+
+NAME = "trace"
+SUMMARY = "read a recorded trace, or those of a job's ranks, on any machine"
+DESCRIPTION = """\
+Read what torch.profiler exported: a file (.json, .json.gz, .zip) or a folder with the ranks' files.
+
+  torchgauge trace trace.json.gz
+  torchgauge trace traces/ --rank 5
+  torchgauge trace trace.json.gz --csv > kernels.csv
+  torchgauge trace traces/ --output-dir results
+
+Neither torch nor a GPU is needed. What was not recorded is said and never shown as 0.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    parser.add_argument("path", type=Path, metavar="FILE|DIR", help="the trace, or its ranks")
+    what = parser.add_argument_group("what is read")
+    what.add_argument(
+        "--python", action="store_true", help="keep Python functions of a trace with stacks"
+    )
+    what.add_argument(
+        "--partial", action="store_true", help="of a damaged file, show what can be read"
+    )
+    what.add_argument(
+        "--workers", type=positive, metavar="N", help="files read at once (default: the cores)"
+    )
+    shown = parser.add_argument_group("what the summary shows")
+    shown.add_argument("--rank", type=int, metavar="R", help="details of this rank")
+    what_is_shown(shown, depth=None, depth_help="2")
+    out = parser.add_argument_group("what comes out")
+    formats.add_arguments(out, page=False)
+    printed = out.add_mutually_exclusive_group()
+    printed.add_argument(
+        "--json", action="store_true", help="print the record as JSON instead of the summary"
+    )
+    printed.add_argument(
+        "--csv",
+        nargs="?",
+        const="kernels",
+        choices=("figures", "layers", "operators", "kernels"),
+        help="print a table of all ranks, or of --rank, as CSV (default: kernels)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, show, write; return the exit code."""
+    from torchgauge import api
+
+    formats.check(options, "Trace")
+    found = api.read_trace(
+        options.path, python=options.python, partial=options.partial, workers=options.workers
+    )
+    _check_rank(found, options.rank)
+    written = formats.write(found, options, "trace")
+    _show(found, options)
+    formats.say(written)
+    failed = any(one.failed for one in found.warnings)
+    return ExitCode.MEASUREMENT_FAILED if failed else ExitCode.DONE
+
+
+def _check_rank(found: Trace, rank: int | None) -> None:
+    known = [one.rank for one in found.ranks]
+    if rank is not None and rank not in known:
+        raise InputError(
+            f"There is no trace of rank {rank}.",
+            id="rank-unknown",
+            cause=f"There are those of {', '.join(map(str, known))}.",
+            remedy="Choose one of these.",
+        )
+
+
+def _show(found: Trace, options: argparse.Namespace) -> None:
+    from torchgauge.model import rendering
+    from torchgauge.report.trace import view
+    from torchgauge.report.tree import View
+
+    if options.json:
+        emit(rendering.text(found, "json"))
+    elif options.csv is not None:
+        one = found if options.rank is None else _only(found, options.rank)
+        emit(rendering.text(one, "csv", table=options.csv))
+    else:
+        depth = {} if options.depth is None else {"depth": options.depth}
+        shown = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
+        print_view(lambda width: view(found, shown, width=width, rank=options.rank))
+
+
+def _only(found: Trace, rank: int) -> Trace:
+    import msgspec
+
+    return msgspec.structs.replace(
+        found, ranks=tuple(one for one in found.ranks if one.rank == rank)
+    )
