@@ -35,6 +35,8 @@ class Alike(NamedTuple):
             first, last = columns[same[0]][0].name, columns[same[-1]][0].name
             name = first if len(same) == 1 else f"{first}–{_number(last)} ×{len(same)}"
             nodes = tuple(node for place in same for node in columns[place])
+            if len(self.nodes) > 1 and _is_instance(columns[same[0]][0]):
+                name = nodes[0].row.type  # each of them has numbers of its own
             found.append(Alike(name, nodes))
         return found
 
@@ -50,8 +52,18 @@ def _shape(node: Node) -> Hashable:
         node.row.type,
         node.calls,
         node.flops,
-        tuple((child.name, _shape(child)) for child in node.layers),
+        tuple((_name(child), _shape(child)) for child in node.layers),
     )
+
+
+def _name(node: Node) -> str:
+    return node.row.type if _is_instance(node) else node.name
+
+
+def _is_instance(node: Node) -> bool:
+    """Whether it is named by its class and a number, as traces recorded elsewhere do."""
+    stem, _, number = node.name.rpartition("_")
+    return number.isdecimal() and stem == node.row.type
 
 
 def _number(name: str) -> str:
