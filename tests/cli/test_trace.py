@@ -1,91 +1,107 @@
-"""`--trace`: the file that Perfetto opens, from the command line and from Python."""
+"""`torchgauge trace` as a user types it."""
 
+import csv
+import io
 import json
 
 import pytest
-import torch
-from torch import nn
+from tests.analyze.kineto_events import copy, launch, launched, module, op
 
-import torchgauge as tg
 from torchgauge.cli.main import main
-from torchgauge.trace.kineto import read_events
+from torchgauge.model import codec
 
-MODEL = """
-import torch
-from torch import nn
-
-def make():
-    return nn.Sequential(nn.Linear(8, 16), nn.ReLU()), torch.ones(2, 8)
-"""
-QUICK = ("--iterations", "3", "--warmup", "1")
-
-
-@pytest.fixture
-def target(tmp_path):
-    (tmp_path / "mymodel.py").write_text(MODEL)
-    return f"{tmp_path}/mymodel.py:make"
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    monkeypatch.setattr("torchgauge.measure.plan.measure_system", lambda *_: None)  # takes 1 s
+PARTS = [
+    module("Net_0", 0, 90),
+    module("Head_0", 1, 80),
+    op("aten::item", 5, 60, **{"Input Dims": [[4, 4]], "Input type": ["float"]}),
+    launch(1, 6, 56, name="cudaStreamSynchronize"),
+    launch(2, 7),
+    copy("Memcpy HtoD (Pageable -> Device)", 20, 10, 2),
+    *launched("gemm", 40, 10, at=8),
+    *launched("ncclDevKernel_AllReduce_Sum", 50, 40, at=9, stream=9),
+]
 
 
 @pytest.fixture
-def unrun(monkeypatch):
-    monkeypatch.setattr("torchgauge.measure.plan.profile", lambda *_: pytest.fail("it measured"))
+def folder(tmp_path):
+    for rank in range(2):
+        parts = [{**one, "ts": one["ts"] + 1000 * rank} for one in PARTS]
+        header = {"distributedInfo": {"rank": rank, "world_size": 2}}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({"traceEvents": parts} | header))
+    return tmp_path
 
 
-def test_the_trace_is_written_beside_the_summary(target, tmp_path, capsys):
-    path = tmp_path / "new folder" / "out.json"
-    assert main(["profile", target, *QUICK, "--train", "--loss", "mean", "--trace", str(path)]) == 0
-    assert f"Wrote {path}" in capsys.readouterr().err
-    events = json.loads(path.read_text())["traceEvents"]
-    assert {"Sequential", "0", "1"} <= {e["name"] for e in events if e["ph"] == "X"}
-    assert "AddmmBackward0" in {e["name"] for e in events}
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_summary_says_what_stands_out_and_fits(folder, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["trace", str(folder / "rank0.json")]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= width
+    for said in (
+        "What stands out", "does nothing but communicate", "Where the time of devices went",
+        "stream 9", "Critical path", "Collectives", "allreduce", "host to device", "pageable",
+        "cudaStreamSynchronize (aten::item, in Head_0)", "Net_0", "Not recorded", "rank 0 of 2",
+    ):  # fmt: skip
+        assert said in out, said
 
 
-def test_python_writes_it_too_packed(tmp_path):
-    path = tmp_path / "out.json.gz"
-    profile = tg.profile(nn.ReLU(), torch.ones(4), iterations=3, warmup=1, trace=path)
-    assert profile.complete
-    found = read_events(path)
-    assert "aten::relu" in found.name.values
+def test_a_folder_shows_its_ranks_and_the_details_of_one(folder, capsys):
+    assert main(["trace", str(folder), "--rank", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "2 files of 2" in out
+    assert "Rank 1 (rank1.json)" in out
+    assert "1 collective of all ranks put side by side." in out
 
 
-def test_a_trace_that_could_not_be_written_leaves_the_profile(
-    tmp_path, monkeypatch, capsys, target
-):
-    path = tmp_path / "out.json"
-    full = OSError(28, "No space left on device")
-
-    def fail(_recorded, to):
-        from torchgauge.files import _unwritable
-
-        raise _unwritable(to, full)
-
-    monkeypatch.setattr("torchgauge.report.chrome_trace.write", fail)
-    assert main(["profile", target, *QUICK, "--trace", str(path), "--json"]) == 1
-    shown = capsys.readouterr()
-    assert "Wrote" not in shown.err
-    record = json.loads(shown.out)
-    assert record["tree"] is not None
-    assert [w["id"] for w in record["warnings"] if w.get("failed")] == ["output-unwritable"]
+def test_json_is_the_record(folder, capsys):
+    assert main(["trace", str(folder), "--json"]) == 0
+    found = codec.decode(capsys.readouterr().out.encode())
+    assert [one.rank for one in found.ranks] == [0, 1]
+    assert found.job.calls == 1
 
 
-def test_where_it_cannot_be_written_nothing_is_measured(target, tmp_path, capsys, unrun):
-    (tmp_path / "taken").write_text("")
-    for path in (tmp_path / "taken" / "out.json", tmp_path / "folder.json"):
-        (tmp_path / "folder.json").mkdir(exist_ok=True)
-        assert main(["profile", target, "--trace", str(path)]) == 2
-        assert "output-unwritable" in capsys.readouterr().err
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.json", "mymodel.py", "taken"]
+def test_tables_are_of_all_ranks_or_of_one(folder, capsys):
+    def rows(*arguments):
+        assert main(["trace", str(folder), *arguments]) == 0
+        return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+    assert {row["rank"] for row in rows("--csv")} == {"0", "1"}
+    kernels = rows("--csv", "kernels", "--rank", "1")
+    assert {row["rank"] for row in kernels} == {"1"}
+    assert "gemm" in {row["name"] for row in kernels}
+    figures = rows("--csv", "figures")
+    assert [float(row["compute"]) for row in figures] == [pytest.approx(10e-6)] * 2
+    assert [row["Name"] for row in rows("--csv", "operators")]
 
 
-def test_names_and_details_that_make_no_trace_are_refused(target, tmp_path, unrun):
-    with pytest.raises(tg.InputError) as caught:
-        tg.profile(nn.ReLU(), torch.ones(4), trace=tmp_path / "out.txt")
-    assert caught.value.id == "trace-name"
-    with pytest.raises(tg.InputError) as caught:
-        tg.profile(nn.ReLU(), torch.ones(4), trace=tmp_path / "out.json", detail="layers")
-    assert caught.value.id == "option-conflict"
+def test_files_are_written_and_shown_again(folder, capsys, tmp_path):
+    out = tmp_path / "out"
+    given = ["--output-dir", str(out), "--format", "json,csv,kernels,text"]
+    assert main(["trace", str(folder), *given]) == 0
+    assert sorted(path.name for path in out.iterdir()) == [
+        "trace.csv", "trace.json", "trace.kernels.csv", "trace.txt",
+    ]  # fmt: skip
+    first = capsys.readouterr().out
+    assert main(["report", str(out / "trace.json")]) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_what_is_wrong_is_said(folder, capsys):
+    assert main(["trace", str(folder), "--rank", "7"]) == 2
+    assert "There are those of 0, 1" in capsys.readouterr().err
+    assert main(["trace", str(folder / "none.json")]) == 2
+    assert "[file-missing]" in capsys.readouterr().err
+    cut = folder / "cut.json"
+    cut.write_text((folder / "rank0.json").read_text()[:900])
+    assert main(["trace", str(cut)]) == 2
+    assert "[trace-truncated]" in capsys.readouterr().err
+    assert main(["trace", str(cut), "--partial"]) == 0
+    assert "trace-damaged" in capsys.readouterr().out
+
+
+def test_a_bad_file_among_good_ones_is_a_failure_with_a_result(folder, capsys):
+    (folder / "rank2.json").write_text("{")
+    assert main(["trace", str(folder)]) == 1
+    out = capsys.readouterr().out
+    assert "rank2.json" in out
+    assert "Rank 0 (rank0.json)" in out

@@ -177,7 +177,7 @@ def _ranks(trace: Trace) -> RenderableType:
 def _job(job: Job | None) -> Iterator[str]:
     if job is None:
         return
-    yield f"{job.calls:,} collectives that all ranks have were put side by side."
+    yield f"{job.calls:,} collective{'s' * (job.calls != 1)} of all ranks put side by side."
     if job.unmatched:
         yield f"{job.unmatched} kinds of collectives are not equally often on all ranks."
 
