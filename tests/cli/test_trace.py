@@ -6,7 +6,9 @@ import json
 
 import pytest
 from tests.analyze.kineto_events import copy, launch, launched, module, op
+from tests.model import records
 
+import torchgauge as tg
 from torchgauge.cli.main import main
 from torchgauge.model import codec
 
@@ -105,3 +107,36 @@ def test_a_bad_file_among_good_ones_is_a_failure_with_a_result(folder, capsys):
     out = capsys.readouterr().out
     assert "rank2.json" in out
     assert "Rank 0 (rank0.json)" in out
+
+
+def test_two_traces_are_compared_as_files_or_as_records(folder, capsys):
+    slow = json.loads((folder / "rank1.json").read_text())
+    for one in slow["traceEvents"]:
+        if one["name"] == "gemm":
+            one["dur"] *= 0.5
+    (folder / "rank1.json").write_text(json.dumps(slow))
+    files = [str(folder / f"rank{number}.json") for number in range(2)]
+    assert main(["compare", *files]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    for said in ("Two traces", "rank 1 of 2", "compute", "−5.00 µs", "Kernels", "gemm"):
+        assert said in out, said
+    saved = folder / "out"
+    assert main(["trace", files[0], "--output-dir", str(saved)]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(saved / "trace.json"), files[1], "--json"]) == 0
+    found = codec.decode(capsys.readouterr().out.encode())
+    (kernels,) = [one for one in found.tables if one.kind == "kernels"]
+    assert kernels.total == pytest.approx(-5e-6)
+
+
+def test_a_trace_is_not_compared_with_a_run(folder, capsys, tmp_path):
+    run = tmp_path / "run.json"
+    run.write_bytes(codec.encode(records.profile()))
+    assert main(["compare", str(folder / "rank0.json"), str(run)]) == 2
+    assert "holds a profile, not a trace" in capsys.readouterr().err
+
+
+def test_load_tells_a_trace_by_its_content(folder):
+    assert tg.load(folder / "rank0.json").ranks[0].rank == 0
+    assert len(tg.load(folder).ranks) == 2

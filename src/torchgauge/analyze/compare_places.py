@@ -45,15 +45,15 @@ def compare_places(
         return ComparedPlaces()
     device = None not in (baseline.tree.root.device_time, current.tree.root.device_time)
     old, new = (places(tree, device=device) for tree in (baseline.tree, current.tree))
-    layers = _paired(old.layers, new.layers, "layer")
+    layers = paired(old.layers, new.layers, "layer")
     tests = {} if noise is None else _tests(baseline, current, noise)
     layers = with_significance(layers, tests)
     shown = shortened(layers)
     step = (_whole(new) - _whole(old)) * 1e-9
     return ComparedPlaces(
         layers=shown,
-        operators=shortened(_paired(old.operators, new.operators, "operator")),
-        kernels=shortened(_paired(old.kernels, new.kernels, "kernel")),
+        operators=shortened(paired(old.operators, new.operators, "operator")),
+        kernels=shortened(paired(old.kernels, new.kernels, "kernel")),
         step_change=step,
         elsewhere=step - math.fsum(place.contribution for place in shown),
         places_tested=_tested(tests, noise),
@@ -72,11 +72,12 @@ def _whole(found: Places) -> int:
     return found.buckets + sum(one.time or 0 for one in found.layers.values())
 
 
-def _paired(
+def paired(
     old: Mapping[str, Figures],
     new: Mapping[str, Figures],
     kind: _Kind,
 ) -> list[Place]:
+    """Return the places of both sides, matched by name."""
     return [place(name, kind, old.get(name), new.get(name)) for name in {**old, **new}]
 
 

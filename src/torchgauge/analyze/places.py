@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from torchgauge.model.tree import Tree, TreeRow, base_name
 
@@ -28,23 +29,28 @@ class Figures:
 class Places:
     """Figures by layer path, by operator and by kernel; `buckets` is the ns of what is in no layer.
 
-    The times of all layers and `buckets` add up to the step.
+    The times of all layers and `buckets` add up to the step. `shapes` are operators on one shape.
     """
 
     layers: dict[str, Figures]
     operators: dict[str, Figures]
+    shapes: dict[str, Figures]
     kernels: dict[str, Figures]
     buckets: int
 
 
-def places(tree: Tree, *, device: bool) -> Places:
-    """Return a tree's figures by place; times are those of the device, or the host's."""
+def places(tree: Tree, *, device: bool, steps: int | None = None) -> Places:
+    """Return a tree's figures by place; times are those of the device, or the host's.
+
+    They are divided by `steps`, those of the tree unless said otherwise.
+    """
     layers: dict[str, Figures] = {}
     operators: dict[str, Figures] = {}
+    shapes: dict[str, Figures] = {}
     kernels: dict[str, Figures] = {}
     buckets = 0
     homes: list[str | None] = []  # the layer of each row; None in a bucket
-    steps = max(1, tree.steps)
+    steps = max(1, tree.steps if steps is None else steps)
     for row in tree.rows:
         home = _home(row, homes)
         homes.append(home)
@@ -58,17 +64,28 @@ def places(tree: Tree, *, device: bool) -> Places:
             layers[home].calls += row.calls
             layers[home].type = row.type
         elif row.kind == "operator":
-            one = operators.setdefault(base_name(row.name), Figures())
-            one.add(row, time)
-            one.calls += row.calls
+            for one in _of_operator(row, operators, shapes):
+                one.add(row, time)
+                one.calls += row.calls
         elif row.kind == "kernel":
             one = kernels.setdefault(row.name, Figures())
             one.add(row, None if row.device is None else round(row.device / steps))
             one.calls += row.calls
             if device and row.parent >= 0 and tree.rows[row.parent].kind == "operator":
-                launcher = operators[base_name(tree.rows[row.parent].name)]
-                launcher.time = _sum(launcher.time, time)
-    return Places(layers, operators, kernels, buckets)
+                for launcher in _of_operator(tree.rows[row.parent], operators, shapes):
+                    launcher.time = _sum(launcher.time, time)
+    for one in (*layers.values(), *operators.values(), *shapes.values(), *kernels.values()):
+        one.calls = round(one.calls / steps)
+    return Places(layers, operators, shapes, kernels, buckets)
+
+
+def _of_operator(
+    row: TreeRow, operators: dict[str, Figures], shapes: dict[str, Figures]
+) -> Iterator[Figures]:
+    """Yield the operator of a row by name, and by name and shape."""
+    name = base_name(row.name)
+    yield operators.setdefault(name, Figures())
+    yield shapes.setdefault(f"{name} {row.shapes}".rstrip(), Figures())
 
 
 def _home(row: TreeRow, homes: list[str | None]) -> str | None:

@@ -11,7 +11,7 @@ from torchgauge.api.measurements import measure_latency, measure_memory
 from torchgauge.api.profiles import profile, profile_request
 from torchgauge.api.records import load, load_ranks
 from torchgauge.api.sweeps import sweep, sweep_request
-from torchgauge.api.traces import read_trace
+from torchgauge.api.traces import compare_traces, read_trace
 
 __all__ = [
     "advise",
@@ -19,6 +19,7 @@ __all__ = [
     "calibrate",
     "compare",
     "compare_targets",
+    "compare_traces",
     "count_cost",
     "count_request",
     "detect_regressions",

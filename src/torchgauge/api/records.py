@@ -12,15 +12,24 @@ if TYPE_CHECKING:
 
 
 def load(path: str | Path) -> codec.Saved:
-    """Return the record saved at `path`; torch is not needed.
+    """Return the record saved at `path`, or what a recorded trace says; torch is not needed.
 
-    A folder is that of a distributed loop: its ranks' records (`*.rank*.json`) come side by side.
+    A folder is that of a distributed loop, whose ranks' records (`*.rank*.json`) come side by side,
+    or holds the traces of a job's ranks. What a file holds is told by its content.
 
     Raises InputError `file-missing`; RecordError `record-unreadable`, `record-foreign`,
-    `record-newer`, `record-invalid`; of ranks what `analyze.ranks.merged` raises.
+    `record-newer`, `record-invalid`; of ranks what `analyze.ranks.merged` raises, of traces what
+    `read_trace` does.
     """
+    from torchgauge.api.contents import content
+
     path = Path(path)
-    return load_ranks(path) if path.is_dir() else codec.load(path)
+    found = content(path)
+    if found == "trace":
+        from torchgauge.api.traces import read_trace
+
+        return read_trace(path)
+    return load_ranks(path) if found == "ranks" else codec.load(path)
 
 
 def load_ranks(folder: Path) -> Ranks:

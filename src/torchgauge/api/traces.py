@@ -14,7 +14,8 @@ from torchgauge.model.record import MeasurementWarning
 
 if TYPE_CHECKING:
     from torchgauge.api.rank_files import Read
-    from torchgauge.model.trace import Trace
+    from torchgauge.model.trace import RankTrace, Trace
+    from torchgauge.model.trace_diff import TraceDiff
 
 _NUMBER = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
 
@@ -62,6 +63,60 @@ def read_trace(
             progress=shown,
         )
     return _together(path.name, read)
+
+
+def compare_traces(
+    baseline: Trace | str | Path, current: Trace | str | Path, *, rank: int | None = None
+) -> TraceDiff:
+    """Compare two traces, or the files or folders that hold them: `rank` of both, else the first.
+
+    Raises InputError `rank-unknown`, and what `read_trace` raises.
+    """
+    from torchgauge.analyze.trace_compare import compare_traces as compared
+
+    sides = [
+        one if not isinstance(one, str | Path) else _loaded(one) for one in (baseline, current)
+    ]
+    common = [one.rank for one in sides[0].ranks if one.rank in {o.rank for o in sides[1].ranks}]
+    number = rank if rank is not None or not common else common[0]
+    ranks = [_rank(one, number if rank is not None or common else None) for one in sides]
+    return compared(ranks[0], ranks[1], (sides[0].name, sides[1].name))
+
+
+def _loaded(path: str | Path) -> Trace:
+    from torchgauge.api.contents import content
+    from torchgauge.model import codec
+    from torchgauge.model.trace import Trace
+
+    if content(Path(path)) != "record":
+        return read_trace(path)
+    found = codec.load(Path(path))
+    if isinstance(found, Trace):
+        return found
+    raise InputError(
+        f"'{path}' holds a {type(found).__name__.lower()}, not a trace.",
+        id="not-a-trace",
+        remedy="Compare traces with traces, and runs with runs.",
+    )
+
+
+def _rank(trace: Trace, number: int | None) -> RankTrace:
+    if number is None:
+        return trace.ranks[0]
+    for one in trace.ranks:
+        if one.rank == number:
+            return one
+    raise rank_unknown(trace, number)
+
+
+def rank_unknown(trace: Trace, number: int) -> InputError:
+    """Return the error that a trace has no such rank."""
+    return InputError(
+        f"There is no trace of rank {number} in {trace.name}.",
+        id="rank-unknown",
+        cause=f"There are those of {', '.join(str(one.rank) for one in trace.ranks)}.",
+        remedy="Choose one of these.",
+    )
 
 
 def _together(name: str, read: Sequence[Read]) -> Trace:

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from torchgauge.model.comparison import Comparison
 
 NAME = "compare"
-SUMMARY = "show what changed between two runs, and where"
+SUMMARY = "show what changed between two runs or traces, and where"
 DESCRIPTION = """\
-Compare two saved runs, or two targets: every figure, layers, operators and kernels.
+Compare two saved runs, two traces or two targets: figures, layers, operators and kernels.
 
   torchgauge compare before.json after.json
   torchgauge compare before.json after.json --html page.html
   torchgauge compare before.json after.json --format markdown --output-dir DIR
   torchgauge compare models.py:small models.py:large
+  torchgauge compare before.trace.json.gz after.trace.json.gz
 
 Times of saved runs are judged between the same machine, software and settings, where both were
 recorded with --processes 10; sizes and counts always. Two targets are run in turn, in fresh
@@ -39,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="B", help="the run after, or a target")
     parser.add_argument(
         "--top", type=positive, default=10, metavar="N", help="places shown (default: 10)"
+    )
+    parser.add_argument(
+        "--rank", type=int, metavar="R", help="of traces, the rank that is compared"
     )
     what = parser.add_argument_group("what is run, of two targets")
     what_is_run(
@@ -59,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare, show, write; return the exit code."""
+    if _are_traces(options):
+        return _traces(options)
     formats.check(options, "Comparison")
     found = _compared(options)
     try:
@@ -71,6 +77,40 @@ def run(options: argparse.Namespace) -> int:
     formats.say(written)
     interrupted = any(one.id == "interrupted" for one in found.warnings)
     return ExitCode.INTERRUPTED if interrupted else ExitCode.DONE
+
+
+def _are_traces(options: argparse.Namespace) -> bool:
+    """Return whether both are traces, or one is and the other a saved record."""
+    from torchgauge.api.contents import content
+
+    kinds = [content(Path(one)) for one in (options.baseline, options.target)]
+    if "trace" not in kinds:
+        return all(
+            kind == "record" and _is_trace(one)
+            for kind, one in zip(kinds, (options.baseline, options.target), strict=True)
+        )
+    return True
+
+
+def _is_trace(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        return b'"torchgauge.trace/' in file.read(200)
+
+
+def _traces(options: argparse.Namespace) -> int:
+    from torchgauge import api
+    from torchgauge.model import rendering
+    from torchgauge.report.trace_diff import view
+
+    formats.check(options, "TraceDiff")
+    found = api.compare_traces(options.baseline, options.target, rank=options.rank)
+    written = formats.write(found, options, "comparison")
+    if options.json:
+        emit(rendering.text(found, "json"))
+    else:
+        print_view(lambda width: view(found, width=width, top=options.top))
+    formats.say(written)
+    return ExitCode.DONE
 
 
 def _show(found: Comparison, options: argparse.Namespace) -> None:

@@ -88,6 +88,7 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     from torchgauge.model.ranks import Ranks
     from torchgauge.model.sweep import Sweep
     from torchgauge.model.trace import Trace
+    from torchgauge.model.trace_diff import TraceDiff
     from torchgauge.model.trend import Trend
     from torchgauge.model.verdict import Verdict
     from torchgauge.report import (
@@ -100,6 +101,7 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
         ranks,
         sweep,
         trace,
+        trace_diff,
         trend,
         verdict,
     )
@@ -118,6 +120,7 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
         Ranks: lambda: ranks.view(one),
         Sweep: lambda: sweep.view(one, width=width),
         Trace: lambda: trace.view(one, shown, width=width),
+        TraceDiff: lambda: trace_diff.view(one, width=width, top=options.top),
         Trend: lambda: trend.view(one, width=width),
         Verdict: lambda: verdict.view(one, width=width),
     }

@@ -10,7 +10,7 @@ from torchgauge.cli import formats
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view
 from torchgauge.cli.profile import what_is_shown
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode
 
 if TYPE_CHECKING:
     from torchgauge.model.trace import Trace
@@ -79,12 +79,9 @@ def run(options: argparse.Namespace) -> int:
 def _check_rank(found: Trace, rank: int | None) -> None:
     known = [one.rank for one in found.ranks]
     if rank is not None and rank not in known:
-        raise InputError(
-            f"There is no trace of rank {rank}.",
-            id="rank-unknown",
-            cause=f"There are those of {', '.join(map(str, known))}.",
-            remedy="Choose one of these.",
-        )
+        from torchgauge.api.traces import rank_unknown
+
+        raise rank_unknown(found, rank)
 
 
 def _show(found: Trace, options: argparse.Namespace) -> None:

@@ -27,6 +27,8 @@ from torchgauge.model.sweep import SCHEMA as SWEEP
 from torchgauge.model.sweep import Sweep
 from torchgauge.model.trace import SCHEMA as TRACE
 from torchgauge.model.trace import Trace
+from torchgauge.model.trace_diff import SCHEMA as TRACE_DIFF
+from torchgauge.model.trace_diff import TraceDiff
 from torchgauge.model.trend import SCHEMA as TREND
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import SCHEMA as VERDICT
@@ -41,6 +43,7 @@ Saved = (
     | Comparison
     | Sweep
     | Trace
+    | TraceDiff
     | Trend
     | Verdict
     | Advice
@@ -53,6 +56,7 @@ KINDS: dict[str, type[Saved]] = {
     RANKS: Ranks,
     COMPARISON: Comparison,
     TRACE: Trace,
+    TRACE_DIFF: TraceDiff,
     TREND: Trend,
     VERDICT: Verdict,
     SWEEP: Sweep,

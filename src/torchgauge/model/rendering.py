@@ -34,6 +34,7 @@ RENDERERS = {
     "speedscope": "torchgauge.report.speedscope",
     "sweep": "torchgauge.report.sweep",
     "trace": "torchgauge.report.trace",
+    "trace_diff": "torchgauge.report.trace_diff",
     "trend": "torchgauge.report.trend",
     "verdict": "torchgauge.report.verdict",
 }

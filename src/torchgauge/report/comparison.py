@@ -54,7 +54,7 @@ def view(comparison: Comparison, *, width: int, top: int = TOP) -> RenderableTyp
     """Return the comparison as something rich prints in `width` columns."""
     blocks: list[RenderableType] = [_head(comparison)]
     if comparison.differences:
-        blocks += [Text(""), _differences(comparison.differences)]
+        blocks += [Text(""), differences_view(comparison.differences)]
     blocks += [Text(""), _figures(comparison.changes, width), *_reasons(comparison.changes)]
     for places in (comparison.layers, comparison.operators, comparison.kernels):
         told = changed(places, comparison, top)
@@ -88,7 +88,8 @@ def said(side: Side) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _differences(found: Sequence[Difference]) -> RenderableType:
+def differences_view(found: Sequence[Difference]) -> RenderableType:
+    """Return what differs around the runs, and what that forbids."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")

@@ -1,0 +1,108 @@
+"""Two traces side by side for a terminal: what differs around them, then what changed where."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from torchgauge import units
+from torchgauge.model.trace_diff import Changes, TraceDiff, TraceSide
+from torchgauge.report.comparison import TOP, cells, differences_view, relative, signed
+from torchgauge.report.console import warnings_view
+from torchgauge.report.fitted_table import Column, Line, fitted_table
+from torchgauge.report.plain import plain
+from torchgauge.report.visible import one_line
+
+TITLES = {
+    "layers": "Layers",
+    "operators": "Operators",
+    "shapes": "Operators by shape",
+    "kernels": "Kernels",
+}
+PARTS = (Column("baseline"), Column("current"), Column("adds"), Column("change"))
+PLACES = (
+    Column("class", need=3, left=True, style="dim", most=24),
+    Column("baseline"),
+    Column("current"),
+    Column("adds"),
+    Column("change", need=0),
+    Column("calls", need=1),
+    Column("FLOPs", need=2),
+)
+LONGEST = 40
+
+
+def render(diff: TraceDiff) -> str:
+    """Return the comparison as plain text, 80 columns wide."""
+    return plain(lambda width: view(diff, width=width))
+
+
+def view(diff: TraceDiff, *, width: int, top: int = TOP) -> RenderableType:
+    """Return the comparison as something rich prints in `width` columns."""
+    blocks: list[RenderableType] = [_head(diff)]
+    if diff.differences:
+        blocks += [Text(""), differences_view(diff.differences)]
+    if diff.parts:
+        blocks += [Text(""), _parts(diff, width)]
+    for table in diff.tables:
+        # A trace without layers has the model itself alone, of which the parts say all.
+        if len(table.places) > 1 or table.kind != "layers":
+            blocks += [Text(""), _places(table, width, top)]
+    if diff.warnings:
+        blocks += [Text(""), warnings_view("Warnings", list(diff.warnings))]
+    return Group(*blocks)
+
+
+def _head(diff: TraceDiff) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, side in (("baseline", diff.baseline), ("current", diff.current)):
+        label = Text.assemble(one_line(side.label), (f"  {one_line(said(side))}", "dim"))
+        grid.add_row(f"  {name}", label)
+    return Group(Text.assemble(("Two traces", "bold cyan"), ("  recorded", "dim italic")), grid)
+
+
+def said(side: TraceSide) -> str:
+    """Return what is to be known of a side besides its label."""
+    parts = [side.device]
+    if side.rank is not None:
+        parts.append(f"rank {side.rank}" + (f" of {side.world}" if side.world else ""))
+    if side.steps > 1:
+        parts.append(f"{side.steps} steps")
+    return ", ".join(part for part in parts if part)
+
+
+def _parts(diff: TraceDiff, width: int) -> RenderableType:
+    lines = [
+        Line(1, one.part, _texts(one.baseline, one.current, one.contribution)) for one in diff.parts
+    ]
+    sides = (diff.baseline.window, diff.current.window)
+    lines.append(Line(0, "window", _texts(*sides, diff.window), "bold"))
+    of = "of a step" if diff.baseline.steps > 1 else "of the whole window"
+    title = Text.assemble(("Time of the devices", "bold"), (f"  measured, {of}", "dim italic"))
+    return Group(title, fitted_table("", lines, PARTS, width))
+
+
+def _texts(old: float, new: float, adds: float) -> dict[str, str]:
+    return {
+        "baseline": units.time(old),
+        "current": units.time(new),
+        "adds": signed(adds),
+        "change": relative(new / old - 1) if old else "",
+    }
+
+
+def _places(table: Changes, width: int, top: int) -> RenderableType:
+    shown = [one for one in table.places if one.contribution or one.work_changed][:top]
+    lines = [
+        Line(1, one.name or "(the model itself)", {k: v for k, v in cells(one).items() if v})
+        for one in shown
+    ]
+    rest = table.total - sum(one.contribution for one in shown)
+    title = Text.assemble((TITLES[table.kind], "bold"), ("  by their own time", "dim italic"))
+    note = f"  {len(shown)} of {len(table.places)}; all others {signed(rest)}, "
+    note += f"together {signed(table.total)}"
+    drawn = fitted_table("", lines, PLACES, width, LONGEST)
+    return Group(title, drawn, Text(note, style="dim"))

@@ -1,0 +1,131 @@
+"""Two traces side by side, by hand and on recorded ones."""
+
+import math
+
+import pytest
+from tests.analyze.kineto_events import TRACES, launched, mark, module, op, read
+
+from torchgauge.analyze.rank_trace import rank_trace
+from torchgauge.analyze.trace_compare import compare_traces
+from torchgauge.trace.kineto import read_events
+
+US = 1e-6
+PAIR = [TRACES / f"diff_{name}.json.gz" for name in ("before_a100", "after_v100")]
+
+
+def trace(*parts, **header):
+    return rank_trace(read(*parts, **header), "made.json")[0]
+
+
+def compared(old, new):
+    return compare_traces(old, new, ("a", "b"))
+
+
+def table(found, kind):
+    (one,) = [each for each in found.tables if each.kind == kind]
+    return one, {place.name: place for place in one.places}
+
+
+def layered(scale, *more):
+    return trace(
+        module("Net_0", 0, 60),
+        module("Head_0", 2, 20),
+        op("aten::mm", 3, 10, **{"Input Dims": [[4, 8], [8, 2]], "Input type": ["float", "float"]}),
+        module("Tail_0", 30, 20),
+        op("aten::add", 31, 10, **{"Input Dims": [[4, 2]], "Input type": ["float"]}),
+        launched("gemm", 100, 20 * scale, at=5),
+        launched("add", 200, 10, at=33),
+        *more,
+    )
+
+
+def test_what_changed_is_named_by_layer_operator_shape_and_kernel():
+    found = compared(layered(1), layered(3))
+    for kind, name in (
+        ("layers", "Head_0"),
+        ("operators", "aten::mm"),
+        ("shapes", "aten::mm [[4, 8], [8, 2]]"),
+        ("kernels", "gemm"),
+    ):
+        one, places = table(found, kind)
+        first = one.places[0]
+        assert first.name == name
+        assert (first.baseline, first.current) == (pytest.approx(20 * US), pytest.approx(60 * US))
+        assert one.total == pytest.approx(40 * US)
+        assert math.fsum(p.contribution for p in one.places) + one.rest == pytest.approx(one.total)
+        assert sum(place.contribution != 0 for place in places.values()) == 1
+
+
+def test_the_parts_add_up_to_the_change_of_the_window():
+    found = compared(layered(1), layered(3))
+    parts = {one.part: one.contribution for one in found.parts}
+    assert parts["compute"] == pytest.approx(40 * US)
+    assert parts["idle: other"] == pytest.approx(-40 * US)
+    assert found.window == pytest.approx(0)
+    assert found.current.window - found.baseline.window == pytest.approx(found.window)
+
+
+def test_what_appeared_and_vanished_is_told():
+    found = compared(
+        layered(1, launched("old", 300, 7, at=40)), layered(1, launched("new", 300, 9, at=40))
+    )
+    _, kernels = table(found, "kernels")
+    assert kernels["old"].vanished
+    assert not kernels["old"].appeared
+    assert kernels["new"].appeared
+    assert kernels["new"].contribution == pytest.approx(9 * US)
+    assert table(found, "kernels")[0].total == pytest.approx(2 * US)
+
+
+def steps(count):
+    parts = []
+    for number in range(count):
+        at = 1000 * number
+        parts += [
+            mark(f"ProfilerStep#{number}", at, 900),
+            op("aten::mm", at + 5, 10),
+            *launched("gemm", at + 100, 50, at=at + 7),
+        ]
+    return trace(*parts)
+
+
+def test_traces_of_other_lengths_are_compared_by_step():
+    found = compared(steps(2), steps(4))
+    assert (found.baseline.steps, found.current.steps) == (2, 4)
+    _, kernels = table(found, "kernels")
+    assert kernels["gemm"].contribution == pytest.approx(0)
+    assert (kernels["gemm"].baseline_calls, kernels["gemm"].current_calls) == (1, 1)
+
+
+def test_without_marked_steps_the_whole_is_compared():
+    found = compared(steps(2), layered(1))
+    assert (found.baseline.steps, found.current.steps) == (1, 1)
+
+
+def test_other_hardware_is_said_first():
+    device = {"id": 0, "name": "A100"}
+    found = compared(
+        trace(launched("k", 10, 5, at=0), devices=(device,), distributedInfo={"world_size": 8}),
+        trace(launched("k", 10, 5, at=0), devices=({**device, "name": "V100"},)),
+    )
+    first = found.differences[0]
+    assert (first.part, first.baseline, first.current, first.timing) == (
+        "machine", "A100", "V100", True,
+    )  # fmt: skip
+    assert [one.name for one in found.differences] == ["device", "ranks"]
+
+
+@pytest.mark.skipif(not PAIR[0].exists(), reason="the public traces are not beside the project")
+def test_recorded_traces_reconcile():
+    old, new = (rank_trace(read_events(path), path.name)[0] for path in PAIR)
+    found = compared(old, new)
+    window = found.current.window - found.baseline.window
+    assert found.window == pytest.approx(window, abs=1e-9)
+    for one in found.tables:
+        shown = math.fsum(place.contribution for place in one.places)
+        assert shown + one.rest == pytest.approx(one.total, abs=1e-12)
+    kernels, _ = table(found, "kernels")
+    steps = (found.baseline.steps, found.current.steps)
+    device = new.device_time / steps[1] - old.device_time / steps[0]
+    assert kernels.total == pytest.approx(device, abs=1e-5)  # each is rounded to a nanosecond
+    assert [one.name for one in found.differences] == ["device", "ranks"]
