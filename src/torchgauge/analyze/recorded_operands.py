@@ -91,8 +91,23 @@ def arguments(
             found.append(Unsaid("the values of numbers"))
             continue
         value = inputs[place] if inputs is not None and place < len(inputs) else None
-        found.append(_argument(sizes, kind, strides[place] if strides and known else None, value))
+        steps = strides[place] if strides and known else None
+        if _as_torch_writes_them(sizes, kind, steps, value):
+            found.append(_argument(sizes, kind, steps, value))
+        else:
+            found.append(Unsaid("an argument that torch writes otherwise"))
     return tuple(found)
+
+
+def _as_torch_writes_them(sizes: Any, kind: Any, steps: Any, value: Any) -> bool:
+    nested = kind == "TensorList"
+    lists = sizes if nested and isinstance(sizes, tuple) else (sizes,)
+    return (
+        isinstance(kind, str)
+        and isinstance(value, str | None)
+        and isinstance(steps, tuple | None)
+        and all(isinstance(one, tuple) or not one for one in lists)
+    )
 
 
 def _argument(sizes: Any, kind: str, steps: Any, value: str | None) -> Any:
@@ -107,14 +122,14 @@ def _argument(sizes: Any, kind: str, steps: Any, value: str | None) -> Any:
 
 def _tensor(sizes: Any, kind: str, steps: Any) -> Any:
     found = element_type(kind)
-    shape = tuple(sizes)
+    shape = tuple(sizes or ())
     if not all(isinstance(size, int) for size in shape):
         return UnsaidTensor("sizes that are no numbers")
     if found is None:
         return Untyped(shape)
     if steps is None:
         return Described(shape, found[0], (), found[1])
-    if len(steps) != len(shape):
+    if len(steps) != len(shape) or not all(isinstance(step, int) for step in steps):
         return UnsaidTensor("the elements that a sparse or packed tensor stores")
     return Described(shape, found[0], tuple(steps), found[1])
 
@@ -122,7 +137,7 @@ def _tensor(sizes: Any, kind: str, steps: Any) -> Any:
 def _tensors(sizes: Any) -> Any:
     if not sizes:
         return UnsaidTensor("the sizes in a list of tensors that is long")
-    return tuple(Untyped(tuple(one)) for one in sizes)
+    return tuple(Untyped(tuple(one or ())) for one in sizes)
 
 
 def _number(text: str) -> Any:

@@ -139,7 +139,7 @@ class Documents:
     def finish(self) -> dict[str, Coded[Any]]:
         """Return the columns by name; what is no list is absent."""
         texts = self._texts.finish()
-        decoded = [msgspec.json.decode(b"[%b]" % _readable(text)) for text in texts.values]
+        decoded = [self._decoded(text) for text in texts.values]
         columns = {}
         for place, name in enumerate(self._names):
             distinct: Interned[Any] = Interned(None)
@@ -147,6 +147,13 @@ class Documents:
             renumber = np.array(codes, dtype=np.int32)
             columns[name] = Coded(renumber[texts.codes], distinct.values_by_code())
         return columns
+
+    def _decoded(self, text: bytes) -> list[Any]:
+        try:
+            found: list[Any] = msgspec.json.decode(b"[%b]" % _readable(text))
+        except (ValueError, RecursionError):  # such as a number that no computer takes
+            return [None] * len(self._names)
+        return found
 
 
 def _readable(text: bytes) -> bytes:
