@@ -72,7 +72,7 @@ def test_commands_that_build_on_each_other(block, tmp_path):
         )
         allowed = (0, 3, 4, 5) if words[1] == "gate" else (0,)
         assert done.returncode in allowed, command + done.stdout + done.stderr
-        assert done.stdout, command
+        assert done.stdout + done.stderr, command  # `history add` tells on standard error
     assert (tmp_path / "changes.html").exists()
 
 

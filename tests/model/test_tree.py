@@ -2,8 +2,9 @@
 
 import pytest
 
+from torchgauge.errors import RecordError
 from torchgauge.model.record import Interval
-from torchgauge.model.tree import Pass
+from torchgauge.model.tree import Pass, Tree, TreeRow
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,15 @@ def test_overhead_is_said_where_it_can_be_told_from_none(duration, bare, interva
     known = None if interval is None else Interval(low=interval[0], high=interval[1])
     found = Pass(name="stamps", steps=3, duration=duration, bare=bare, bare_interval=known)
     assert found.overhead == overhead
+
+
+@pytest.mark.parametrize("parents", [[], [0], [-1, 1], [-1, -1], [-1, 0, 2], [1, -1]])
+def test_rows_that_are_no_tree_are_refused(parents):
+    rows = tuple(TreeRow(name="n", kind="layer", parent=parent, calls=1) for parent in parents)
+    with pytest.raises(RecordError, match="no tree"):
+        Tree(rows=rows)
+
+
+def test_a_parent_comes_before_its_children():
+    rows = tuple(TreeRow(name="n", kind="layer", parent=parent, calls=1) for parent in (-1, 0, 1, 0))
+    assert len(Tree(rows=rows).nodes) == 4

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, RecordError
 from torchgauge.model.device_use import DeviceUse
 from torchgauge.model.kernel import Kernel
 from torchgauge.model.line_time import LineTime
@@ -264,6 +264,17 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
     lines: tuple[LineTime, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "measured"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        above = [row.parent for row in self.rows]
+        if not above or above[0] >= 0 or any(not 0 <= n < at for at, n in enumerate(above) if at):
+            raise RecordError(
+                "Tree.rows would be no tree.",
+                id="tree-malformed",
+                cause="The first row is the model, and a parent's row comes before its children's.",
+                remedy="The file was edited by hand or damaged: copy it again, or repeat the run.",
+            )
 
     @functools.cached_property
     def nodes(self) -> list[Node]:
