@@ -20,6 +20,8 @@ def blocks(language):
 
 
 COMMANDS = [line for block in blocks("bash") for line in block.splitlines() if line]
+# Large models, several processes: half a minute and more.
+LONG = ("hf:", "timm:", "--processes", "--roofs")
 
 
 def test_the_readme_shows_something():
@@ -27,7 +29,13 @@ def test_the_readme_shows_something():
     assert len(blocks("python")) >= 2
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(line, marks=[pytest.mark.slow] * any(word in line for word in LONG))
+        for line in COMMANDS
+    ],
+)
 def test_commands(command, tmp_path):
     words = shlex.split(command)
     assert words[0] == "torchgauge"

@@ -124,8 +124,19 @@ def test_a_saved_run_against_a_broken_model_is_a_failure(
     assert ("[interrupted]" in said.out) == interrupted
 
 
+@pytest.fixture
+def default_signals():
+    """Nobody ignores them, as nohup does."""
+    known = {
+        number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    yield
+    for number, handler in known.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
-def test_a_cancelled_job_ends_as_by_ctrl_c(tmp_path, monkeypatch, sent):
+def test_a_cancelled_job_ends_as_by_ctrl_c(default_signals, monkeypatch, sent):
     left = []
 
     def cancelled(*_, **__):

@@ -33,5 +33,7 @@ def test_rows_that_are_no_tree_are_refused(parents):
 
 
 def test_a_parent_comes_before_its_children():
-    rows = tuple(TreeRow(name="n", kind="layer", parent=parent, calls=1) for parent in (-1, 0, 1, 0))
+    rows = tuple(
+        TreeRow(name="n", kind="layer", parent=parent, calls=1) for parent in (-1, 0, 1, 0)
+    )
     assert len(Tree(rows=rows).nodes) == 4
