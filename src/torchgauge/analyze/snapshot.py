@@ -9,6 +9,7 @@ import msgspec
 
 from torchgauge.analyze import snapshot_layout as layout
 from torchgauge.analyze.snapshot_findings import findings
+from torchgauge.analyze.snapshot_kept import kept
 from torchgauge.analyze.snapshot_ooms import failed
 from torchgauge.analyze.snapshot_replay import UNKNOWN, Replay, replay
 from torchgauge.analyze.snapshot_stacks import Stacks
@@ -71,19 +72,18 @@ def _with_window(
         window=Window(
             events=dict(Counter(events.action)),
             length=None if times is None else times[-1],
-            before=played.before,
+            before=played.alive[0],
             before_blocks=played.before_blocks,
             lost=played.lost,
         ),
         peak=_peak(played, times, stacks),
         timeline=timeline(events, played),
         ooms=tuple(_ooms(events, recorded, played, stacks)),
+        kept=kept(played, len(events), stacks),
     )
 
 
-def _held(
-    allocations: Iterable[tuple[int | None, int]], stacks: Stacks
-) -> tuple[Holding, ...]:
+def _held(allocations: Iterable[tuple[int | None, int]], stacks: Stacks) -> tuple[Holding, ...]:
     """Return bytes and blocks by stack, the most first."""
     held: dict[int | None, list[int]] = {}
     for recorded, size in allocations:
@@ -95,14 +95,15 @@ def _held(
 
 
 def _peak(played: Replay, times: list[float] | None, stacks: Stacks) -> Peak:
-    event = max(range(len(played.alive)), key=played.alive.__getitem__)
+    place = max(range(len(played.alive)), key=played.alive.__getitem__)
+    event = place - 1
     found = played.allocations
     alive = ((found.stack[at], found.size[at]) for at in found.alive(event))
     return Peak(
-        bytes=played.alive[event],
-        at=None if times is None else times[event],
+        bytes=played.alive[place],
+        at=None if times is None else times[max(event, 0)],
         event=event,
-        reserved=None if played.reserved is None else played.reserved[event],
+        reserved=None if played.reserved is None else played.reserved[place],
         held=_held(alive, stacks),
     )
 
@@ -117,8 +118,8 @@ def _ooms(
             event=event,
             asked=events.size[event],
             device_free=events.free[event],
-            alive=played.alive[event],
-            reserved=None if played.reserved is None else played.reserved[event],
+            alive=played.alive[event + 1],
+            reserved=None if played.reserved is None else played.reserved[event + 1],
             cached=None if free is None else free.cached,
             largest=None if free is None else free.largest,
             usable=None if free is None else free.usable,

@@ -39,9 +39,7 @@ def fragmentation(filled: Sequence[Segment], requested: int | None) -> Fragmenta
     active = sum(one.allocated + one.pending for one in filled)
     return Fragmentation(
         internal=None if requested is None else active - requested,
-        split=sum(
-            one.free for one in filled if one.allocated + one.pending and not one.expandable
-        ),
+        split=sum(one.free for one in filled if one.allocated + one.pending and not one.expandable),
         cached=sum(one.free for one in filled),
         largest=max((one.largest_free for one in filled), default=0),
     )

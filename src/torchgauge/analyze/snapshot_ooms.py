@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from torchgauge.analyze.snapshot_ranges import Ranges, gaps
+from torchgauge.analyze.snapshot_ranges import SMALL, Gap, Ranges, gaps
 from torchgauge.analyze.snapshot_replay import Replay
 from torchgauge.model.snapshot import OomCause
 from torchgauge.trace.snapshot_contents import Events, RecordedSegment
@@ -15,7 +15,7 @@ MOST = 50
 
 
 class Free(NamedTuple):
-    """Free bytes in segments: in all, the largest piece, the largest of the stream that asked."""
+    """Free bytes in segments: in all, the largest piece, the largest that who asked may use."""
 
     cached: int
     largest: int
@@ -30,9 +30,7 @@ class Failed(NamedTuple):
     cause: OomCause
 
 
-def failed(
-    events: Events, segments: Sequence[RecordedSegment], played: Replay
-) -> list[Failed]:
+def failed(events: Events, segments: Sequence[RecordedSegment], played: Replay) -> list[Failed]:
     """Return the last failed allocations of the window, in order."""
     numbers = [at for at, action in enumerate(events.action) if action == "oom"][-MOST:]
     return list(reversed(list(_failed(events, segments, played, numbers)))) if numbers else []
@@ -58,11 +56,15 @@ def _free(ranges: Ranges, events: Events, played: Replay, number: int) -> Free |
     found = played.allocations
     blocks = [(found.address[at], found.size[at]) for at in found.alive(number)]
     pieces = list(gaps(ranges, blocks))
-    asking = events.stream[number]
+    stream, small = events.stream[number], events.size[number] <= SMALL
+
+    def fits(gap: Gap) -> bool:
+        return gap.stream == stream and gap.small in (small, None)
+
     return Free(
-        cached=sum(size for size, _ in pieces),
-        largest=max((size for size, _ in pieces), default=0),
-        usable=max((size for size, stream in pieces if stream == asking), default=0),
+        cached=sum(gap.size for gap in pieces),
+        largest=max((gap.size for gap in pieces), default=0),
+        usable=max((gap.size for gap in pieces if fits(gap)), default=0),
     )
 
 
@@ -70,9 +72,9 @@ def cause(asked: int, device: int | None, free: Free | None) -> OomCause:
     """Return why an allocation failed, from bytes asked for and bytes free.
 
     "full": all that was free together is too little. "fragmentation": together it is enough, and
-    no piece is. "elsewhere": a piece is large enough, and another stream's. "limit": the device or
-    a piece of this stream had room, so something else refused: a limit of the process, another
-    pool, or a segment that is taken from the device in larger steps.
+    no piece is. "elsewhere": a piece is large enough, and belongs to another stream or pool.
+    "limit": there was room, so something else refused: a limit of the process, a private pool, or
+    a segment that is taken from the device in larger steps.
     """
     if device is None or free is None:
         return "unknown"

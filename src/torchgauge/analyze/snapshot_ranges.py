@@ -8,17 +8,32 @@ from typing import NamedTuple
 
 from torchgauge.trace.snapshot_contents import SEGMENTS, Events, RecordedSegment
 
-# The allocator's own: blocks are multiples of it.
+# The allocator's own: blocks are multiples of 512 bytes, those up to 1 MiB come from segments of
+# 2 MiB, and larger ones from others.
 ROUNDING = 512
+SMALL = 1 << 20
+_SMALL_SEGMENT = 1 << 21
 
 
 class Range(NamedTuple):
-    """Addresses from `start` to before `end`; `grows` where it is of an expandable segment."""
+    """Addresses from `start` to before `end`; `grows` where it is of an expandable segment.
+
+    `small`: for blocks up to 1 MiB; None where it cannot be told.
+    """
 
     start: int
     end: int
     stream: int
     grows: bool
+    small: bool | None
+
+
+class Gap(NamedTuple):
+    """Free bytes in one piece, and whose they are."""
+
+    size: int
+    stream: int
+    small: bool | None
 
 
 class Ranges:
@@ -28,7 +43,9 @@ class Ranges:
         self._ranges: list[Range] = []
         self.contradicted = False
         for one in segments:
-            self._add(Range(one.address, one.address + one.size, one.stream, one.expandable))
+            small = one.kind == "small" if one.kind else None
+            end = one.address + one.size
+            self._add(Range(one.address, end, one.stream, one.expandable, small))
 
     def __iter__(self) -> Iterator[Range]:
         return iter(self._ranges)
@@ -40,7 +57,9 @@ class Ranges:
             return
         start = events.address[event]
         grows = events.action[event] in ("segment_map", "segment_unmap")
-        one = Range(start, start + events.size[event], events.stream[event], grows)
+        size = events.size[event]
+        small = None if grows else size <= _SMALL_SEGMENT
+        one = Range(start, start + size, events.stream[event], grows, small)
         if sign > 0:
             self._remove(one)
         else:
@@ -57,7 +76,8 @@ class Ranges:
             touches = other.end == one.start or one.end == other.start
             if touches and other.grows and one.grows and other.stream == one.stream:
                 self._ranges.remove(other)
-                one = one._replace(start=min(one.start, other.start), end=max(one.end, other.end))
+                start, end = min(one.start, other.start), max(one.end, other.end)
+                one = one._replace(start=start, end=end, small=other.small)
         self._ranges.insert(bisect_left(self._ranges, one), one)
 
     def _remove(self, one: Range) -> None:
@@ -70,8 +90,8 @@ class Ranges:
         self._ranges[at : at + 1] = [part for part in rest if part.start < part.end]
 
 
-def gaps(ranges: Iterable[Range], blocks: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield (size, stream) of what is free between blocks of (address, bytes asked for).
+def gaps(ranges: Iterable[Range], blocks: Iterable[tuple[int, int]]) -> Iterator[Gap]:
+    """Yield what is free between blocks of (address, bytes asked for).
 
     It is an upper bound: a block may be larger than what it was asked for as, rounded.
     """
@@ -81,7 +101,7 @@ def gaps(ranges: Iterable[Range], blocks: Iterable[tuple[int, int]]) -> Iterator
         cursor = one.start
         for address, size in placed[bisect_left(starts, one.start) : bisect_left(starts, one.end)]:
             if address > cursor:
-                yield address - cursor, one.stream
+                yield Gap(address - cursor, one.stream, one.small)
             cursor = max(cursor, address + -(-size // ROUNDING) * ROUNDING)
         if one.end > cursor:
-            yield one.end - cursor, one.stream
+            yield Gap(one.end - cursor, one.stream, one.small)

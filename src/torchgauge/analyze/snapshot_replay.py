@@ -6,6 +6,7 @@ buffer that forgot the begin, or a recording that was started late, costs names 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -41,13 +42,13 @@ class Allocations:
 
 @dataclass
 class Replay:
-    """What was alive and reserved after each event; `reserved` is None where events contradict it.
+    """What was alive and reserved before the first event, and after each.
 
-    `lost` counts contradictions: double frees, addresses given twice, blocks without their event.
+    `reserved` is None where the events contradict the segments. `lost` counts contradictions:
+    double frees, addresses given twice, blocks without their event.
     """
 
     allocations: Allocations
-    before: int
     before_blocks: int
     alive: list[int]
     reserved: list[int] | None
@@ -66,12 +67,12 @@ def replay(events: Events, segments: Sequence[RecordedSegment]) -> Replay:
     lost += _at_the_end(found, blocks, len(events))
     before = [at for at, begin in enumerate(found.begin) if begin == BEFORE]
     base = sum(found.size[at] for at in before)
+    alive = list(accumulate(change, initial=base))
     return Replay(
         allocations=found,
-        before=base,
         before_blocks=len(before),
-        alive=[base + level for level in accumulate(change)],
-        reserved=_reserved(events, segments),
+        alive=alive,
+        reserved=_reserved(events, segments, alive),
         lost=lost,
     )
 
@@ -137,12 +138,12 @@ def _at_the_end(found: Allocations, blocks: dict[int, RecordedBlock], last: int)
     return lost
 
 
-def _reserved(events: Events, segments: Sequence[RecordedSegment]) -> list[int] | None:
-    signs = SEGMENTS
-    change = [
-        signs.get(action, 0) * size
-        for action, size in zip(events.action, events.size, strict=True)
-    ]
+def _reserved(
+    events: Events, segments: Sequence[RecordedSegment], alive: Sequence[int]
+) -> list[int] | None:
+    """Return bytes reserved; None where they are less than what is alive: events are missing."""
+    pairs = zip(events.action, events.size, strict=True)
+    change = [SEGMENTS.get(action, 0) * size for action, size in pairs]
     base = sum(one.size for one in segments) - sum(change)
-    levels = [base + level for level in accumulate(change)]
-    return levels if min(levels, default=base) >= 0 else None
+    levels = list(accumulate(change, initial=base))
+    return None if any(map(operator.lt, levels, alive)) else levels

@@ -30,9 +30,7 @@ def seconds(events: Events) -> list[float] | None:
 
 def timeline(events: Events, played: Replay) -> tuple[TimelinePoint, ...]:
     """Return at most 2,000 points: the ends, and of equal stretches the highest and the lowest."""
-    count = len(events)
-    if not count:
-        return ()
+    count = len(played.alive)
     times = seconds(events)
     level = played.alive.__getitem__
     stretches = min(count, (MOST - 2) // 2)
@@ -42,7 +40,7 @@ def timeline(events: Events, played: Replay) -> tuple[TimelinePoint, ...]:
         kept |= {max(range(begin, end), key=level), min(range(begin, end), key=level)}
     return tuple(
         (
-            float(at) if times is None else times[at],
+            float(at) if times is None else times[max(at - 1, 0)],
             level(at),
             None if played.reserved is None else played.reserved[at],
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from torchgauge.model import rendering
 from torchgauge.model.exported import Csv, Exported
 from torchgauge.model.finding import Finding
@@ -16,7 +18,7 @@ Category = Literal["parameters", "gradients", "optimizer", "activations", "unkno
 OomCause = Literal["fragmentation", "full", "elsewhere", "limit", "unknown"]
 SnapshotTable = Literal["figures", "stacks", "segments", "timeline", "ooms"]
 TimelinePoint = tuple[float, int, int | None]
-"""Seconds after the first event (its number where no event has a time), bytes alive, reserved."""
+"""Seconds after the first event (without times: events so far), bytes alive, bytes reserved."""
 
 
 class Frame(Record, frozen=True, kw_only=True):
@@ -90,7 +92,8 @@ class Segment(Record, frozen=True, kw_only=True):
 class Peak(Record, frozen=True, kw_only=True):
     """The moment of the window at which most was alive: `bytes` as asked for, without rounding.
 
-    `at` is seconds after the first event, None without times; `event` its number. `held` adds up to
+    `at` is seconds after the first event, None without times; `event` its number, -1 where it was
+    before the first. `held` adds up to
     `bytes`. `reserved` is None where the events contradict the segments.
     """
 
@@ -105,8 +108,8 @@ class Oom(Record, frozen=True, kw_only=True):
     """An allocation that failed: bytes asked for against what was free.
 
     `device_free` is what the device had left. `cached` were free bytes in segments, `largest` the
-    largest such block, `usable` the largest of the stream that asked; these three are estimated, by
-    undoing the events since, and None where that cannot be done.
+    largest such block, `usable` the largest of the stream and pool that asked; these three are
+    estimated, by undoing the events since, and None where that cannot be done.
     """
 
     at: float | None
@@ -120,6 +123,18 @@ class Oom(Record, frozen=True, kw_only=True):
     usable: int | None
     cause: OomCause
     stack: int | None
+
+
+class Kept(Record, frozen=True, kw_only=True):
+    """A stack that allocated all through the window and let go of almost nothing.
+
+    `blocks` with `bytes` are still alive of its `allocations`. It may leak, or fill a cache.
+    """
+
+    stack: int
+    bytes: int
+    blocks: int
+    allocations: int
 
 
 class Window(Record, frozen=True, kw_only=True):
@@ -160,6 +175,7 @@ class DeviceMemory(Record, frozen=True, kw_only=True):
     peak: Peak | None = None
     timeline: tuple[TimelinePoint, ...] = ()
     ooms: tuple[Oom, ...] = ()
+    kept: tuple[Kept, ...] = ()
 
 
 class Mark(Record, frozen=True, kw_only=True):
@@ -181,7 +197,7 @@ class Snapshot(Exported, frozen=True, kw_only=True):
     name: str
     devices: tuple[DeviceMemory, ...]
     stacks: tuple[Stack, ...]
-    settings: dict[str, str] = {}
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
     findings: tuple[Finding, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
@@ -189,9 +205,7 @@ class Snapshot(Exported, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return rendering.text(self, "snapshot")
 
-    def to_csv(
-        self, path: str | Path | None = None, table: Csv | SnapshotTable = "figures"
-    ) -> str:
+    def to_csv(self, path: str | Path | None = None, table: Csv | SnapshotTable = "figures") -> str:
         """Return devices, or stacks, segments, the timeline, or OOMs as CSV, in SI units.
 
         Raises InputError `no-tree` for layers, operators and kernels.

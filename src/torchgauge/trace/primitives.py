@@ -26,11 +26,25 @@ _FIXED = {
     8: b"G\x95",
 }
 # Those that say how long what follows is, and in how many bytes they say it.
-_COUNTED = {0x55: 1, 0x43: 1, 0x8C: 1, 0x8A: 1, 0x54: 4, 0x42: 4, 0x58: 4, 0x8B: 4, 0x8D: 8, 0x8E: 8}
+_COUNTED = {
+    **dict.fromkeys(b"UC\x8c\x8a", 1),
+    **dict.fromkeys(b"TBX\x8b", 4),
+    **dict.fromkeys(b"\x8d\x8e", 8),
+}
 _RUNS_CODE = {
-    **dict(zip(b"ciobRPQ", "GLOBAL INST OBJ BUILD REDUCE PERSID BINPERSID".split(), strict=True)),
-    **{0x81: "NEWOBJ", 0x92: "NEWOBJ_EX", 0x93: "STACK_GLOBAL"},
-    **{0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4"},
+    0x63: "GLOBAL",
+    0x69: "INST",
+    0x6F: "OBJ",
+    0x62: "BUILD",
+    0x52: "REDUCE",
+    0x50: "PERSID",
+    0x51: "BINPERSID",
+    0x81: "NEWOBJ",
+    0x82: "EXT1",
+    0x83: "EXT2",
+    0x84: "EXT4",
+    0x92: "NEWOBJ_EX",
+    0x93: "STACK_GLOBAL",
 }
 _STOP = ord(".")
 _PUT = ord("r")
@@ -49,7 +63,7 @@ class _Plain(pickle.Unpickler):
         raise InputError(**_unsafe("The pickle", "GLOBAL", f"It asks for {module}.{name}"))
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise InputError(**_unsafe("The pickle", "PERSID", "It asks for an object from outside"))
+        raise InputError(**_unsafe("The pickle", "PERSID", f"It asks for the object {pid!r:.40}"))
 
 
 def load_primitives(data: bytes, name: str) -> object:
@@ -61,7 +75,7 @@ def load_primitives(data: bytes, name: str) -> object:
     """
     _check(data, name)
     collecting = gc.isenabled()
-    gc.disable()  # millions of new containers, none of them garbage, would be walked again and again
+    gc.disable()  # or millions of new containers, none of them garbage, are walked again and again
     try:
         return _Plain(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError) as error:

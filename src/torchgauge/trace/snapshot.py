@@ -6,7 +6,10 @@ than ever is an error that names the place.
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +61,12 @@ def read_recording(source: str | Path | bytes) -> Recording:
 
 
 def is_pickle(path: Path) -> bool:
-    """Return whether a file begins as a pickle of a protocol of today."""
-    try:
-        with path.open("rb") as file:
-            return file.read(2) in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-    except OSError:
-        return False
+    """Return whether a file begins as a pickle of a protocol of today, packed or not."""
+    for opened in (Path.open, gzip.open):
+        with suppress(OSError, EOFError, zlib.error), opened(path, "rb") as file:
+            if file.read(2) in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+                return True
+    return False
 
 
 def _bytes(source: str | Path | bytes, name: str) -> bytes:
@@ -186,7 +189,9 @@ class _Reading:
             listed = self._of(frames, list, f"{where}.frames")
             get = self._frames.get  # most frames were there before
             numbers = tuple(
-                self._frame(one, f"{where}.frames[{at}]") if (seen := get(id(one))) is None else seen
+                self._frame(one, f"{where}.frames[{at}]")
+                if (seen := get(id(one))) is None
+                else seen
                 for at, one in enumerate(self._counted(listed))
             )
             known = self._known_stacks.setdefault(numbers, len(self._known_stacks))
