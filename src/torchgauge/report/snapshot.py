@@ -151,7 +151,9 @@ def _share(part: int, whole: int) -> tuple[str, Text]:
 
 def _over_time(device: DeviceMemory, peak: Peak, width: int) -> RenderableType:
     wide = min(width, 120) - 30
-    rows = [("alive", units.size(peak.bytes), Text(_drawn(device, 1, wide), style="cyan"))]
+    rows: list[tuple[str | Text, ...]] = [
+        ("alive", units.size(peak.bytes), Text(_drawn(device, 1, wide), style="cyan"))
+    ]
     reserved = [point[2] for point in device.timeline if point[2] is not None]
     if reserved:
         drawn = Text(_drawn(device, 2, wide), style="dim")
