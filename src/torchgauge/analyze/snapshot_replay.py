@@ -7,7 +7,7 @@ buffer that forgot the begin, or a recording that was started late, costs names 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -63,7 +63,7 @@ def replay(events: Events, segments: Sequence[RecordedSegment]) -> Replay:
         for block in segment.blocks
         if block.state != "inactive"
     }
-    found, change, lost = _paired(events)
+    found, change, lost = _paired(events, _end_of(events, blocks.values()))
     lost += _at_the_end(found, blocks, len(events))
     before = [at for at, begin in enumerate(found.begin) if begin == BEFORE]
     base = sum(found.size[at] for at in before)
@@ -77,19 +77,22 @@ def replay(events: Events, segments: Sequence[RecordedSegment]) -> Replay:
     )
 
 
-def end_of(events: Events) -> str:
+def _end_of(events: Events, blocks: Iterable[RecordedBlock]) -> str:
     """Return the event that ends an allocation; a recording may have been told to skip some."""
-    return next((one for one in ENDS if one in set(events.action)), ENDS[0])
+    completed, requested = ENDS
+    if completed in events.action or any(block.state == "pending" for block in blocks):
+        return completed
+    return requested
 
 
-def _paired(events: Events) -> tuple[Allocations, list[int], int]:
+def _paired(events: Events, ends: str) -> tuple[Allocations, list[int], int]:
     """Return allocations, what each event changes, and how many events contradict others."""
     last = len(events)
     found = Allocations([], [], [], [], [])
     change = [0] * last
     live: dict[int, int] = {}
     seen: set[int] = set()
-    lost, ends = 0, end_of(events)
+    lost = 0
     for at, action in enumerate(events.action):
         if action not in ("alloc", ends):
             continue

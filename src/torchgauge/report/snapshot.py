@@ -214,7 +214,7 @@ def _where(snapshot: Snapshot, row: int | None) -> Text:
 
 
 def _ooms(snapshot: Snapshot, device: DeviceMemory, width: int) -> RenderableType:
-    rows = [
+    rows: list[tuple[str | Text, ...]] = [
         (
             units.size(one.asked, 3),
             *(_size(value) for value in (one.device_free, one.cached, one.largest)),
