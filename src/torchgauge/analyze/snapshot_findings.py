@@ -84,7 +84,7 @@ def _oom(oom: Oom, count: int) -> Finding:
 
 def _unused(device: DeviceMemory, where: str) -> Iterator[Finding]:
     split = device.fragmentation.split
-    if split < LEAST * device.reserved or split < _MEBIBYTE:
+    if split < LEAST * device.reserved or split < _MEBIBYTE or not device.reserved:
         return
     on = any(one.expandable for one in device.segments)
     yield Finding(

@@ -20,7 +20,7 @@ from torchgauge.report.sparkline import sparkline
 from torchgauge.report.trace import findings
 from torchgauge.report.visible import visible
 
-BAR = 10
+BAR = 8
 _CAUSES = {
     "fragmentation": "fragmentation",
     "full": "really full",
@@ -118,7 +118,7 @@ def _now(device: DeviceMemory) -> Section:
 
 
 def _segments(device: DeviceMemory, width: int, top: int) -> RenderableType:
-    figures = ("segments", "size", "in use", "", "free", "largest free", "")
+    figures = ("count", "size", "in use", "", "free", "largest", "")
     kinds: dict[tuple[str, str, int, bool], list[int]] = {}
     for one in device.segments:
         sums = kinds.setdefault((one.kind, one.pool, one.stream, one.expandable), [0] * 5)
