@@ -11,6 +11,8 @@ import gc
 import io
 import pickle
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -74,14 +76,22 @@ def load_primitives(data: bytes, name: str) -> object:
     `pickle-damaged` for one that is cut off or no pickle.
     """
     _check(data, name)
-    collecting = gc.isenabled()
-    gc.disable()  # or millions of new containers, none of them garbage, are walked again and again
     try:
-        return _Plain(io.BytesIO(data)).load()
+        with uncollected():
+            return _Plain(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError) as error:
         raise _damaged(name, len(data), str(error) or type(error).__name__) from error
     except (LookupError, OverflowError, MemoryError, RecursionError) as error:
         raise _damaged(name, len(data), str(error) or type(error).__name__) from error
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Let the collector rest: millions of new containers would be walked, and none is garbage."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if collecting:
             gc.enable()

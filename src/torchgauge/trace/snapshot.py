@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from torchgauge.errors import InputError
-from torchgauge.trace.primitives import load_primitives
+from torchgauge.trace.primitives import load_primitives, uncollected
 from torchgauge.trace.snapshot_contents import (
     Annotation,
     Events,
@@ -47,17 +47,21 @@ def read_recording(source: str | Path | bytes) -> Recording:
     """
     name = "The snapshot" if isinstance(source, bytes) else str(source)
     data = _bytes(source, name)
+    with uncollected():
+        return _Reading(name, len(data)).recording(_values(data, name))
+
+
+def _values(data: bytes, name: str) -> object:
+    """Return what the text of a file stands for, made of plain values alone."""
     start = data[:64].lstrip()
     if start.startswith((b"{", b"[")):
         try:
-            found: object = msgspec.json.decode(data)
+            return msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise _damaged(name, str(error)) from error
-    elif start.startswith((b"PK\x03\x04", b"<")):
+    if start.startswith((b"PK\x03\x04", b"<")):
         raise _not_one(name, "It is an archive or a page, not what _dump_snapshot writes.")
-    else:
-        found = load_primitives(data, name)
-    return _Reading(name, len(data)).recording(found)
+    return load_primitives(data, name)
 
 
 def is_pickle(path: Path) -> bool:
@@ -131,9 +135,9 @@ class _Reading:
             pool = segment.get("segment_pool_id")
             yield RecordedSegment(
                 device=self._int(segment, "device", where),
-                address=self._int(segment, "address", where, "place"),
+                address=self._int(segment, "address", where),
                 size=self._int(segment, "total_size", where, "size"),
-                stream=self._int(segment, "stream", where, "place"),
+                stream=self._int(segment, "stream", where),
                 kind=self._text(segment, "segment_type", where),
                 pool=".".join(map(str, pool)) if _pair(pool) else "",
                 expandable=segment.get("is_expandable") is True,
@@ -141,24 +145,24 @@ class _Reading:
             )
 
     def _blocks(self, segment: dict[Any, Any], where: str) -> Iterator[RecordedBlock]:
-        address = self._int(segment, "address", where, "place")
+        address = self._int(segment, "address", where)
         for at, one in enumerate(self._counted(self._list(segment, "blocks", where))):
             place = f"{where}.blocks[{at}]"
             block = self._of(one, dict, place)
             size = self._int(block, "size", place, "size")
-            requested, frames = block.get("requested_size"), block.get("frames")
+            requested = self._maybe(block, "requested_size", place, "size")
+            frames = block.get("frames")
             if "frames" not in block and block.get("history"):  # torch 1.13
                 first = self._of(self._list(block, "history", place)[0], dict, place)
-                requested, frames = first.get("real_size"), first.get("frames")
+                requested = self._maybe(first, "real_size", place, "size")
+                frames = first.get("frames")
             state = self._text(block, "state", place)
             if state not in _STATES:
                 raise self._malformed(f"{place}.state", f"is {state[:40]!r}")
             yield RecordedBlock(
-                address=self._int(block, "address", place, "place", default=address),
+                address=self._int(block, "address", place, default=address),
                 size=size,
-                requested=None
-                if requested is None
-                else self._number(requested, f"{place}.requested_size", "size"),
+                requested=requested,
                 state=_STATES[state],
                 stack=self._stack(frames, place),
             )
@@ -172,11 +176,11 @@ class _Reading:
             action = self._text(event, "action", place)
             read.action.append(action)
             address = "device_free" if action == "oom" else "addr"
-            read.address.append(self._int(event, address, place, "place"))
+            read.address.append(self._int(event, address, place))
             read.free.append(self._maybe(event, "device_free", place, "size"))
             read.size.append(self._int(event, "size", place, "size"))
-            read.stream.append(self._int(event, "stream", place, "place"))
-            read.time.append(self._maybe(event, "time_us", place, "place"))
+            read.stream.append(self._int(event, "stream", place))
+            read.time.append(self._maybe(event, "time_us", place))
             read.stack.append(self._stack(event.get("frames"), place))
         return read
 
@@ -187,13 +191,12 @@ class _Reading:
         known = self._stacks.get(id(frames))
         if known is None:
             listed = self._of(frames, list, f"{where}.frames")
-            get = self._frames.get  # most frames were there before
-            numbers = tuple(
-                self._frame(one, f"{where}.frames[{at}]")
-                if (seen := get(id(one))) is None
-                else seen
-                for at, one in enumerate(self._counted(listed))
-            )
+            # Most frames were there before: a stack is forty look-ups, and most of the time.
+            seen = tuple(map(self._frames.get, map(id, self._counted(listed))))
+            numbers = tuple(number for number in seen if number is not None)
+            if len(numbers) < len(seen):
+                places = (f"{where}.frames[{at}]" for at in range(len(listed)))
+                numbers = tuple(map(self._frame, listed, places))
             known = self._known_stacks.setdefault(numbers, len(self._known_stacks))
             self._stacks[id(frames)] = known
         return known
@@ -203,7 +206,7 @@ class _Reading:
         read = RecordedFrame(
             self._text(frame, "name", where),
             self._text(frame, "filename", where),
-            self._int(frame, "line", where, "place"),
+            self._int(frame, "line", where),
         )
         known = self._known_frames.setdefault(read, len(self._known_frames))
         self._frames[id(one)] = known
@@ -222,8 +225,8 @@ class _Reading:
             yield Annotation(
                 self._text(mark, "name", where),
                 self._text(mark, "stage", where),
-                self._maybe(mark, "device", where, "place"),
-                self._maybe(mark, "time_us", where, "place"),
+                self._maybe(mark, "device", where),
+                self._maybe(mark, "time_us", where),
             )
 
     def _counted(self, listed: list[Any]) -> list[Any]:
@@ -245,7 +248,7 @@ class _Reading:
         found = holder.get(key)
         if found is None:
             return ""
-        text: str = self._of(found, str, f"{where}.{key}")
+        text: str = found if type(found) is str else self._of(found, str, f"{where}.{key}")
         return text
 
     def _int(
@@ -254,16 +257,17 @@ class _Reading:
         found = self._maybe(holder, key, where, kind)
         return default if found is None else found
 
-    def _maybe(self, holder: dict[Any, Any], key: str, where: str, kind: str) -> int | None:
+    def _maybe(
+        self, holder: dict[Any, Any], key: str, where: str, kind: str = "place"
+    ) -> int | None:
         found = holder.get(key)
-        return None if found is None else self._number(found, f"{where}.{key}", kind)
-
-    def _number(self, value: object, where: str, kind: str) -> int:
-        number: int = self._of(value, int, where)
+        if found is None or (type(found) is int and 0 <= found < _LARGEST[kind]):
+            return found
+        number: int = self._of(found, int, f"{where}.{key}")
         least = 0 if kind == "size" else -(1 << 63)
         if not least <= number < _LARGEST[kind]:
-            raise self._malformed(where, f"is {number:.3e}")
-        return number
+            raise self._malformed(f"{where}.{key}", f"is {number:.3e}")
+        return int(number)
 
     def _malformed(self, where: str, said: str) -> InputError:
         return InputError(
