@@ -54,6 +54,7 @@ def test_a_file_is_read_and_saved_and_read_again(file, tmp_path):
     assert found.name == "snapshot.pickle"
     assert found.devices[0].ooms[0].cause == "fragmentation"
     assert tg.load(found.save(tmp_path / "s.json")) == found
+    assert tg.load(file) == found
 
 
 def test_no_part_of_it_needs_torch(file, tmp_path):

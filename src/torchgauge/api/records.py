@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.api.snapshots import read_snapshot
 from torchgauge.model import codec
 
 if TYPE_CHECKING:
@@ -14,13 +15,17 @@ if TYPE_CHECKING:
 def load(path: str | Path) -> codec.Saved:
     """Return the record saved at `path`; torch is not needed.
 
-    A folder is that of a distributed loop: its ranks' records (`*.rank*.json`) come side by side.
+    A pickle is a memory snapshot. A folder is that of a distributed loop: its ranks' records (`*.rank*.json`) come side by side.
 
-    Raises InputError `file-missing`; RecordError `record-unreadable`, `record-foreign`,
+    Raises InputError `file-missing`, of pickles what `read_snapshot` raises; RecordError `record-unreadable`, `record-foreign`,
     `record-newer`, `record-invalid`; of ranks what `analyze.ranks.merged` raises.
     """
+    from torchgauge.trace.snapshot import is_pickle
+
     path = Path(path)
-    return load_ranks(path) if path.is_dir() else codec.load(path)
+    if path.is_dir():
+        return load_ranks(path)
+    return read_snapshot(path) if is_pickle(path) else codec.load(path)
 
 
 def load_ranks(folder: Path) -> Ranks:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -193,8 +193,8 @@ class _Reading:
             listed = self._of(frames, list, f"{where}.frames")
             # Most frames were there before: a stack is forty look-ups, and most of the time.
             seen = tuple(map(self._frames.get, map(id, self._counted(listed))))
-            numbers = tuple(number for number in seen if number is not None)
-            if len(numbers) < len(seen):
+            numbers = cast("tuple[int, ...]", seen)
+            if None in seen:
                 places = (f"{where}.frames[{at}]" for at in range(len(listed)))
                 numbers = tuple(map(self._frame, listed, places))
             known = self._known_stacks.setdefault(numbers, len(self._known_stacks))
