@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 def load(path: str | Path) -> codec.Saved:
     """Return the record saved at `path`; torch is not needed.
 
-    A pickle is a memory snapshot. A folder is that of a distributed loop: its ranks' records (`*.rank*.json`) come side by side.
+    A pickle is a memory snapshot. A folder is that of a distributed loop: its ranks' records
+    (`*.rank*.json`) come side by side.
 
-    Raises InputError `file-missing`, of pickles what `read_snapshot` raises; RecordError `record-unreadable`, `record-foreign`,
-    `record-newer`, `record-invalid`; of ranks what `analyze.ranks.merged` raises.
+    Raises InputError `file-missing`, of pickles as `read_snapshot`; RecordError
+    `record-unreadable`, `record-foreign`, `record-newer`, `record-invalid`; of ranks what
+    `analyze.ranks.merged` raises.
     """
     from torchgauge.trace.snapshot import is_pickle
 
