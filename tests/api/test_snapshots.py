@@ -163,7 +163,7 @@ def test_a_pickle_given_as_a_trace_is_sent_on(file, capsys):
     assert main(["trace", str(file)]) == 2
     said = capsys.readouterr().err
     assert "torchgauge snapshot" in said
-    assert "trace-pickle" in said
+    assert "trace-not-json" in said
 
 
 def leaking(path, blocks):

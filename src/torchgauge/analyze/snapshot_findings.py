@@ -57,11 +57,6 @@ def _of(snapshot: Snapshot, device: DeviceMemory) -> Iterator[Finding]:
     yield from _before(device, where)
 
 
-def oom_words(oom: Oom) -> str:
-    """Return why an allocation failed, in words."""
-    return _WHY[oom.cause][0]
-
-
 def _oom(oom: Oom, count: int) -> Finding:
     why, remedy = _WHY[oom.cause]
     parts = [f"{units.size(oom.alive)} were in use"]

@@ -194,7 +194,7 @@ class Chunks:
         if _PICKLE.match(self._buffer):
             return InputError(
                 f"{self._name} is a pickle, not a trace.",
-                id="trace-pickle",
+                id="trace-not-json",
                 cause="Memory snapshots are pickles.",
                 remedy="Read it with `torchgauge snapshot` or tg.read_snapshot.",
             )
