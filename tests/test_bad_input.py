@@ -448,7 +448,7 @@ def _edited(change):
 
 RECORDS = {
     "record-unreadable": codec.encode(records.profile())[:-40],
-    "record-foreign": b'{"traceEvents": []}',
+    "record-foreign": b'{"a": [1]}',
     "record-newer": _edited(lambda r: r.update(schema="torchgauge.profile/999")),
     "record-invalid": _edited(lambda r: r["latency"].update(median="fast")),
 }

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -12,14 +13,22 @@ from tests.analyze.test_alerts import change, rule, series
 from tests.model import records as plain
 from tests.report import advices
 from tests.report import exported_records as records
+from tests.trace import snapshots as made
 
 from torchgauge.analyze.alerts import alerts
+from torchgauge.analyze.snapshot import snapshot
+from torchgauge.analyze.snapshot_growth import growth
 from torchgauge.model import codec
 from torchgauge.model.doctor import Diagnosis
 from torchgauge.model.trend import Trend
+from torchgauge.trace.snapshot import read_recording
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
+FREED = snapshot(read_recording(pickle.dumps(made.step())), "freed")
+NOTHING = snapshot(read_recording(pickle.dumps(made.whole([]))), "nothing")
 SAVED = records.every() | {
+    "snapshot": FREED,
+    "growth": growth(NOTHING, FREED),
     "advice": advices.advice(),
     "diagnosis": Diagnosis(environment=plain.environment(), fingerprint="f", checks=()),
     "trend": Trend(

@@ -10,6 +10,7 @@ from torchgauge.api.machine import diagnose
 from torchgauge.api.measurements import measure_latency, measure_memory
 from torchgauge.api.profiles import profile, profile_request
 from torchgauge.api.records import load, load_ranks
+from torchgauge.api.snapshots import compare_snapshots, holds_snapshot, read_snapshot
 from torchgauge.api.sweeps import sweep, sweep_request
 from torchgauge.api.traces import compare_traces, read_trace
 
@@ -18,6 +19,7 @@ __all__ = [
     "advise_request",
     "calibrate",
     "compare",
+    "compare_snapshots",
     "compare_targets",
     "compare_traces",
     "count_cost",
@@ -28,6 +30,7 @@ __all__ = [
     "gate_records",
     "gate_stored",
     "gate_targets",
+    "holds_snapshot",
     "load",
     "load_baseline",
     "load_ranks",
@@ -37,6 +40,7 @@ __all__ = [
     "nvtx",
     "profile",
     "profile_request",
+    "read_snapshot",
     "read_trace",
     "sweep",
     "sweep_request",

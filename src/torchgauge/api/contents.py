@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from torchgauge.trace.snapshot import is_pickle
+
 Content = Literal["record", "ranks", "trace", "snapshot"]
 _FIRST = 4096
 _PACKED = (b"\x1f\x8b", b"PK\x03\x04")
-_PICKLE = b"\x80"
 _RECORD = re.compile(rb'\s*\{\s*"schema"\s*:\s*"torchgauge\.')
 
 
@@ -25,10 +26,10 @@ def content(path: Path) -> Content | None:
             first = file.read(_FIRST)
     except OSError:
         return None
+    if is_pickle(path):
+        return "snapshot"
     if first.startswith(_PACKED):
         return "trace"
-    if first.startswith(_PICKLE):
-        return "snapshot"
     if _RECORD.match(first):
         return "record"
     return "trace" if b'"traceEvents"' in first or b'"schemaVersion"' in first else "record"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.api.snapshots import read_snapshot
 from torchgauge.model import codec
 
 if TYPE_CHECKING:
@@ -15,11 +16,12 @@ def load(path: str | Path) -> codec.Saved:
     """Return the record saved at `path`, or what a recorded trace says; torch is not needed.
 
     A folder is that of a distributed loop, whose ranks' records (`*.rank*.json`) come side by side,
-    or holds the traces of a job's ranks. What a file holds is told by its content.
+    or holds the traces of a job's ranks; a pickle is a memory snapshot. What a file holds is told
+    by its content.
 
     Raises InputError `file-missing`; RecordError `record-unreadable`, `record-foreign`,
-    `record-newer`, `record-invalid`; of ranks what `analyze.ranks.merged` raises, of traces what
-    `read_trace` does.
+    `record-newer`, `record-invalid`; of ranks what `analyze.ranks.merged` raises, of traces and
+    snapshots what `read_trace` and `read_snapshot` do.
     """
     from torchgauge.api.contents import content
 
@@ -29,6 +31,8 @@ def load(path: str | Path) -> codec.Saved:
         from torchgauge.api.traces import read_trace
 
         return read_trace(path)
+    if found == "snapshot":
+        return read_snapshot(path)
     return load_ranks(path) if found == "ranks" else codec.load(path)
 
 

@@ -1,4 +1,4 @@
-"""`torchgauge compare`: two saved runs, or two targets, side by side."""
+"""`torchgauge compare`: two saved runs, two targets, or two memory snapshots, side by side."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ Compare two saved runs, two traces or two targets: figures, layers, operators an
   torchgauge compare before.json after.json --format markdown --output-dir DIR
   torchgauge compare models.py:small models.py:large
   torchgauge compare before.trace.json.gz after.trace.json.gz
+  torchgauge compare before.pickle after.pickle
 
 Times of saved runs are judged between the same machine, software and settings, where both were
 recorded with --processes 10; sizes and counts always. Two targets are run in turn, in fresh
-processes. `torchgauge gate` gives a verdict for CI.
+processes. Of two memory snapshots it shows what grew, by stack. `torchgauge gate` gives a verdict
+for CI.
 """
 
 
@@ -63,6 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare, show, write; return the exit code."""
+    from torchgauge import api
+
+    if all(map(api.holds_snapshot, (options.baseline, options.target))):
+        return _snapshots(options)
     if _are_traces(options):
         return _traces(options)
     formats.check(options, "Comparison")
@@ -121,6 +127,23 @@ def _show(found: Comparison, options: argparse.Namespace) -> None:
         emit(rendering.text(found, "json"))
     else:
         print_view(lambda width: view(found, width=width, top=options.top))
+
+
+def _snapshots(options: argparse.Namespace) -> int:
+    """Show what grew between two memory snapshots."""
+    from torchgauge import api
+    from torchgauge.model import rendering
+    from torchgauge.report.growth import view
+
+    formats.check(options, "Growth")
+    found = api.compare_snapshots(options.baseline, options.target)
+    written = formats.write(found, options, "growth")
+    if options.json:
+        emit(rendering.text(found, "json"))
+    else:
+        print_view(lambda width: view(found, width=width, top=options.top))
+    formats.say(written)
+    return ExitCode.DONE
 
 
 def _compared(options: argparse.Namespace) -> Comparison:

@@ -17,13 +17,17 @@ from torchgauge.cli import (
     profile,
     report,
     run,
+    snapshot,
     sweep,
     trace,
 )
 from torchgauge.cli.output import emit, take_any_text
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 
-VERBS = (profile, run, count, sweep, advise, compare, gate, trace, history, report, doctor)
+VERBS = (
+    *(profile, run, count, sweep, advise, compare, gate),
+    *(trace, snapshot, history, report, doctor),
+)
 
 
 class Parser(argparse.ArgumentParser):

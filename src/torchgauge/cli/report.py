@@ -86,6 +86,7 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
     from torchgauge.model.loop import Loop
     from torchgauge.model.profile import Profile
     from torchgauge.model.ranks import Ranks
+    from torchgauge.model.snapshot import Growth, Snapshot
     from torchgauge.model.sweep import Sweep
     from torchgauge.model.trace import Trace
     from torchgauge.model.trace_diff import TraceDiff
@@ -97,8 +98,10 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
         console,
         count,
         doctor,
+        growth,
         loop,
         ranks,
+        snapshot,
         sweep,
         trace,
         trace_diff,
@@ -115,9 +118,11 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
         Comparison: lambda: comparison.view(one, width=width, top=options.top),
         Count: lambda: count.view(one, **depth, width=width),
         Diagnosis: lambda: doctor.view(one),
+        Growth: lambda: growth.view(one, width=width),
         Loop: lambda: loop.view(one, shown, width=width),
         Profile: lambda: console.view(one, shown, width=width),
         Ranks: lambda: ranks.view(one),
+        Snapshot: lambda: snapshot.view(one, width=width),
         Sweep: lambda: sweep.view(one, width=width),
         Trace: lambda: trace.view(one, shown, width=width),
         TraceDiff: lambda: trace_diff.view(one, width=width, top=options.top),

@@ -23,6 +23,8 @@ from torchgauge.model.profile import SCHEMA, Profile
 from torchgauge.model.ranks import SCHEMA as RANKS
 from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import Record
+from torchgauge.model.snapshot import GROWTH, Growth, Snapshot
+from torchgauge.model.snapshot import SCHEMA as SNAPSHOT
 from torchgauge.model.sweep import SCHEMA as SWEEP
 from torchgauge.model.sweep import Sweep
 from torchgauge.model.trace import SCHEMA as TRACE
@@ -41,6 +43,8 @@ Saved = (
     | Loop
     | Ranks
     | Comparison
+    | Snapshot
+    | Growth
     | Sweep
     | Trace
     | TraceDiff
@@ -59,6 +63,8 @@ KINDS: dict[str, type[Saved]] = {
     TRACE_DIFF: TraceDiff,
     TREND: Trend,
     VERDICT: Verdict,
+    SNAPSHOT: Snapshot,
+    GROWTH: Growth,
     SWEEP: Sweep,
     ADVICE: Advice,
 }

@@ -22,6 +22,7 @@ RENDERERS = {
     "csv": "torchgauge.report.csv",
     "doctor": "torchgauge.report.doctor",
     "folded": "torchgauge.report.folded",
+    "growth": "torchgauge.report.growth",
     "html": "torchgauge.report.html",
     "json": "torchgauge.report.json",
     "junit": "torchgauge.report.junit",
@@ -31,6 +32,7 @@ RENDERERS = {
     "openmetrics": "torchgauge.report.openmetrics",
     "regressions": "torchgauge.report.regressions",
     "ranks": "torchgauge.report.ranks",
+    "snapshot": "torchgauge.report.snapshot",
     "speedscope": "torchgauge.report.speedscope",
     "sweep": "torchgauge.report.sweep",
     "trace": "torchgauge.report.trace",
@@ -42,7 +44,7 @@ _RUNS = frozenset({"Profile", "Count", "Loop", "Ranks"})
 # What a form for other tools can show, by the records' names; what is not here shows every record.
 FITTING = {
     "benchmark": frozenset({"Profile", "Verdict"}),
-    "csv": _RUNS | {"Comparison", "Sweep", "Trace", "Verdict"},
+    "csv": _RUNS | {"Comparison", "Growth", "Snapshot", "Sweep", "Trace", "Verdict"},
     "folded": _RUNS,
     "html": frozenset({"Advice", "Profile", "Loop", "Comparison", "Sweep", "Trend", "Verdict"}),
     "junit": frozenset({"Verdict"}),

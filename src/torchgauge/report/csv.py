@@ -5,27 +5,33 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from torchgauge.model import tables
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.count import Count
 from torchgauge.model.exported import Csv, Exported
+from torchgauge.model.snapshot import Growth, Snapshot, SnapshotTable
 from torchgauge.model.sweep import Sweep
 from torchgauge.model.trace import Trace
 from torchgauge.model.verdict import Verdict
-from torchgauge.report import comparison_csv, sweep_table, trace_csv
+from torchgauge.report import comparison_csv, snapshot_csv, sweep_table, trace_csv
 from torchgauge.report.stacks import needed_tree
 
 # A spreadsheet would run a cell that starts so as a formula; some take the wide forms too.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def render(record: Exported, table: Csv = "figures") -> str:
+def render(record: Exported | Growth, table: Csv | SnapshotTable = "figures") -> str:
     """Return the figures as one row under a header, those of a sweep by cell, or a tree's table.
 
     Of a verdict and a comparison the figures have a row each. Raises InputError `no-tree`.
     """
+    if isinstance(record, Snapshot):
+        return text(*snapshot_csv.rows(record, table))
+    if isinstance(record, Growth):
+        return text(*snapshot_csv.grown(record))
+    table = cast(Csv, table)
     if isinstance(record, Verdict | Comparison):
         return text(*comparison_csv.rows(record, table))
     if isinstance(record, Trace):

@@ -19,6 +19,7 @@ from torchgauge.trace.unpacking import PackingError
 
 _CUT = re.compile(rb'\}\s*(,)\s*\{\s*"\w[^"\\]{0,60}"\s*:')
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _BYTE = re.compile(r" \(byte (\d+)\)")
 # A string without an end takes all that follows.
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[][{},]', re.DOTALL)
@@ -190,6 +191,13 @@ class Chunks:
             return self._error("trace-packing", self.damage)
         if not self._buffer.strip():
             return self._error("trace-empty", "It holds nothing.")
+        if _PICKLE.match(self._buffer):
+            return InputError(
+                f"{self._name} is a pickle, not a trace.",
+                id="trace-not-json",
+                cause="Memory snapshots are pickles.",
+                remedy="Read it with `torchgauge snapshot` or tg.read_snapshot.",
+            )
         try:
             msgspec.json.decode(self._buffer, type=msgspec.Raw)
         except _UNDECODABLE as error:

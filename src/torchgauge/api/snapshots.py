@@ -1,0 +1,59 @@
+"""Memory snapshots, read from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchgauge.model.snapshot import Growth, Snapshot
+
+
+def read_snapshot(path: str | Path) -> Snapshot:
+    """Read what torch.cuda.memory._dump_snapshot wrote; neither torch nor a GPU is needed.
+
+    A pickle is a program: one that holds more than plain values is refused, and none of it is run.
+    Gzip and the same content as JSON are read too.
+
+    Raises InputError: `file-missing`, `pickle-unsafe`, `pickle-not-plain`, `pickle-damaged`,
+    `snapshot-not-one`, `snapshot-damaged`, `snapshot-malformed`, `trace-directory`,
+    `trace-too-large`.
+    """
+    from torchgauge.analyze.snapshot import snapshot
+    from torchgauge.trace.snapshot import read_recording
+
+    return snapshot(read_recording(Path(path)), Path(path).name)
+
+
+def compare_snapshots(baseline: str | Path, current: str | Path) -> Growth:
+    """Return what grew between two snapshots of one program, by stack. Raises as `read_snapshot`.
+
+    A saved record of a snapshot (JSON) does as well.
+    """
+    from torchgauge.analyze.snapshot_growth import growth
+
+    return growth(_loaded(baseline), _loaded(current))
+
+
+def holds_snapshot(path: str | Path) -> bool:
+    """Return whether a file seems to be a memory snapshot: a pickle, or the saved record of one."""
+    from torchgauge.model.snapshot import SCHEMA
+    from torchgauge.trace.snapshot import is_pickle
+
+    path = Path(path)
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return SCHEMA.encode() in file.read(200) or is_pickle(path)
+
+
+def _loaded(path: str | Path) -> Snapshot:
+    from torchgauge.errors import RecordError
+    from torchgauge.model import codec
+    from torchgauge.model.snapshot import Snapshot
+
+    try:
+        found = codec.load(Path(path))
+    except RecordError:
+        return read_snapshot(path)
+    return found if isinstance(found, Snapshot) else read_snapshot(path)

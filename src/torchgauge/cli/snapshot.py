@@ -1,0 +1,66 @@
+"""`torchgauge snapshot`: what a CUDA memory snapshot says; nothing in the file is run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from torchgauge.cli import formats
+from torchgauge.cli.numbers import positive
+from torchgauge.cli.output import emit, print_view
+from torchgauge.errors import ExitCode
+
+NAME = "snapshot"
+SUMMARY = "read a CUDA memory snapshot, on any machine"
+DESCRIPTION = """\
+Read what torch.cuda.memory._dump_snapshot wrote: who held memory at the peak and at the end, how
+fragmented it is, and why an allocation failed.
+
+  torchgauge snapshot snapshot.pickle
+  torchgauge snapshot snapshot.pickle --csv stacks > stacks.csv
+  torchgauge snapshot snapshot.pickle --output-dir results
+  torchgauge compare before.pickle after.pickle
+
+Neither torch nor a GPU is needed. A pickle is a program: one that holds more than plain values is
+refused, and none of it is run.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    parser.add_argument("path", type=Path, metavar="FILE", help="the snapshot")
+    parser.add_argument(
+        "--top", type=positive, default=10, metavar="N", help="stacks shown (default: 10)"
+    )
+    out = parser.add_argument_group("what comes out")
+    formats.add_arguments(out, page=False)
+    printed = out.add_mutually_exclusive_group()
+    printed.add_argument(
+        "--json", action="store_true", help="print the record as JSON instead of the summary"
+    )
+    printed.add_argument(
+        "--csv",
+        nargs="?",
+        const="stacks",
+        choices=("figures", "stacks", "segments", "timeline", "ooms"),
+        help="print a table as CSV (default: stacks)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, show, write; return the exit code."""
+    from torchgauge import api
+    from torchgauge.model import rendering
+    from torchgauge.report.snapshot import view
+
+    formats.check(options, "Snapshot")
+    found = api.read_snapshot(options.path)
+    written = formats.write(found, options, "snapshot")
+    if options.json:
+        emit(rendering.text(found, "json"))
+    elif options.csv is not None:
+        emit(rendering.text(found, "csv", table=options.csv))
+    else:
+        print_view(lambda width: view(found, width=width, top=options.top))
+    formats.say(written)
+    return ExitCode.DONE

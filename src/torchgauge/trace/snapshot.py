@@ -1,0 +1,301 @@
+"""Read a memory snapshot as torch.cuda.memory._dump_snapshot writes it: bytes to columns.
+
+Keys come and go between torch's versions: what is absent is unknown, what is there in another type
+than ever is an error that names the place.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from torchgauge.errors import InputError
+from torchgauge.trace.primitives import load_primitives, uncollected
+from torchgauge.trace.snapshot_contents import (
+    Annotation,
+    Events,
+    RecordedBlock,
+    RecordedFrame,
+    RecordedSegment,
+    Recording,
+)
+from torchgauge.trace.unpacking import PackingError, open_trace, unpacked
+
+_PIECE = 1 << 20
+_LARGEST_FILE = 1 << 33
+_LARGEST = {"size": 1 << 50, "place": 1 << 64}  # no device has as much memory
+_STATES = {
+    "active_allocated": "allocated",
+    "active_pending_free": "pending",
+    "active_awaiting_free": "pending",
+    "inactive": "inactive",
+}
+
+
+def read_recording(source: str | Path | bytes) -> Recording:
+    """Read a snapshot: a pickle, the same as JSON, or either in gzip; nothing in it is run.
+
+    Raises InputError: `file-missing`, `trace-directory`, `trace-too-large`, `snapshot-damaged`,
+    `snapshot-malformed`, `snapshot-not-one` for a file of another kind, and what
+    `trace.primitives.load_primitives` raises.
+    """
+    name = "The snapshot" if isinstance(source, bytes) else str(source)
+    data = _bytes(source, name)
+    with uncollected():
+        return _Reading(name, len(data)).recording(_values(data, name))
+
+
+def _values(data: bytes, name: str) -> object:
+    """Return what the text of a file stands for, made of plain values alone."""
+    start = data[:64].lstrip()
+    if start.startswith((b"{", b"[")):
+        try:
+            return msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise _damaged(name, str(error)) from error
+    if start.startswith((b"PK\x03\x04", b"<")):
+        raise _not_one(name, "It is an archive or a page, not what _dump_snapshot writes.")
+    return load_primitives(data, name)
+
+
+def is_pickle(path: Path) -> bool:
+    """Return whether a file begins as a pickle of a protocol of today, packed or not."""
+    for opened in (Path.open, gzip.open):
+        with suppress(OSError, EOFError, zlib.error), opened(path, "rb") as file:
+            if file.read(2) in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+                return True
+    return False
+
+
+def _bytes(source: str | Path | bytes, name: str) -> bytes:
+    pieces, size = [], 0
+    with open_trace(source if isinstance(source, bytes) else Path(source)) as file:
+        start = file.read(4)
+        if start == b"PK\x03\x04":
+            raise _not_one(name, "It is an archive, not what _dump_snapshot writes.")
+        try:
+            for piece in unpacked(file, name, _PIECE):
+                pieces.append(piece)
+                size += len(piece)
+                if size > _LARGEST_FILE:
+                    raise _damaged(name, f"It is larger than {_LARGEST_FILE:,} bytes.")
+        except PackingError as error:
+            raise _damaged(name, str(error)) from error
+    if not size:
+        raise _damaged(name, "It holds nothing.")
+    return b"".join(pieces)
+
+
+class _Reading:
+    """Takes the values of one file apart; every list is walked once, however often it is named."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name = name
+        self._left = most  # no file has more elements than bytes, unless one is in it many times
+        self._frames: dict[int, int] = {}
+        self._stacks: dict[int, int] = {}
+        self._known_frames: dict[RecordedFrame, int] = {}
+        self._known_stacks: dict[tuple[int, ...], int] = {}
+
+    def recording(self, found: object) -> Recording:
+        if isinstance(found, list):  # torch.cuda.memory_snapshot() returned the segments alone
+            found = {"segments": found}
+        if not isinstance(found, dict):
+            raise _not_one(self._name, f"It holds a {type(found).__name__}, not a dict.")
+        if not {"segments", "device_traces"} & found.keys():
+            keys = ", ".join(str(key)[:30] for key in list(found)[:8])
+            raise _not_one(self._name, f"It has neither 'segments' nor 'device_traces': {keys}")
+        segments = list(self._segments(self._list(found, "segments", "")))
+        events: dict[int, Events] = {}
+        for device, trace in enumerate(self._list(found, "device_traces", "")):
+            where = f"device_traces[{device}]"
+            read = self._events(self._of(trace, list, where), where)
+            if len(read):
+                events[device] = read
+        frames = list(self._known_frames)
+        return Recording(
+            segments=segments,
+            events=events,
+            stacks=[tuple(frames[at] for at in stack) for stack in self._known_stacks],
+            settings=self._settings(found),
+            annotations=list(self._annotations(found)),
+        )
+
+    def _segments(self, listed: list[Any]) -> Iterator[RecordedSegment]:
+        for at, one in enumerate(self._counted(listed)):
+            where = f"segments[{at}]"
+            segment = self._of(one, dict, where)
+            blocks = tuple(self._blocks(segment, where))
+            pool = segment.get("segment_pool_id")
+            yield RecordedSegment(
+                device=self._int(segment, "device", where),
+                address=self._int(segment, "address", where),
+                size=self._int(segment, "total_size", where, "size"),
+                stream=self._int(segment, "stream", where),
+                kind=self._text(segment, "segment_type", where),
+                pool=".".join(map(str, pool)) if _pair(pool) else "",
+                expandable=segment.get("is_expandable") is True,
+                blocks=blocks,
+            )
+
+    def _blocks(self, segment: dict[Any, Any], where: str) -> Iterator[RecordedBlock]:
+        address = self._int(segment, "address", where)
+        for at, one in enumerate(self._counted(self._list(segment, "blocks", where))):
+            place = f"{where}.blocks[{at}]"
+            block = self._of(one, dict, place)
+            size = self._int(block, "size", place, "size")
+            requested = self._maybe(block, "requested_size", place, "size")
+            frames = block.get("frames")
+            if "frames" not in block and block.get("history"):  # torch 1.13
+                first = self._of(self._list(block, "history", place)[0], dict, place)
+                requested = self._maybe(first, "real_size", place, "size")
+                frames = first.get("frames")
+            state = self._text(block, "state", place)
+            if state not in _STATES:
+                raise self._malformed(f"{place}.state", f"is {state[:40]!r}")
+            yield RecordedBlock(
+                address=self._int(block, "address", place, default=address),
+                size=size,
+                requested=requested,
+                state=_STATES[state],
+                stack=self._stack(frames, place),
+            )
+            address += size
+
+    def _events(self, listed: list[Any], where: str) -> Events:
+        read = Events()
+        for at, one in enumerate(self._counted(listed)):
+            place = f"{where}[{at}]"
+            event = self._of(one, dict, place)
+            action = self._text(event, "action", place)
+            read.action.append(action)
+            address = "device_free" if action == "oom" else "addr"
+            read.address.append(self._int(event, address, place))
+            read.free.append(self._maybe(event, "device_free", place, "size"))
+            read.size.append(self._int(event, "size", place, "size"))
+            read.stream.append(self._int(event, "stream", place))
+            read.time.append(self._maybe(event, "time_us", place))
+            read.stack.append(self._stack(event.get("frames"), place))
+        return read
+
+    def _stack(self, frames: object, where: str) -> int | None:
+        """Return the number of a stack, None for one without frames; lists are often shared."""
+        if not frames:
+            return None
+        known = self._stacks.get(id(frames))
+        if known is None:
+            listed = self._of(frames, list, f"{where}.frames")
+            # Most frames were there before: a stack is forty look-ups, and most of the time.
+            seen = tuple(map(self._frames.get, map(id, self._counted(listed))))
+            numbers = cast("tuple[int, ...]", seen)
+            if None in seen:
+                places = (f"{where}.frames[{at}]" for at in range(len(listed)))
+                numbers = tuple(map(self._frame, listed, places))
+            known = self._known_stacks.setdefault(numbers, len(self._known_stacks))
+            self._stacks[id(frames)] = known
+        return known
+
+    def _frame(self, one: object, where: str) -> int:
+        frame = self._of(one, dict, where)
+        read = RecordedFrame(
+            self._text(frame, "name", where),
+            self._text(frame, "filename", where),
+            self._int(frame, "line", where),
+        )
+        known = self._known_frames.setdefault(read, len(self._known_frames))
+        self._frames[id(one)] = known
+        return known
+
+    def _settings(self, found: dict[Any, Any]) -> dict[str, str]:
+        listed = found.get("allocator_settings") or {}
+        settings = self._of(listed, dict, "allocator_settings")
+        plain = (str, int, float, bool)
+        return {str(k): str(v)[:500] for k, v in settings.items() if isinstance(v, plain)}
+
+    def _annotations(self, found: dict[Any, Any]) -> Iterator[Annotation]:
+        for at, one in enumerate(self._counted(self._list(found, "external_annotations", ""))):
+            where = f"external_annotations[{at}]"
+            mark = self._of(one, dict, where)
+            yield Annotation(
+                self._text(mark, "name", where),
+                self._text(mark, "stage", where),
+                self._maybe(mark, "device", where),
+                self._maybe(mark, "time_us", where),
+            )
+
+    def _counted(self, listed: list[Any]) -> list[Any]:
+        self._left -= len(listed)
+        if self._left < 0:
+            raise self._malformed("A list", "is in the file many times over")
+        return listed
+
+    def _list(self, holder: dict[Any, Any], key: str, where: str) -> list[Any]:
+        found = holder.get(key)
+        return [] if found is None else self._of(found, list, f"{where}.{key}".lstrip("."))
+
+    def _of(self, value: object, kind: type[Any], where: str) -> Any:
+        if not isinstance(value, kind):
+            raise self._malformed(where, f"is a {type(value).__name__}, not a {kind.__name__}")
+        return value
+
+    def _text(self, holder: dict[Any, Any], key: str, where: str) -> str:
+        found = holder.get(key)
+        if found is None:
+            return ""
+        text: str = found if type(found) is str else self._of(found, str, f"{where}.{key}")
+        return text
+
+    def _int(
+        self, holder: dict[Any, Any], key: str, where: str, kind: str = "place", default: int = 0
+    ) -> int:
+        found = self._maybe(holder, key, where, kind)
+        return default if found is None else found
+
+    def _maybe(
+        self, holder: dict[Any, Any], key: str, where: str, kind: str = "place"
+    ) -> int | None:
+        found = holder.get(key)
+        if found is None or (type(found) is int and 0 <= found < _LARGEST[kind]):
+            return found
+        number: int = self._of(found, int, f"{where}.{key}")
+        least = 0 if kind == "size" else -(1 << 63)
+        if not least <= number < _LARGEST[kind]:
+            raise self._malformed(f"{where}.{key}", f"is {number:.3e}")
+        return int(number)
+
+    def _malformed(self, where: str, said: str) -> InputError:
+        return InputError(
+            f"{self._name} cannot be read as a memory snapshot.",
+            id="snapshot-malformed",
+            cause=f"{where} {said}.",
+            remedy="Write it with torch.cuda.memory._dump_snapshot(path).",
+        )
+
+
+def _pair(pool: object) -> bool:
+    return isinstance(pool, list | tuple) and all(isinstance(one, int) for one in pool)
+
+
+def _damaged(name: str, cause: str) -> InputError:
+    return InputError(
+        f"{name} cannot be read to its end.",
+        id="snapshot-damaged",
+        cause=cause,
+        remedy="Copy it again, or record it again.",
+    )
+
+
+def _not_one(name: str, cause: str) -> InputError:
+    return InputError(
+        f"{name} is no memory snapshot.",
+        id="snapshot-not-one",
+        cause=cause,
+        remedy="A snapshot is what torch.cuda.memory._dump_snapshot(path) writes; "
+        "a trace of torch.profiler is read by `torchgauge trace`.",
+    )
