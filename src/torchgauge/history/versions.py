@@ -56,11 +56,17 @@ def migrate(engine: Engine, shown: str, wanted: int) -> None:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         now = version(connection, shown)
+        if now == wanted:  # another process was first
+            return
         for step in STEPS[now:wanted]:
             step.up(connection)
         for step in reversed(STEPS[wanted:now]):
             step.down(connection)
-        _TABLE.drop(connection, checkfirst=True)
-        if wanted:
+        if not now:
             _TABLE.create(connection)
             connection.execute(_TABLE.insert().values(version=wanted))
+        elif wanted:
+            # Made anew, the table would seem empty to who waits to read it.
+            connection.execute(_TABLE.update().values(version=wanted))
+        else:
+            _TABLE.drop(connection)
