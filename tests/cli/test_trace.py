@@ -105,7 +105,7 @@ def test_a_bad_file_among_good_ones_is_a_failure_with_a_result(folder, capsys):
     (folder / "rank2.json").write_text("{")
     assert main(["trace", str(folder)]) == 1
     out = capsys.readouterr().out
-    assert "rank2.json" in out
+    assert "rank2.json" in "".join(out.split())  # a long path is wrapped
     assert "Rank 0 (rank0.json)" in out
 
 
