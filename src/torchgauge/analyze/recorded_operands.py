@@ -100,13 +100,12 @@ def arguments(
 
 
 def _as_torch_writes_them(sizes: Any, kind: Any, steps: Any, value: Any) -> bool:
-    nested = kind == "TensorList"
-    lists = sizes if nested and isinstance(sizes, tuple) else (sizes,)
+    lists = sizes if kind == "TensorList" and isinstance(sizes, tuple | list) else (sizes,)
     return (
         isinstance(kind, str)
         and isinstance(value, str | None)
-        and isinstance(steps, tuple | None)
-        and all(isinstance(one, tuple) or not one for one in lists)
+        and isinstance(steps, tuple | list | None)
+        and all(isinstance(one, tuple | list) or not one for one in lists)
     )
 
 
