@@ -282,7 +282,7 @@ def test_clocks_that_disagree_end_the_path_and_do_not_hang():
         launch(1, 25, 10, name="cudaStreamSynchronize"),
         op("aten::mm", 0, 50),
     )
-    path(found)
+    assert sum(path(found).values()) == pytest.approx(found.critical_path.length / US)
 
 
 def test_what_was_not_recorded_is_said():

@@ -113,7 +113,7 @@ def _table(title: str, how: str, *columns: str, first: str) -> Table:
     )
     table.add_column(f"  {first}", overflow="fold")
     for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)  # bars: left
     return table
 
 
