@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from torchgauge.analyze.attribution import NONE, Spans
+from torchgauge.analyze.packed import packed
 from torchgauge.model.events import Coded, Events, Integers
 
 OUTSIDE = "outside of operators"
@@ -23,11 +24,9 @@ class HostWork:
         outer = operator & ~(np.append(operator, False)[parent] & (parent != NONE))
         places = np.flatnonzero(outer & np.isin(spans.thread, threads))
         places = places[np.argsort(spans.nesting.start[places], kind="stable")]
-        self._places = places.tolist()
-        self._begin = spans.nesting.start[places].tolist()
         end = spans.nesting.end[places]
-        self._end = end.tolist()
-        self._reach = np.maximum.accumulate(end).tolist() if len(end) else []
+        self._places, self._begin = packed(places), packed(spans.nesting.start[places])
+        self._end, self._reach = packed(end), packed(np.maximum.accumulate(end))
 
     def between(self, begin: int, end: int) -> Iterator[tuple[str, int]]:
         """Yield names and ns that add up to the stretch; of threads at once the first counts."""

@@ -33,6 +33,7 @@ _HOST = ("cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_d
 def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
     """Return what the events of one file say, and its collectives; `file` is its name."""
     modules, spans = attributed(events)
+    tree = tree_of(events, modules, spans)  # what it needs for itself is the most, and first
     work = launched(events, spans)
     facts = Facts(events, work)
     found = pieces(events, work, facts)
@@ -48,7 +49,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         contents=_contents(events, modules),
         devices=tuple(_devices(events)),
         times=device_times(found),
-        tree=tree_of(events, modules, spans),
+        tree=tree,
         device_time=int(duration.sum()) * 1e-9,
         launched_before=int(duration[~work.launched].sum()) * 1e-9,
         copies=copies(found, facts),
