@@ -9,21 +9,21 @@ type Row = BreakdownData["rows"][0];
 /** Return the table; `choose` is called with the option that a row leads to. */
 export function breakdown(
   part: BreakdownData,
-  label: string,
+  of: string,
   choose: (option: number) => void,
 ): HTMLElement {
   const shown = part.parts.map((_, at) => at).filter((at) => part.rows.some((row) => row.amounts[at] > 0));
   const swatch = (at: number) => h("span", { class: `swatch time-${at}`, "aria-hidden": "true" });
   const head = [
-    h("th", { scope: "col" }, ""),
+    h("th", { scope: "col", class: "text" }, of),
     h("th", { scope: "col", class: "wider" }, h("span", { class: "off-screen" }, "parts")),
     h("th", { scope: "col", class: "number" }, "window"),
-    ...shown.map((at) => h("th", { scope: "col", class: "number" }, swatch(at), " ", part.parts[at])),
+    ...shown.map((at) => h("th", { scope: "col", class: "number" }, swatch(at), part.parts[at])),
     ...part.more.map((title) => h("th", { scope: "col", class: "number" }, title)),
   ];
   return h(
     "div",
-    { class: "scroller breakdown", tabindex: 0, role: "region", "aria-label": label },
+    { class: "scroller breakdown", tabindex: 0, role: "region", "aria-label": `Time by ${of}` },
     h(
       "table",
       {},
@@ -47,7 +47,7 @@ function line(row: Row, shown: number[], choose: (option: number) => void): HTML
   };
   const cell = (at: number) =>
     row.amounts[at]
-      ? h("td", { class: "number" }, h("b", {}, percent(share(at))), " ", h("span", { class: "note" }, time(row.amounts[at])))
+      ? h("td", { class: "number" }, h("b", {}, percent(share(at))), " ", h("div", { class: "note" }, time(row.amounts[at])))
       : h("td", { class: "number" }, "–");
   return h(
     "tr",

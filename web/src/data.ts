@@ -184,15 +184,8 @@ export interface LayoutData {
   parts: Parts;
   reserved: number;
   rows: Rows;
-  map: {
-    kind: string;
-    size: number;
-    allocated: number;
-    pending: number;
-    free: number;
-    largest: number;
-    blocks: number;
-  }[];
+  /** By address; free runs are negative. */
+  map: { size: number; runs: number[]; said: string }[];
   left: [segments: number, bytes: number];
   table: TableData;
 }

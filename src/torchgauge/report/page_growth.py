@@ -53,7 +53,8 @@ def _figure(label: str, before: int, after: int) -> dict[str, str]:
     return {
         "label": label,
         "value": units.size(after),
-        "note": f"{signed(after - before)}, was {units.size(before)}",
+        "note": f"{signed(after - before)}, was {units.size(before)}" * (after != before)
+        or "as before",
         "how": "counted",
         "view": "contributions",
     }

@@ -23,7 +23,9 @@ from torchgauge.report.snapshot_words import where
 
 MOST = 2_000  # rows of a table
 SHOWN_OOMS = 3
-_VIEWS = {"peak-holder": "held", "kept": "held", "fragmented": "layout", "pending-frees": "layout"}
+_VIEWS = {"peak-holder": "held", "kept": "held", "no-stacks": "held"} | {
+    f"oom-{cause}": "ooms" for cause in CAUSES
+}
 _HELD = (
     Column("stack", "allocated by", "text"),
     Column("bytes", "bytes", "bytes"),

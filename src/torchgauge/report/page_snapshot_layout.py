@@ -12,6 +12,7 @@ from torchgauge.report.page_tables import Column, table
 
 MOST = 600  # segments of the map
 ROWS = 5_000
+THINNEST = 200  # of a segment
 _SEGMENTS = (
     Column("kind", "segment", "text"),
     Column("address", "address", "text"),
@@ -70,15 +71,28 @@ def _definitions(device: DeviceMemory) -> list[list[str]]:
 
 
 def _tile(one: Segment) -> dict[str, Any]:
+    used, free = one.allocated + one.pending, one.free
+    parts = (("in use", one.allocated), ("pending", one.pending), ("free", free))
+    said = ", ".join(f"{units.size(size, 3)} {name}" for name, size in parts if size)
+    piece = f" (largest piece {units.size(one.largest_free, 3)})" if free else ""
+    rest = one.largest_free - free
+    runs = one.runs or tuple(size for size in (used, -one.largest_free, rest) if size)
     return {
-        "kind": _kind(one),
         "size": one.size,
-        "allocated": one.allocated,
-        "pending": one.pending,
-        "free": one.free,
-        "largest": one.largest_free,
-        "blocks": one.blocks,
+        "runs": _drawn(runs, one.size // THINNEST),
+        "said": f"{_kind(one)}: {units.size(one.size, 3)}, {one.blocks:,} blocks; {said}{piece}",
     }
+
+
+def _drawn(runs: Sequence[int], least: int) -> list[int]:
+    """Return runs of at least `least` bytes; what is too thin to be seen joins its neighbour."""
+    found: list[int] = []
+    for run in runs:
+        if found and (abs(run) < least or (run < 0) == (found[-1] < 0)):
+            found[-1] += abs(run) if found[-1] > 0 else -abs(run)
+        else:
+            found.append(run)
+    return found
 
 
 def _kind(one: Segment) -> str:

@@ -154,8 +154,11 @@ def devices(one: RankTrace) -> dict[str, Any] | None:
                 of = "unknown" if stream.stream is None else f"{stream.stream}"
                 found = _row(f"stream {of}", [stream.breakdown], _hidden(stream.breakdown))
                 rows.append({**found, "level": 1})
-    more = ["communication in all", "beside computation", "copies in all"]
-    return {"parts": PARTS, "more": more, "rows": rows} if rows else None
+    more = ["comm. in all", "beside compute", "copies in all"]
+    known = [at for at in range(len(more)) if any(row["more"][at] != "–" for row in rows)]
+    for row in rows:
+        row["more"] = [row["more"][at] for at in known]
+    return {"parts": PARTS, "more": [more[at] for at in known], "rows": rows} if rows else None
 
 
 def _hidden(one: Breakdown) -> list[str]:
@@ -164,7 +167,7 @@ def _hidden(one: Breakdown) -> list[str]:
 
 
 def _time(seconds: float | None) -> str:
-    return "–" if seconds is None else units.time(seconds, 3)
+    return "–" if seconds is None else units.time(seconds, 3).replace("-", "−")
 
 
 def _row(name: str, found: list[Breakdown], more: list[str]) -> dict[str, Any]:

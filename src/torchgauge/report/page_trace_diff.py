@@ -21,13 +21,15 @@ _WHAT = Column("what", "what", "text")
 
 
 def overview(diff: TraceDiff) -> dict[str, Any]:
-    """Return the first screen: before any figure, what forbids to compare it."""
+    """Return the first screen: before any figure, what else may be why times differ."""
     sides = (("baseline", diff.baseline), ("current", diff.current))
+    around = [one for one in diff.differences if one.timing]
+    told = ", ".join(f"{one.name} ({_both(one)})" for one in around)
     return {
-        "notices": [_notice(one) for one in diff.differences if one.timing],
+        "notices": [short(f"Times may differ for this alone: not the same {told}.")] * bool(around),
         "facts": [
             *([name, short(side.label), short(said(side))] for name, side in sides),
-            *(_fact(one) for one in diff.differences if not one.timing),
+            *([one.name, short(_both(one)), ""] for one in diff.differences if not one.timing),
         ],
         "created": "",
         "figures": _figures(diff),
@@ -40,20 +42,19 @@ def overview(diff: TraceDiff) -> dict[str, Any]:
     }
 
 
-def _notice(one: Difference) -> str:
-    was = f"{one.name}: {one.baseline or 'unknown'} → {one.current or 'unknown'}"
-    return short(f"Not the same {one.part}, so times say what changed and not why. {was}.")
-
-
-def _fact(one: Difference) -> list[str]:
-    return [one.name, f"{one.baseline} → {one.current}", ""]
+def _both(one: Difference) -> str:
+    return f"{one.baseline or 'unknown'} → {one.current or 'unknown'}"
 
 
 def _figures(diff: TraceDiff) -> list[dict[str, str]]:
     sides = (diff.baseline.window, diff.current.window)
     steps = diff.baseline.steps > 1
     rows = [("time of a step" if steps else "window", *sides)]
-    rows += [(one.part, one.baseline, one.current) for one in diff.parts]
+    parts: dict[str, tuple[float, float]] = {}
+    for one in diff.parts:
+        old, new = parts.get(name := one.part.partition(":")[0], (0.0, 0.0))
+        parts[name] = (old + one.baseline, new + one.current)
+    rows += [(name, *both) for name, both in parts.items()]
     return [
         {
             "label": label,
@@ -134,7 +135,7 @@ def tables(diff: TraceDiff) -> list[dict[str, Any]] | None:
             page_comparison.table(one.kind, one.places, {_WHAT: [_what(p) for p in one.places]}),
             MOST,
         )
-        for one in diff.tables
+        for one in _told(diff)
         if one.places
     ]
     return made or None

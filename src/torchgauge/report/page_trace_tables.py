@@ -73,7 +73,12 @@ _NOTES = {
 
 def tables(one: RankTrace, most: int, at: Sequence[int]) -> list[dict[str, Any]] | None:
     """Return the tables that have rows, of `most` rows in all; `at` is where nodes are shown."""
-    found = [shorter(each, max(most // 4, 25), at) for each in of_tree(one.tree)]
+    found = [
+        shorter(each, max(most // 4, 25), at)
+        for each in of_tree(one.tree)
+        # A trace without layers has the model itself alone, of which the first screen says all.
+        if each["name"] != "layers" or each["rows"] > 1
+    ]
     for name, columns, rows in (
         ("collectives", _COLLECTIVES, one.collectives),
         ("copies", _COPIES, one.copies),

@@ -41,7 +41,7 @@ export const course: View<CourseData> = {
     if (part.failed.length) {
       const at = new Set(part.failed);
       const values = part.alive.map((value, place) => (at.has(place) ? value : null));
-      lines.push({ label: "an allocation failed at", values, colour: "--series-1", points: true });
+      lines.push({ label: "an allocation failed at", values, colour: "--fail", points: true, size: 9 });
     }
     chart(host, {
       summary: part.summary,
@@ -68,7 +68,7 @@ export const course: View<CourseData> = {
   },
 };
 
-const FILLED = ["in use", "pending", "largest free piece", "other free pieces"];
+const FILLED = ["in use", "pending", "largest free piece", "other free pieces", "unlisted"];
 
 export const layout: View<LayoutData> = {
   id: "layout",
@@ -84,14 +84,14 @@ export const layout: View<LayoutData> = {
     const [segments, size] = part.left;
     host.append(
       h("h3", {}, `Of ${bytes(part.reserved, 4)} reserved `, badge("counted")),
-      stack(part.parts, part.reserved, bytes),
+      stack(part.parts, part.reserved, bytes, (at) => `filled-${FILLED.indexOf(part.parts[at][0])}`),
       h("h3", {}, "Fragmentation, by three definitions"),
       definitions(part.rows),
       h("h3", {}, "Map of the segments"),
       h(
         "p",
         { class: "note" },
-        "Area: size. From the left: in use, pending, the largest free piece, other free pieces.",
+        "Area: size. From left to right: blocks by address, neighbours of one state together.",
         segments > 0 && ` Without ${segments.toLocaleString("en")} smaller ones, ${bytes(size)} together.`,
       ),
       frame,
@@ -104,23 +104,25 @@ export const layout: View<LayoutData> = {
 };
 
 function draw(part: LayoutData, frame: HTMLElement, width: number, said: HTMLElement): void {
-  const height = Math.round(Math.max(140, Math.min(320, width / 3)));
+  const height = Math.round(Math.max(200, Math.min(340, width / 3)));
   frame.style.height = `${height}px`;
-  const tiles = treemap(part.map.map((one) => one.size), width, height);
+  const tiles = treemap(
+    part.map.map((one) => one.size),
+    width,
+    height,
+  );
   frame.replaceChildren(
     ...tiles.map(({ at, x, y, width: wide, height: high }) => {
       const one = part.map[at];
-      const sizes = [one.allocated, one.pending, one.largest, one.free - one.largest];
-      const rest = one.size - sizes.reduce((sum, size) => sum + size, 0);
-      const tile = h(
-        "div",
-        { class: "tile", pointerenter: () => said.replaceChildren(name(tell(one))) },
-        ...[...sizes, rest].map((size, kind) => {
-          const element = h("span", { class: `segment filled-${kind}` });
-          element.style.flexGrow = String(Math.max(one.size ? size / one.size : 0, 0));
-          return size > 0 ? element : null;
-        }),
-      );
+      const largest = Math.min(...one.runs);
+      const drawn = one.runs.map((run) => {
+        const kind = run > 0 ? 0 : run === largest ? 2 : 3;
+        const element = h("span", { class: `filled-${kind}` });
+        element.style.flex = `${Math.abs(run) / one.size} 0 0`;
+        return element;
+      });
+      const tell = () => said.replaceChildren(name(one.said));
+      const tile = h("div", { class: "tile", pointerenter: tell }, ...drawn);
       const { style } = tile;
       // In shares of the whole: paper is narrower than the screen that this was laid out for.
       style.left = `${(100 * x) / width}%`;
@@ -132,20 +134,11 @@ function draw(part: LayoutData, frame: HTMLElement, width: number, said: HTMLEle
   );
 }
 
-function tell(one: LayoutData["map"][0]): string {
-  const sizes = [one.allocated, one.pending, one.largest, one.free - one.largest];
-  const parts = FILLED.map((label, at) => sizes[at] > 0 && `${label} ${bytes(sizes[at])}`);
-  return `${one.kind}: ${bytes(one.size)}, ${one.blocks.toLocaleString("en")} blocks; ${parts.filter(Boolean).join(", ")}`;
-}
-
 function legend(): HTMLElement {
-  return h(
-    "ul",
-    { class: "legend" },
-    ...[...FILLED, "unlisted"].map((label, at) =>
-      h("li", {}, h("span", { class: `swatch filled-${at}`, "aria-hidden": "true" }), label),
-    ),
-  );
+  const shown = ["in use or pending", "", "largest free piece", "other free pieces", "unlisted"];
+  const item = (label: string, at: number) =>
+    label && h("li", {}, h("span", { class: `swatch filled-${at}`, "aria-hidden": "true" }), label);
+  return h("ul", { class: "legend" }, ...shown.map(item));
 }
 
 export const ooms: View<OomsData> = {
@@ -167,13 +160,14 @@ export const ooms: View<OomsData> = {
           );
         }),
       ),
+      h("h3", {}, "All of them"),
       new Table(part.table, null).element,
     );
   },
 };
 
 function bar(label: string, size: number | null, most: number): HTMLElement {
-  const drawn = h("i", { "aria-hidden": "true" });
+  const drawn = h("i", { class: label === "asked for" ? "asked" : null, "aria-hidden": "true" });
   drawn.style.width = `${(100 * (size ?? 0)) / most}%`;
   return h("li", {}, h("span", {}, label), h("b", {}, size === null ? "unknown" : bytes(size)), size !== null && drawn);
 }

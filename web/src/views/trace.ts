@@ -14,7 +14,10 @@ export const ranks: View<RanksData> = {
   wide: true,
   draw(part, host, context) {
     host.append(
-      breakdown(part, "Time of the ranks", (option) => context.choose(option)),
+      breakdown(part, "rank", (option) => {
+        context.choose(option);
+        document.getElementById("devices")?.scrollIntoView();
+      }),
       h("ul", { class: "plain" }, ...part.said.map((said) => h("li", {}, said))),
     );
     if (part.slow) {
@@ -30,7 +33,7 @@ export const devices: View<BreakdownData> = {
   wide: true,
   draw(part, host, context) {
     host.append(
-      breakdown(part, "Time of devices and streams", (option) => context.choose(option)),
+      breakdown(part, "device", (option) => context.choose(option)),
       h(
         "p",
         { class: "note" },
@@ -58,7 +61,9 @@ export const path: View<PathData> = {
       ),
       stack(part.parts, part.length, time),
     );
-    if (part.table.rows) host.append(new Table(part.table, null).element);
+    if (part.table.rows) {
+      host.append(h("div", { class: "low" }, new Table(part.table, null).element));
+    }
   },
 };
 
