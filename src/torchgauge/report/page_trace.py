@@ -69,7 +69,7 @@ def _parts(trace: Trace, one: RankTrace, nodes: int, rows: int) -> dict[str, Any
 
 def _said_of_tree(one: RankTrace, shown: int) -> str:
     steps, nodes = one.tree.steps, len(one.tree.rows)
-    whole = f"All {steps:,} marked steps together; tables are of one." if steps > 1 else ""
+    whole = f"All {steps:,} marked steps together, in the tables too." if steps > 1 else ""
     less = f"The largest of {nodes:,} nodes; what is smaller is one." if nodes > shown else ""
     return f"{whole} {less}".strip()
 

@@ -92,9 +92,7 @@ def contributions(diff: TraceDiff) -> list[dict[str, Any]] | None:
     made = []
     if diff.parts:
         bars = [[one.part, round(one.contribution * 1e9), None] for one in diff.parts]
-        made.append(
-            _chart("Parts of the devices' time", bars, 0, "", diff.window, "the devices' window")
-        )
+        made.append(_chart("Devices", bars, 0, "", diff.window, "the devices' window"))
     made += [_places(one) for one in _told(diff)]
     return made or None
 
