@@ -41,6 +41,7 @@ def test_the_course_has_the_peak_and_where_memory_ran_out(found):
     assert course["timed"]
     (at,) = course["failed"]
     assert course["alive"][at] == 30 * MIB
+    assert course["x"][at] == round(evidence.snapshot().devices[0].ooms[0].at * 1e9)
     assert len(course["x"]) == len(course["alive"])
 
 
