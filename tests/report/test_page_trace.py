@@ -6,7 +6,7 @@ from tests.report import evidence, pages
 from tests.report.test_html import data, parts
 
 from torchgauge.model.comparison import Difference
-from torchgauge.model.trace import Job, Trace
+from torchgauge.model.trace import Job, SlowCall, Trace
 from torchgauge.report import page_trace
 from torchgauge.report.html import render
 
@@ -103,6 +103,16 @@ def test_ranks_stand_beside_each_other_with_the_straggler_first(job):
     assert [one["name"] for one in choice["options"]] == ["0", "1", "2"]
     for one in choice["options"]:
         assert {"overview", "devices", "tree", "tables"} <= set(one["parts"])
+
+
+def test_a_slow_collective_stands_with_what_is_usual(job):
+    call = SlowCall(name="allreduce", bytes=64, number=3, at=0.5, transfer=0.02, usual=0.001)
+    found = msgspec.structs.replace(job, job=msgspec.structs.replace(job.job, slow=(call,)))
+    slow = data(render(found))["parts"]["ranks"]["slow"]
+    assert [column(slow, title) for title in ("transfer", "usual", "call")] == [
+        [20_000 * US], [1_000 * US], [3],
+    ]  # fmt: skip
+    assert data(render(job))["parts"]["ranks"]["slow"] is None
 
 
 def test_one_rank_is_no_choice():
