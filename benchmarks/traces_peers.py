@@ -55,7 +55,7 @@ found = {
 found = {name: float(value) * 1e-6 for name, value in found.items()}
 share = float(read.get_comm_comp_overlap(visualize=False)["comp_comm_overlap_pctg"].iloc[0])
 found["overlap"] = None if share != share else share / 100
-idle, _ = read.get_idle_time_breakdown(ranks=[0], visualize=False, consecutive_kernel_delay=5000)
+idle, _ = read.get_idle_time_breakdown(ranks=[0], visualize=False, consecutive_kernel_delay=5.0001)
 names = {"host_wait": "host", "kernel_wait": "device", "other": "other"}
 for _, row in idle.iterrows():
     name = f"stream {int(row['stream'])}: idle, {names[row['idle_category']]}"
@@ -78,8 +78,8 @@ def measured(code: str, arguments: list[str]) -> tuple[dict[str, Any], float, fl
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wall = time.perf_counter() - start
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise RuntimeError(next((line for line in reversed(said) if "Error" in line), "failed"))
+        said = done.stderr.split("Traceback")[1].strip().splitlines()
+        raise RuntimeError(said[-1])
     *_, found, used = done.stdout.strip().splitlines()
     cpu, peak = used.split()
     return json.loads(found), wall, float(cpu), float(peak) * 1024 / 1e6
@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("peers", help="where the peers are installed")
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     files = options.files or sorted(TRACES.glob("*.json.gz"))
     figures(files, options.peers)
     speed(next((one for one in files if one.name == LARGEST), files[0]), options.peers,
