@@ -91,6 +91,37 @@ def test_each_device_has_a_window_of_its_own():
     ]
 
 
+def sized(name, start, duration, *shapes, types=None):
+    said = {
+        "Input Dims": [list(one) for one in shapes],
+        "Input type": types or ["float"] * len(shapes),
+    }
+    return op(name, start, duration, **said)
+
+
+def test_operators_have_work_bytes_and_rates_from_recorded_shapes():
+    found = trace(
+        sized("aten::mm", 0, 10, (8, 4), (4, 2)),
+        [launch(1, 2), kernel("gemm", 20, 4, 1)],
+        sized("aten::_to_copy", 50, 10, (16,)),
+        sized("aten::copy_", 52, 5, (16,), (16,)),
+        [launch(2, 54), kernel("copy", 60, 2, 2)],
+    )
+    rows = {row["Name"]: row for row in found.table("operators", by_shape=True).rows()}
+    product = rows["aten::mm"]
+    assert product["flops"] == 2 * 8 * 4 * 2
+    assert product["bytes"] == 4 * (8 * 4 + 4 * 2 + 8 * 2)
+    assert product["flops_per_second"] == pytest.approx(128 / 4e-6)
+    assert product["bytes_per_second"] == pytest.approx(224 / 4e-6)
+    # What type it was converted to is not in the trace: unknown, and never 0.
+    assert rows["aten::_to_copy"]["bytes"] is None
+    assert rows["aten::_to_copy"]["counted at"] == "itself"
+    inside = rows["aten::copy_"]
+    assert (inside["bytes"], inside["counted at"]) == (None, "aten::_to_copy")
+    assert found.tree.root.bytes is None  # a part of it is unknown
+    assert found.tree.root.flops == 128
+
+
 def test_queues_are_what_was_launched_and_has_not_begun():
     found = trace(
         launched("a", 10, 20, at=0),

@@ -90,25 +90,41 @@ def by_layer(costs: EventCosts, spans: Spans) -> dict[tuple[int, int], LayerSum]
 
 
 class NodeSum(NamedTuple):
-    """FLOP of a node's own spans, None where nothing of them is known; calls that are unknown."""
+    """What a node's own spans cost.
+
+    `flops` is None where nothing of them is known, `unknown` the calls of which it is not; `bytes`
+    is None where those of `unsaid` calls are not known.
+    """
 
     flops: int | None
     unknown: int
+    bytes: int | None
+    unsaid: int
 
 
 def by_node(costs: EventCosts, of_span: Integers, count: int) -> list[NodeSum | None]:
     """Return the sums of each node that has a span, as `Growth.of_span` has them."""
     inside = of_span != NONE
-    nodes, values = of_span[inside], costs.flops[inside]
-    lacks = values == ABSENT
+    nodes = of_span[inside]
     spans = np.bincount(nodes, minlength=count).tolist()
-    unknown = np.bincount(nodes[lacks], minlength=count).tolist()
-    flops = np.zeros(count, np.int64)  # exact, as the weights of bincount are not
-    np.add.at(flops, nodes[~lacks], values[~lacks])
+    flops, unknown = _summed(nodes, costs.flops[inside], count)
+    moved, unsaid = _summed(nodes, costs.bytes[inside], count)
     return [
-        NodeSum(work if work or not without else None, without) if number else None
-        for number, work, without in zip(spans, flops.tolist(), unknown, strict=True)
+        NodeSum(work if work or not without else None, without, None if silent else traffic, silent)
+        if number
+        else None
+        for number, work, without, traffic, silent in zip(
+            spans, flops, unknown, moved, unsaid, strict=True
+        )
     ]
+
+
+def _summed(nodes: Integers, values: Integers, count: int) -> tuple[list[int], list[int]]:
+    """Return the sum of each node's values that are known, and how many are not."""
+    lacks = values == ABSENT
+    sums = np.zeros(count, np.int64)  # exact, as the weights of bincount are not
+    np.add.at(sums, nodes[~lacks], values[~lacks])
+    return sums.tolist(), np.bincount(nodes[lacks], minlength=count).tolist()
 
 
 def event_costs(events: Events, spans: Spans) -> EventCosts:

@@ -31,8 +31,8 @@ def recorded_tree(events: Events) -> Tree:
     count each, but one that waits for its backward pass does not. `Tree.steps` counts the marked
     steps (1 where none is): a figure divided by it is the mean of a step.
 
-    FLOPs are counted from the recorded sizes; `unknown` is the calls that these do not tell. Bytes
-    are left out: most need outputs, which no trace has.
+    FLOPs and bytes are counted from the recorded sizes; `unknown` is the calls whose FLOPs these do
+    not tell, `unsaid` those whose bytes they do not, since a trace has no outputs.
 
     Layers are those of our ranges, else of torch's `nn.Module:` calls, which name class and
     instance and no path. Without either, operators and kernels are the model's own, and a warning
@@ -70,6 +70,7 @@ def _count(growth: Growth, costs: EventCosts) -> None:
     for node, work in zip(growth.nodes, works, strict=True):
         if work is not None:
             node.flops, node.unknown = work.flops if known else None, work.unknown
+            node.bytes, node.unsaid = work.bytes if known else None, work.unsaid
 
 
 def _name(events: Events) -> str:

@@ -41,6 +41,8 @@ class Grown:
     kernel: Kernel | None = None
     flops: int | None = None
     unknown: int = 0
+    bytes: int | None = None
+    unsaid: int = 0
 
 
 @dataclasses.dataclass

@@ -136,5 +136,7 @@ def _row(
         device=device,
         flops=node.flops,
         unknown=node.unknown,
+        bytes=node.bytes,
+        unsaid=node.unsaid,
         kernel=node.kernel,
     )

@@ -18,19 +18,19 @@ def counted_at(chain: Sequence[Node]) -> str:
     `nowhere` where it is not known.
     """
     rows = [node.row for node in chain]
-    if any(row.flops or row.bytes for row in rows):
+    if any(row.flops or row.bytes or row.unsaid for row in rows):
         return ITSELF
     if any(row.unknown for row in rows):
         return NOWHERE
     above = chain[0].parent
     while above is not None and above.kind == "operator":
-        if above.row.flops or above.row.bytes:
+        if above.row.flops or above.row.bytes or above.row.unsaid:
             return base_name(above.name)
         if above.row.unknown:
             return NOWHERE
         above = above.parent
     whole = chain[0]
-    if whole.flops or whole.bytes or whole.at_least:
+    if whole.flops or whole.bytes or whole.at_least or whole.total("unsaid"):
         return BELOW
     if whole.flops is None and whole.bytes is None:
         return NOWHERE

@@ -127,8 +127,9 @@ def operators(tree: Tree, *, by_shape: bool = False) -> Table:
     Times in seconds of one step; `by_shape` tells the same operator on other shapes apart. `CPU
     total` holds what an operator calls; the columns of a device are there where one worked. As in
     torch's table, overloads are one operator, and one that calls nothing but itself under another
-    overload ran once. `flops` and `bytes` are its own; `counted at` says where its work is counted
-    (see `counted_at`; each place where its calls differ), None where nothing was.
+    overload ran once. `flops` and `bytes` are its own, and per second of the time with what it
+    calls (at least so many where some calls are `nowhere`); `counted at` says where its work is
+    counted (see `counted_at`; each place where its calls differ), None where nothing was.
     """
     groups: dict[tuple[str, str], list[Chain]] = {}
     for node in tree.root.walk():
@@ -204,16 +205,24 @@ def _operator(
 def _work(chains: list[Chain], counted: bool) -> dict[str, Any]:
     """Return the work of the calls that answer for it themselves, and where all are counted."""
     if not counted:
-        return {"flops": None, "bytes": None, "counted at": None}
+        return dict.fromkeys(
+            ("flops", "bytes", "flops_per_second", "bytes_per_second", "counted at")
+        )
     places = [counted_at(chain) for chain in chains]
-    own = [
-        one for chain, place in zip(chains, places, strict=True) if place == ITSELF for one in chain
-    ]
+    answering = [chain for chain, place in zip(chains, places, strict=True) if place == ITSELF]
+    own = [one for chain in answering for one in chain]
     if any(node.row.unknown for node in own):
         places.append(NOWHERE)
+    flops = sum_of(own, "flops")
+    moved = None if any(node.row.unsaid for node in own) else sum_of(own, "bytes")
+    # What an operator calls is its way of doing its work.
+    times = [chain[0].time for chain in answering]
+    time = None if None in times else sum(time for time in times if time is not None)
     return {
-        "flops": sum_of(own, "flops"),
-        "bytes": sum_of(own, "bytes"),
+        "flops": flops,
+        "bytes": moved,
+        "flops_per_second": flops / time if flops is not None and time else None,
+        "bytes_per_second": moved / time if moved is not None and time else None,
         "counted at": ", ".join(dict.fromkeys(places)),
     }
 
