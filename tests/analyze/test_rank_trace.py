@@ -122,6 +122,46 @@ def test_operators_have_work_bytes_and_rates_from_recorded_shapes():
     assert found.tree.root.flops == 128
 
 
+def held(ts, size, total, *, device=0, kind=1, reserved=4096):
+    return {
+        "ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts,
+        "args": {"Device Type": kind, "Device Id": device, "Addr": ts, "Bytes": size,
+                 "Total Allocated": total, "Total Reserved": reserved},
+    }  # fmt: skip
+
+
+def test_memory_is_what_each_allocator_held():
+    found = trace(
+        op("aten::empty", 0, 100),
+        held(10, 512, 1512),  # 1,000 were there before
+        held(30, 1024, 2536),
+        held(20, -512, 1000, device=1),
+        held(40, -512, 2024),
+        held(50, 64, 64, kind=0, device=-1, reserved=0),
+    )
+    host, first, second = found.memory
+    assert (host.device, host.peak, host.reserved, host.before) == (None, 64, None, 0)
+    assert (first.before, first.peak, first.after, first.reserved) == (1000, 2536, 2024, 4096)
+    assert first.peak_at == approx(30)
+    assert (first.allocations, first.allocated) == (2, 1536)
+    assert [point[1:] for point in first.timeline] == [(1512, 4096), (2536, 4096), (2024, 4096)]
+    assert (second.device, second.before, second.after) == (1, 1512, 1000)
+
+
+def test_a_long_course_keeps_its_ends_and_extremes():
+    levels = [1000 + at % 7 for at in range(5000)]
+    levels[777], levels[3210] = 9999, 1
+    events = [
+        held(at, level - before, level) if level != before else held(at, 1, level)
+        for at, (before, level) in enumerate(zip([1000, *levels], levels, strict=False), 1)
+    ]
+    (used,) = trace(op("aten::empty", 0, 6000), *events).memory
+    kept = [point[1] for point in used.timeline]
+    assert len(kept) <= 1000
+    assert (used.peak, max(kept), min(kept)) == (9999, 9999, 1)
+    assert (kept[0], kept[-1]) == (levels[0], levels[-1])
+
+
 def test_queues_are_what_was_launched_and_has_not_begun():
     found = trace(
         launched("a", 10, 20, at=0),

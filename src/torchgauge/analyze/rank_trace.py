@@ -16,6 +16,7 @@ from torchgauge.analyze.device_breakdown import device_times
 from torchgauge.analyze.host_work import OUTSIDE, HostWork
 from torchgauge.analyze.kernel_facts import Facts
 from torchgauge.analyze.launches import Launched, launched
+from torchgauge.analyze.memory_over_time import memory_uses
 from torchgauge.analyze.module_calls import Modules
 from torchgauge.analyze.packed import packed
 from torchgauge.analyze.pieces import Pieces, pieces
@@ -58,6 +59,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         queues=queues(found),
         synchronisations=synchronisations(events, spans, modules.tree, waited),
         critical_path=_critical(events, spans, work, found, begin),
+        memory=tuple(memory_uses(events, begin)),
         missing=tuple(_missing(events, modules)),
         warnings=events.warnings,
     )

@@ -114,6 +114,26 @@ class Synchronisation(Record, frozen=True, kw_only=True):
     time: float
 
 
+class MemoryUse(Record, frozen=True, kw_only=True):
+    """What an allocator held over the recording; `device` is None for the host's.
+
+    Bytes: `before` the first event, at the `peak` (`peak_at` seconds after the window's begin),
+    `after` the last; `reserved` from the device at most, None where nothing says so; `allocated` by
+    all `allocations` together. The timeline has seconds, bytes held and reserved: every point up to
+    1,000, beyond that the lowest and highest of equal stretches of events.
+    """
+
+    device: int | None
+    before: int
+    peak: int
+    peak_at: float
+    after: int
+    reserved: int | None
+    allocations: int
+    allocated: int
+    timeline: tuple[tuple[float, int, int | None], ...] = ()
+
+
 class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     """One rank's file: what is in it, and where its time went, in seconds.
 
@@ -137,6 +157,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()
     critical_path: CriticalPath | None = None
+    memory: tuple[MemoryUse, ...] = ()
     missing: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()

@@ -61,9 +61,28 @@ def _parts(trace: Trace, one: RankTrace, nodes: int, rows: int) -> dict[str, Any
         "overview": overview(trace, one),
         "devices": devices(one),
         "path": page_trace_tables.path(one.critical_path),
+        "course": course(one),
         "tree": {**page_tree.columns(kept.tree), "note": _said_of_tree(one, len(kept.tree.rows))},
         "tables": page_trace_tables.tables(one, rows, kept.at),
         "unrecorded": [short(said) for said in one.missing] or None,
+    }
+
+
+def course(one: RankTrace) -> dict[str, Any] | None:
+    """Return the bytes held over the window by the device that held most; None without any."""
+    used = max(one.memory, key=lambda each: each.peak, default=None)
+    if used is None or len(used.timeline) < 2:
+        return None
+    name = "the host" if used.device is None else f"GPU {used.device}"
+    told = "." if used.reserved is None else f", reserved at most {units.size(used.reserved)}."
+    return {
+        "x": [round(point[0] * 1e9) for point in used.timeline],
+        "timed": True,
+        "alive": [point[1] for point in used.timeline],
+        "reserved": [point[2] for point in used.timeline] if used.reserved is not None else None,
+        "failed": [],
+        "peak": used.peak,
+        "summary": f"Tensors of {name}: at most {units.size(used.peak)}{told}",
     }
 
 

@@ -16,7 +16,7 @@ from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
 from torchgauge.report.sections import Row, Section
 from torchgauge.report.snapshot_words import MOST, titled, where
-from torchgauge.report.sparkline import sparkline
+from torchgauge.report.sparkline import stepped
 from torchgauge.report.trace import findings
 from torchgauge.report.visible import visible
 
@@ -153,30 +153,17 @@ def _share(part: int, whole: int) -> tuple[str, Text]:
 def _over_time(device: DeviceMemory, peak: Peak, width: int) -> RenderableType:
     wide = min(width, 120) - 30
     rows: list[tuple[str | Text, ...]] = [
-        ("alive", units.size(peak.bytes), Text(_drawn(device, 1, wide), style="cyan"))
+        ("alive", units.size(peak.bytes), Text(stepped(device.timeline, 1, wide), style="cyan"))
     ]
     reserved = [point[2] for point in device.timeline if point[2] is not None]
     if reserved:
-        drawn = Text(_drawn(device, 2, wide), style="dim")
+        drawn = Text(stepped(device.timeline, 2, wide), style="dim")
         rows.append(("reserved", units.size(max(reserved)), drawn))
     at = "" if peak.at is None else f", {units.time(peak.at)} after the first"
     when = "before the first event" if peak.event < 0 else f"at event {peak.event:,}{at}"
     note = f"Peak {when}. Alive: as asked for, until the free is complete."
     figures = ("", "most", "")
     return titled("Over the window", "measured", figures, rows, width=width, note=note)
-
-
-def _drawn(device: DeviceMemory, column: int, width: int) -> str:
-    """Draw a column of the timeline by time: a point holds until the next."""
-    points = device.timeline
-    end = points[-1][0] or 1.0
-    columns: list[float] = [0.0] * width
-    for one, following in zip(points, (*points[1:], points[-1]), strict=True):
-        begin = min(int(one[0] / end * width), width - 1)
-        last = min(int(following[0] / end * width), width - 1)
-        for at in range(begin, last + 1):
-            columns[at] = max(columns[at], float(one[column] or 0))
-    return sparkline(columns, width)
 
 
 def _holders(

@@ -21,3 +21,15 @@ def sparkline(values: Sequence[float], width: int) -> str:
     if low == high:
         return BLOCKS[3] * columns
     return "".join(BLOCKS[round((value - low) / (high - low) * 7)] for value in shown)
+
+
+def stepped(points: Sequence[Sequence[float | None]], column: int, width: int) -> str:
+    """Draw a column of points: the first is the time, and each holds until the next."""
+    end = points[-1][0] or 1.0
+    columns: list[float] = [0.0] * width
+    for one, following in itertools.pairwise((*points, points[-1])):
+        begin = min(int((one[0] or 0) / end * width), width - 1)
+        last = min(int((following[0] or 0) / end * width), width - 1)
+        for at in range(begin, last + 1):
+            columns[at] = max(columns[at], one[column] or 0)
+    return sparkline(columns, width)

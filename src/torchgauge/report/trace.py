@@ -18,6 +18,7 @@ from torchgauge.report import tree as tree_report
 from torchgauge.report.bar import bar
 from torchgauge.report.console import warnings_view
 from torchgauge.report.plain import plain
+from torchgauge.report.sparkline import stepped
 from torchgauge.report.tree import View
 from torchgauge.report.visible import visible
 
@@ -199,6 +200,8 @@ def _details(rank: RankTrace) -> Iterator[RenderableType]:
         yield _queues(rank)
     if rank.synchronisations:
         yield _synchronisations(rank)
+    if rank.memory:
+        yield _memory(rank)
 
 
 def _path(path: CriticalPath) -> RenderableType:
@@ -276,6 +279,22 @@ def _synchronisations(rank: RankTrace) -> RenderableType:
         where = f" ({', '.join(parts)})" if parts else ""
         table.add_row(f"  {visible(one.call + where)}", f"{one.count:,}", units.time(one.time, 3))
     return _with_more(table, len(rank.synchronisations))
+
+
+def _memory(rank: RankTrace) -> RenderableType:
+    columns = ("before", "peak", "at", "after", "reserved", "")
+    table = _table("Memory of tensors", "measured", *columns, first="")
+    for one in rank.memory[:MOST]:
+        table.add_row(
+            "  host" if one.device is None else f"  GPU {one.device}",
+            units.size(one.before, 3),
+            units.size(one.peak, 3),
+            units.time(one.peak_at, 3),
+            units.size(one.after, 3),
+            "–" if one.reserved is None else units.size(one.reserved, 3),
+            Text(stepped(one.timeline, 1, 2 * BAR), style="cyan"),
+        )
+    return _with_more(table, len(rank.memory))
 
 
 def _with_more(table: Table, rows: int) -> RenderableType:

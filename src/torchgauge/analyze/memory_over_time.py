@@ -1,0 +1,60 @@
+"""What each device's allocator held over a recording, by the totals that it reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from torchgauge.model.events import ABSENT, Events, Integers
+from torchgauge.model.trace import MemoryUse
+
+MOST = 1000  # points of a timeline
+_CPU = 0  # torch's number
+
+
+def memory_uses(events: Events, begin: int) -> Iterator[MemoryUse]:
+    """Yield the memory of the host, then that of each device, from `begin` (ns) on.
+
+    Left out is an allocator that reported no totals, as those of old traces.
+    """
+    memory = events.memory
+    keys = np.stack([memory.device_type, memory.device], axis=1)
+    for kind, device in np.unique(keys, axis=0).tolist():
+        rows = np.flatnonzero((keys == (kind, device)).all(axis=1) & (memory.allocated != ABSENT))
+        if not len(rows) or not memory.allocated[rows].any():
+            continue
+        rows = rows[np.lexsort((memory.index[rows], memory.time[rows]))]
+        allocated, reserved = memory.allocated[rows], memory.reserved[rows]
+        known = bool((reserved > 0).any())
+        time = (memory.time[rows] - begin) * 1e-9
+        size = memory.size[rows].astype(np.int64)
+        peak = int(allocated.argmax())
+        yield MemoryUse(
+            device=None if kind == _CPU else device,
+            before=int(allocated[0] - size[0]),
+            peak=int(allocated[peak]),
+            peak_at=float(time[peak]),
+            after=int(allocated[-1]),
+            reserved=int(reserved.max()) if known else None,
+            allocations=int((size > 0).sum()),
+            allocated=int(size[size > 0].sum()),
+            timeline=tuple(
+                (float(time[at]), int(allocated[at]), int(reserved[at]) if known else None)
+                for at in _kept(allocated).tolist()
+            ),
+        )
+
+
+def _kept(levels: Integers) -> Integers:
+    """Return the places of the ends, and of equal stretches the highest and the lowest."""
+    count = len(levels)
+    if count <= MOST:
+        return np.arange(count)
+    stretches = np.array_split(np.arange(count), (MOST - 2) // 2)
+    extremes = [
+        stretch[at]
+        for stretch in stretches
+        for at in (levels[stretch].argmin(), levels[stretch].argmax())
+    ]
+    return np.unique(np.array([0, *extremes, count - 1]))
