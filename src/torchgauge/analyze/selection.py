@@ -151,7 +151,8 @@ def _arrows(of: Recording, kept: np.ndarray) -> np.ndarray:
     beginning = _pairs(np.concatenate([events.start, flows.time]), thread)
     stands = np.isin(beginning[len(events) :], beginning[: len(events)][kept])
     arrow = np.unique(_pairs(flows.id, flows.category.codes), return_inverse=True)[1]
-    return stands & (np.bincount(arrow, ~stands)[arrow] == 0)
+    whole: np.ndarray = np.bincount(arrow, ~stands)[arrow] == 0
+    return stands & whole
 
 
 def _pairs(values: Integers, codes: Codes) -> Integers:

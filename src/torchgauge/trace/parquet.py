@@ -1,4 +1,4 @@
-"""A trace as Parquet: a wide table for others to query, and all that `Events` hold, to be read back.
+"""A trace as Parquet: a wide table for others to query, with all that `Events` hold.
 
 What is absent is null. Beside the events' own columns stand those that say where each belongs. The
 file's metadata (`parquet_facts`) says what is true of the whole trace.
@@ -146,7 +146,6 @@ class _Table:
 
     def columns(self, low: int, high: int) -> dict[str, pa.Array]:
         """Return all columns of these rows by name."""
-        pa, _ = arrow()
         number = ABSENT if self._rank.number is None else self._rank.number
         found = {
             "rank": _numbers(np.full(high - low, number), INTEGER),

@@ -1,4 +1,4 @@
-"""What is true of a whole trace, as JSON in the metadata of the Parquet file that holds its events."""
+"""What is true of a whole trace, as JSON in the metadata of the Parquet file of its events."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class Facts(msgspec.Struct, frozen=True):
         )
 
 
-def facts_of(events: Events, origin: Origin | None) -> Facts:
-    """Return what is true of these events."""
+def facts_of(events: Events, counts: tuple[int, int, int], origin: Origin | None = None) -> Facts:
+    """Return what is true of these events, of which so many are written."""
     known = events.metadata
     return Facts(
         version=VERSION,
         origin=origin,
-        counts=(len(events), len(events.memory.time), len(events.flows.time)),
+        counts=counts,
         threads=list(events.thread.values),
         warnings=events.warnings,
         begin=known.origin,
