@@ -151,8 +151,8 @@ def _arrows(of: Recording, kept: np.ndarray) -> np.ndarray:
     beginning = _pairs(np.concatenate([events.start, flows.time]), thread)
     stands = np.isin(beginning[len(events) :], beginning[: len(events)][kept])
     arrow = np.unique(_pairs(flows.id, flows.category.codes), return_inverse=True)[1]
-    whole: np.ndarray = np.bincount(arrow, ~stands)[arrow] == 0
-    return stands & whole
+    stands[np.bincount(arrow, ~stands)[arrow] > 0] = False
+    return stands
 
 
 def _pairs(values: Integers, codes: Codes) -> Integers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -75,16 +75,17 @@ def converted(
         from torchgauge.trace.parquet import arrow
 
         arrow()
-    files = ranked(path)
-    if rank is not None:
-        if rank not in files:
-            raise rank_unknown(path.name, list(files), rank)
-        files = {rank: files[rank]}
+    files: list[tuple[int | None, Path]] = [(None, path)]
+    if path.is_dir():
+        every = ranked(path)
+        files = [(number, file) for number, file in every.items() if rank in (None, number)]
+        if not files:
+            raise rank_unknown(path.name, [*every], rank)
     if to == "chrome" and len(files) > 1:
         raise _conflict("A trace file holds one rank.", "Choose one with --rank (rank=).")
     if to == "chrome" and how.partial:
         raise _conflict("Events are taken from whole files.", "Leave out --partial (partial=).")
-    parts = _read(files, part, how)
+    parts = _read(files, rank, part, how)
     first = next(parts)
     return _WAYS[to](itertools.chain([first], parts))
 
@@ -103,12 +104,19 @@ class _Rank(NamedTuple):
     kept: Selection
 
 
-def _read(files: Mapping[int | None, Path], part: Part, how: How) -> Iterator[_Rank]:
+def _read(
+    files: Sequence[tuple[int | None, Path]], asked: int | None, part: Part, how: How
+) -> Iterator[_Rank]:
     from torchgauge.analyze.recording import recording
     from torchgauge.analyze.selection import select
 
-    for number, path in files.items():
-        found = recording(events_of(str(path), **how._asdict()))
+    for known, path in files:
+        events = events_of(str(path), **how._asdict())
+        said = (events.metadata.distributed or {}).get("rank")
+        number = said if type(said) is int else known
+        if asked not in (None, number):
+            raise rank_unknown(path.name, [number], asked)
+        found = recording(events)
         label = f"rank {number}" if len(files) > 1 else ""
         yield _Rank(path, number, label, found, select(found, part))
 

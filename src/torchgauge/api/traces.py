@@ -109,7 +109,7 @@ def _rank(trace: Trace, number: int | None) -> RankTrace:
     raise rank_unknown(trace.name, [one.rank for one in trace.ranks], number)
 
 
-def rank_unknown(name: str, known: Sequence[int | None], number: int) -> InputError:
+def rank_unknown(name: str, known: Sequence[int | None], number: int | None) -> InputError:
     """Return the error that a trace has no such rank."""
     return InputError(
         f"There is no trace of rank {number} in {name}.",
@@ -119,24 +119,21 @@ def rank_unknown(name: str, known: Sequence[int | None], number: int) -> InputEr
     )
 
 
-def ranked(path: Path) -> dict[int | None, Path]:
-    """Return the files by the ranks that `read_trace` gives them, from how each begins."""
+def ranked(path: Path) -> dict[int, Path]:
+    """Return a folder's files by the ranks that `read_trace` gives them, from how each begins."""
     from torchgauge.api.rank_files import trace_files
     from torchgauge.trace.raw_events import rank_said
 
-    def said(file: Path) -> int | None:
-        with contextlib.suppress(InputError):  # what is wrong with it is said when it is read
-            return rank_said(file)
-        return None
-
-    if not path.is_dir():
-        return {said(path): path}
     files = list(trace_files(path))
     if not files:
         raise _none(path)
-    return dict(
-        sorted((_number(said(file), file.name, place), file) for place, file in enumerate(files))
-    )
+    found = {}
+    for place, file in enumerate(files):
+        said = None
+        with contextlib.suppress(InputError):  # what is wrong with it is said when it is read
+            said = rank_said(file)
+        found[_number(said, file.name, place)] = file
+    return dict(sorted(found.items()))
 
 
 def _together(name: str, read: Sequence[Read]) -> Trace:

@@ -40,7 +40,7 @@ class _Around(msgspec.Struct):
     events: list[msgspec.Raw]
 
 
-_EVENTS = "traceEvents"
+_EVENTS, _JOB = "traceEvents", "distributedInfo"
 _decode_texts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_heads = msgspec.json.Decoder(list[Head]).decode
 _decode_keys = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -82,8 +82,8 @@ class RawEvents:
 
     @property
     def rank(self) -> int | None:
-        """The rank of the process, where it is said before the events."""
-        said = self._headers[0].keys.get("distributedInfo", b"") if self._headers else b""
+        """The rank of the process, where what was read so far says it."""
+        said = next((one.keys[_JOB] for one in self._headers if _JOB in one.keys), b"")
         try:
             found = msgspec.json.decode(said, type=dict[str, Any]).get("rank")
         except ValueError:
@@ -106,7 +106,7 @@ class RawEvents:
 
 
 def rank_said(path: Path) -> int | None:
-    """Return the rank that stands before the events; raises what reading the trace raises."""
+    """Return the rank, as Kineto writes it before the events; raises what reading it raises."""
     raw = RawEvents(path)
     next(iter(raw))
     return raw.rank
