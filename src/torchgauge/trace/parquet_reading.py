@@ -26,6 +26,7 @@ from torchgauge.trace.parquet_columns import (
     COLUMNS,
     FLOW,
     FRACTION,
+    INTEGER,
     KINDS,
     LIST,
     MEMORY,
@@ -40,8 +41,10 @@ from torchgauge.trace.parquet_columns import (
 from torchgauge.trace.parquet_facts import VERSION, Facts, Origin, decoded
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+_KINDS = {INTEGER: np.int64, FRACTION: np.float64, TRUTH: np.bool_}
 _SPARSE: dict[str, Any] = {
     "operators": Operators,
     "launches": Launches,
@@ -135,19 +138,39 @@ class _Reading:
 
     def _numbers(self, column: Column) -> np.ndarray:
         whole = self._file.read([column.name], use_threads=False).column(0)
-        if column.form == TRUTH:
-            return np.asarray(whole.fill_null(False), np.bool_)
-        kind = np.float64 if column.form == FRACTION else np.int64
-        return np.asarray(whole.fill_null(absent(column.form)), kind)
+        return _filled(whole, _KINDS[column.form], absent(column.form))
 
     def _coded(self, name: str) -> Coded[str]:
         table = self._file.read([name], use_threads=False)
         table.validate(full=True)
-        whole = table.unify_dictionaries().column(0).combine_chunks()
-        codes = np.asarray(whole.indices.fill_null(ABSENT), np.int32)
-        return Coded(codes, tuple(whole.dictionary.to_pylist()))
+        whole = table.unify_dictionaries().column(0)
+        chunks = whole.chunks
+        codes = [_filled(chunk.indices, np.int32, ABSENT) for chunk in chunks]
+        texts = chunks[0].dictionary.to_pylist() if chunks else []
+        return Coded(np.concatenate([np.zeros(0, np.int32), *codes]), tuple(texts))
 
     def _tracks(self, codes: np.ndarray) -> np.ndarray:
         if len(codes) and not ABSENT <= codes.min() <= codes.max() < len(self._facts.threads):
             raise ValueError("a thread is unknown")
         return codes.astype(np.int32)
+
+
+def _filled(column: pa.Array | pa.ChunkedArray, kind: type[np.generic], absent: Any) -> np.ndarray:
+    """Return a column's values, `absent` where they are null.
+
+    From Arrow's own bytes: its functions for that would import pandas where it is installed.
+    """
+    whole = getattr(column, "chunks", [column])
+    return np.concatenate([np.zeros(0, kind), *(_filled_chunk(one, kind, absent) for one in whole)])
+
+
+def _filled_chunk(array: pa.Array, kind: type[np.generic], absent: Any) -> np.ndarray:
+    valid, data = array.buffers()
+    low, high = array.offset, array.offset + len(array)
+    found = _bits(data, low, high) if kind is np.bool_ else np.frombuffer(data, kind)[low:high]
+    return found if valid is None else np.where(_bits(valid, low, high), found, kind(absent))
+
+
+def _bits(buffer: pa.Buffer, low: int, high: int) -> np.ndarray:
+    bits = np.unpackbits(np.frombuffer(buffer, np.uint8), count=high, bitorder="little")
+    return bits[low:].view(np.bool_)
