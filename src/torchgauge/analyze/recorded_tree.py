@@ -20,7 +20,7 @@ from torchgauge.model.events import Events
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.tree import Tree
 
-STEP = re.compile(r"(?:ProfilerStep#|tg@)(\d+)")
+STEP = re.compile(r"(?:ProfilerStep#|tg@)(\d{1,18})")
 
 
 def recorded_tree(events: Events) -> Tree:

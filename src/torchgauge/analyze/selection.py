@@ -38,7 +38,7 @@ class Part:
 class Selection:
     """Which spans, allocations and ends of arrows are kept, as masks in the order of the events.
 
-    An arrow is kept where all of its ends are.
+    An arrow is kept where all of its ends are: each where the span is that begins there.
     """
 
     spans: np.ndarray
@@ -65,9 +65,9 @@ def select(of: Recording, part: Part) -> Selection:
             cause=f"{len(spans):,} events were recorded in {_seconds(of):.6g} s.",
             remedy="Choose another range, step or layer.",
         )
-    memory = of.events.memory
-    kept = chosen.moments(memory.time, memory.thread)
-    return Selection(spans, kept, _arrows(of, spans), chosen)
+    memory, flows = of.events.memory, of.events.flows
+    arrows = _arrows(of, spans, chosen.moments(flows.time, flows.thread))
+    return Selection(spans, chosen.moments(memory.time, memory.thread), arrows, chosen)
 
 
 def _seconds(of: Recording) -> float:
@@ -144,15 +144,16 @@ def _check_step(of: Recording, step: int) -> None:
         )
 
 
-def _arrows(of: Recording, kept: np.ndarray) -> np.ndarray:
-    """Return which ends of arrows stand where spans begin that are kept, as all of the arrow do."""
+def _arrows(of: Recording, spans: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """Return which ends of arrows are kept; `moments` decide where an end stands at no span."""
     events, flows = of.events, of.events.flows
     thread = np.concatenate([events.thread.codes, flows.thread])
     beginning = _pairs(np.concatenate([events.start, flows.time]), thread)
-    stands = np.isin(beginning[len(events) :], beginning[: len(events)][kept])
+    begins, ends = beginning[: len(events)], beginning[len(events) :]
+    kept = np.where(np.isin(ends, begins), np.isin(ends, begins[spans]), moments)
     arrow = np.unique(_pairs(flows.id, flows.category.codes), return_inverse=True)[1]
-    stands[np.bincount(arrow, ~stands)[arrow] > 0] = False
-    return stands
+    kept[np.bincount(arrow, ~kept)[arrow] > 0] = False
+    return kept
 
 
 def _pairs(values: Integers, codes: Codes) -> Integers:
