@@ -55,6 +55,8 @@ class _Chosen:
         mask[rows] = self._kept.spans[self._spans : self._spans + len(rows)]
         self._spans += len(rows)
         moments = [place for place, kind in enumerate(kinds) if kind == _MOMENT]
+        if not _timed([heads[place] for place in moments]):
+            moments = [place for place in moments if _timed([heads[place]])]
         mask[moments] = self._at([heads[place] for place in moments])
         for place, kind in enumerate(kinds):
             if kind == _ARROW:
@@ -78,3 +80,12 @@ def _kind(head: Head) -> int:
         inner = head.cat == PYTHON and not head.name.startswith(MODULE_CALL)
         return _MOMENT if inner else _ROW
     return _ARROW if head.ph in "sf" and head.cat in FLOWS else _MOMENT
+
+
+def _timed(heads: list[Head]) -> bool:
+    """Whether these have times: those that the reader of traces leaves out may have none."""
+    try:
+        nanoseconds([head.ts for head in heads])
+    except ValueError:
+        return False
+    return True
