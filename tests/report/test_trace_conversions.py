@@ -14,6 +14,7 @@ from torchgauge.analyze.recording import recording
 from torchgauge.analyze.selection import Part, select
 from torchgauge.report import trace_folded, trace_speedscope
 from torchgauge.report.recorded_stacks import Lines
+from torchgauge.trace import raw_events
 from torchgauge.trace.kineto import read_events
 
 FIRST = "Net_0 (Net);Linear_0 (Linear)"
@@ -149,6 +150,16 @@ def test_chrome_keeps_the_recorded_events_themselves(tmp_path):
     assert b'"dur":  8.000' in out.read_bytes()  # to the byte
     again = read_events(out)
     assert again.device_work.correlation.tolist() == [2, 3]
+
+
+def test_chrome_is_the_same_in_chunks_of_any_size(tmp_path, monkeypatch):
+    source, out = tmp_path / "trace.json", tmp_path / "part.json"
+    source.write_text(TEXT)
+    whole = tg.convert_trace(source, "chrome", out, step=3, layer="Linear_1").read_bytes()
+    for size in (64, 300, 1000):
+        monkeypatch.setattr(raw_events, "_CHUNK", size)
+        tg.convert_trace(source, "chrome", out, step=3, layer="Linear_1")
+        assert json.loads(out.read_bytes()) == json.loads(whole)
 
 
 def _fourth(event):

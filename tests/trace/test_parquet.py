@@ -190,6 +190,13 @@ def test_a_file_made_to_mislead_has_none(file, name):
     assert parquet_reading.read(path, ORIGIN) is None
 
 
+def test_facts_that_were_changed_are_none(file):
+    whole = packed(odd())
+    assert whole.count(b'"version": 1') == whole.count(b'"begin": 1500,') == 1
+    changed = whole.replace(b'"begin": 1500,', b'"begin": 1700,')
+    assert parquet_reading.read(file(changed), ORIGIN) is None
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_of_a_damaged_file_all_is_read_or_nothing(file, seed):
     before = odd()
