@@ -126,6 +126,18 @@ def test_work_of_one_stream_that_overlaps_is_beside_itself():
     assert sum(sum(one.values()) for one in device) == 31_000 + 8_000
 
 
+def test_work_that_names_no_stream_is_there():
+    bare = {key: value for key, value in EVENTS[11].items() if key != "args"}
+    found = speedscope(read_events(json.dumps([bare]).encode()))
+    assert [one["name"] for one in found["profiles"]] == ["device work of an unknown stream"]
+
+
+def test_an_unknown_form_is_said(tmp_path):
+    (tmp_path / "trace.json").write_text(TEXT)
+    with pytest.raises(tg.InputError, match="Choose one of speedscope, folded, parquet, chrome"):
+        tg.convert_trace(tmp_path / "trace.json", "svg", tmp_path / "out.svg")
+
+
 def test_ranks_are_told_apart(events):
     ranks = [(f"rank {number}", lines(events, Part(step=4))) for number in range(2)]
     text = written(trace_folded, *ranks).splitlines()

@@ -52,7 +52,7 @@ def convert_trace(
     The other options are those of `read_trace`.
 
     Raises InputError as `read_trace` for files, `rank-unknown`, `step-unknown`, `layer-unknown`,
-    `part-empty`, `option-conflict`, `output-unwritable`; MissingExtraError.
+    `part-empty`, `format-absent`, `option-conflict`, `output-unwritable`; MissingExtraError.
     """
     from torchgauge.analyze.selection import Part
 
@@ -71,6 +71,12 @@ def converted(
 ) -> Iterator[bytes]:
     """Return the pieces of the file that `convert_trace` writes; the first rank is read at once."""
     path = Path(path)
+    if to not in _WAYS:
+        raise InputError(
+            f"A trace cannot be converted to '{to}'.",
+            id="format-absent",
+            remedy=f"Choose one of {', '.join(_WAYS)}.",
+        )
     if to == "parquet":
         from torchgauge.trace.parquet import arrow
 

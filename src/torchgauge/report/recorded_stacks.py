@@ -21,7 +21,7 @@ from torchgauge.analyze.recording import Recording
 from torchgauge.analyze.selection import Selection
 from torchgauge.analyze.tree import BUCKETS, ELSEWHERE, Grown, grow
 from torchgauge.analyze.window import window
-from torchgauge.model.events import Rows
+from torchgauge.model.events import ABSENT, Rows
 from torchgauge.report.stacks import Stack, layer_label
 from torchgauge.trace.cut_ends import cut_ends
 
@@ -68,8 +68,7 @@ class Lines:
             mine = mine[np.argsort(of.events.start[work.row[mine]], kind="stable")]
             for number, lane in enumerate(_lanes(of, work.row[mine])):
                 more = f", work at the same time ({number})" if number else ""
-                name = f"device {device}, stream {stream}{more}"
-                yield Line(name, self._pieces(mine[lane], owner, facts))
+                yield Line(_stream(device, stream) + more, self._pieces(mine[lane], owner, facts))
 
     def _pieces(self, places: Rows, owner: Rows, facts: Facts) -> Iterator[Stretch]:
         events, rows = self._of.events, self._of.work.row[places]
@@ -95,10 +94,10 @@ class Lines:
         spans, origin = self._of.spans, self._origin
         start = spans.nesting.start[places]
         end = cut_ends(start, spans.nesting.end[places] - start, spans.thread[places])
-        columns = (places, start - origin, end - origin, kept[places], self._of_span[places])
+        columns = (start - origin, end - origin, kept[places], self._of_span[places])
         running: list[tuple[int, Stack | None]] = []  # the end of each, and its stack if kept
         now = 0
-        for _, begin, until, wanted, node in zip(*(c.tolist() for c in columns), strict=True):
+        for begin, until, wanted, node in zip(*(c.tolist() for c in columns), strict=True):
             while running and running[-1][0] <= begin:
                 yield from _stretch(now, *running[-1])
                 now = max(now, running.pop()[0])
@@ -114,6 +113,13 @@ class Lines:
         one = self._nodes[node]
         above = self._stack(one.parent) if one.parent != NONE else ()
         return (*above, _frame(one))
+
+
+def _stream(device: int, stream: int) -> str:
+    """Return what to call a stream; old recordings may say neither."""
+    if ABSENT in (device, stream):
+        return "device work of an unknown stream"
+    return f"device {device}, stream {stream}"
 
 
 def _stretch(begin: int, end: int, stack: Stack | None) -> Iterator[Stretch]:
