@@ -147,16 +147,12 @@ def _check_step(of: Recording, step: int) -> None:
 def _arrows(of: Recording, spans: np.ndarray, moments: np.ndarray) -> np.ndarray:
     """Return which ends of arrows are kept; `moments` decide where an end stands at no span."""
     events, flows = of.events, of.events.flows
-    thread = np.concatenate([events.thread.codes, flows.thread])
-    beginning = _pairs(np.concatenate([events.start, flows.time]), thread)
-    begins, ends = beginning[: len(events)], beginning[len(events) :]
-    kept = np.where(np.isin(ends, begins), np.isin(ends, begins[spans]), moments)
-    arrow = np.unique(_pairs(flows.id, flows.category.codes), return_inverse=True)[1]
+    kept = moments.copy()
+    for thread in np.unique(flows.thread).tolist():
+        mine, here = flows.thread == thread, events.thread.codes == thread
+        ends, begins = flows.time[mine], events.start[here]
+        kept[mine] = np.isin(ends, begins[spans[here]]) | (kept[mine] & ~np.isin(ends, begins))
+    number = np.unique(flows.id, return_inverse=True)[1]  # however large an id is
+    arrow = number * (len(flows.category.values) + 1) + flows.category.codes + 1
     kept[np.bincount(arrow, ~kept)[arrow] > 0] = False
     return kept
-
-
-def _pairs(values: Integers, codes: Codes) -> Integers:
-    """Return a number for each pair, however large its value is."""
-    number = np.unique(values, return_inverse=True)[1]
-    return number * (int(codes.max(initial=0)) + 2) + codes + 1
