@@ -50,7 +50,7 @@ def look(path, dice) -> int:
     return done
 
 
-@pytest.mark.parametrize("cases", [40, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [25, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("error")
 def test_mutated_traces(cases, tmp_path):
     bases = [BASE, BASE, *recorded()[3:4]]
