@@ -4,7 +4,8 @@ import json
 import random
 
 import pytest
-from tests.test_fuzz_traces import BASE, bytes_changed, fields_changed, recorded
+from tests.analyze.parts import TEXT
+from tests.test_fuzz_traces import BASE, bytes_changed, fields_changed
 from tests.trace.same_events import assert_same
 
 import torchgauge as tg
@@ -53,7 +54,7 @@ def look(path, dice) -> int:
 @pytest.mark.parametrize("cases", [25, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("error")
 def test_mutated_traces(cases, tmp_path):
-    bases = [BASE, BASE, *recorded()[3:4]]
+    bases = [BASE, json.loads(TEXT)]
     texts = [json.dumps(base).encode() for base in bases]
     done = refused = 0
     for seed in range(cases):
