@@ -88,6 +88,20 @@ def test_files_are_written_and_shown_again(folder, capsys, tmp_path):
     assert capsys.readouterr().out == first
 
 
+def test_a_page_is_written_of_a_trace_and_of_two(folder, capsys, tmp_path):
+    page, out = tmp_path / "page.html", tmp_path / "out"
+    given = ["--output-dir", str(out), "--format", "html,json", "--html", str(page)]
+    assert main(["trace", str(folder), *given]) == 0
+    assert page.read_text() == (out / "trace.html").read_text()
+    assert '"choice":{"label":"Rank"' in page.read_text()
+    files = [str(folder / f"rank{number}.json") for number in range(2)]
+    assert main(["compare", *files, "--html", str(page)]) == 0
+    assert "rank0.json → rank1.json" in page.read_text()
+    assert main(["report", str(out / "trace.json"), "--html", str(page)]) == 0
+    assert page.read_text() == (out / "trace.html").read_text()
+    capsys.readouterr()
+
+
 def test_what_is_wrong_is_said(folder, capsys):
     assert main(["trace", str(folder), "--rank", "7"]) == 2
     assert "There are those of 0, 1" in capsys.readouterr().err

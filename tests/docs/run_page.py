@@ -4,6 +4,7 @@ import contextlib
 import doctest
 import functools
 import io
+import re
 import shlex
 import subprocess
 import sys
@@ -45,14 +46,15 @@ def _run(block: Block, namespace: dict, printed: str) -> str:
 def _command(line: str) -> str:
     if line.startswith(NOT_RUN):
         return ""
-    program, *arguments = shlex.split(line)
+    program, *arguments = shlex.split(line, comments=True)
+    said = re.search(r"# ends with (\d)", line)
     if program == "torchgauge" and arguments[0] == "profile" and "--iterations" not in arguments:
         arguments += ["--budget", BUDGET]
     start = [] if program == "python" else ["-m", PROGRAMS[program]]
     done = subprocess.run(
         [sys.executable, *start, *arguments], capture_output=True, text=True, check=False
     )
-    if done.returncode:
+    if done.returncode != (int(said[1]) if said else 0):
         sys.exit(f"{line}\n{done.stdout}{done.stderr}ended with {done.returncode}")
     return done.stdout
 

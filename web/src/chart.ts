@@ -11,6 +11,7 @@ export interface Line {
   fill?: boolean;
   stepped?: boolean;
   points?: boolean;
+  size?: number;
 }
 
 export interface Chart {
@@ -106,7 +107,7 @@ function series(line: Line): uPlot.Series {
     spanGaps: !line.points,
     fill: line.fill ? () => `${property(line.colour)}2e` : undefined,
     paths: line.stepped ? uPlot.paths.stepped!({ align: 1 }) : undefined,
-    points: { show: line.points, size: 4, fill: () => property(line.colour) },
+    points: { show: line.points, size: line.size ?? 4, fill: () => property(line.colour) },
   };
 }
 

@@ -6,6 +6,7 @@ export type Rows = [label: string, value: string, note: string][];
 export type Parts = [name: string, amount: number][];
 
 export interface Overview {
+  notices?: string[];
   facts: Rows;
   created: string;
   figures: { label: string; value: string; note: string; how: string; view: string }[];
@@ -29,6 +30,7 @@ export interface TreeData {
   columns: Record<string, (number | null)[]>;
   own: string[];
   kernels: { node: number[]; facts: string[][] };
+  note?: string;
   step: string;
   steps: number;
   how: string;
@@ -37,7 +39,11 @@ export interface TreeData {
 export interface TableData {
   name: string;
   rows: number;
+  /** How many smaller rows the page has no room for. */
+  left?: number;
+  note?: string;
   columns: { title: string; unit: Unit; values: Value[] }[];
+  /** The node of each row; none of them has one where it is empty; null: nodes of the row's name. */
   nodes: number[] | null;
 }
 
@@ -119,12 +125,74 @@ export interface ChangesData {
   paired: boolean;
 }
 
-export interface ContributionsData {
-  bars: [name: string, ns: number, proven: boolean | null][];
+export type ContributionsData = {
+  title: string;
+  note: string;
+  bars: [name: string, amount: number, proven: boolean | null][];
   rest: number;
-  others: number;
+  others: string;
   total: number;
-  tested: string;
+  whole: string;
+  unit: Unit;
+}[];
+
+export interface BreakdownData {
+  parts: string[];
+  /** Titles of what each row says besides. */
+  more: string[];
+  rows: {
+    name: string;
+    level: number;
+    whole: number;
+    amounts: number[];
+    more: string[];
+    note: string;
+    option: number | null;
+  }[];
+}
+
+export interface RanksData extends BreakdownData {
+  said: string[];
+  slow: TableData | null;
+}
+
+export interface PathData {
+  length: number;
+  parts: Parts;
+  table: TableData;
+}
+
+export type HeldData = {
+  title: string;
+  note: string;
+  categories: Parts;
+  whole: number;
+  table: TableData;
+}[];
+
+export interface CourseData {
+  x: number[];
+  timed: boolean;
+  alive: number[];
+  reserved: (number | null)[] | null;
+  failed: number[];
+  peak: number;
+  summary: string;
+}
+
+export interface LayoutData {
+  parts: Parts;
+  reserved: number;
+  rows: Rows;
+  /** By address; free runs are negative. */
+  map: { size: number; runs: number[]; said: string }[];
+  left: [segments: number, bytes: number];
+  table: TableData;
+}
+
+export interface OomsData {
+  last: { title: string; bars: [label: string, size: number | null][] }[];
+  table: TableData;
 }
 
 export interface TrendData {
@@ -239,9 +307,13 @@ export interface EnvironmentData {
   created: string;
 }
 
+export type PageParts = Record<string, unknown> & { tree?: TreeData };
+
 export interface PageData {
   title: string;
-  parts: Record<string, unknown> & { tree?: TreeData };
+  parts: PageParts;
+  /** Sets of parts of which one is shown at a time. */
+  choice?: { label: string; first: number; options: { name: string; parts: PageParts }[] };
 }
 
 export function read(): PageData {

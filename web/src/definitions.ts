@@ -25,11 +25,16 @@ export function definitions(rows: Rows): HTMLElement {
   );
 }
 
-/** A bar of parts with its legend; the legend says in words all that the bar shows. */
-export function stack(parts: Parts, whole: number, show: (amount: number) => string): HTMLElement {
+/** A bar of parts with its legend, which says in words all that the bar shows; `style` by number. */
+export function stack(
+  parts: Parts,
+  whole: number,
+  show: (amount: number) => string,
+  style = (at: number) => `series-${at % 8}`,
+): HTMLElement {
   const shares = parts.map(([, amount]) => (whole ? amount / whole : 0));
   const segment = (at: number) => {
-    const element = h("span", { class: `segment series-${at % 8}` });
+    const element = h("span", { class: `segment ${style(at)}` });
     element.style.flexGrow = String(Math.max(shares[at], 0));
     return element;
   };
@@ -44,7 +49,7 @@ export function stack(parts: Parts, whole: number, show: (amount: number) => str
         h(
           "li",
           {},
-          h("span", { class: `swatch series-${at % 8}`, "aria-hidden": "true" }),
+          h("span", { class: `swatch ${style(at)}`, "aria-hidden": "true" }),
           name(label),
           " ",
           h("b", {}, show(amount)),

@@ -12,7 +12,9 @@ export type Unit =
   | "watt"
   | "hertz"
   | "delta"
-  | "change";
+  | "change"
+  | "growth"
+  | "number";
 export type Value = number | string | null;
 
 const NOTHING = "–";
@@ -84,6 +86,8 @@ const SHOWN: Record<Unit, (value: number, digits?: number) => string> = {
   "flop/byte": (value) => significant(value),
   delta: (value) => signed(value, time(Math.abs(value))),
   change: (value) => signed(value, percent(Math.abs(value))),
+  growth: (value) => signed(value, bytes(Math.abs(value))),
+  number: (value) => significant(value),
   watt: (value) => `${significant(value)} W`,
   hertz: (value) => rate(value, "Hz"),
 };

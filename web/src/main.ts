@@ -16,10 +16,12 @@ import { memory } from "./views/memory";
 import { method } from "./views/method";
 import { overview } from "./views/overview";
 import { roofline } from "./views/roofline";
+import { course, held, layout, ooms } from "./views/snapshot";
 import { steps } from "./views/steps";
 import { cells, pareto, scaling } from "./views/sweep";
 import { system } from "./views/system";
 import { tables } from "./views/tables";
+import { devices, path, ranks, unrecorded } from "./views/trace";
 import { trend } from "./views/trend";
 import { tree } from "./views/tree";
 
@@ -32,6 +34,13 @@ register<any>(
   cells,
   pareto,
   scaling,
+  ooms,
+  course,
+  held,
+  layout,
+  ranks,
+  devices,
+  path,
   tree,
   tables,
   roofline,
@@ -39,18 +48,24 @@ register<any>(
   steps,
   memory,
   system,
+  unrecorded,
   method,
   environment,
 );
 
 const page = read();
+const common = page.parts;
+const { choice } = page;
 const listeners: { open: ((node: number) => void)[]; search: ((text: string) => void)[] } = {
   open: [],
   search: [],
 };
-const shown = views.filter((view) => page.parts[view.id]);
+const every = { ...common, ...Object.assign({}, ...(choice?.options ?? []).map((one) => one.parts)) };
+const shown = views.filter((view) => every[view.id]);
+const links = new Map(shown.map((view) => [view.id, h("a", { href: `#${view.id}` }, view.title)]));
 const sections = new Map(shown.map((view) => [view.id, section(view)]));
 const context = makeContext();
+const chooser = choice && select(choice);
 
 document.body.append(
   h("a", { class: "skip", href: "#main" }, "Skip to the report"),
@@ -58,12 +73,25 @@ document.body.append(
   h("main", { id: "main", tabindex: -1 }, ...sections.values()),
 );
 
-// The first screen at once, then a view at a time, so that the page answers meanwhile.
-draw(0);
+let drawing = 0;
+showParts(choice?.first ?? 0, shown);
 
-function draw(at: number): void {
-  if (at === shown.length) return ready();
-  const view = shown[at];
+/** Draw these views of a set of parts: the first at once, then one at a time, so that the page answers. */
+function showParts(option: number, wanted: View<any>[]): void {
+  page.parts = { ...common, ...choice?.options[option].parts };
+  context.tree = page.parts.tree ? new Tree(page.parts.tree) : null;
+  for (const view of wanted) {
+    sections.get(view.id)!.hidden = links.get(view.id)!.hidden = !page.parts[view.id];
+    sections.get(view.id)!.querySelector(".view")!.replaceChildren();
+  }
+  if (chooser) chooser.value = String(option);
+  draw(wanted.filter((view) => page.parts[view.id]), 0, ++drawing);
+}
+
+function draw(wanted: View<any>[], at: number, turn: number): void {
+  if (turn !== drawing) return; // another set was chosen meanwhile
+  if (at === wanted.length) return ready();
+  const view = wanted[at];
   const host = sections.get(view.id)!.querySelector<HTMLElement>(".view")!;
   try {
     view.draw(page.parts[view.id], host, context);
@@ -72,13 +100,15 @@ function draw(at: number): void {
     host.append(h("p", { class: "banner" }, `This view could not be drawn: ${error}`));
   }
   if (at === 0) performance.mark("first view");
-  setTimeout(() => draw(at + 1));
+  setTimeout(() => draw(wanted, at + 1, turn));
 }
 
 function ready(): void {
-  follow();
-  window.addEventListener("hashchange", follow);
-  performance.mark("ready");
+  if (document.documentElement.dataset.ready === undefined) {
+    follow();
+    window.addEventListener("hashchange", follow);
+    performance.mark("ready");
+  }
   document.documentElement.dataset.ready = "";
 }
 
@@ -103,13 +133,19 @@ function header(): HTMLElement {
     "header",
     {},
     h("strong", { class: "title" }, name(page.title)),
-    h(
-      "nav",
-      { "aria-label": "Sections" },
-      ...shown.map((view) => h("a", { href: `#${view.id}` }, view.title)),
-    ),
+    chooser && h("label", {}, `${choice!.label} `, chooser),
+    h("nav", { "aria-label": "Sections" }, ...links.values()),
     themeButton(),
   );
+}
+
+function select({ options }: NonNullable<typeof choice>): HTMLSelectElement {
+  const element = h(
+    "select",
+    { change: () => context.choose(Number(element.value)) },
+    ...options.map((one, at) => h("option", { value: at }, one.name)),
+  ) as HTMLSelectElement;
+  return element;
 }
 
 function section(view: View<unknown>): HTMLElement {
@@ -126,17 +162,22 @@ function section(view: View<unknown>): HTMLElement {
 }
 
 function makeContext(): Context {
-  const nodes = page.parts.tree ? new Tree(page.parts.tree) : null;
   return {
     page,
-    tree: nodes,
+    tree: null,
     open(node) {
-      history.pushState(null, "", `#node=${nodes!.address(node)}`);
+      history.pushState(null, "", `#node=${this.tree!.address(node)}`);
       show(node);
     },
     search(text) {
       listeners.search.forEach((listener) => listener(text));
       sections.get("tree")?.scrollIntoView({ block: "start" });
+    },
+    choose(option) {
+      // What is common to all stays, and listens to none of this.
+      listeners.open = [];
+      listeners.search = [];
+      showParts(option, shown.filter((view) => !common[view.id]));
     },
     onOpen: (listener) => listeners.open.push(listener),
     onSearch: (listener) => listeners.search.push(listener),

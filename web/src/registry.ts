@@ -10,6 +10,8 @@ export interface Context {
   open(node: number): void;
   /** Show the nodes whose name holds the text. */
   search(text: string): void;
+  /** Show another rank or device, by its number among the options. */
+  choose(option: number): void;
   /** What is called when the node shown or the text sought changes. */
   onOpen(listener: (node: number) => void): void;
   onSearch(listener: (text: string) => void): void;

@@ -70,6 +70,7 @@ export class Table {
         copyButton("Copy as CSV", () => csv(this.sheet(false))),
       ),
       this.scroller,
+      data.note && h("p", { class: "note" }, data.note),
     );
     new ResizeObserver(() => this.draw()).observe(this.scroller);
     window.addEventListener("beforeprint", () => this.draw(PRINTED));
@@ -122,8 +123,11 @@ export class Table {
   private changed(): void {
     const { length } = this.order;
     const rows = this.data.rows.toLocaleString("en");
+    const less = this.data.left
+      ? `, without ${this.data.left.toLocaleString("en")} smaller ones`
+      : "";
     this.said.textContent =
-      length === this.data.rows ? `${rows} rows` : `${length.toLocaleString("en")} of ${rows} rows`;
+      (length === this.data.rows ? "" : `${length.toLocaleString("en")} of `) + `${rows} rows${less}`;
     this.scroller.scrollTop = 0;
     this.drawn = "";
     this.draw();

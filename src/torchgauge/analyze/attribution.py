@@ -72,7 +72,7 @@ def attribute(events: Events, tree: CallTree, *, number: Callable[[str], int] = 
     is_host &= ~events.name.where(lambda name: name == STOPPED)
     rows = np.flatnonzero(is_host | is_call)
     start, duration, thread = events.start, events.duration, events.thread.codes
-    rows = rows[np.lexsort((-duration[rows], start[rows], thread[rows]))]
+    rows = rows[np.lexsort((-duration[rows], start[rows], thread[rows]))].astype(np.int32)
     thread = thread[rows]
     nesting = nest(start[rows], duration[rows], thread, tolerance=_rounding(events))
     named = _Named(events, rows)
@@ -89,7 +89,7 @@ def attribute(events: Events, tree: CallTree, *, number: Callable[[str], int] = 
         layer[behind] = _layers_of_nodes(events, rows, nesting, thread, layer, is_node)[
             node[behind]
         ]
-    phase = np.full(len(rows), OUTSIDE)
+    phase = np.full(len(rows), OUTSIDE, np.int8)
     phase[within != NONE] = FORWARD
     phase[again] = RECOMPUTE
     phase[behind] = BACKWARD

@@ -114,15 +114,15 @@ def by_node(costs: EventCosts, of_span: Integers, count: int) -> list[NodeSum | 
 def event_costs(events: Events, spans: Spans) -> EventCosts:
     """Return the work of every span as its recorded shapes tell it."""
     plans, of_span = _plans(events, spans)
-    columns = np.array([plan.numbers for plan in plans], np.int64).reshape(-1, 5)[of_span]
-    rule, matmul, vector, moved, works = columns.T
+    rule = np.array([plan.rule for plan in plans], np.int8)[of_span]
     rule[never_ran(events, spans)] = NEVER
-    rule, closed = _settled(spans, rule, works.astype(np.bool_))
+    works = np.array([plan.works for plan in plans], np.bool_)[of_span]
+    rule, closed = _settled(spans, rule, works)
     unknown = (rule == UNKNOWN) & ~closed
     counted = (rule == COUNTED) & ~closed
     figures = [
-        np.where(unknown, ABSENT, np.where(counted, column, 0))
-        for column in (matmul, vector, moved)
+        np.where(unknown, ABSENT, np.where(counted, column[of_span], 0))
+        for column in np.array([plan.figures for plan in plans], np.int64).reshape(-1, 3).T
     ]
     reasons: dict[str, tuple[int, str]] = {}
     for plan in of_span[unknown].tolist():
@@ -144,8 +144,8 @@ class _Plan(NamedTuple):
     reason: str = ""
 
     @property
-    def numbers(self) -> tuple[int, int, int, int, bool]:
-        return self.rule, self.matmul, self.vector, self.bytes, self.works
+    def figures(self) -> tuple[int, int, int]:
+        return self.matmul, self.vector, self.bytes
 
 
 def _plans(events: Events, spans: Spans) -> tuple[list[_Plan], Integers]:

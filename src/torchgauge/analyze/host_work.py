@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from torchgauge.analyze.attribution import NONE, Spans
+from torchgauge.analyze.packed import packed
 from torchgauge.model.events import Coded, Events, Integers
 
 OUTSIDE = "outside of operators"
@@ -17,28 +18,27 @@ class HostWork:
     """The outermost operators of the threads that launch work, in order of their begin."""
 
     def __init__(self, events: Events, spans: Spans, threads: Integers) -> None:
-        self._names: Coded[str] = events.name.take(spans.row)
-        operator = self._names.where(is_operator)
+        names: Coded[str] = events.name.take(spans.row)
+        operator = names.where(is_operator)
         parent = spans.parent
         outer = operator & ~(np.append(operator, False)[parent] & (parent != NONE))
         places = np.flatnonzero(outer & np.isin(spans.thread, threads))
         places = places[np.argsort(spans.nesting.start[places], kind="stable")]
-        self._places = places.tolist()
-        self._begin = spans.nesting.start[places].tolist()
         end = spans.nesting.end[places]
-        self._end = end.tolist()
-        self._reach = np.maximum.accumulate(end).tolist() if len(end) else []
+        self._names, self._codes = names.values, packed(names.codes[places])
+        self._begin = packed(spans.nesting.start[places])
+        self._end, self._reach = packed(end), packed(np.maximum.accumulate(end))
 
     def between(self, begin: int, end: int) -> Iterator[tuple[str, int]]:
         """Yield names and ns that add up to the stretch; of threads at once the first counts."""
         place = bisect.bisect_right(self._reach, begin)
         time = begin
-        while place < len(self._places) and self._begin[place] < end:
+        while place < len(self._codes) and self._begin[place] < end:
             low, high = max(self._begin[place], time), min(self._end[place], end)
             if high > low:
                 if low > time:
                     yield OUTSIDE, low - time
-                yield str(self._names[self._places[place]]), high - low
+                yield self._names[self._codes[place]], high - low
                 time = high
             place += 1
         if end > time:

@@ -20,19 +20,12 @@ class Facts:
 
     def __init__(self, events: Events, work: Launched) -> None:
         table, collectives = events.device_work, events.collectives
-        self._work = work
+        self._work, self._table, self._durations = work, table, events.duration
         self.name = events.name.take(work.row)
         self.device = _taken(table.device, work.entry)
         self._category = events.category.take(work.row)
-        self._duration = events.duration[work.row]
         self.stream = _taken(table.stream, work.entry)
-        self._grid = _taken(table.grid, work.entry)
-        self._block = _taken(table.block, work.entry)
-        self._registers = _taken(table.registers, work.entry)
-        self._shared = _taken(table.shared_memory, work.entry)
-        self._graph = _taken(table.graph_node, work.entry) > 0
         self.size = _taken(table.size, work.entry)
-        self._occupancy = np.append(table.occupancy, math.nan)[work.entry]
         message = places(collectives.row, work.row)
         self.collective = _coded(collectives.name, message)
         self.copy_kind = _coded(table.kind, work.entry)
@@ -46,20 +39,21 @@ class Facts:
             if isinstance(device.get("id"), int)
         }
         self.is_kernel = self._category.where(lambda name: name == "kernel")
-        self.is_graph = self._graph
+        self.is_graph = _taken(table.graph_node, work.entry) > 0
         self.communicates = self.name.where(_communicates) | (message != ABSENT)
 
     def columns(self) -> list[Integers]:
         """Return what calls of one node of the tree have in common, as columns of integers."""
+        table, entry = self._table, self._work.entry
         return [
             self.name.codes,
             self._category.codes,
             self.device,
-            *self._grid.T,
-            *self._block.T,
-            self._registers,
-            self._shared,
-            self._graph,
+            *_taken(table.grid, entry).T,
+            *_taken(table.block, entry).T,
+            _taken(table.registers, entry),
+            _taken(table.shared_memory, entry),
+            self.is_graph,
             self._work.launched,
             self.collective.codes,
             self.dtype.codes,
@@ -74,18 +68,18 @@ class Facts:
         occupied, limiter = self._filling(first)
         sizes = self.size[group]
         return Kernel(
-            durations=tuple(np.sort(self._duration[group]).tolist()),
+            durations=tuple(np.sort(self._durations[self._work.row[group]]).tolist()),
             work=work,
             device=_known(self.device[first]),
             streams=tuple(sorted(set(self.stream[group].tolist()) - {ABSENT})),
-            grid=_triple(self._grid[first]),
-            block=_triple(self._block[first]),
-            registers=_known(self._registers[first]),
-            shared_memory=_known(self._shared[first]),
+            grid=self._triple("grid", first),
+            block=self._triple("block", first),
+            registers=self._known("registers", first),
+            shared_memory=self._known("shared_memory", first),
             occupancy=occupied,
             limiter=limiter,
             launched=bool(self._work.launched[first]),
-            graph=bool(self._graph[first]),
+            graph=bool(self.is_graph[first]),
             bytes=int(sizes.sum()) if (sizes != ABSENT).all() else None,
             pageable=pageable(str(self.name[first])) if work == "copy" else None,
             collective=self._message(first),
@@ -94,14 +88,27 @@ class Facts:
     def _filling(self, place: int) -> tuple[float | None, Limiter | None]:
         """Return occupancy and its limiter; the trace's own figure where no rule is known."""
         device = self._limits.get(int(self.device[place]))
-        grid, block = _triple(self._grid[place]), _triple(self._block[place])
-        registers, shared = int(self._registers[place]), int(self._shared[place])
-        if device and grid and block and ABSENT not in (registers, shared):
+        grid, block = self._triple("grid", place), self._triple("block", place)
+        registers, shared = self._known("registers", place), self._known("shared_memory", place)
+        if device and grid and block and registers is not None and shared is not None:
             found = occupancy(device, math.prod(grid), math.prod(block), registers, shared)
             if found is not None:
                 return found
-        said = float(self._occupancy[place])
+        entry = self._work.entry[place]
+        said = math.nan if entry == ABSENT else float(self._table.occupancy[entry])
         return (None if math.isnan(said) else said), None
+
+    def _known(self, name: str, place: int) -> int | None:
+        """Return a number of the table, None where the trace does not say it."""
+        entry = self._work.entry[place]
+        return None if entry == ABSENT else _known(getattr(self._table, name)[entry])
+
+    def _triple(self, name: str, place: int) -> Triple | None:
+        entry = self._work.entry[place]
+        if entry == ABSENT:
+            return None
+        x, y, z = getattr(self._table, name)[entry].tolist()
+        return None if ABSENT in (x, y, z) else (x, y, z)
 
     def _message(self, place: int) -> Collective | None:
         name = self.collective[place]
@@ -139,8 +146,3 @@ def _coded(column: Coded[str], entry: Rows) -> Coded[str]:
 
 def _known(value: Any) -> int | None:
     return None if value == ABSENT else int(value)
-
-
-def _triple(values: Any) -> Triple | None:
-    x, y, z = (int(value) for value in values)
-    return None if ABSENT in (x, y, z) else (x, y, z)

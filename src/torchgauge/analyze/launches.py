@@ -51,8 +51,13 @@ def launched(events: Events, spans: Spans) -> Launched:
     time[known] = events.start[calls] + events.duration[calls] // 2
     span[known] = spans.nesting.at(time[known], events.thread.codes[calls])
     by_time = np.argsort(time, kind="stable")
-    columns = (row, entry, launch, known, time, span)
-    return Launched(*(column[by_time] for column in columns))
+
+    def ordered(column: Rows) -> Rows:
+        return column[by_time].astype(np.int32)
+
+    return Launched(
+        ordered(row), ordered(entry), ordered(launch), known[by_time], time[by_time], ordered(span)
+    )
 
 
 def places(ascending: Integers, wanted: Integers) -> Rows:

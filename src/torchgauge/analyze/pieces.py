@@ -45,7 +45,7 @@ class Pieces:
 def pieces(events: Events, work: Launched, facts: Facts) -> Pieces:
     """Return all device work, in the order of `work`."""
     begin = events.start[work.row]
-    kind = np.where(facts.is_kernel, COMPUTE, COPY)
+    kind = np.where(facts.is_kernel, COMPUTE, COPY).astype(np.int8)
     return Pieces(
         begin=begin,
         end=begin + np.maximum(events.duration[work.row], 0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from torchgauge.analyze.host_work import OUTSIDE, HostWork
 from torchgauge.analyze.kernel_facts import Facts
 from torchgauge.analyze.launches import Launched, launched
 from torchgauge.analyze.module_calls import Modules
+from torchgauge.analyze.packed import packed
 from torchgauge.analyze.pieces import Pieces, pieces
 from torchgauge.analyze.queues import queues
 from torchgauge.analyze.rank_calls import Calls, rank_calls
@@ -34,6 +35,7 @@ _HOST = ("cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_d
 def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
     """Return what the events of one file say, and its collectives; `file` is its name."""
     modules, spans = attributed(events)
+    tree = tree_of(events, modules, spans)  # what it needs for itself is the most, and first
     work = launched(events, spans)
     facts = Facts(events, work)
     found = pieces(events, work, facts)
@@ -49,7 +51,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         contents=_contents(events, modules),
         devices=tuple(_devices(events)),
         times=device_times(found),
-        tree=tree_of(events, modules, spans),
+        tree=tree,
         device_time=int(duration.sum()) * 1e-9,
         launched_before=int(duration[~work.launched].sum()) * 1e-9,
         copies=copies(found, facts),
@@ -127,15 +129,15 @@ def _critical(
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
     path = critical_path(found, thread, waits(events), begin)
     host = HostWork(events, spans, np.unique(thread))
-    names = events.name.take(spans.row)
+    names, codes = events.name.take(spans.row), packed(events.name.codes[work.row])
+    of_code = [str(name) for name in events.name.values]
 
-    def named(segment: Segment) -> Iterator[tuple[str, int]]:
+    def named(segment: Segment) -> Iterable[tuple[str, int]]:
         if segment.link == "host":
-            yield from host.between(segment.begin, segment.end)
-            return
-        place = int(work.span[segment.piece])
-        by = operator(names, spans, place) or OUTSIDE if segment.link == "launch" else ""
-        name = by or str(events.name[int(work.row[segment.piece])])
-        yield name, segment.end - segment.begin
+            return host.between(segment.begin, segment.end)
+        length = segment.end - segment.begin
+        if segment.link == "launch":
+            return ((operator(names, spans, int(work.span[segment.piece])) or OUTSIDE, length),)
+        return ((of_code[codes[segment.piece]], length),)
 
     return summary(path, named)

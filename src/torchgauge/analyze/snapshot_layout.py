@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 from torchgauge.model.snapshot import Fragmentation, Segment
 from torchgauge.trace.snapshot_contents import RecordedBlock, RecordedSegment
@@ -31,7 +32,15 @@ def _segment(one: RecordedSegment) -> Segment:
         free=sizes["inactive"],
         blocks=len(one.blocks),
         largest_free=max(free, default=0),
+        runs=tuple(_runs(one.blocks)),
     )
+
+
+def _runs(blocks: Iterable[RecordedBlock]) -> Iterator[int]:
+    order = sorted(blocks, key=lambda block: block.address)
+    for free, found in itertools.groupby(order, key=lambda block: block.state == "inactive"):
+        size = sum(block.size for block in found)
+        yield -size if free else size
 
 
 def fragmentation(filled: Sequence[Segment], requested: int | None) -> Fragmentation:

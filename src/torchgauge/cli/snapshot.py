@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--top", type=positive, default=10, metavar="N", help="stacks shown (default: 10)"
     )
     out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out, page=False)
+    formats.add_arguments(out)
     printed = out.add_mutually_exclusive_group()
     printed.add_argument(
         "--json", action="store_true", help="print the record as JSON instead of the summary"

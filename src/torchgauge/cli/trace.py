@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--rank", type=int, metavar="R", help="details of this rank")
     what_is_shown(shown, depth=None, depth_help="2")
     out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out, page=False)
+    formats.add_arguments(out)
     printed = out.add_mutually_exclusive_group()
     printed.add_argument(
         "--json", action="store_true", help="print the record as JSON instead of the summary"

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torchgauge.model.record import MeasurementWarning
 
 T = TypeVar("T")
-Integers = NDArray[np.int64]
+Integers = NDArray[np.signedinteger[Any]]  # numbers in eight bytes, or in fewer where they fit
 Fractions = NDArray[np.float64]
 Codes = NDArray[np.int32]
-Rows = NDArray[np.intp]
+Rows = NDArray[np.signedinteger[Any]]
 ThreadId = tuple[int | str, int | str]
 
 ABSENT = -1

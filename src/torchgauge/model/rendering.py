@@ -46,7 +46,10 @@ FITTING = {
     "benchmark": frozenset({"Profile", "Verdict"}),
     "csv": _RUNS | {"Comparison", "Growth", "Snapshot", "Sweep", "Trace", "Verdict"},
     "folded": _RUNS,
-    "html": frozenset({"Advice", "Profile", "Loop", "Comparison", "Sweep", "Trend", "Verdict"}),
+    "html": frozenset(
+        {"Advice", "Profile", "Loop", "Comparison", "Growth", "Snapshot", "Sweep", "Trace"}
+        | {"TraceDiff", "Trend", "Verdict"}
+    ),
     "junit": frozenset({"Verdict"}),
     "markdown": _RUNS | {"Advice", "Comparison", "Sweep", "Verdict"},
     "openmetrics": _RUNS | {"Sweep"},

@@ -69,7 +69,11 @@ class Fragmentation(Record, frozen=True, kw_only=True):
 
 
 class Segment(Record, frozen=True, kw_only=True):
-    """One piece of memory taken from the device: bytes by state of its blocks, and their count."""
+    """One piece of memory taken from the device: bytes by state of its blocks, and their count.
+
+    `runs` are the bytes of neighbours of one state together, by address: in use or pending, and
+    negative where they are free.
+    """
 
     address: int
     size: int
@@ -82,6 +86,7 @@ class Segment(Record, frozen=True, kw_only=True):
     free: int
     blocks: int
     largest_free: int
+    runs: tuple[int, ...] = ()
 
     @property
     def fill(self) -> float | None:
@@ -229,7 +234,7 @@ class Grown(Record, frozen=True, kw_only=True):
         return self.after - self.before
 
 
-class Growth(Record, frozen=True, kw_only=True):
+class Growth(Exported, frozen=True, kw_only=True):
     """What two snapshots of one program differ in, the most growth first; bytes.
 
     `before` and `after` are what was active in all: their difference is the sum of `stacks`, of

@@ -142,7 +142,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     warnings: tuple[MeasurementWarning, ...] = ()
 
     def table(self, kind: str = "kernels", *, by_shape: bool = False) -> tables.Table:
-        """Return layers, operators or kernels as a flat table; times are of one marked step.
+        """Return layers, operators or kernels as a flat table, of all marked steps together.
 
         Raises InputError `table-unknown`.
         """

@@ -40,17 +40,18 @@ def view(growth: Growth, *, width: int, top: int = MOST) -> RenderableType:
 
 
 def _row(label: str, before: int, after: int) -> Row:
-    return Row(label, units.size(after), f"{_signed(after - before)} from {units.size(before)}")
+    return Row(label, units.size(after), f"{signed(after - before)} from {units.size(before)}")
 
 
-def _signed(size: int) -> str:
+def signed(size: int) -> str:
+    """Format a difference of sizes with its sign."""
     return f"{'−' if size < 0 else '+'}{units.size(abs(size), 3)}"
 
 
 def _stacks(title: str, listed: list[Grown], width: int, top: int) -> RenderableType:
     rows = [
         (
-            _signed(one.growth),
+            signed(one.growth),
             units.size(one.after, 3),
             f"{one.after_blocks - one.before_blocks:+,}".replace("-", "−"),
             f"{one.after_blocks:,}",

@@ -21,23 +21,31 @@ from torchgauge.model.comparison import Comparison
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Record
+from torchgauge.model.snapshot import Growth, Snapshot
 from torchgauge.model.sweep import Sweep
+from torchgauge.model.trace import Trace
+from torchgauge.model.trace_diff import TraceDiff
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import (
     page_advice,
     page_comparison,
+    page_growth,
     page_loop,
     page_method,
     page_overview,
     page_roofline,
     page_series,
+    page_snapshot,
     page_sweep,
     page_tables,
+    page_trace,
+    page_trace_diff,
     page_tree,
     page_trend,
     page_verdict,
 )
+from torchgauge.report.page_choice import Choice
 
 # A part that returns None is left out, and its view with it. The order of views is the script's.
 Part = Callable[[Any], object]
@@ -81,6 +89,23 @@ PARTS: dict[type[Record], dict[str, Part]] = {
         "method": page_loop.method,
         "environment": page_method.environment,
     },
+    Trace: {"ranks": page_trace.ranks},
+    TraceDiff: {
+        "overview": page_trace_diff.overview,
+        "contributions": page_trace_diff.contributions,
+        "tables": page_trace_diff.tables,
+    },
+    Snapshot: {},
+    Growth: {
+        "overview": page_growth.overview,
+        "contributions": page_growth.contributions,
+        "tables": page_growth.tables,
+    },
+}
+# Parts of which a page shows one set at a time, beside those above.
+CHOICES: dict[type[Record], Callable[[Any], Choice]] = {
+    Trace: page_trace.choice,
+    Snapshot: page_snapshot.choice,
 }
 
 # What would end the element or begin a comment in it, and what old scripts took for a line's end.
@@ -92,12 +117,21 @@ def render(record: Record, leave_out: Collection[str] = ()) -> str:
     shown = {name: part for name, part in PARTS[type(record)].items() if name not in leave_out}
     parts = {name: part(record) for name, part in shown.items()}
     data = {name: part for name, part in parts.items() if part is not None}
-    return page(page_overview.title(record), data)
+    choices = CHOICES.get(type(record))
+    choice = None if choices is None else choices(record).without(leave_out)
+    if choice is not None and len(choice.options) == 1:
+        data |= choice.options[0].parts
+        choice = None
+    return page(page_overview.title(record), data, choice)
 
 
-def page(title: str, parts: dict[str, object]) -> str:
-    """Return the page that shows these parts, each by the view of its name."""
-    data = msgspec.json.encode({"title": title, "parts": parts}).decode()
+def page(title: str, parts: dict[str, object], choice: Choice | None = None) -> str:
+    """Return the page of these parts and those of a choice, each shown by the view of its name."""
+    shown: dict[str, object] = {"title": title, "parts": parts}
+    if choice is not None:
+        options = [one._asdict() for one in choice.options]
+        shown["choice"] = {"label": choice.label, "first": choice.first, "options": options}
+    data = msgspec.json.encode(shown).decode()
     for character in _MARKUP:
         data = data.replace(character, f"\\u{ord(character):04x}")
     script, style = _asset("page.js"), _asset("page.css")

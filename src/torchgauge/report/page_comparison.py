@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from torchgauge import units
@@ -10,6 +12,7 @@ from torchgauge.model.comparison import Change, Comparison, Place
 from torchgauge.report import page_tables
 from torchgauge.report.comparison import changed, interval, relative, said, signed
 from torchgauge.report.page_overview import warnings
+from torchgauge.report.page_shorter import short
 from torchgauge.report.page_tables import Column
 
 CARDS = ("latency", "throughput", "memory", "params", "flops")
@@ -44,7 +47,7 @@ def overview(comparison: Comparison) -> dict[str, Any]:
         "figures": [_card(change) for change in known],
         "bound": None,
         "phases": None,
-        "findings": [_finding(place) for place in changed(comparison.layers, comparison, 3)],
+        "findings": [finding(place) for place in changed(comparison.layers, comparison, 3)],
         "warnings": warnings(comparison.all_warnings),
         "complete": True,
         "interrupted": False,
@@ -65,13 +68,15 @@ def _card(change: Change) -> dict[str, str]:
     }
 
 
-def _finding(place: Place) -> dict[str, Any]:
+def finding(place: Place) -> dict[str, Any]:
+    """Return a place that changed as the first screen says it."""
     name = place.name or "the model itself"
     what = "appeared" if place.appeared else "vanished" if place.vanished else ""
     how = what or f"{relative(place.change) or 'other work'}"
     sure = {True: "proven", False: "not proven", None: "not tested"}[place.significant]
     text = f"{signed(place.contribution)} of the step; {place.type or place.kind}, {sure}."
-    return {"title": f"{name}: {how}", "text": text, "view": "tables", "node": None, "search": ""}
+    title = short(f"{name}: {how}")
+    return {"title": title, "text": short(text), "view": "tables", "node": None, "search": ""}
 
 
 def changes(comparison: Comparison) -> dict[str, Any]:
@@ -103,7 +108,7 @@ def changes(comparison: Comparison) -> dict[str, Any]:
     return {"rows": rows, "differences": differences, "paired": comparison.paired}
 
 
-def contributions(comparison: Comparison) -> dict[str, Any] | None:
+def contributions(comparison: Comparison) -> list[dict[str, Any]] | None:
     """Return what adds up to the step's change, in nanoseconds; None without trees."""
     if comparison.step_change is None:
         return None
@@ -111,22 +116,29 @@ def contributions(comparison: Comparison) -> dict[str, Any] | None:
     bars = [one for one in ordered[:BARS] if one.contribution]
     rest = comparison.step_change - math.fsum(one.contribution for one in bars)
     others = len(comparison.layers) - len(bars)
-    return {
-        "bars": [
-            [one.name or "the model itself", round(one.contribution * 1e9), one.significant]
-            for one in bars
-        ],
-        "rest": round(rest * 1e9),
-        "others": others,
-        "total": round(comparison.step_change * 1e9),
-        "tested": comparison.places_tested,
-    }
+    tested = comparison.places_tested
+    tested = f"{tested[0].upper()}{tested[1:]}." if tested else ""
+    return [
+        {
+            "title": "",
+            "note": f"A step's own time by layer. {tested}",
+            "bars": [
+                [one.name or "the model itself", round(one.contribution * 1e9), one.significant]
+                for one in bars
+            ],
+            "rest": round(rest * 1e9),
+            "others": f"{others} other layers, and time in no layer",
+            "total": round(comparison.step_change * 1e9),
+            "whole": "the step as a whole",
+            "unit": "delta",
+        }
+    ]
 
 
 def tables(comparison: Comparison) -> list[dict[str, Any]] | None:
     """Return layers, operators and kernels with both sides' figures."""
     made = [
-        _table(name, places)
+        table(name, places)
         for name, places in (
             ("layers", comparison.layers),
             ("operators", comparison.operators),
@@ -137,7 +149,12 @@ def tables(comparison: Comparison) -> list[dict[str, Any]] | None:
     return made or None
 
 
-def _table(name: str, places: tuple[Place, ...]) -> dict[str, Any]:
+def table(
+    name: str,
+    places: tuple[Place, ...],
+    more: Mapping[Column, list[Any]] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return a table of places, with columns of their own after the names."""
     found: dict[str, list[Any]] = {
         field: [getattr(one, field) for one in places]
         for field in (
@@ -150,5 +167,6 @@ def _table(name: str, places: tuple[Place, ...]) -> dict[str, Any]:
     found["high"] = [one.interval and one.interval.high for one in places]
     sure = {True: "yes", False: "no", None: ""}
     found["proven"] = [sure[one.significant] for one in places]
-    columns = [PLACES[0]._replace(title=name.removesuffix("s")), *PLACES[1:]]
+    found |= {column.key: values for column, values in more.items()}
+    columns = [PLACES[0]._replace(title=name.removesuffix("s")), *more, *PLACES[1:]]
     return page_tables.table(name, columns, found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torchgauge import units
@@ -12,36 +12,54 @@ from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning, Record
 from torchgauge.model.roofline import Bottleneck
+from torchgauge.model.snapshot import Growth, Snapshot
 from torchgauge.model.sweep import Sweep
+from torchgauge.model.trace import Trace
+from torchgauge.model.trace_diff import TraceDiff
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import sections
 from torchgauge.report.findings import findings
 from torchgauge.report.page_series import rows
+from torchgauge.report.page_shorter import short
 
 NOT_MEASURED = "not measured in this run"
 
 
 def title(record: Record) -> str:
     """Return what the page is about."""
-    if isinstance(record, Profile):
-        return record.target.name
-    if isinstance(record, Comparison):
-        old, new = record.baseline.target.name, record.current.target.name
-        return f"{new}, compared" if old == new else f"{old} → {new}"
-    if isinstance(record, Verdict):
-        compared = record.comparison
-        what = "" if compared is None else f": {compared.current.target.name}"
-        return f"{record.outcome.upper()}{what}"
-    if isinstance(record, Trend):
-        return ", ".join(dict.fromkeys(one.target for one in record.series)) or "No run"
-    if isinstance(record, Advice):
-        return f"Advice for {record.target.name}"
-    if isinstance(record, Sweep):
-        return f"Sweep of {record.target.name}"
-    if isinstance(record, Loop):
-        return f"Loop of {', '.join(record.roots) or 'no module'}"
-    return type(record).__name__
+    made = _TITLES.get(type(record))
+    return type(record).__name__ if made is None else short(made(record))
+
+
+def _of_comparison(record: Comparison) -> str:
+    old, new = record.baseline.target.name, record.current.target.name
+    return f"{new}, compared" if old == new else f"{old} → {new}"
+
+
+def _of_verdict(record: Verdict) -> str:
+    compared = record.comparison
+    what = "" if compared is None else f": {compared.current.target.name}"
+    return f"{record.outcome.upper()}{what}"
+
+
+def _of_trend(record: Trend) -> str:
+    return ", ".join(dict.fromkeys(one.target for one in record.series)) or "No run"
+
+
+_TITLES: dict[type[Record], Callable[[Any], str]] = {
+    Advice: lambda record: f"Advice for {record.target.name}",
+    Comparison: _of_comparison,
+    Growth: lambda record: f"{record.baseline} → {record.current}",
+    Loop: lambda record: f"Loop of {', '.join(record.roots) or 'no module'}",
+    Profile: lambda record: record.target.name,
+    Snapshot: lambda record: record.name,
+    Sweep: lambda record: f"Sweep of {record.target.name}",
+    Trace: lambda record: record.name,
+    TraceDiff: lambda record: f"{record.baseline.label} → {record.current.label}",
+    Trend: _of_trend,
+    Verdict: _of_verdict,
+}
 
 
 def overview(profile: Profile) -> dict[str, Any]:

@@ -11,7 +11,18 @@ from torchgauge.model.profile import Profile
 from torchgauge.model.tree import Node, Tree
 
 Unit = Literal[
-    "text", "time", "bytes", "count", "share", "flop/s", "bytes/s", "flop/byte", "delta", "change"
+    "text",
+    "time",
+    "bytes",
+    "count",
+    "number",
+    "share",
+    "flop/s",
+    "bytes/s",
+    "flop/byte",
+    "delta",
+    "change",
+    "growth",
 ]
 
 

@@ -70,7 +70,7 @@ def _row(one: Ruling) -> dict[str, Any]:
     }
 
 
-def contributions(verdict: Verdict) -> dict[str, Any] | None:
+def contributions(verdict: Verdict) -> list[dict[str, Any]] | None:
     """Return what adds up to the step's change, as of the comparison."""
     compared = verdict.comparison
     return None if compared is None else page_comparison.contributions(compared)

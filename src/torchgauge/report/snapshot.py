@@ -21,7 +21,7 @@ from torchgauge.report.trace import findings
 from torchgauge.report.visible import visible
 
 BAR = 8
-_CAUSES = {
+CAUSES = {
     "fragmentation": "fragmentation",
     "full": "really full",
     "elsewhere": "free elsewhere",
@@ -57,7 +57,7 @@ def _head(snapshot: Snapshot) -> RenderableType:
     if len(snapshot.devices) != 1:
         grid.add_row("  devices", f"{len(snapshot.devices)}")
     for device in snapshot.devices:
-        grid.add_row("  window", _window(device))
+        grid.add_row("  window", window(device))
     said = ", ".join(f"{name} {value}" for name, value in sorted(snapshot.settings.items()))
     if said:
         grid.add_row("  settings", visible(said if len(said) <= 300 else f"{said[:299]}…"))
@@ -65,7 +65,8 @@ def _head(snapshot: Snapshot) -> RenderableType:
     return Group(Text.assemble(*title), grid)
 
 
-def _window(device: DeviceMemory) -> str:
+def window(device: DeviceMemory) -> str:
+    """Return what was recorded of a device's events."""
     found = device.window
     if found is None:
         return "none: the state of one moment"
@@ -218,7 +219,7 @@ def _ooms(snapshot: Snapshot, device: DeviceMemory, width: int) -> RenderableTyp
         (
             units.size(one.asked, 3),
             *(_size(value) for value in (one.device_free, one.cached, one.largest)),
-            _CAUSES[one.cause],
+            CAUSES[one.cause],
             _where(snapshot, one.stack),
         )
         for one in device.ooms[::-1]

@@ -80,7 +80,8 @@ def _of(held: dict[int | None, Holding], row: int | None, name: str) -> int:
 
 
 def _segments(_: Snapshot, one: DeviceMemory) -> list[dict[str, Any]]:
-    return [{"device": one.device, **_fields(each)} for each in one.segments]
+    found = [{"device": one.device, **_fields(each)} for each in one.segments]
+    return [{name: value for name, value in row.items() if name != "runs"} for row in found]
 
 
 def _timeline(_: Snapshot, one: DeviceMemory) -> list[dict[str, Any]]:

@@ -66,25 +66,31 @@ def _head(trace: Trace, one: RankTrace) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", width=14, no_wrap=True)
     grid.add_column(overflow="fold")
+    for label, said in facts(trace, one):
+        grid.add_row(f"  {label}", visible(said))
+    return Group(Text.assemble((visible(trace.name), "bold cyan"), ("  recorded", "dim")), grid)
+
+
+def facts(trace: Trace, one: RankTrace) -> Iterator[tuple[str, str]]:
+    """Yield what was recorded, as label and text."""
     used = {each.device for each in one.times}
     devices = [each for each in one.devices if each.number in used] or list(one.devices)
     names = dict.fromkeys(
         f"{each.name}, {units.size(each.memory, 3)}" if each.memory else each.name
         for each in devices
     )
-    grid.add_row("  device", visible("; ".join(names)) or "unknown")
+    yield "device", "; ".join(names) or "unknown"
     if one.world is not None and one.world > 1:
         which = f"rank {one.rank}" if len(trace.ranks) == 1 else f"{len(trace.ranks)} files"
-        grid.add_row("  ranks", f"{which} of {one.world}")
+        yield "ranks", f"{which} of {one.world}"
     has = one.contents
-    grid.add_row("  window", f"{units.time(one.window)}, {has.events:,} events")
+    yield "window", f"{units.time(one.window)}, {has.events:,} events"
     parts = {
         "operators": has.operators, "launches": has.launches, "pieces of device work":
         has.device_work, "allocations": has.memory,
     }  # fmt: skip
     said = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
-    grid.add_row("  holds", said or "nothing that is known")
-    return Group(Text.assemble((visible(trace.name), "bold cyan"), ("  recorded", "dim")), grid)
+    yield "holds", said or "nothing that is known"
 
 
 def findings(found: Sequence[Finding]) -> RenderableType:

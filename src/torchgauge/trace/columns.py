@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torchgauge.model.events import ABSENT, Coded, Codes
 
 H = TypeVar("H", bound=Hashable)
+_INT32 = np.iinfo(np.int32)
 
 
 class Column(Protocol):
@@ -27,23 +28,58 @@ class Column(Protocol):
 
 
 class Parts:
-    """Arrays to be joined at the end."""
+    """An array that grows by parts.
+
+    It doubles in place of keeping the parts: many small ones leave holes in memory that nothing
+    else fits into, and what is not yet written to takes none.
+    """
 
     def __init__(self, dtype: type[np.generic]) -> None:
         self._dtype = dtype
-        self._parts: list[NDArray[Any]] = []
+        self._array = np.empty(0, dtype)
+        self._count = 0
 
     def append(self, part: NDArray[Any]) -> None:
         """Append an array of any integer or float type."""
-        self._parts.append(part.astype(self._dtype, copy=False))
+        count = self._count + len(part)
+        kind = self._kind(part)
+        if count > len(self._array) or kind != self._array.dtype:
+            grown = np.empty(max(count, 2 * len(self._array)), kind)
+            grown[: self._count] = self._array[: self._count]
+            self._array = grown
+        self._array[self._count : count] = part
+        self._count = count
+
+    def _kind(self, part: NDArray[Any]) -> np.dtype[Any]:
+        """Return the type that holds what there is and the part."""
+        del part
+        kind: np.dtype[Any] = self._array.dtype
+        return kind
 
     def finish(self) -> NDArray[Any]:
-        """Return one array; the parts are let go."""
-        parts, self._parts = self._parts, []
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=self._dtype)
+        """Return the whole; the column is empty afterwards."""
+        found = self._array[: self._count]
+        self._array, self._count = np.empty(0, self._dtype), 0
+        return found
 
 
-class Numbers(Parts):
+class Narrow(Parts):
+    """Integers that grow by parts, in four bytes each where all of them fit."""
+
+    def __init__(self, dtype: type[np.generic]) -> None:
+        super().__init__(dtype)
+        if dtype == np.int64:
+            self._array = np.empty(0, np.int32)
+
+    def _kind(self, part: NDArray[Any]) -> np.dtype[Any]:
+        kind = super()._kind(part)
+        if kind != np.int32 or not len(part):
+            return kind
+        fits = part.min() >= _INT32.min and part.max() <= _INT32.max
+        return kind if fits else np.dtype(np.int64)
+
+
+class Numbers(Narrow):
     """A column of plain numbers."""
 
     def add(self, values: Iterable[Any], count: int) -> None:
@@ -62,7 +98,7 @@ class Fractions(Numbers):
         super().add((math.nan if isinstance(v, str) else v for v in values), count)
 
 
-class Triples(Parts):
+class Triples(Numbers):
     """A column of three integers each."""
 
     def __init__(self) -> None:
@@ -71,7 +107,7 @@ class Triples(Parts):
     def add(self, values: Iterable[Any], count: int) -> None:
         """Append `count` values."""
         flat = (number for triple in values for number in triple)
-        self.append(np.fromiter(flat, self._dtype, 3 * count))
+        super().add(flat, 3 * count)
 
     def finish(self) -> NDArray[Any]:
         """Return an array of n × 3."""

@@ -13,7 +13,6 @@ import dataclasses
 import itertools
 
 import numpy as np
-from numpy.typing import NDArray
 
 from torchgauge.model.events import ABSENT, Codes, Integers, Rows
 
@@ -67,7 +66,7 @@ def nest(start: Integers, duration: Integers, thread: Codes, *, tolerance: int =
     `start` and `duration` in ns, `tolerance` how much longer than its parent a span may seem to
     last: `ROUNDING` for traces of whole microseconds.
     """
-    order = np.lexsort((-duration, start, thread))
+    order = np.lexsort((-duration, start, thread)).astype(np.int32)
     ordered = thread[order]
     bounds = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(order)]
     threads = {
@@ -76,8 +75,8 @@ def nest(start: Integers, duration: Integers, thread: Codes, *, tolerance: int =
         if high > low
     }
     count = len(start)
-    parent = np.full(count, ABSENT, dtype=np.intp)
-    depth = np.zeros(count, dtype=np.int64)
+    parent = np.full(count, ABSENT, dtype=np.int32)
+    depth = np.zeros(count, dtype=np.int32)
     self_time, end = duration.copy(), start + duration
     overlaps = 0
     for place in threads.values():
@@ -177,7 +176,7 @@ def _overlapping(start: Integers, end: Integers, tolerance: int) -> _Thread:
     )
 
 
-def _totals(parent: Rows, depth: NDArray[np.int64], self_time: Integers) -> Integers:
+def _totals(parent: Rows, depth: Integers, self_time: Integers) -> Integers:
     """Return self times summed over each span and all inside it, from the deepest level up."""
     total = self_time.copy()
     by_depth = np.argsort(depth, kind="stable")

@@ -21,6 +21,7 @@ from torchgauge.model.events import (
     PythonCalls,
     Rows,
 )
+from torchgauge.trace.columns import Narrow
 from torchgauge.trace.parquet import arrow, schema
 from torchgauge.trace.parquet_columns import (
     COLUMNS,
@@ -134,7 +135,9 @@ class _Reading:
             if column.axis is not None:
                 before = self._fields[table].get(field, np.empty((len(here), 0), np.int64))
                 here = np.column_stack([before, here])
-            self._fields[table][field] = here
+            self._fields[table][field] = (
+                here if table == SPANS or field == "time" else _narrow(here)
+            )
 
     def _numbers(self, column: Column) -> np.ndarray:
         whole = self._file.read([column.name], use_threads=False).column(0)
@@ -153,6 +156,15 @@ class _Reading:
         if len(codes) and not ABSENT <= codes.min() <= codes.max() < len(self._facts.threads):
             raise ValueError("a thread is unknown")
         return codes.astype(np.int32)
+
+
+def _narrow(values: np.ndarray) -> np.ndarray:
+    """Return integers in as few bytes as reading a trace gives them."""
+    if values.dtype != np.int64:
+        return values
+    found = Narrow(np.int64)
+    found.append(values.reshape(-1))
+    return found.finish().reshape(values.shape)
 
 
 def _filled(column: pa.Array | pa.ChunkedArray, kind: type[np.generic], absent: Any) -> np.ndarray:

@@ -11,14 +11,14 @@ import numpy as np
 
 from torchgauge.model.events import Rows
 from torchgauge.trace.arguments import DEFAULTS, Arguments
-from torchgauge.trace.columns import Column, Documents, Fractions, Labels, Numbers, Parts, Triples
+from torchgauge.trace.columns import Column, Documents, Fractions, Labels, Narrow, Numbers, Triples
 
 
 class Table:
     """One column per field of the arguments that is named; JSON texts are columns together."""
 
     def __init__(self, *names: str) -> None:
-        self._row = Parts(np.intp)
+        self._row = Narrow(np.int64)
         texts = tuple(name for name in names if isinstance(DEFAULTS[name], msgspec.Raw))
         self._documents = Documents(texts)
         self._texts = attrgetter(*texts) if texts else None

@@ -29,7 +29,7 @@ export const overview: View<Overview> = {
       h(
         "p",
         { class: "foot" },
-        `Recorded ${part.created.replace("T", " ").replace("+00:00", " UTC")}. `,
+        part.created && `Recorded ${part.created.replace("T", " ").replace("+00:00", " UTC")}. `,
         copyButton("Copy as Markdown", () => summary(part, context.page.title)),
       ),
     );
@@ -40,7 +40,8 @@ function state(part: Overview): HTMLElement[] {
   const said = part.interrupted
     ? "This run was interrupted: what was measured before is shown."
     : "Part of this run failed: see the warnings.";
-  return part.complete ? [] : [h("p", { class: "banner", role: "status" }, said)];
+  const told = [...(part.complete ? [] : [said]), ...(part.notices ?? [])];
+  return told.map((one) => h("p", { class: "banner", role: "status" }, name(one)));
 }
 
 function card(figure: Overview["figures"][0], context: Context): HTMLElement {

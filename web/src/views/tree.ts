@@ -90,6 +90,7 @@ class Icicle {
         this.said,
         badge(this.part.how),
       ),
+      this.part.note ? h("p", { class: "note" }, this.part.note) : "",
       this.crumbs,
       this.cells,
       this.legend,
@@ -100,7 +101,7 @@ class Icicle {
       ),
       this.panel,
     );
-    document.body.append(this.tip);
+    this.host.append(this.tip);
     responsive(this.cells, (width) => {
       this.width = width;
       this.redraw();

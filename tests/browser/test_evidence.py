@@ -1,0 +1,215 @@
+"""Pages of traces, of their difference and of memory snapshots: what they say and let choose."""
+
+import msgspec
+import pytest
+from tests.browser.test_accessibility import violations
+from tests.browser.test_page import HOSTILE
+from tests.report import evidence
+
+from torchgauge.model.comparison import Difference
+from torchgauge.model.finding import Finding
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.snapshot import Frame
+
+pytestmark = pytest.mark.browser
+
+HUGE = "very_long_" * 2_000
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    return evidence.job(tmp_path_factory.mktemp("job"))
+
+
+def renamed(record, names):
+    """Return the record with names of strangers wherever a file may bring them."""
+    names = iter(names * 1_000)
+
+    def of(value):
+        if isinstance(value, tuple):
+            return tuple(map(of, value))
+        if not isinstance(value, msgspec.Struct):
+            return value
+        found = {
+            field: next(names)
+            if field in {"name", "path", "type", "shapes", "operator", "layer", "call", "label",
+                         "file", "device_name", "title", "evidence", "remedy", "baseline",
+                         "current", "pool", "message"}
+            and isinstance(getattr(value, field), str)
+            else of(getattr(value, field))
+            for field in value.__struct_fields__
+        }  # fmt: skip
+        return msgspec.structs.replace(value, **found)
+
+    return of(record)
+
+
+def hostile_trace():
+    found = renamed(evidence.trace(), HOSTILE)
+    rank = msgspec.structs.replace(found.ranks[0], missing=HOSTILE, warnings=warned())
+    return msgspec.structs.replace(found, ranks=(rank, rank))
+
+
+def hostile_diff():
+    around = (Difference(part="machine", name=HOSTILE[0], baseline=HOSTILE[1], current=HOSTILE[2]),)
+    found = renamed(evidence.diff(), HOSTILE)
+    return msgspec.structs.replace(found, differences=around, warnings=warned())
+
+
+def hostile_snapshot():
+    found = renamed(evidence.snapshot(), HOSTILE)
+    finding = Finding(
+        id="oom-full", severity="info", title=HOSTILE[0], evidence=HOSTILE[1], remedy=HOSTILE[2]
+    )
+    return msgspec.structs.replace(found, settings={HOSTILE[0]: HOSTILE[1]}, findings=(finding,))
+
+
+def hostile_growth():
+    return renamed(evidence.growth(), HOSTILE)
+
+
+def warned():
+    return tuple(MeasurementWarning(id=one, message=one, probe=one) for one in HOSTILE)
+
+
+HOSTILES = [hostile_trace, hostile_diff, hostile_snapshot, hostile_growth]
+
+
+def sections(page):
+    return page.eval_on_selector_all(
+        "main > section:not([hidden])", "all => all.map(one => one.id)"
+    )
+
+
+def unfold(page):
+    """Open all that is folded, and every tab, and come near to every tile."""
+    page.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
+    for tab in page.locator("[role=tab]").all():
+        tab.click()
+    for tile in page.locator(".tile").all()[:5]:
+        tile.hover()
+
+
+def test_a_trace_says_where_the_devices_time_went(opened):
+    page = opened(evidence.trace()).page
+    assert sections(page) == ["overview", "devices", "path", "tree", "tables", "unrecorded"]
+    row = page.locator("#devices tbody tr").first.inner_text()
+    for said in ("GPU 0", "46.7 %", "70.0 µs", "20.0 %", "150 µs"):
+        assert said in row, said
+    bars = page.locator("#devices tbody tr").first.locator(".segment")
+    widths = bars.evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
+    assert widths[0] / sum(widths) == pytest.approx(70 / 150, abs=0.03)
+    assert page.locator("#path .stack").count() == 1
+    assert page.locator("header select").count() == 0
+
+
+def test_tables_without_nodes_lead_nowhere_and_those_of_kernels_to_the_tree(opened):
+    page = opened(evidence.trace()).page
+    page.get_by_role("tab", name="Copies").click()
+    assert "pageable" in page.locator("#tables tbody").inner_text()
+    assert page.locator("#tables tbody button.link").count() == 0
+    page.get_by_role("tab", name="Kernels").click()
+    page.locator("#tables tbody button.link", has_text="gemm").click()
+    assert page.locator("#tree .cell.match").count() >= 1
+
+
+def test_a_rank_is_chosen_in_the_head_and_in_the_table_of_ranks(opened, job):
+    page = opened(job).page
+    assert sections(page)[:3] == ["overview", "ranks", "devices"]
+    chooser = page.locator("header select")
+    assert chooser.input_value() == "1"  # the straggler
+    assert "rank1.json" in page.locator("#overview").inner_text()
+    before = page.locator("#devices tbody").inner_text()
+    chooser.select_option("2")
+    page.locator("#overview", has_text="rank2.json").wait_for()
+    page.locator("#tables table").wait_for()
+    assert page.locator("#devices tbody").inner_text() != before
+    page.locator("#ranks tbody button.link", has_text="0").click()
+    page.locator("#overview", has_text="rank0.json").wait_for()
+    assert chooser.input_value() == "0"
+    page.locator("#tree .cell").nth(1).click()
+    assert "gemm" in page.locator("#tree .panel h3").inner_text()
+    assert page.locator("#tree .tip").count() == 1
+
+
+def test_a_difference_says_other_hardware_first_and_adds_up(opened):
+    around = (Difference(part="machine", name="device", baseline="A100", current="V100"),)
+    page = opened(msgspec.structs.replace(evidence.diff(), differences=around)).page
+    assert sections(page) == ["overview", "contributions", "tables"]
+    first = page.locator("#overview .view > *").first
+    assert "A100 → V100" in first.inner_text()
+    assert first.get_attribute("class") == "banner"
+    bars = page.locator(".waterfall li").all_inner_texts()
+    assert bars[-1].split()[-2:] == ["+30.0", "µs"]
+    page.get_by_role("tab", name="Kernels").first.click()
+    assert "gemm" in page.locator("#contributions .waterfall").inner_text()
+
+
+def test_a_snapshot_draws_memory_over_time_and_its_segments(opened):
+    page = opened(evidence.snapshot()).page
+    assert sections(page) == ["overview", "ooms", "course", "held", "layout"]
+    assert page.locator("#course canvas").count() == 1
+    assert "15.7 MB" in page.locator("#ooms .bars").inner_text()
+    tiles = page.locator("#layout .tile")
+    areas = tiles.evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect()).map(one => one.width * one.height)"
+    )
+    assert areas[0] / sum(areas) == pytest.approx(0.8, abs=0.02)  # 40 of 50 MiB
+    blocks = tiles.first.locator("span").evaluate_all("all => all.map(one => one.className)")
+    assert blocks == ["filled-2", "filled-0", "filled-2", "filled-0"]
+    tiles.first.hover()
+    assert "21.0 MB in use" in page.locator("#layout .readout").inner_text()
+    page.get_by_role("tab", name="At the end").click()
+    assert "log.py:7 keep" in page.locator("#held tbody").inner_text()
+    page.locator("header select").select_option("1")
+    page.locator("#layout .tile:only-child").wait_for()
+    assert "ooms" not in sections(page)
+    assert "course" not in sections(page)
+    assert not page.locator("header nav a", has_text="over time").is_visible()
+
+
+def test_growth_says_who_holds_more(opened):
+    page = opened(evidence.growth()).page
+    assert page.locator(".waterfall li").last.inner_text().split()[-2:] == ["+7.34", "MB"]
+    assert "+7.34 MB" in page.locator("#tables tbody").inner_text()
+
+
+@pytest.mark.parametrize("make", HOSTILES, ids=lambda one: one.__name__)
+def test_no_name_becomes_markup_or_code(opened, make):
+    page = opened(make()).page
+    unfold(page)
+    assert page.evaluate("window.broken") is None
+    assert page.locator("img, main script, [onload], [onerror]").count() == 0
+    shown = page.locator("body").inner_text()
+    assert sum(name in shown for name in HOSTILE[:3]) >= 1
+
+
+@pytest.mark.parametrize("width", [380, 800, 1400])
+def test_nothing_stands_out_of_the_page(opened, job, width):
+    huge = [renamed(one, (HUGE,)) for one in (evidence.trace(), evidence.diff())]
+    snapshot = evidence.snapshot()
+    stacks = tuple(
+        msgspec.structs.replace(one, frames=(Frame(name=HUGE, file=HUGE, line=1),) * 4)
+        for one in snapshot.stacks
+    )
+    huge.append(msgspec.structs.replace(snapshot, stacks=stacks, name=HUGE))
+    records = [job, evidence.trace(), evidence.diff(), snapshot, evidence.growth(), *huge]
+    for record in (*records, *(make() for make in HOSTILES)):
+        page = opened(record, viewport={"width": width, "height": 900}).page
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "make",
+    [evidence.trace, evidence.diff, evidence.snapshot, evidence.growth],
+    ids=lambda one: one.__name__,
+)
+def test_no_rule_of_accessibility_is_broken(opened, axe, make, theme):
+    assert violations(opened, axe, make(), color_scheme=theme) == []
+
+
+def test_no_rule_of_accessibility_is_broken_by_ranks(opened, axe, job):
+    phone = {"width": 400, "height": 900}
+    assert violations(opened, axe, job) == []
+    assert violations(opened, axe, job, color_scheme="dark", viewport=phone) == []
