@@ -1,5 +1,6 @@
 """Whatever a trace holds, it is converted or refused with one of our errors, and never changed."""
 
+import dataclasses
 import json
 import random
 
@@ -25,6 +26,11 @@ def some_part(dice: random.Random) -> dict:
     return {}
 
 
+def arrows(events) -> list:
+    flows = events.flows
+    return sorted(zip(flows.time.tolist(), flows.id.tolist(), flows.begins.tolist(), strict=True))
+
+
 def look(path, dice) -> int:
     """Convert the trace in every way, and return how many of them there are."""
     part, done = some_part(dice), 0
@@ -44,7 +50,8 @@ def look(path, dice) -> int:
             again = read_events(out)
             assert len(again) <= len(events)
             if not part:
-                assert_same(events, again)
+                assert arrows(events) == arrows(again)  # their order is that of chunks
+                assert_same(dataclasses.replace(events, flows=again.flows), again)
     for _ in range(2):  # written, and read
         kept = trace_cache.cached_events(path, python="modules", partial=False)
         assert_same(events, kept)
