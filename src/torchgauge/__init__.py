@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torchgauge.api import (
         advise,
         compare,
+        convert_trace,
         count_cost,
         detect_regressions,
         diagnose,
@@ -57,6 +58,7 @@ _HOMES = {
     "torchgauge.api": (
         "advise",
         "compare",
+        "convert_trace",
         "count_cost",
         "detect_regressions",
         "diagnose",
@@ -124,6 +126,7 @@ __all__ = [
     "Work",
     "advise",
     "compare",
+    "convert_trace",
     "count_cost",
     "detect_regressions",
     "diagnose",

@@ -7,7 +7,8 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchgauge.errors import InputError
@@ -16,6 +17,7 @@ from torchgauge.errors import InputError
 ABANDONED = 600.0
 # More than most records take: a full disk is found before measuring, not after.
 ROOM = 2**20
+_GZIP = 31  # zlib's number for gzip with the largest window
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> Path:
@@ -43,6 +45,14 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> Path:
         part.unlink(missing_ok=True)
     _remove_abandoned(path)
     return path
+
+
+def packed(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the parts as gzip."""
+    packer = zlib.compressobj(wbits=_GZIP)
+    for part in parts:
+        yield packer.compress(part)
+    yield packer.flush()
 
 
 def check_writable(folder: Path) -> None:

@@ -15,7 +15,7 @@ def cell(source, outputs=()):
 
 
 def test_they_are_there():
-    assert [path.stem for path in NOTEBOOKS] == ["quickstart", "resnet50", "vit"]
+    assert [path.stem for path in NOTEBOOKS] == ["colleague", "quickstart", "resnet50", "vit"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

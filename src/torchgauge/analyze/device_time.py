@@ -58,7 +58,7 @@ def device_nodes(
     `of_span` is the node of each host span, `step` that of each piece of work (NONE: in none),
     `bucket` the node of each bucket, `elsewhere` that of launches outside of all spans.
     """
-    parent, phase = _owners(spans, work, facts, of_span, bucket, elsewhere)
+    parent, phase = owners(spans, work, facts, of_span, bucket, elsewhere)
     within = np.flatnonzero(step != NONE)
     if not len(within):
         return []
@@ -82,7 +82,7 @@ def device_nodes(
     return nodes
 
 
-def _owners(
+def owners(
     spans: Spans,
     work: Launched,
     facts: Facts,

@@ -25,6 +25,7 @@ from torchgauge.analyze.rank_calls import Calls, rank_calls
 from torchgauge.analyze.recorded_tree import attributed, tree_of
 from torchgauge.analyze.synchronisations import operator, synchronisations, waits
 from torchgauge.analyze.trace_findings import rank_findings
+from torchgauge.analyze.window import window
 from torchgauge.model.critical_path import CriticalPath
 from torchgauge.model.events import ABSENT, Events
 from torchgauge.model.trace import Contents, Device, RankTrace
@@ -40,7 +41,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
     facts = Facts(events, work)
     found = pieces(events, work, facts)
     waited = waits(events)
-    begin, end = _window(events)
+    begin, end = window(events)
     distributed = events.metadata.distributed or {}
     duration = found.end - found.begin
     record = RankTrace(
@@ -72,21 +73,12 @@ def _origin(events: Events) -> int:
     return (events.metadata.base_time or 0) + events.metadata.origin
 
 
-def _window(events: Events) -> tuple[int, int]:
-    """Return begin and end of all that is no mark of the profiler's own."""
-    rows = np.flatnonzero(events.category.where(lambda name: name != "Trace"))
-    if not len(rows):
-        return 0, 0
-    start = events.start[rows]
-    return int(start.min()), int((start + np.maximum(events.duration[rows], 0)).max())
-
-
 def _contents(events: Events, modules: Modules) -> Contents:
     def count(*categories: str) -> int:
         return int(events.category.where(lambda name: name in categories).sum())
 
     origin = None if events.metadata.base_time is None else _origin(events)
-    first, last = _window(events)
+    first, last = window(events)
     return Contents(
         events=len(events) + len(events.memory.time) + len(events.flows.time),
         operators=count("cpu_op"),

@@ -20,7 +20,7 @@ from torchgauge.model.events import Events
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.tree import Tree
 
-_STEPS = re.compile(r"ProfilerStep#\d+|tg@\d+")
+STEP = re.compile(r"(?:ProfilerStep#|tg@)(\d{1,18})")
 
 
 def recorded_tree(events: Events) -> Tree:
@@ -52,10 +52,10 @@ def attributed(events: Events) -> tuple[Modules, Spans]:
 
 def tree_of(events: Events, modules: Modules, spans: Spans) -> Tree:
     """Return the tree as `recorded_tree` does, of what `attributed` found."""
-    growth = grow(events, spans, modules.tree, _STEPS, as_one=True)
+    growth = grow(events, spans, modules.tree, STEP, as_one=True)
     _count(growth, event_costs(events, spans))
     tree = typical(growth, LayerTimes([], []), step="loop", passes=())
-    steps = sum(_STEPS.fullmatch(name) is not None for name in _annotations(events))
+    steps = sum(STEP.fullmatch(name) is not None for name in _annotations(events))
     return msgspec.structs.replace(
         tree,
         steps=max(steps, 1),

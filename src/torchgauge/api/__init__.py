@@ -3,6 +3,7 @@
 from torchgauge.api.advices import advise, advise_request
 from torchgauge.api.calibrations import calibrate
 from torchgauge.api.comparisons import compare, detect_regressions, load_baseline
+from torchgauge.api.conversions import convert_trace
 from torchgauge.api.counts import count_cost, count_request, measure_size
 from torchgauge.api.gates import compare_targets, gate, gate_records, gate_stored, gate_targets
 from torchgauge.api.loops import nvtx, timeline
@@ -22,6 +23,7 @@ __all__ = [
     "compare_snapshots",
     "compare_targets",
     "compare_traces",
+    "convert_trace",
     "count_cost",
     "count_request",
     "detect_regressions",

@@ -18,10 +18,12 @@ import numpy as np
 from torchgauge.analyze.rank_calls import Calls, Message
 from torchgauge.analyze.rank_trace import rank_trace
 from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.model.events import Events
 from torchgauge.model.failure import Failure
 from torchgauge.model.trace import RankTrace
 from torchgauge.progress import Progress
 from torchgauge.trace.kineto import read_events
+from torchgauge.trace.spans import PythonDetail
 
 CHILD = Path(__file__).with_name("trace_child.py")
 
@@ -43,20 +45,36 @@ class Answer(msgspec.Struct, frozen=True):
     failure: Failure | None = None
 
 
-def read_rank(file: str, *, python: bool, partial: bool) -> Read:
+def read_rank(file: str, *, python: bool, partial: bool, cache: bool = False) -> Read:
     """Read one file in this process; what is wrong with it is raised."""
-    events = read_events(file, python="all" if python else "modules", partial=partial)
+    events = events_of(file, python=python, partial=partial, cache=cache)
     rank, calls = rank_trace(events, Path(file).name)
     return Read(file, rank, calls)
 
 
+def events_of(file: str, *, python: bool, partial: bool, cache: bool) -> Events:
+    """Return the events of one file, from the cache beside it where one is wanted."""
+    detail: PythonDetail = "all" if python else "modules"
+    if not cache:
+        return read_events(file, python=detail, partial=partial)
+    from torchgauge.api.trace_cache import cached_events
+
+    return cached_events(Path(file), python=detail, partial=partial)
+
+
 def read_ranks(
-    files: Sequence[str], *, python: bool, partial: bool, workers: int, progress: Progress
+    files: Sequence[str],
+    *,
+    python: bool,
+    partial: bool,
+    cache: bool = False,
+    workers: int,
+    progress: Progress,
 ) -> list[Read]:
     """Read each file in a process of its own, `workers` at once; answers hold what is wrong."""
     done: list[Read] = []
     with tempfile.TemporaryDirectory(prefix="torchgauge-") as folder:
-        children = _Children(Path(folder), python=python, partial=partial)
+        children = _Children(Path(folder), python=python, partial=partial, cache=cache)
         with ThreadPoolExecutor(workers) as pool:
             try:
                 for found in pool.map(children.read, range(len(files)), files):
@@ -71,9 +89,9 @@ def read_ranks(
 class _Children:
     """The processes that read, so that all of them can be ended."""
 
-    def __init__(self, folder: Path, *, python: bool, partial: bool) -> None:
+    def __init__(self, folder: Path, *, python: bool, partial: bool, cache: bool) -> None:
         self._folder = folder
-        self._options = {"python": python, "partial": partial, "path": sys.path}
+        self._how = {"python": python, "partial": partial, "cache": cache}
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
@@ -86,7 +104,9 @@ class _Children:
     def read(self, number: int, file: str) -> Read:
         """Read one file in a new process."""
         answer = self._folder / str(number)
-        request = json.dumps({**self._options, "file": file, "answer": str(answer)})
+        request = json.dumps(
+            {"how": self._how, "path": sys.path, "file": file, "answer": str(answer)}
+        )
         command = [sys.executable, "-P", str(CHILD)]
         if self._stopped:
             return Read(file)
@@ -103,10 +123,10 @@ class _Children:
         return _decoded(file, answer.read_bytes())
 
 
-def answered(file: str, *, python: bool, partial: bool) -> Answer:
-    """Return what a child answers."""
+def answered(file: str, **how: bool) -> Answer:
+    """Return what a child answers that reads the file so."""
     try:
-        found = read_rank(file, python=python, partial=partial)
+        found = read_rank(file, **how)
     except TorchgaugeError as error:
         return Answer(failure=Failure.of(error))
     calls = tuple(

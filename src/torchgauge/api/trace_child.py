@@ -18,9 +18,8 @@ def main() -> None:
 
     from torchgauge.api.rank_files import answered, encoded
 
-    Path(request["answer"]).write_bytes(
-        encoded(answered(request["file"], python=request["python"], partial=request["partial"]))
-    )
+    answer = answered(request["file"], **request["how"])
+    Path(request["answer"]).write_bytes(encoded(answer))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,17 +26,20 @@ def read_trace(
     *,
     python: bool = False,
     partial: bool = False,
+    cache: bool = False,
     workers: int | None = None,
     progress: bool | None = None,
 ) -> Trace:
     """Read a Kineto trace, or a folder with those of a job's ranks; torch is not needed.
 
     `python` keeps the Python functions of a trace with stacks, which are most of its events. With
-    `partial` a damaged file gives what can be read of it, and a warning. Of a folder `workers`
-    files are read at once, as many as there are cores unless said otherwise; a file that cannot be
-    read is a failed warning, and the others stay.
+    `partial` a damaged file gives what can be read of it, and a warning. `cache` keeps the events
+    beside each file in `FILE.torchgauge.parquet`, and reads that while the file is unchanged (extra
+    `parquet`). Of a folder `workers` files are read at once, as many as there are cores unless said
+    otherwise; a file that cannot be read is a failed warning, and the others stay.
 
-    Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces.
+    Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces;
+    MissingExtraError where `cache` needs PyArrow.
     """
     from torchgauge.api.preparation import showing
     from torchgauge.api.rank_files import cores, read_rank, read_ranks, trace_files
@@ -43,22 +47,18 @@ def read_trace(
 
     path = Path(path)
     if not path.is_dir():
-        found = [read_rank(str(path), python=python, partial=partial)]
+        found = [read_rank(str(path), python=python, partial=partial, cache=cache)]
         return Trace(name=path.name, ranks=tuple(one.rank for one in found if one.rank))
     files = [str(file) for file in trace_files(path)]
     if not files:
-        raise InputError(
-            f"{path} holds no traces.",
-            id="trace-none",
-            cause="They end in .json, .json.gz or .zip.",
-            remedy="Name the folder with the ranks' files.",
-        )
+        raise _none(path)
     with showing(progress) as shown:
         shown.start("reading traces")
         read = read_ranks(
             files,
             python=python,
             partial=partial,
+            cache=cache,
             workers=min(workers or cores(), len(files)),
             progress=shown,
         )
@@ -106,17 +106,34 @@ def _rank(trace: Trace, number: int | None) -> RankTrace:
     for one in trace.ranks:
         if one.rank == number:
             return one
-    raise rank_unknown(trace, number)
+    raise rank_unknown(trace.name, [one.rank for one in trace.ranks], number)
 
 
-def rank_unknown(trace: Trace, number: int) -> InputError:
+def rank_unknown(name: str, known: Sequence[int | None], number: int | None) -> InputError:
     """Return the error that a trace has no such rank."""
     return InputError(
-        f"There is no trace of rank {number} in {trace.name}.",
+        f"There is no trace of rank {number} in {name}.",
         id="rank-unknown",
-        cause=f"There are those of {', '.join(str(one.rank) for one in trace.ranks)}.",
+        cause=f"There are those of {', '.join(map(str, known))}.",
         remedy="Choose one of these.",
     )
+
+
+def ranked(path: Path) -> dict[int, Path]:
+    """Return a folder's files by the ranks that `read_trace` gives them, from how each begins."""
+    from torchgauge.api.rank_files import trace_files
+    from torchgauge.trace.raw_events import rank_said
+
+    files = list(trace_files(path))
+    if not files:
+        raise _none(path)
+    found = {}
+    for place, file in enumerate(files):
+        said = None
+        with contextlib.suppress(InputError):  # what is wrong with it is said when it is read
+            said = rank_said(file)
+        found[_number(said, file.name, place)] = file
+    return dict(sorted(found.items()))
 
 
 def _together(name: str, read: Sequence[Read]) -> Trace:
@@ -153,10 +170,23 @@ def _numbered(read: Sequence[Read]) -> Iterator[tuple[int, Read]]:
     """Yield each with its rank: as the file says it, else its name, else its place."""
     for place, one in enumerate(read):
         said = one.rank.rank if one.rank is not None else None
-        if said is None:
-            named = _NUMBER.search(Path(one.file).name)
-            said = int(named[1]) if named else place
-        yield said, one
+        yield _number(said, Path(one.file).name, place), one
+
+
+def _number(said: int | None, name: str, place: int) -> int:
+    if said is not None:
+        return said
+    named = _NUMBER.search(name)
+    return int(named[1]) if named else place
+
+
+def _none(path: Path) -> InputError:
+    return InputError(
+        f"{path} holds no traces.",
+        id="trace-none",
+        cause="They end in .json, .json.gz or .zip.",
+        remedy="Name the folder with the ranks' files.",
+    )
 
 
 def _twice(number: int, file: str) -> MeasurementWarning:

@@ -7,7 +7,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,9 +64,22 @@ def emit(text: str) -> None:
 
     Raises InputError `output-unwritable` where it goes to a file whose disk is full.
     """
-    try:
+    with _reader_may_be_gone():
         sys.stdout.write(text)
         sys.stdout.flush()
+
+
+def emit_bytes(parts: Iterable[bytes]) -> None:
+    """Write a result that is no text, or a large one, as `emit` does."""
+    with _reader_may_be_gone():
+        sys.stdout.buffer.writelines(parts)
+        sys.stdout.buffer.flush()
+
+
+@contextlib.contextmanager
+def _reader_may_be_gone() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError:
         _to_nowhere()
     except OSError as error:

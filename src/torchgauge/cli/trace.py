@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.cli import formats
+from torchgauge.cli import conversion, formats
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view
 from torchgauge.cli.profile import what_is_shown
@@ -24,6 +24,8 @@ Read what torch.profiler exported: a file (.json, .json.gz, .zip) or a folder wi
   torchgauge trace traces/ --rank 5
   torchgauge trace trace.json.gz --csv > kernels.csv
   torchgauge trace traces/ --output-dir results
+  torchgauge trace trace.json.gz --to speedscope --output trace.speedscope.json
+  torchgauge trace trace.json.gz --to chrome --step 7 --output step.json.gz
 
 Neither torch nor a GPU is needed. What was not recorded is said and never shown as 0.
 """
@@ -38,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--partial", action="store_true", help="of a damaged file, show what can be read"
+    )
+    what.add_argument(
+        "--cache", action="store_true", help="keep what was read as Parquet beside each file"
     )
     what.add_argument(
         "--workers", type=positive, metavar="N", help="files read at once (default: the cores)"
@@ -58,15 +63,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("figures", "layers", "operators", "kernels"),
         help="print a table of all ranks, or of --rank, as CSV (default: kernels)",
     )
+    conversion.add_arguments(parser, printed)
 
 
 def run(options: argparse.Namespace) -> int:
     """Read, show, write; return the exit code."""
     from torchgauge import api
 
+    conversion.check(options)
+    if options.to is not None:
+        return conversion.run(options)
     formats.check(options, "Trace")
     found = api.read_trace(
-        options.path, python=options.python, partial=options.partial, workers=options.workers
+        options.path,
+        python=options.python,
+        partial=options.partial,
+        cache=options.cache,
+        workers=options.workers,
     )
     _check_rank(found, options.rank)
     written = formats.write(found, options, "trace")
@@ -81,7 +94,7 @@ def _check_rank(found: Trace, rank: int | None) -> None:
     if rank is not None and rank not in known:
         from torchgauge.api.traces import rank_unknown
 
-        raise rank_unknown(found, rank)
+        raise rank_unknown(found.name, known, rank)
 
 
 def _show(found: Trace, options: argparse.Namespace) -> None:

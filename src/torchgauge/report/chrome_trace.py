@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,13 @@ import numpy as np
 
 from torchgauge.analyze.attribution import STOPPED
 from torchgauge.analyze.named_spans import NamedSpans
-from torchgauge.files import write_atomically
+from torchgauge.files import packed, write_atomically
 from torchgauge.model.events import ABSENT, Events, Rows, ThreadId
 from torchgauge.model.record import whole
 from torchgauge.report.trace_arguments import KEYS, Arguments
 from torchgauge.trace.cut_ends import cut_ends, outer_first
 
 AT_ONCE = 4096  # events
-_GZIP = 31  # zlib's number for gzip with the largest window
 _STEP = re.compile(r"tg@(\d+)")
 _DEVICES = {0: "CPU", 1: "CUDA"}
 
@@ -39,7 +37,7 @@ def write(spans: NamedSpans, path: Path) -> Path:
     Raises InputError `output-unwritable`.
     """
     text = parts(spans)
-    return write_atomically(path, _packed(text) if path.suffix == ".gz" else text)
+    return write_atomically(path, packed(text) if path.suffix == ".gz" else text)
 
 
 def parts(spans: NamedSpans) -> Iterator[bytes]:
@@ -54,13 +52,6 @@ def parts(spans: NamedSpans) -> Iterator[bytes]:
             )
             first = False
     yield b"\n]}\n"
-
-
-def _packed(text: Iterator[bytes]) -> Iterator[bytes]:
-    packer = zlib.compressobj(wbits=_GZIP)
-    for part in text:
-        yield packer.compress(part)
-    yield packer.flush()
 
 
 def _header(events: Events) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def _measured(tree: Tree, figure: str) -> Iterator[tuple[Stack, int]]:
     above: list[Stack] = []
     for row in tree.rows:
         layer = row.kind in ("model", "layer")
-        name = _layer(row.path or row.name, row.type) if layer else row.name
+        name = layer_label(row.path or row.name, row.type) if layer else row.name
         above.append(_below(above, row.parent, name))
         yield above[-1], getattr(row, figure) or 0
 
@@ -82,13 +82,14 @@ def _measured(tree: Tree, figure: str) -> Iterator[tuple[Stack, int]]:
 def _counted(cost: Cost, weight: Weight) -> Iterator[tuple[Stack, int]]:
     above: list[Stack] = []
     for node in cost.nodes:
-        above.append(_below(above, node.parent, _layer(node.path or node.name, node.kind)))
+        above.append(_below(above, node.parent, layer_label(node.path or node.name, node.kind)))
     for row in sorted(cost.rows, key=lambda row: row.node):
         work: dict[Any, int] = {"flops": row.matmul_flops + row.vector_flops, "bytes": row.bytes}
         yield (*above[row.node], row.operator), work.get(weight, 0)
 
 
-def _layer(name: str, kind: str) -> str:
+def layer_label(name: str, kind: str) -> str:
+    """Return a layer's frame: its name, and its class where that says more."""
     return name if kind in ("", name) else f"{name} ({kind})"
 
 

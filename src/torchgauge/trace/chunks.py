@@ -122,6 +122,12 @@ class Chunks:
         self._offset = 0  # of the buffer in the text
         self._opening = b""  # what makes the rest of the text valid again
 
+    def _decode(self, text: bytes) -> list[Event]:
+        return _decode_events(text)
+
+    def _decode_header(self, text: bytes) -> Header:
+        return _decode_header(text)
+
     def __iter__(self) -> Iterator[list[Event]]:
         self._open()
         tried = 0  # the length at which there was no place to cut: the next try is at twice that
@@ -179,7 +185,7 @@ class Chunks:
         """Return where the list of events begins, and keep what stands before it."""
         for match in _ARRAY.finditer(self._buffer):
             try:
-                header = _decode_header(self._buffer[: match.end()] + b"]}")
+                header = self._decode_header(self._buffer[: match.end()] + b"]}")
             except _UNDECODABLE:
                 continue  # the same words inside something else
             self.headers.append(header)
@@ -212,7 +218,7 @@ class Chunks:
             if place is None:
                 return None
             try:
-                return _decode_events(
+                return self._decode(
                     b"".join((b"[", memoryview(self._buffer)[:place], b"]"))
                 ), place + 1
             except _UNDECODABLE as error:
@@ -239,8 +245,8 @@ class Chunks:
 
     def _ended(self, text: bytes) -> list[Event]:
         if self._opening == b"[":
-            return _decode_events(b"[" + text)
-        header = _decode_header(self._opening + text)
+            return self._decode(b"[" + text)
+        header = self._decode_header(self._opening + text)
         events, header.events = header.events, []
         self.headers.append(header)
         return events
@@ -251,7 +257,7 @@ class Chunks:
         start = 0
         for end in [match.start(1) for match in _CUT.finditer(text)] + [len(text)]:
             try:
-                events += _decode_events(b"[" + text[start:end] + b"]")
+                events += self._decode(b"[" + text[start:end] + b"]")
             except _UNDECODABLE as error:
                 if end < len(text) or not self._read_end(text[start:], events):
                     self._note(start, error)

@@ -1,0 +1,77 @@
+"""Events of a trace kept as Parquet beside its file, so that the next reading takes less time."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from torchgauge.analyze.belonging import belonging
+from torchgauge.analyze.recording import Recording, recording
+from torchgauge.analyze.selection import Selection
+from torchgauge.errors import InputError
+from torchgauge.files import write_atomically
+from torchgauge.model.events import Events
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.trace import parquet, parquet_reading
+from torchgauge.trace.kineto import read_events
+from torchgauge.trace.parquet_facts import Origin, facts_of
+from torchgauge.trace.spans import PythonDetail
+
+SUFFIX = ".torchgauge.parquet"
+
+
+def cached_events(file: Path, *, python: PythonDetail, partial: bool) -> Events:
+    """Return what `read_events` does, from the cache where it has that, else with a new one.
+
+    A cache counts while size and time of change of the trace are those that it was made of. Of a
+    damaged trace none is kept. Where none can be written, a warning says so.
+
+    Raises MissingExtraError, and InputError as `read_events`.
+    """
+    parquet.arrow()
+    kept = file.with_name(file.name + SUFFIX)
+    origin = _origin(file, python)
+    if origin is not None and (found := parquet_reading.read(kept, origin)) is not None:
+        return found
+    events = read_events(file, python=python, partial=partial)
+    damaged = any(one.id == "trace-damaged" for one in events.warnings)
+    if origin is None or damaged or _origin(file, python) != origin:
+        return events
+    try:
+        write_atomically(kept, parquet.parts([_whole(events, origin)]))
+    except InputError as error:
+        warning = MeasurementWarning(
+            id="trace-cache-unwritten",
+            message="The trace was read and not kept for the next time.",
+            cause=f"{error.message} {error.cause}",
+            remedy="Copy the trace to a folder that can be written, or leave out --cache.",
+        )
+        return dataclasses.replace(events, warnings=(*events.warnings, warning))
+    return events
+
+
+def as_rank(of: Recording, number: int | None, kept: Selection) -> parquet.Rank:
+    """Return what is kept of a recording as it is written."""
+    masks = (kept.spans, kept.memory, kept.flows)
+    spans, memory, flows = (int(mask.sum()) for mask in masks)
+    facts = facts_of(of.events, (spans, memory, flows))
+    return parquet.Rank(number, of.events, belonging(of), np.concatenate(masks), facts)
+
+
+def _whole(events: Events, origin: Origin) -> parquet.Rank:
+    counts = (len(events), len(events.memory.time), len(events.flows.time))
+    facts = facts_of(events, counts, origin)
+    rows = np.ones(sum(counts), np.bool_)
+    number = (events.metadata.distributed or {}).get("rank")
+    number = number if type(number) is int else None
+    return parquet.Rank(number, events, belonging(recording(events)), rows, facts)
+
+
+def _origin(file: Path, python: PythonDetail) -> Origin | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return Origin(found.st_size, found.st_mtime_ns, python) if file.is_file() else None

@@ -1,0 +1,92 @@
+"""`torchgauge trace --to`: the trace, or a part of it, in the format of another tool."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchgauge.cli.formats import say
+from torchgauge.cli.output import emit_bytes
+from torchgauge.errors import ExitCode, InputError
+
+FORMS = {
+    "speedscope": "a profile for each stream and thread, in real time",
+    "folded": "stacks of layers, operators and kernels",
+    "parquet": "all events as a table",
+    "chrome": "the recorded events themselves",
+}
+_BINARY = ("parquet",)
+# Options by their places among the parsed ones.
+_OURS = {"output": "--output", "begin": "--from", "end": "--until"}
+_OURS |= {"step": "--step", "layer": "--layer"}
+_OTHERS = {"output_dir": "--output-dir", "formats": "--format", "html": "--html"}
+
+
+def add_arguments(
+    parser: argparse.ArgumentParser, printed: argparse._MutuallyExclusiveGroup
+) -> None:
+    """Declare the options; `printed` are those of which one alone says what is printed."""
+    said = "; ".join(f"{form}: {what}" for form, what in FORMS.items())
+    printed.add_argument("--to", choices=FORMS, help=f"convert the trace instead ({said})")
+    group = parser.add_argument_group("what is converted, with --to")
+    group.add_argument(
+        "--output", type=Path, metavar="FILE", help="write it there, packed where it ends in .gz"
+    )
+    group.add_argument(
+        "--from", type=_time, metavar="TIME", dest="begin", help="from then on, such as 0.5s"
+    )
+    group.add_argument(
+        "--until", type=_time, metavar="TIME", dest="end", help="what comes before, such as 1.2s"
+    )
+    group.add_argument("--step", type=int, metavar="N", help="what is in ProfilerStep#N")
+    group.add_argument("--layer", metavar="PATH", help="what is in a layer, forward and backward")
+
+
+def _time(text: str) -> float:
+    from torchgauge.analyze.quantities import amount, meant
+
+    found = amount(text, "s")
+    if found is None:
+        better = meant(text, "s") or "0.5s"
+        raise argparse.ArgumentTypeError(f"'{text}' is no time (such as {better})")
+    return found.value
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise InputError `option-conflict` for options that have nothing to do with each other."""
+    if options.to is None and (name := _given(options, _OURS)):
+        raise _conflict(f"{name} belongs to a conversion.", f"Add --to {'|'.join(FORMS)}.")
+    if options.to is not None and (name := _given(options, _OTHERS)):
+        raise _conflict(f"--to converts, and {name} writes what was read.", "Use one of them.")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Convert, and write the file or standard output; return the exit code."""
+    from torchgauge.analyze.selection import Part
+    from torchgauge.api import conversions
+
+    if options.output is None and options.to in _BINARY and sys.stdout.isatty():
+        raise InputError(
+            f"{options.to.capitalize()} is not for terminals.",
+            id="output-binary",
+            remedy="Add --output FILE, or send standard output to a file.",
+        )
+    part = Part(options.begin, options.end, options.step, options.layer)
+    how = conversions.How(options.python, options.partial, options.cache)
+    parts = conversions.converted(options.path, options.to, rank=options.rank, part=part, how=how)
+    if options.output is None:
+        emit_bytes(parts)
+    else:
+        say([conversions.write(parts, options.output)])
+    return ExitCode.DONE
+
+
+def _given(options: argparse.Namespace, names: Mapping[str, str]) -> str | None:
+    given = (name for place, name in names.items() if getattr(options, place, None) is not None)
+    return next(given, None)
+
+
+def _conflict(message: str, remedy: str) -> InputError:
+    return InputError(message, id="option-conflict", remedy=remedy)

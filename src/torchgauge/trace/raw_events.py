@@ -1,0 +1,118 @@
+"""The events of a trace as they stand in its file, to the byte, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from torchgauge.trace.chunks import ABSENT_TEXT, Chunks
+from torchgauge.trace.unpacking import open_trace, unpacked
+
+_CHUNK = 1 << 20
+
+
+class Head(msgspec.Struct, gc=False):
+    """What tells events apart."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    ts: msgspec.Raw = ABSENT_TEXT
+    id: int | str = ""
+
+
+class Batch(NamedTuple):
+    """Some events one after the other: their heads and their texts."""
+
+    heads: list[Head]
+    texts: list[msgspec.Raw]
+
+
+class _Around(msgspec.Struct):
+    """What stands before or after the events; those that stand with it."""
+
+    keys: dict[str, msgspec.Raw]
+    events: list[msgspec.Raw]
+
+
+_EVENTS, _JOB = "traceEvents", "distributedInfo"
+_decode_texts = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_heads = msgspec.json.Decoder(list[Head]).decode
+_decode_keys = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class _Chunks(Chunks):
+    """Chunks that leave the events as they are."""
+
+    headers: list[Any]
+
+    def _decode(self, text: bytes) -> list[Any]:
+        return _decode_texts(text)
+
+    def _decode_header(self, text: bytes) -> Any:
+        keys = _decode_keys(text)
+        return _Around(keys, _decode_texts(keys.pop(_EVENTS, b"")))
+
+
+class RawEvents:
+    """Iterates over batches of events; `before` and `after` are the text around them.
+
+    `before` is complete with the first batch, `after` with the last. Raises what reading the
+    trace raises (`kineto.read_events`), and takes no damaged ones.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._headers: list[_Around] = []
+
+    def __iter__(self) -> Iterator[Batch]:
+        with open_trace(self._path) as file:
+            chunks = _Chunks(
+                unpacked(file, str(self._path), _CHUNK), str(self._path), partial=False
+            )
+            self._headers = chunks.headers
+            for texts in chunks:
+                found: list[Any] = texts
+                yield Batch(_decode_heads(b"[%b]" % b",".join(found)), found)
+
+    @property
+    def rank(self) -> int | None:
+        """The rank of the process, where what was read so far says it."""
+        said = next((one.keys[_JOB] for one in self._headers if _JOB in one.keys), b"")
+        try:
+            found = msgspec.json.decode(said, type=dict[str, Any]).get("rank")
+        except ValueError:
+            return None
+        return found if type(found) is int else None
+
+    @property
+    def before(self) -> bytes:
+        """The text up to the first event."""
+        if not self._headers:
+            return b"["  # no object, but a list of events alone
+        return b"{" + b"".join(one + b"," for one in _pairs(self._headers[0])) + b'"traceEvents":['
+
+    @property
+    def after(self) -> bytes:
+        """The text from the last event on."""
+        if not self._headers:
+            return b"]\n"
+        return b"]" + b"".join(b"," + one for one in _pairs(*self._headers[1:])) + b"}\n"
+
+
+def rank_said(path: Path) -> int | None:
+    """Return the rank, as Kineto writes it before the events; raises what reading it raises."""
+    raw = RawEvents(path)
+    next(iter(raw))
+    return raw.rank
+
+
+def _pairs(*around: _Around) -> Iterator[bytes]:
+    for one in around:
+        for key, text in one.keys.items():
+            yield msgspec.json.encode(key) + b":" + text
