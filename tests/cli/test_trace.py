@@ -154,3 +154,15 @@ def test_a_trace_is_not_compared_with_a_run(folder, capsys, tmp_path):
 def test_load_tells_a_trace_by_its_content(folder):
     assert tg.load(folder / "rank0.json").ranks[0].rank == 0
     assert len(tg.load(folder).ranks) == 2
+
+
+def test_a_memory_limit_is_a_size_and_goes_with_no_cache(folder, capsys):
+    file = str(folder / "rank0.json")
+    assert main(["trace", file, "--memory-limit", "plenty"]) == 2
+    assert "option-invalid" in capsys.readouterr().err
+    assert main(["trace", file, "--memory-limit", "1GB", "--cache"]) == 2
+    assert "cache-and-limit" in capsys.readouterr().err
+    assert main(["trace", file, "--memory-limit", "1GB", "--to", "folded"]) == 2
+    assert "option-conflict" in capsys.readouterr().err
+    assert main(["trace", file, "--memory-limit", "1GB"]) == 0
+    assert "trace-memory-limit" not in capsys.readouterr().out

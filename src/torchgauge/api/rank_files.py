@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -45,18 +45,22 @@ class Answer(msgspec.Struct, frozen=True):
     failure: Failure | None = None
 
 
-def read_rank(file: str, *, python: bool, partial: bool, cache: bool = False) -> Read:
+def read_rank(
+    file: str, *, python: bool, partial: bool, cache: bool = False, memory_limit: int | None = None
+) -> Read:
     """Read one file in this process; what is wrong with it is raised."""
-    events = events_of(file, python=python, partial=partial, cache=cache)
+    events = events_of(file, python=python, partial=partial, cache=cache, memory_limit=memory_limit)
     rank, calls = rank_trace(events, Path(file).name)
     return Read(file, rank, calls)
 
 
-def events_of(file: str, *, python: bool, partial: bool, cache: bool) -> Events:
+def events_of(
+    file: str, *, python: bool, partial: bool, cache: bool, memory_limit: int | None = None
+) -> Events:
     """Return the events of one file, from the cache beside it where one is wanted."""
     detail: PythonDetail = "all" if python else "modules"
     if not cache:
-        return read_events(file, python=detail, partial=partial)
+        return read_events(file, python=detail, partial=partial, memory_limit=memory_limit)
     from torchgauge.api.trace_cache import cached_events
 
     return cached_events(Path(file), python=detail, partial=partial)
@@ -68,13 +72,18 @@ def read_ranks(
     python: bool,
     partial: bool,
     cache: bool = False,
+    memory_limit: int | None = None,
     workers: int,
     progress: Progress,
 ) -> list[Read]:
-    """Read each file in a process of its own, `workers` at once; answers hold what is wrong."""
+    """Read each file in a process of its own, `workers` at once; answers hold what is wrong.
+
+    `memory_limit` is that of each process.
+    """
     done: list[Read] = []
     with tempfile.TemporaryDirectory(prefix="torchgauge-") as folder:
-        children = _Children(Path(folder), python=python, partial=partial, cache=cache)
+        how = {"python": python, "partial": partial, "cache": cache, "memory_limit": memory_limit}
+        children = _Children(Path(folder), how)
         with ThreadPoolExecutor(workers) as pool:
             try:
                 for found in pool.map(children.read, range(len(files)), files):
@@ -89,9 +98,9 @@ def read_ranks(
 class _Children:
     """The processes that read, so that all of them can be ended."""
 
-    def __init__(self, folder: Path, *, python: bool, partial: bool, cache: bool) -> None:
+    def __init__(self, folder: Path, how: dict[str, bool | int | None]) -> None:
         self._folder = folder
-        self._how = {"python": python, "partial": partial, "cache": cache}
+        self._how = how
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
@@ -123,7 +132,7 @@ class _Children:
         return _decoded(file, answer.read_bytes())
 
 
-def answered(file: str, **how: bool) -> Answer:
+def answered(file: str, **how: Any) -> Answer:
     """Return what a child answers that reads the file so."""
     try:
         found = read_rank(file, **how)

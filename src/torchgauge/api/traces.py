@@ -27,6 +27,7 @@ def read_trace(
     python: bool = False,
     partial: bool = False,
     cache: bool = False,
+    memory_limit: int | None = None,
     workers: int | None = None,
     progress: bool | None = None,
 ) -> Trace:
@@ -35,23 +36,36 @@ def read_trace(
     `python` keeps the Python functions of a trace with stacks, which are most of its events. With
     `partial` a damaged file gives what can be read of it, and a warning. `cache` keeps the events
     beside each file in `FILE.torchgauge.parquet`, and reads that while the file is unchanged (extra
-    `parquet`). Of a folder `workers` files are read at once, as many as there are cores unless said
-    otherwise; a file that cannot be read is a failed warning, and the others stay.
+    `parquet`). `memory_limit` is in bytes, of all processes together: of a file that needs more the
+    first part is read, and a warning says up to when. Of a folder `workers` files are read at once,
+    as many as there are cores unless said otherwise; a file that cannot be read is a failed
+    warning, and the others stay.
 
-    Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces;
-    MissingExtraError where `cache` needs PyArrow.
+    Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces,
+    `cache-and-limit`; MissingExtraError where `cache` needs PyArrow.
     """
     from torchgauge.api.preparation import showing
     from torchgauge.api.rank_files import cores, read_rank, read_ranks, trace_files
     from torchgauge.model.trace import Trace
 
     path = Path(path)
+    if cache and memory_limit is not None:
+        raise InputError(
+            "A cache holds a whole trace, and a memory limit may cut it.",
+            id="cache-and-limit",
+            remedy="Leave out one of the two.",
+        )
     if not path.is_dir():
-        found = [read_rank(str(path), python=python, partial=partial, cache=cache)]
+        found = [
+            read_rank(
+                str(path), python=python, partial=partial, cache=cache, memory_limit=memory_limit
+            )
+        ]
         return Trace(name=path.name, ranks=tuple(one.rank for one in found if one.rank))
     files = [str(file) for file in trace_files(path)]
     if not files:
         raise _none(path)
+    workers = min(workers or cores(), len(files))
     with showing(progress) as shown:
         shown.start("reading traces")
         read = read_ranks(
@@ -59,7 +73,8 @@ def read_trace(
             python=python,
             partial=partial,
             cache=cache,
-            workers=min(workers or cores(), len(files)),
+            memory_limit=memory_limit and memory_limit // workers,
+            workers=workers,
             progress=shown,
         )
     return _together(path.name, read)

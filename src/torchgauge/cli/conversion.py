@@ -58,6 +58,8 @@ def check(options: argparse.Namespace) -> None:
     """Raise InputError `option-conflict` for options that have nothing to do with each other."""
     if options.to is None and (name := _given(options, _OURS)):
         raise _conflict(f"{name} belongs to a conversion.", f"Add --to {'|'.join(FORMS)}.")
+    if options.to is not None and options.memory_limit is not None:
+        raise _conflict("--to reads the whole trace.", "Leave out --memory-limit.")
     if options.to is not None and (name := _given(options, _OTHERS)):
         raise _conflict(f"--to converts, and {name} writes what was read.", "Use one of them.")
 

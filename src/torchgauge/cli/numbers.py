@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from torchgauge.errors import InputError
+
 
 def levels(text: str) -> int:
     """Return a number of levels; argparse says what is none."""
@@ -17,3 +19,19 @@ def positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 1 on")
     return int(text)
+
+
+def size(text: str | None) -> int | None:
+    """Return bytes ("8GB"). Raises InputError `option-invalid` for what is no size."""
+    from torchgauge.analyze.quantities import amount
+
+    if text is None:
+        return None
+    found = amount(text, "B")
+    if found is None or found.value < 1:
+        raise InputError(
+            f"'{text}' is no memory limit.",
+            id="option-invalid",
+            remedy="Give it with its unit, such as 8GB or 8GiB.",
+        )
+    return int(found.value)

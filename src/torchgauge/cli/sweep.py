@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
-from torchgauge.cli.numbers import positive
+from torchgauge.cli.numbers import positive, size
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 
@@ -168,7 +168,7 @@ def run(options: argparse.Namespace) -> int:
             best=options.best and [name.strip() for name in options.best.split(",")],
             repeats=options.repeats,
             every=options.every,
-            memory_limit=_bytes(options.memory_limit),
+            memory_limit=size(options.memory_limit),
             resume=journal,
             warmup=options.warmup,
             iterations=options.iterations,
@@ -188,21 +188,6 @@ def run(options: argparse.Namespace) -> int:
     show(sweep, options)
     formats.say(written)
     return code(sweep)
-
-
-def _bytes(text: str | None) -> int | None:
-    from torchgauge.analyze.quantities import amount
-
-    if text is None:
-        return None
-    found = amount(text, "B")
-    if found is None or found.value < 1:
-        raise InputError(
-            f"'{text}' is no memory limit.",
-            id="option-invalid",
-            remedy="Give it with its unit, such as 8GB or 8GiB.",
-        )
-    return int(found.value)
 
 
 def show(sweep: Sweep, options: argparse.Namespace) -> None:

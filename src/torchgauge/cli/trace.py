@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import conversion, formats
-from torchgauge.cli.numbers import positive
+from torchgauge.cli.numbers import positive, size
 from torchgauge.cli.output import emit, print_view
 from torchgauge.cli.profile import what_is_shown
 from torchgauge.errors import ExitCode
@@ -45,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cache", action="store_true", help="keep what was read as Parquet beside each file"
     )
     what.add_argument(
+        "--memory-limit",
+        metavar="SIZE",
+        help="read the first part that fits into so much memory, such as 2GB, of all processes",
+    )
+    what.add_argument(
         "--workers", type=positive, metavar="N", help="files read at once (default: the cores)"
     )
     shown = parser.add_argument_group("what the summary shows")
@@ -79,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
         python=options.python,
         partial=options.partial,
         cache=options.cache,
+        memory_limit=size(options.memory_limit),
         workers=options.workers,
     )
     _check_rank(found, options.rank)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from torchgauge import units
 from torchgauge.errors import InputError
 from torchgauge.model.events import Events
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.trace.chunks import Chunks, Event
 from torchgauge.trace.columns import Labels
+from torchgauge.trace.fitting import Fitting, before, fitting
 from torchgauge.trace.metadata import Names, metadata
 from torchgauge.trace.points import Allocations, Arrows
 from torchgauge.trace.spans import PythonDetail, Spans
@@ -24,33 +29,63 @@ def read_events(
     *,
     python: PythonDetail = "modules",
     partial: bool = False,
+    memory_limit: int | None = None,
     chunk_size: int = _CHUNK,
 ) -> Events:
     """Read a trace as torch.profiler exports it: .json, .json.gz, a .zip with one, or its bytes.
 
     `python`: which Python functions are kept of a trace with stacks, where they are most of the
     events; "modules" are the calls of nn.Modules. With `partial` a damaged or cut-off file gives
-    what can be read, and a warning `trace-damaged`. `chunk_size`: bytes of text decoded at once.
+    what can be read, and a warning `trace-damaged`. Of one that needs more than `memory_limit`
+    bytes, analysis included, the first part that fits is read, and a warning `trace-memory-limit`
+    says up to when; that takes a second pass. `chunk_size`: bytes of text decoded at once.
 
     Raises InputError: `file-missing`, `trace-directory`, `trace-archive`, `trace-too-large`, and
     for files that are no (whole) trace `trace-empty`, `trace-not-json`, `trace-no-events`,
-    `trace-truncated`, `trace-malformed`, `trace-packing`.
+    `trace-truncated`, `trace-malformed`, `trace-packing`; `memory-limit` where
+    nothing fits.
     """
-    name = "The recording" if isinstance(source, bytes) else str(source)
+
+    def reading() -> AbstractContextManager[Chunks]:
+        return _reading(source, partial=partial, chunk_size=chunk_size)
+
+    fits = None
+    if memory_limit is not None:
+        with reading() as chunks:
+            fits = fitting(chunks, memory_limit, functions=python == "all")
     building = _Building(python)
-    with open_trace(source if isinstance(source, bytes) else Path(source)) as file:
-        chunks = Chunks(unpacked(file, name, chunk_size), name, partial=partial)
+    with reading() as chunks:
         for events in chunks:
-            try:
-                building.add(events)
-            except ValueError as error:
-                raise InputError(
-                    f"{name} cannot be read as a Kineto trace.",
-                    id="trace-malformed",
-                    cause=f"The time of an event is none: {error}",
-                    remedy="Record it again with torch.profiler.",
-                ) from error
-    return building.finish(chunks)
+            building.add(events if fits is None else before(events, fits.until))
+    found = building.finish(chunks)
+    if fits is None:
+        return found
+    return dataclasses.replace(found, warnings=(*found.warnings, _cut_short(fits)))
+
+
+@contextlib.contextmanager
+def _reading(source: str | Path | bytes, *, partial: bool, chunk_size: int) -> Iterator[Chunks]:
+    name = "The recording" if isinstance(source, bytes) else str(source)
+    with open_trace(source if isinstance(source, bytes) else Path(source)) as file:
+        try:
+            yield Chunks(unpacked(file, name, chunk_size), name, partial=partial)
+        except ValueError as error:
+            raise InputError(
+                f"{name} cannot be read as a Kineto trace.",
+                id="trace-malformed",
+                cause=f"The time of an event is none: {error}",
+                remedy="Record it again with torch.profiler.",
+            ) from error
+
+
+def _cut_short(fits: Fitting) -> MeasurementWarning:
+    read, whole = fits.until - fits.begin, fits.end - fits.begin
+    return MeasurementWarning(
+        id="trace-memory-limit",
+        message=f"Only the first {units.time(read * 1e-9)} of {units.time(whole * 1e-9)} are read.",
+        cause=f"All of it needs about {units.size(fits.needed, 3)} of memory, more than the limit.",
+        remedy="Give more, or cut out a part with --to chrome --from … --until ….",
+    )
 
 
 class _Building:
