@@ -196,6 +196,10 @@ def test_saved_records_of_snapshots_compare_as_their_files_do(tmp_path, capsys):
     direct = capsys.readouterr().out
     assert main(["compare", *saved]) == 0
     assert capsys.readouterr().out == direct
+    read = [tg.read_snapshot(path) for path in paths]
+    for sides in (paths, saved, read, (read[0], saved[1])):
+        grown = tg.compare(*sides)
+        assert grown.after - grown.before == 7 * MIB
 
 
 def test_a_snapshot_and_a_run_cannot_be_compared(tmp_path, capsys):

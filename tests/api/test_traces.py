@@ -121,3 +121,16 @@ def test_packed_files_too(tmp_path):
     (tmp_path / "rank0.json.gz").write_bytes(gzip.compress(text))
     (tmp_path / "rank1.json").write_bytes(text)
     assert len(tg.read_trace(tmp_path).ranks) == 2
+
+
+def test_two_traces_compare_however_they_are_given(tmp_path):
+    files = [
+        write(tmp_path / f"{name}.json", [launch(1, 8), kernel("gemm", 40, length, 1)])
+        for name, length in (("old", 10), ("new", 30))
+    ]
+    read = [tg.read_trace(file, progress=False) for file in files]
+    saved = [trace.save(tmp_path / f"saved-{trace.name}") for trace in read]
+    for sides in (files, read, saved, (read[0], files[1]), (saved[0], files[1])):
+        found = tg.compare(*sides)
+        assert found.window == pytest.approx(20e-6)
+        assert {one.kind: one.total for one in found.tables}["kernels"] == pytest.approx(20e-6)

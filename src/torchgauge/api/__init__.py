@@ -11,7 +11,7 @@ from torchgauge.api.machine import diagnose
 from torchgauge.api.measurements import measure_latency, measure_memory
 from torchgauge.api.profiles import profile, profile_request
 from torchgauge.api.records import load, load_ranks
-from torchgauge.api.snapshots import compare_snapshots, holds_snapshot, read_snapshot
+from torchgauge.api.snapshots import compare_snapshots, read_snapshot
 from torchgauge.api.sweeps import sweep, sweep_request
 from torchgauge.api.traces import compare_traces, read_trace
 
@@ -32,7 +32,6 @@ __all__ = [
     "gate_records",
     "gate_stored",
     "gate_targets",
-    "holds_snapshot",
     "load",
     "load_baseline",
     "load_ranks",

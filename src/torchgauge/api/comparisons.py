@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from torchgauge.errors import InputError
 from torchgauge.model import codec
@@ -15,28 +15,33 @@ if TYPE_CHECKING:
 
     from torchgauge.model.comparison import Comparison
     from torchgauge.model.regressions import Regressions
+    from torchgauge.model.snapshot import Growth, Snapshot
+    from torchgauge.model.trace import Trace
+    from torchgauge.model.trace_diff import TraceDiff
     from torchgauge.target.training import Training
 
     Model = tuple[Callable[..., Any], Any]
+    Compared = Profile | Trace | Snapshot | str | Path | Model
 
 
 def compare(
-    baseline: Profile | str | Path | Model,
-    current: Profile | str | Path | Model,
+    baseline: Compared,
+    current: Compared,
     *,
     train: Training | bool | None = None,
     blocks: int | None = None,
     progress: bool | None = None,
-) -> Comparison:
+) -> Comparison | TraceDiff | Growth:
     """Compare two records, or the files that hold them: every metric, layers, operators, kernels.
 
     Times are judged between the same machine, software and settings, from six processes on each
     side (`processes=10`); exact figures always where inputs are the same. Two pairs (model, inputs)
     are run in turn, in `blocks` of four fresh processes to which they travel by value; with `train`
-    a training step of them.
+    a training step of them. Of two traces, or folders with the ranks' files, the result says what
+    got slower, of two memory snapshots what grew.
 
     Raises InputError `file-missing`, `not-a-profile`, `gate-sides`; RecordError as `load`; for
-    models what running raises.
+    models what running raises; for traces and snapshots as `read_trace` and `read_snapshot`.
     """
     if isinstance(baseline, tuple) and isinstance(current, tuple):
         from torchgauge.api.gates import compare_models
@@ -49,12 +54,27 @@ def compare(
             cause="Both models are run in turn, or both records are read.",
             remedy="Give two pairs (model, inputs), or profile the model with processes=10 first.",
         )
+    if found := _recordings(baseline, current):
+        return found
     from torchgauge.analyze.compare import compare as compared
     from torchgauge.api.host_noise import host_noise
 
-    sides = [loaded(one) for one in (baseline, current)]
+    sides = [loaded(cast("Profile | str | Path", one)) for one in (baseline, current)]
     noise = host_noise(sides[1])
     return compared(sides[0], sides[1], labels=labels_of(baseline, current), noise=noise)
+
+
+def _recordings(baseline: Any, current: Any) -> TraceDiff | Growth | None:
+    """Return the comparison of two traces or snapshots, None where the sides are neither."""
+    from torchgauge.api.contents import evidence
+    from torchgauge.api.snapshots import compare_snapshots
+    from torchgauge.api.traces import compare_traces
+
+    kind = evidence(baseline, current)
+    if kind is None:
+        return None
+    compared: Any = {"trace": compare_traces, "snapshot": compare_snapshots}[kind]
+    return cast("TraceDiff | Growth", compared(baseline, current))
 
 
 def detect_regressions(

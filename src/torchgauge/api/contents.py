@@ -9,6 +9,7 @@ from typing import Literal
 from torchgauge.trace.snapshot import is_pickle
 
 Content = Literal["record", "ranks", "trace", "snapshot"]
+_KINDS: tuple[Literal["trace", "snapshot"], ...] = ("trace", "snapshot")
 _FIRST = 4096
 _PACKED = (b"\x1f\x8b", b"PK\x03\x04")
 _RECORD = re.compile(rb'\s*\{\s*"schema"\s*:\s*"torchgauge\.')
@@ -33,3 +34,29 @@ def content(path: Path) -> Content | None:
     if _RECORD.match(first):
         return "record"
     return "trace" if b'"traceEvents"' in first or b'"schemaVersion"' in first else "record"
+
+
+def evidence(*sides: object) -> Literal["trace", "snapshot"] | None:
+    """Return what sides of a comparison are, given or at paths, where one is no profile's record.
+
+    Saved records of traces and of snapshots count as what they hold.
+    """
+    kinds = {_kind(one) for one in sides}
+    return next((one for one in _KINDS if one in kinds), None)
+
+
+def _kind(side: object) -> str | None:
+    from torchgauge.model.snapshot import Snapshot
+    from torchgauge.model.trace import Trace
+
+    if isinstance(side, Trace | Snapshot):
+        return "trace" if isinstance(side, Trace) else "snapshot"
+    if not isinstance(side, str | Path):
+        return None
+    path = Path(side)
+    kind = content(path)
+    if kind != "record" or not path.is_file():
+        return kind
+    with path.open("rb") as file:
+        first = file.read(_FIRST)
+    return next((one for one in _KINDS if f'"torchgauge.{one}/'.encode() in first[:200]), None)

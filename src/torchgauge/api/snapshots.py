@@ -25,7 +25,7 @@ def read_snapshot(path: str | Path) -> Snapshot:
     return snapshot(read_recording(Path(path)), Path(path).name)
 
 
-def compare_snapshots(baseline: str | Path, current: str | Path) -> Growth:
+def compare_snapshots(baseline: Snapshot | str | Path, current: Snapshot | str | Path) -> Growth:
     """Return what grew between two snapshots of one program, by stack. Raises as `read_snapshot`.
 
     A saved record of a snapshot (JSON) does as well.
@@ -35,25 +35,15 @@ def compare_snapshots(baseline: str | Path, current: str | Path) -> Growth:
     return growth(_loaded(baseline), _loaded(current))
 
 
-def holds_snapshot(path: str | Path) -> bool:
-    """Return whether a file seems to be a memory snapshot: a pickle, or the saved record of one."""
-    from torchgauge.model.snapshot import SCHEMA
-    from torchgauge.trace.snapshot import is_pickle
-
-    path = Path(path)
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return SCHEMA.encode() in file.read(200) or is_pickle(path)
-
-
-def _loaded(path: str | Path) -> Snapshot:
+def _loaded(given: Snapshot | str | Path) -> Snapshot:
     from torchgauge.errors import RecordError
     from torchgauge.model import codec
     from torchgauge.model.snapshot import Snapshot
 
+    if isinstance(given, Snapshot):
+        return given
     try:
-        found = codec.load(Path(path))
+        found = codec.load(Path(given))
     except RecordError:
-        return read_snapshot(path)
-    return found if isinstance(found, Snapshot) else read_snapshot(path)
+        return read_snapshot(given)
+    return found if isinstance(found, Snapshot) else read_snapshot(given)

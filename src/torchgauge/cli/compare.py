@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from torchgauge.cli import formats
 from torchgauge.cli.gate import request
@@ -65,12 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare, show, write; return the exit code."""
-    from torchgauge import api
+    from torchgauge.api.contents import evidence
 
-    if all(map(api.holds_snapshot, (options.baseline, options.target))):
-        return _snapshots(options)
-    if _are_traces(options):
-        return _traces(options)
+    kind = evidence(options.baseline, options.target)
+    if kind is not None:
+        return _snapshots(options) if kind == "snapshot" else _traces(options)
     formats.check(options, "Comparison")
     found = _compared(options)
     try:
@@ -83,24 +82,6 @@ def run(options: argparse.Namespace) -> int:
     formats.say(written)
     interrupted = any(one.id == "interrupted" for one in found.warnings)
     return ExitCode.INTERRUPTED if interrupted else ExitCode.DONE
-
-
-def _are_traces(options: argparse.Namespace) -> bool:
-    """Return whether both are traces, or one is and the other a saved record."""
-    from torchgauge.api.contents import content
-
-    kinds = [content(Path(one)) for one in (options.baseline, options.target)]
-    if "trace" not in kinds:
-        return all(
-            kind == "record" and _is_trace(one)
-            for kind, one in zip(kinds, (options.baseline, options.target), strict=True)
-        )
-    return True
-
-
-def _is_trace(path: str) -> bool:
-    with Path(path).open("rb") as file:
-        return b'"torchgauge.trace/' in file.read(200)
 
 
 def _traces(options: argparse.Namespace) -> int:
@@ -151,7 +132,7 @@ def _compared(options: argparse.Namespace) -> Comparison:
 
     saved = [_saved(one) for one in (options.baseline, options.target)]
     if all(saved):
-        return api.compare(options.baseline, options.target)
+        return cast("Comparison", api.compare(options.baseline, options.target))
     if any(saved):
         raise InputError(
             "A saved run and a target cannot be compared.",
