@@ -62,6 +62,7 @@ bench: $(VENV)/dev $(VENV)/peers
 	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers
 	$(BIN)/python benchmarks/costs_peers.py $(VENV)/peers
 	$(BIN)/python benchmarks/timeline_accuracy.py $(VENV)/peers
+	$(BIN)/python benchmarks/traces_peers.py $(VENV)/peers
 
 clean:
 	rm -rf $(VENV) $(RESULTS)

@@ -39,12 +39,10 @@ class Intervals:
 
     def outside(self, other: Intervals) -> Intervals:
         """Return what of them is in none of the others."""
-        cuts = np.unique(np.concatenate([self.begin, self.end, other.begin, other.end]))
-        low, high = cuts[:-1], cuts[1:]
-        mine = self.before(high) > self.before(low)
-        theirs = other.before(high) > other.before(low)
+        cuts = np.sort(np.concatenate([self.begin, self.end, other.begin, other.end]))
+        mine, theirs = np.diff(self.before(cuts)) > 0, np.diff(other.before(cuts)) > 0
         kept = mine & ~theirs
-        return Intervals(low[kept], high[kept])
+        return Intervals(cuts[:-1][kept], cuts[1:][kept])
 
 
 def union(begin: Integers, end: Integers, window: tuple[int, int]) -> Intervals:

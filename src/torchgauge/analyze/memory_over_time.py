@@ -19,9 +19,10 @@ def memory_uses(events: Events, begin: int) -> Iterator[MemoryUse]:
     Left out is an allocator that reported no totals, as those of old traces.
     """
     memory = events.memory
-    keys = np.stack([memory.device_type, memory.device], axis=1)
-    for kind, device in np.unique(keys, axis=0).tolist():
-        rows = np.flatnonzero((keys == (kind, device)).all(axis=1) & (memory.allocated != ABSENT))
+    pairs = set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True))
+    for kind, device in sorted(pairs):
+        mine = (memory.device_type == kind) & (memory.device == device)
+        rows = np.flatnonzero(mine & (memory.allocated != ABSENT))
         if not len(rows) or not memory.allocated[rows].any():
             continue
         rows = rows[np.lexsort((memory.index[rows], memory.time[rows]))]

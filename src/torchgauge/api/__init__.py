@@ -1,19 +1,46 @@
-"""The one place that joins target, measurement and record; the command line calls only this."""
+"""The one place that joins target, measurement and record; the command line calls only this.
 
-from torchgauge.api.advices import advise, advise_request
-from torchgauge.api.calibrations import calibrate
-from torchgauge.api.comparisons import compare, detect_regressions, load_baseline
-from torchgauge.api.conversions import convert_trace
-from torchgauge.api.counts import count_cost, count_request, measure_size
-from torchgauge.api.gates import compare_targets, gate, gate_records, gate_stored, gate_targets
-from torchgauge.api.loops import nvtx, timeline
-from torchgauge.api.machine import diagnose
-from torchgauge.api.measurements import measure_latency, measure_memory
-from torchgauge.api.profiles import profile, profile_request
-from torchgauge.api.records import load, load_ranks
-from torchgauge.api.snapshots import compare_snapshots, read_snapshot
-from torchgauge.api.sweeps import sweep, sweep_request
-from torchgauge.api.traces import compare_traces, read_trace
+What a name needs is imported when it is first used: a trace is read without what measures.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchgauge.api.advices import advise, advise_request
+    from torchgauge.api.calibrations import calibrate
+    from torchgauge.api.comparisons import compare, detect_regressions, load_baseline
+    from torchgauge.api.conversions import convert_trace
+    from torchgauge.api.counts import count_cost, count_request, measure_size
+    from torchgauge.api.gates import compare_targets, gate, gate_records, gate_stored, gate_targets
+    from torchgauge.api.loops import nvtx, timeline
+    from torchgauge.api.machine import diagnose
+    from torchgauge.api.measurements import measure_latency, measure_memory
+    from torchgauge.api.profiles import profile, profile_request
+    from torchgauge.api.records import load, load_ranks
+    from torchgauge.api.snapshots import compare_snapshots, read_snapshot
+    from torchgauge.api.sweeps import sweep, sweep_request
+    from torchgauge.api.traces import compare_traces, read_trace
+
+_HOMES = {
+    "advices": ("advise", "advise_request"),
+    "calibrations": ("calibrate",),
+    "comparisons": ("compare", "detect_regressions", "load_baseline"),
+    "conversions": ("convert_trace",),
+    "counts": ("count_cost", "count_request", "measure_size"),
+    "gates": ("compare_targets", "gate", "gate_records", "gate_stored", "gate_targets"),
+    "loops": ("nvtx", "timeline"),
+    "machine": ("diagnose",),
+    "measurements": ("measure_latency", "measure_memory"),
+    "profiles": ("profile", "profile_request"),
+    "records": ("load", "load_ranks"),
+    "snapshots": ("compare_snapshots", "read_snapshot"),
+    "sweeps": ("sweep", "sweep_request"),
+    "traces": ("compare_traces", "read_trace"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "advise",
@@ -47,3 +74,12 @@ __all__ = [
     "sweep_request",
     "timeline",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        message = f"module 'torchgauge.api' has no attribute '{name}'"
+        raise AttributeError(message)
+    value = getattr(importlib.import_module(f"torchgauge.api.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value

@@ -12,6 +12,7 @@ from torchgauge.errors import RecordError, TorchgaugeError, user_traceback
 
 # A file may hold an integer of hundreds of digits, which is none in any arithmetic with floats.
 LARGEST = int(sys.float_info.max)
+_NUMBERS = {int, float, bool, type(None)}
 How = Literal["measured", "counted", "estimated"]
 
 
@@ -43,6 +44,8 @@ def _finite(value: object) -> bool:
     if isinstance(value, int):
         return abs(value) < LARGEST
     if isinstance(value, tuple):
+        if set(map(type, value)) == {int}:  # long ones: durations
+            return min(value) > -LARGEST and max(value) < LARGEST
         return all(_finite(item) for item in value)
     if isinstance(value, dict):
         return all(_finite(item) for item in value.values())
@@ -58,7 +61,7 @@ def _halved(value: object) -> bool:
     if isinstance(value, str):
         return whole(value) != value
     if isinstance(value, tuple):
-        return any(_halved(item) for item in value)
+        return set(map(type, value)) - _NUMBERS != set() and any(map(_halved, value))
     return isinstance(value, dict) and any(_halved(part) for part in value.items())
 
 
