@@ -45,7 +45,7 @@ def _finite(value: object) -> bool:
         return abs(value) < LARGEST
     if isinstance(value, tuple):
         if set(map(type, value)) == {int}:  # long ones: durations
-            return min(value) > -LARGEST and max(value) < LARGEST
+            return bool(max(map(abs, value)) < LARGEST)
         return all(_finite(item) for item in value)
     if isinstance(value, dict):
         return all(_finite(item) for item in value.values())
