@@ -6,7 +6,7 @@ from tests.report import evidence, pages
 from tests.report.test_html import data, parts
 
 from torchgauge.model.comparison import Difference
-from torchgauge.model.trace import Job, SlowCall, Trace
+from torchgauge.model.trace import Job, MemoryUse, SlowCall, Trace
 from torchgauge.report import page_trace
 from torchgauge.report.html import render
 
@@ -71,6 +71,23 @@ def test_the_kinds_of_links_add_up_to_the_critical_path():
     assert sum(time for _, time in found["parts"]) == pytest.approx(found["length"], abs=5)
     assert found["length"] > 0
     assert sum(column(found["table"], "time")) == pytest.approx(found["length"], abs=5)
+
+
+def test_the_course_of_memory_is_that_of_the_device_that_held_most():
+    def used(device, *points):
+        return MemoryUse(
+            device=device, before=0, peak=max(point[1] for point in points), peak_at=0.0, after=0,
+            reserved=None if device is None else 64, allocations=1, allocated=1, timeline=points,
+        )  # fmt: skip
+
+    rank = evidence.trace().ranks[0]
+    host, gpu = used(None, (0.0, 8, None), (1e-3, 9, None)), used(3, (1e-6, 16, 64), (2e-6, 48, 64))
+    course = page_trace.course(msgspec.structs.replace(rank, memory=(host, gpu)))
+    assert (course["x"], course["alive"], course["reserved"]) == ([1000, 2000], [16, 48], [64, 64])
+    assert "GPU 3: at most 48 B" in course["summary"]
+    alone = page_trace.course(msgspec.structs.replace(rank, memory=(host,)))
+    assert (alone["reserved"], alone["peak"]) == (None, 9)
+    assert page_trace.course(msgspec.structs.replace(rank, memory=())) is None
 
 
 def test_what_was_not_recorded_is_named():

@@ -178,6 +178,7 @@ export interface CourseData {
   failed: number[];
   peak: number;
   summary: string;
+  note: string;
 }
 
 export interface LayoutData {

@@ -213,6 +213,7 @@ def course(device: DeviceMemory) -> dict[str, Any] | None:
         "reserved": reserved if most is not None else None,
         "failed": sorted({max(bisect_right(x, at) - 1, 0) for at in failed if at is not None}),
         "peak": peak.bytes,
+        "note": "Alive: as asked for, without rounding, until the free is complete.",
         "summary": f"Alive at most {units.size(peak.bytes)}"
         + ("." if most is None else f", reserved at most {units.size(most)}."),
     }

@@ -63,7 +63,7 @@ export const course: View<CourseData> = {
           return h("li", {}, swatch, label);
         }),
       ),
-      h("p", { class: "note" }, "Alive: as asked for, without rounding, until the free is complete. ", badge("measured")),
+      h("p", { class: "note" }, `${part.note} `, badge("measured")),
     );
   },
 };
