@@ -59,6 +59,8 @@ def device_nodes(
     `bucket` the node of each bucket, `elsewhere` that of launches outside of all spans.
     """
     parent, phase = _owners(spans, work, facts, of_span, bucket, elsewhere)
+    if events.metadata.recorder in ("JAX", "Proton") and not work.launched.any():
+        parent[parent == bucket[BEFORE]] = 0  # the file names no launches: it is the model's own
     within = np.flatnonzero(step != NONE)
     if not len(within):
         return []

@@ -21,11 +21,13 @@ def rank_findings(rank: RankTrace, pieces: Pieces) -> tuple[Finding, ...]:
     found = [*_copies(rank), *_synchronisations(rank), *_before(rank)]
     for device in rank.times:
         mine = pieces.take(pieces.device == (-1 if device.device is None else device.device))
-        found += [*_host(device, mine), *_communication(device), *_device(device)]
+        name = rank.called(device.device)
+        found += [*_host(device, name, mine), *_communication(device, name)]
+        found += _device(device, name)
     return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0]))
 
 
-def _host(device: DeviceTime, pieces: Pieces) -> Found:
+def _host(device: DeviceTime, name: str, pieces: Pieces) -> Found:
     whole = device.breakdown
     time, share = whole.idle.host_wait, _share(whole.idle.host_wait, whole.window)
     if share < NOTICEABLE:
@@ -37,8 +39,7 @@ def _host(device: DeviceTime, pieces: Pieces) -> Found:
         Finding(
             id="idle-host",
             severity=_severity(share),
-            title=f"{_name(device)} is idle for {units.percent(share)} of the window: "
-            "it waits for the host",
+            title=f"{name} is idle for {units.percent(share)} of the window: it waits for the host",
             evidence=f"{units.time(time)} of {units.time(whole.window)}; "
             f"{short:,} of {count:,} kernels take less than 5 µs.",
             remedy="Launch less: torch.compile, CUDA graphs, a larger batch."
@@ -48,7 +49,7 @@ def _host(device: DeviceTime, pieces: Pieces) -> Found:
     )
 
 
-def _communication(device: DeviceTime) -> Found:
+def _communication(device: DeviceTime, name: str) -> Found:
     whole = device.breakdown
     time, share = whole.exposed_communication, _share(whole.exposed_communication, whole.window)
     if share < NOTICEABLE:
@@ -58,8 +59,7 @@ def _communication(device: DeviceTime) -> Found:
         Finding(
             id="exposed-communication",
             severity=_severity(share),
-            title=f"{_name(device)} does nothing but communicate for {units.percent(share)} "
-            "of the window",
+            title=f"{name} does nothing but communicate for {units.percent(share)} of the window",
             evidence=f"{units.time(time)} of {units.time(whole.communication)} "
             "of communication have no computation beside them.",
             remedy="Overlap it (buckets, prefetching, order); see whether a rank comes late.",
@@ -67,7 +67,7 @@ def _communication(device: DeviceTime) -> Found:
     )
 
 
-def _device(device: DeviceTime) -> Found:
+def _device(device: DeviceTime, name: str) -> Found:
     whole = device.breakdown
     time, share = whole.idle.other, _share(whole.idle.other, whole.window)
     if share < NOTICEABLE:
@@ -77,7 +77,7 @@ def _device(device: DeviceTime) -> Found:
         Finding(
             id="idle-device",
             severity=_severity(share),
-            title=f"{_name(device)} is idle for {units.percent(share)} of the window "
+            title=f"{name} is idle for {units.percent(share)} of the window "
             "for another cause than the host",
             evidence=f"{units.time(time)} in pauses of more than 5 µs, before work that was "
             "launched already, or whose launch is not in the file.",
@@ -127,7 +127,8 @@ def _synchronisations(rank: RankTrace) -> Found:
 
 def _before(rank: RankTrace) -> Found:
     share = _share(rank.launched_before, rank.device_time)
-    if share < NOTICEABLE:
+    launchless = rank.contents.recorder in ("JAX", "Proton") and not rank.contents.launches
+    if share < NOTICEABLE or launchless:
         return
     yield (
         rank.launched_before,
@@ -140,10 +141,6 @@ def _before(rank: RankTrace) -> Found:
             remedy="Record after a warm-up (schedule(wait=…, warmup=…)), and synchronise before.",
         ),
     )
-
-
-def _name(device: DeviceTime) -> str:
-    return "The GPU" if device.device is None else f"GPU {device.device}"
 
 
 def _share(part: float, whole: float) -> float:

@@ -23,6 +23,8 @@ from torchgauge.model.trace import RankTrace
 from torchgauge.progress import Progress
 from torchgauge.trace.kineto import read_events
 
+_ENDS = (".json", ".json.gz", ".zip", ".chrome_trace")  # the last of Proton's
+
 CHILD = Path(__file__).with_name("trace_child.py")
 
 
@@ -148,7 +150,7 @@ def _died(file: str, code: int, said: bytes) -> MeasurementError:
 def trace_files(folder: Path) -> Iterator[Path]:
     """Yield the files of a folder that may be traces, by name."""
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name.endswith((".json", ".json.gz", ".zip")):
+        if path.is_file() and path.name.endswith(_ENDS):
             yield path
 
 

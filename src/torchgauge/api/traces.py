@@ -50,7 +50,7 @@ def read_trace(
         raise InputError(
             f"{path} holds no traces.",
             id="trace-none",
-            cause="They end in .json, .json.gz or .zip.",
+            cause="They end in .json, .json.gz, .zip or .chrome_trace.",
             remedy="Name the folder with the ranks' files.",
         )
     with showing(progress) as shown:
@@ -130,8 +130,12 @@ def _together(name: str, read: Sequence[Read]) -> Trace:
         raise next(one.error for one in read if one.error is not None)
     warnings = [MeasurementWarning.of(one.error, "trace") for one in read if one.error is not None]
     known: dict[int, Read] = {}
-    for number, one in _numbered(good):
+    world = max((one.rank.world or 0 for one in good if one.rank), default=0)
+    for number, one in _numbered(good, world):
         assert one.rank is not None  # noqa: S101 - only good ones are numbered
+        if number is None:
+            warnings.append(_of_no_rank(one.file))
+            continue
         if number in known:
             warnings.append(_twice(number, known[number].file))
         known[number] = one._replace(rank=msgspec.structs.replace(one.rank, rank=number))
@@ -149,14 +153,32 @@ def _together(name: str, read: Sequence[Read]) -> Trace:
     return msgspec.structs.replace(trace, findings=job_findings(trace))
 
 
-def _numbered(read: Sequence[Read]) -> Iterator[tuple[int, Read]]:
-    """Yield each with its rank: as the file says it, else its name, else its place."""
-    for place, one in enumerate(read):
-        said = one.rank.rank if one.rank is not None else None
-        if said is None:
-            named = _NUMBER.search(Path(one.file).name)
-            said = int(named[1]) if named else place
-        yield said, one
+def _numbered(read: Sequence[Read], world: int) -> Iterator[tuple[int | None, Read]]:
+    """Yield each with its rank: as the file says it, else its name, else its place.
+
+    None where the place is another's or there is none: the front end of vLLM writes a file beside
+    those of its ranks.
+    """
+    said = [_said(one) for one in read]
+    for place, (number, one) in enumerate(zip(said, read, strict=True)):
+        free = place not in said and (place < world or not world)
+        yield number if number is not None or not free else place, one
+
+
+def _said(one: Read) -> int | None:
+    if one.rank is not None and one.rank.rank is not None:
+        return one.rank.rank
+    named = _NUMBER.search(Path(one.file).name)
+    return int(named[1]) if named else None
+
+
+def _of_no_rank(file: str) -> MeasurementWarning:
+    return MeasurementWarning(
+        id="trace-no-rank",
+        message=f"{Path(file).name} says of no rank that it is its file, and is left out.",
+        cause="The other files are of all ranks that its place among them could mean.",
+        remedy="Read it alone, or put its rank into its name (rank0).",
+    )
 
 
 def _twice(number: int, file: str) -> MeasurementWarning:
