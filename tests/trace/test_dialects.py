@@ -158,7 +158,8 @@ def test_of_a_gpu_kernels_and_copies_say_their_details():
     assert copied["host to device"].bytes == 4096
     assert copied["host to device"].pageable is True
     assert copied["memory set"].bytes == 64
-    assert "pageable-copies" in {one.id for one in found.findings}
+    (pageable,) = [one for one in found.findings if one.id == "pageable-copies"]
+    assert "jax" in pageable.remedy
 
 
 def test_pinned_memory_is_not_pageable():
@@ -250,9 +251,17 @@ def test_of_a_tpu_the_operations_are_the_work():
 
 def test_without_launches_nothing_is_said_to_be_launched_before():
     found = trace(TPU)
-    assert "launched-before" not in {one.id for one in found.findings}
+    assert "launched before" not in shown(found)
+    (idle,) = [one for one in found.findings if one.id == "idle-device"]
+    assert "another cause than the host" not in idle.title
     assert "fusion.2" in below(found, found.tree.rows[0].name)
     assert "no launches: what waited for the host is unknown" in found.missing
+
+
+@pytest.mark.parametrize("whole", [GPU, TPU, PROTON])
+def test_nothing_is_advised_that_only_pytorch_has(whole):
+    text = shown(trace(whole))
+    assert not any(one in text for one in ("torch.", "DataLoader", "profile_memory", "stacks"))
 
 
 # Proton
@@ -285,6 +294,8 @@ def test_of_proton_kernels_are_below_the_scopes_that_launched_them():
     assert found.launched_before == approx(4)
     assert next(one for one in found.queues if one.stream == 8).delay_median == approx(45)
     assert any("arrow" in one for one in found.missing)
+    assert "of_a_graph" in below(found, found.tree.rows[0].name)
+    assert "launched-before" not in shown(found)
 
 
 def test_threads_may_be_named_by_their_numbers():

@@ -35,6 +35,6 @@ def not_recorded(events: Events, modules: Modules) -> Iterator[str]:
     elif not len(events.launches.row):
         yield "no launches: what waited for the host is unknown"
     elif by == "Proton" and not (events.device_work.correlation > 0).all():
-        yield "no arrow to some kernels (of a graph the first alone has one): who launched them"
+        yield "no arrows to some kernels (a graph has one to its first): their scope is unknown"
     if by == "Proton" and len(events.device_work.row):
         yield "no numbers of devices: the work of several is shown as of one"

@@ -15,7 +15,7 @@ from torchgauge.analyze.critical_path import Segment, critical_path, summary
 from torchgauge.analyze.device_breakdown import device_times
 from torchgauge.analyze.host_work import OUTSIDE, HostWork, operators
 from torchgauge.analyze.kernel_facts import Facts
-from torchgauge.analyze.launches import Launched, launched
+from torchgauge.analyze.launches import Launched, launched, launches_are_told
 from torchgauge.analyze.module_calls import Modules
 from torchgauge.analyze.not_recorded import not_recorded
 from torchgauge.analyze.packed import packed
@@ -63,7 +63,8 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         warnings=events.warnings,
     )
     calls = rank_calls(found, facts, _origin(events))
-    return msgspec.structs.replace(record, findings=rank_findings(record, found)), calls
+    findings = rank_findings(record, found, launches_told=launches_are_told(events))
+    return msgspec.structs.replace(record, findings=findings), calls
 
 
 def _origin(events: Events) -> int:

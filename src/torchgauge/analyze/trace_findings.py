@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from torchgauge import units
 from torchgauge.analyze.pieces import COMPUTE, Pieces
 from torchgauge.model.breakdown import DeviceTime
@@ -16,15 +18,37 @@ SERIOUS = 0.25
 Found = Iterator[tuple[float, Finding]]
 
 
-def rank_findings(rank: RankTrace, pieces: Pieces) -> tuple[Finding, ...]:
-    """Return what stands out in one rank, what costs most first."""
-    found = [*_copies(rank), *_synchronisations(rank), *_before(rank)]
+# What fits JAX in place of what PyTorch has.
+_OF_JAX = {
+    "idle-host": "Launch less: a larger part in one jax.jit, several steps in one call "
+    "(jax.lax.scan), a larger batch.",
+    "pageable-copies": "Leave data on the device, or move it while the step before runs "
+    "(jax.device_put returns at once).",
+    "launched-before": "Record after a warm-up, and call jax.block_until_ready before.",
+}
+
+
+def rank_findings(
+    rank: RankTrace, pieces: Pieces, *, launches_told: bool = True
+) -> tuple[Finding, ...]:
+    """Return what stands out in one rank, what costs most first.
+
+    `launches_told`: the file has the launches of all work that was launched in it.
+    """
+    found = [*_copies(rank), *_synchronisations(rank)]
+    if launches_told:
+        found += _before(rank)
     for device in rank.times:
         mine = pieces.take(pieces.device == (-1 if device.device is None else device.device))
         name = rank.called(device.device)
         found += [*_host(device, name, mine), *_communication(device, name)]
-        found += _device(device, name)
-    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0]))
+        found += _device(device, name, launches_told)
+    ordered = [one for _, one in sorted(found, key=lambda pair: -pair[0])]
+    if rank.contents.recorder == "JAX":
+        ordered = [
+            msgspec.structs.replace(one, remedy=_OF_JAX.get(one.id, one.remedy)) for one in ordered
+        ]
+    return tuple(ordered)
 
 
 def _host(device: DeviceTime, name: str, pieces: Pieces) -> Found:
@@ -67,7 +91,7 @@ def _communication(device: DeviceTime, name: str) -> Found:
     )
 
 
-def _device(device: DeviceTime, name: str) -> Found:
+def _device(device: DeviceTime, name: str, launches_told: bool) -> Found:
     whole = device.breakdown
     time, share = whole.idle.other, _share(whole.idle.other, whole.window)
     if share < NOTICEABLE:
@@ -77,8 +101,8 @@ def _device(device: DeviceTime, name: str) -> Found:
         Finding(
             id="idle-device",
             severity=_severity(share),
-            title=f"{name} is idle for {units.percent(share)} of the window "
-            "for another cause than the host",
+            title=f"{name} is idle for {units.percent(share)} of the window"
+            + (" for another cause than the host" if launches_told else ""),
             evidence=f"{units.time(time)} in pauses of more than 5 µs, before work that was "
             "launched already, or whose launch is not in the file.",
             remedy="See which streams wait for each other (events, stream priorities).",
@@ -127,8 +151,7 @@ def _synchronisations(rank: RankTrace) -> Found:
 
 def _before(rank: RankTrace) -> Found:
     share = _share(rank.launched_before, rank.device_time)
-    launchless = rank.contents.recorder in ("JAX", "Proton") and not rank.contents.launches
-    if share < NOTICEABLE or launchless:
+    if share < NOTICEABLE:
         return
     yield (
         rank.launched_before,
