@@ -60,6 +60,7 @@ TPU = jax(
     span(DEVICE, 3, "while.1", 100, 100),
     span(DEVICE, 3, "fusion.1", 100, 40),
     span(DEVICE, 3, "all-reduce.1", 150, 30),
+    span(DEVICE, 3, "while.2", 180, 20),
     span(DEVICE, 3, "fusion.3", 180.0005, 19.9995),  # in whole ns it outlasts its loop
     span(DEVICE, 3, "fusion.2", 210, 40),
 )
