@@ -18,6 +18,7 @@ from tests.analyze.kineto_events import (
     span,
 )
 from tests.analyze.kineto_events import copy as memcpy
+from tests.trace.dialects import GPU, PROTON, TPU
 
 from torchgauge.analyze.job import job
 from torchgauge.analyze.rank_trace import rank_trace
@@ -65,7 +66,8 @@ ODD = [
     None, "", "x", 0, -1, 1, -5.5, 1e308, 2**31, 2**63, 2**64, 10**40, True, [], [[]], {}, {"a": 1},
     [None, -1], "NaN", "9" * 400, "\ud83d\ude00\x1b[31m", "nccl", "Memcpy DtoH", "tg#0", "tg@1",
     "ProfilerStep#9", "nn.Module: A_1", "aten::mm", "[[1, 2]", 0.1, "kernel", "cpu_op",
-    "python_function", "X", "B", "i", "f",
+    "python_function", "X", "B", "i", "f", "/host:CPU", "/device:GPU:0", "/device:TPU:0",
+    "Stream #7", "XLA Ops", "GPU Stream 7", "$a.py:1 f", "scope", "flow", "grid:1,1 regs:x",
 ]  # fmt: skip
 
 
@@ -139,7 +141,7 @@ def look(data: bytes, partial: bool) -> None:
 @pytest.mark.parametrize("cases", [200, pytest.param(4000, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("error")
 def test_mutated_traces(cases):
-    bases = [BASE, BASE, *recorded()]
+    bases = [BASE, BASE, GPU, TPU, PROTON, *recorded()]
     texts = [json.dumps(base).encode() for base in bases]
     seen: collections.Counter[str] = collections.Counter()
     for seed in range(cases):

@@ -171,7 +171,10 @@ def test_sums_by_node_say_what_is_unknown():
     spans = [span("aten::mm", **MM), span("my::op"), span("aten::add.Tensor", **ADD)]
     _, costs = costs_of(*spans, span("my::op"), span("aten::view"), span("aten::mm", **MM))
     sums = by_node(costs, np.array([0, 0, 0, 1, 2, -1]), 4)
-    assert sums == [(MM_FLOPS + 8, 1), (None, 1), (0, 0), None]
+    mm = 4 * (6 + 12 + 8)  # bytes; those of my::op, and of the sum's result, nobody knows
+    assert sums == [(MM_FLOPS + 8, 1, None, 2), (None, 1, None, 1), (0, 0, 0, 0), None]
+    alone = by_node(costs, np.array([0, 1, 1, 1, 1, 0]), 2)
+    assert alone[0] == (2 * MM_FLOPS, 0, 2 * mm, 0)
 
 
 def test_an_empty_trace_costs_nothing():

@@ -80,6 +80,22 @@ def test_ranks_are_known_by_the_file_else_by_its_name_else_by_its_place(tmp_path
     assert [one.id for one in found.findings] == ["ranks-missing"]
 
 
+def test_a_folder_of_vllm_has_its_ranks_and_no_front_end(tmp_path):
+    for number in range(2):
+        name = f"9f2c1-rank-{number}.1732.pt.trace.json.gz"
+        text = {"traceEvents": EVENTS, "distributedInfo": {"rank": number, "world_size": 2}}
+        (tmp_path / name).write_bytes(gzip.compress(json.dumps(text).encode()))
+    for name in ("0host_77.async_llm", "host_77.async_llm"):  # before and after its ranks
+        path = tmp_path / f"{name}.1732.pt.trace.json.gz"
+        path.write_bytes(gzip.compress(json.dumps({"traceEvents": EVENTS[:1]}).encode()))
+    (tmp_path / "profiler_out_0.txt").write_text("a table")
+    found = tg.read_trace(tmp_path)
+    assert [one.rank for one in found.ranks] == [0, 1]
+    assert all("-rank-" in one.file for one in found.ranks)
+    assert [one.id for one in found.warnings] == ["trace-no-rank"] * 2
+    assert "0host_77" in found.warnings[0].message
+
+
 def test_one_bad_file_does_not_cost_the_others(tmp_path):
     write(tmp_path / "rank0.json")
     write(tmp_path / "rank1.json")

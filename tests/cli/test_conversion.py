@@ -5,6 +5,7 @@ import io
 import json
 import os
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -122,3 +123,16 @@ def test_what_is_wrong_with_the_file_is_said(source, capsys, tmp_path):
     assert main(["trace", str(cut), "--to", "folded", "--partial"]) == 0
     assert main(["trace", source, "--to", "folded", "--cache"]) == 0
     assert (tmp_path / "trace.json.torchgauge.parquet").exists()
+
+
+def test_a_trace_of_jax_is_converted_and_its_events_are_not_copied(capsys, tmp_path):
+    source = str(Path(__file__).parents[1] / "data" / "jax_cpu.trace.json.gz")
+    for form in ("folded", "speedscope", "parquet"):
+        out = tmp_path / form
+        assert main(["trace", source, "--to", form, "--output", str(out)]) == 0
+        assert out.stat().st_size
+    capsys.readouterr()
+    assert main(["trace", source, "--to", "chrome"]) == 2
+    err = capsys.readouterr().err
+    assert "option-conflict" in err
+    assert "JAX" in err

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from torchgauge.analyze.attribution import NONE, PHASES, by_depth
-from torchgauge.analyze.host_work import is_operator
+from torchgauge.analyze.host_work import operators
 from torchgauge.analyze.recording import Recording
 from torchgauge.model.events import ABSENT, Coded, Integers, Rows
 
@@ -37,7 +37,7 @@ def _coded(codes: Integers, values: tuple[str, ...]) -> Coded[str]:
 
 def _operators(of: Recording, span: Rows) -> Coded[Any]:
     names = of.events.name.take(of.spans.row)
-    operator, parent = names.where(is_operator), of.spans.parent
+    operator, parent = names.where(operators(of.events)), of.spans.parent
     outermost = np.where(operator, np.arange(len(parent)), NONE)
     for places in by_depth(of.spans.nesting):
         inner = places[operator[places] & (parent[places] != NONE)]

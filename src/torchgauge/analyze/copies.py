@@ -33,7 +33,9 @@ def copies(pieces: Pieces, facts: Facts) -> tuple[Copies, ...]:
     for place in np.flatnonzero(pieces.kind == COPY).tolist():
         name, said = str(facts.name[place]), facts.copy_kind[place] or ""
         kind = copy_kind(name, said)
-        groups.setdefault((kind, pageable(name) if kind in _ENDS else None), []).append(place)
+        groups.setdefault((kind, pageable(f"{name} {said}") if kind in _ENDS else None), []).append(
+            place
+        )
     found = []
     for (kind, from_pageable), group in groups.items():
         sizes = facts.size[group]
@@ -53,8 +55,8 @@ _ENDS = ("host to device", "device to host")
 
 
 def copy_kind(name: str, said: str) -> str:
-    """Return what is copied where: NVIDIA's names say it, of AMD's the argument "kind" does."""
-    found = _NAMED.search(name)
+    """Return what is copied where: names say it, of AMD's and JAX's the argument "kind" does."""
+    found = _NAMED.search(name) or _NAMED.search(said)
     if found:
         return _KINDS.get(found[1], found[1])
     for long, short in _AMD.items():

@@ -20,7 +20,7 @@ import numpy as np
 
 from torchgauge.analyze.attribution import NONE, OPTIMIZER, ZERO_GRAD, Spans
 from torchgauge.analyze.kernel_facts import Facts
-from torchgauge.analyze.launches import Launched
+from torchgauge.analyze.launches import Launched, launches_are_told
 from torchgauge.model.events import Events, Integers
 from torchgauge.model.kernel import Kernel
 
@@ -59,6 +59,8 @@ def device_nodes(
     `bucket` the node of each bucket, `elsewhere` that of launches outside of all spans.
     """
     parent, phase = owners(spans, work, facts, of_span, bucket, elsewhere)
+    if not launches_are_told(events):
+        parent[parent == bucket[BEFORE]] = 0  # all that is known: the model's own
     within = np.flatnonzero(step != NONE)
     if not len(within):
         return []

@@ -8,12 +8,17 @@ from torchgauge.model.kernel import Kernel
 from torchgauge.model.record import MeasurementWarning
 
 
-def device_warnings(kernels: Sequence[Kernel]) -> tuple[MeasurementWarning, ...]:
-    """Return the warnings about all device work of a recording."""
+def device_warnings(
+    kernels: Sequence[Kernel], *, launches_told: bool = True
+) -> tuple[MeasurementWarning, ...]:
+    """Return the warnings about all device work of a recording.
+
+    `launches_told`: it has the launches of all work that was launched in it.
+    """
     found = []
     every = [one for one in kernels if one.work == "kernel"]
     older = [one for one in every if not one.launched]
-    if older:
+    if older and launches_told:
         found.append(
             MeasurementWarning(
                 id="launched-before",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -19,7 +19,7 @@ class HostWork:
 
     def __init__(self, events: Events, spans: Spans, threads: Integers) -> None:
         names: Coded[str] = events.name.take(spans.row)
-        operator = names.where(is_operator)
+        operator = names.where(operators(events))
         parent = spans.parent
         outer = operator & ~(np.append(operator, False)[parent] & (parent != NONE))
         places = np.flatnonzero(outer & np.isin(spans.thread, threads))
@@ -45,6 +45,11 @@ class HostWork:
             yield OUTSIDE, end - time
 
 
-def is_operator(name: str) -> bool:
-    """Whether a span is an operator's: a range of the engine's or of a user's is none."""
-    return "::" in name and not name.startswith("autograd::")
+def operators(events: Events) -> Callable[[str], bool]:
+    """Return what tells an operator's name: that of a range of the engine's or a user's is none.
+
+    JAX and Proton have nothing between the steps and what the host does in them.
+    """
+    if events.metadata.recorder in ("JAX", "Proton"):
+        return lambda name: not name.startswith("ProfilerStep#")
+    return lambda name: "::" in name and not name.startswith("autograd::")

@@ -81,7 +81,9 @@ class Facts:
             launched=bool(self._work.launched[first]),
             graph=bool(self.is_graph[first]),
             bytes=int(sizes.sum()) if (sizes != ABSENT).all() else None,
-            pageable=pageable(str(self.name[first])) if work == "copy" else None,
+            pageable=pageable(f"{self.name[first]} {self.copy_kind[first]}")
+            if work == "copy"
+            else None,
             collective=self._message(first),
         )
 

@@ -60,6 +60,16 @@ def launched(events: Events, spans: Spans) -> Launched:
     )
 
 
+def launches_are_told(events: Events) -> bool:
+    """Whether work without a launch was launched before the recording began.
+
+    Not where the file has launches of none (JAX on a TPU) or of some alone (Proton: in a graph that
+    of the first kernel).
+    """
+    by = events.metadata.recorder
+    return by != "Proton" and (by != "JAX" or len(events.launches.row) > 0)
+
+
 def places(ascending: Integers, wanted: Integers) -> Rows:
     """Return the first place of each wanted value among ascending ones, NONE where it is not."""
     found = np.searchsorted(ascending, wanted)

@@ -13,11 +13,12 @@ from torchgauge.analyze.collectives import collectives
 from torchgauge.analyze.copies import copies
 from torchgauge.analyze.critical_path import Segment, critical_path, summary
 from torchgauge.analyze.device_breakdown import device_times
-from torchgauge.analyze.host_work import OUTSIDE, HostWork
+from torchgauge.analyze.host_work import OUTSIDE, HostWork, operators
 from torchgauge.analyze.kernel_facts import Facts
-from torchgauge.analyze.launches import Launched, launched
+from torchgauge.analyze.launches import Launched, launched, launches_are_told
 from torchgauge.analyze.memory_over_time import memory_uses
 from torchgauge.analyze.module_calls import Modules
+from torchgauge.analyze.not_recorded import not_recorded
 from torchgauge.analyze.packed import packed
 from torchgauge.analyze.pieces import Pieces, pieces
 from torchgauge.analyze.queues import queues
@@ -61,11 +62,12 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         synchronisations=synchronisations(events, spans, modules.tree, waited),
         critical_path=_critical(events, spans, work, found, begin),
         memory=tuple(memory_uses(events, begin)),
-        missing=tuple(_missing(events, modules)),
+        missing=tuple(not_recorded(events, modules)),
         warnings=events.warnings,
     )
     calls = rank_calls(found, facts, _origin(events))
-    return msgspec.structs.replace(record, findings=rank_findings(record, found)), calls
+    findings = rank_findings(record, found, launches_told=launches_are_told(events))
+    return msgspec.structs.replace(record, findings=findings), calls
 
 
 def _origin(events: Events) -> int:
@@ -82,7 +84,7 @@ def _contents(events: Events, modules: Modules) -> Contents:
     return Contents(
         events=len(events) + len(events.memory.time) + len(events.flows.time),
         operators=count("cpu_op"),
-        launches=count("cuda_runtime", "cuda_driver"),
+        launches=count("cuda_runtime", "cuda_driver", "launch"),
         device_work=count("kernel", "gpu_memcpy", "gpu_memset"),
         python=count("python_function"),
         memory=len(events.memory.time),
@@ -90,6 +92,7 @@ def _contents(events: Events, modules: Modules) -> Contents:
         layers=None if not len(modules) else "torchgauge" if modules.are_ours else "torch",
         begin=None if origin is None else origin + first,
         end=None if origin is None else origin + last,
+        recorder=events.metadata.recorder,
     )
 
 
@@ -111,20 +114,6 @@ def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _missing(events: Events, modules: Modules) -> Iterator[str]:
-    """Yield what was not recorded, and what that leaves unknown."""
-    if not len(modules):
-        yield "no layers (recorded without stacks): the tree begins with operators"
-    if not any(events.operators.dims.values):
-        yield "no shapes (record_shapes=False): FLOPs and bytes are unknown"
-    if not len(events.memory.time):
-        yield "no memory events (profile_memory=False): memory is unknown"
-    if not len(events.device_work.row):
-        yield "no device work: only the host was recorded"
-    elif not len(events.launches.row):
-        yield "no launches: what waited for the host is unknown"
-
-
 def _critical(
     events: Events, spans: Spans, work: Launched, found: Pieces, begin: int
 ) -> CriticalPath | None:
@@ -133,13 +122,15 @@ def _critical(
     host = HostWork(events, spans, np.unique(thread))
     names, codes = events.name.take(spans.row), packed(events.name.codes[work.row])
     of_code = [str(name) for name in events.name.values]
+    is_operator = operators(events)
 
     def named(segment: Segment) -> Iterable[tuple[str, int]]:
         if segment.link == "host":
             return host.between(segment.begin, segment.end)
         length = segment.end - segment.begin
         if segment.link == "launch":
-            return ((operator(names, spans, int(work.span[segment.piece])) or OUTSIDE, length),)
+            around = operator(names, spans, int(work.span[segment.piece]), is_operator)
+            return ((around or OUTSIDE, length),)
         return ((of_code[codes[segment.piece]], length),)
 
     return summary(path, named)

@@ -21,6 +21,10 @@ from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.tree import Tree
 
 STEP = re.compile(r"(?:ProfilerStep#|tg@)(\d{1,18})")
+_MARKING = {
+    "JAX": "Mark parts of the host's code with jax.profiler.TraceAnnotation.",
+    "Proton": "Mark parts with triton.profiler.scope.",
+}
 
 
 def recorded_tree(events: Events) -> Tree:
@@ -59,7 +63,11 @@ def tree_of(events: Events, modules: Modules, spans: Spans) -> Tree:
     return msgspec.structs.replace(
         tree,
         steps=max(steps, 1),
-        warnings=(*events.warnings, *tree.warnings, *_layer_warnings(modules)),
+        warnings=(
+            *events.warnings,
+            *tree.warnings,
+            *_layer_warnings(modules, events.metadata.recorder),
+        ),
     )
 
 
@@ -84,13 +92,18 @@ def _annotations(events: Events) -> Iterator[str]:
     return (str(events.name[row]) for row in rows.tolist())
 
 
-def _layer_warnings(modules: Modules) -> Iterator[MeasurementWarning]:
+def _layer_warnings(modules: Modules, recorder: str | None) -> Iterator[MeasurementWarning]:
     if not len(modules):
         yield MeasurementWarning(
             id="no-layers",
             message="The trace names no layers: the tree has operators and kernels alone.",
-            cause="It was recorded without stacks and without torchgauge.",
-            remedy="Record with torch.profiler.profile(with_stack=True), or with torchgauge.",
+            cause=f"{recorder} records no modules of a model."
+            if recorder in _MARKING
+            else "It was recorded without stacks and without torchgauge.",
+            remedy=_MARKING.get(
+                recorder or "",
+                "Record with torch.profiler.profile(with_stack=True), or with torchgauge.",
+            ),
         )
     else:
         yield MeasurementWarning(

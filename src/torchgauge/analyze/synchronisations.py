@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from torchgauge.analyze.attribution import NONE, Spans
 from torchgauge.analyze.call_tree import CallTree
-from torchgauge.analyze.host_work import is_operator
+from torchgauge.analyze.host_work import operators
 from torchgauge.model.events import Coded, Codes, Events, Integers, Rows
 from torchgauge.model.trace import Synchronisation
 
@@ -42,11 +43,11 @@ def synchronisations(
 ) -> tuple[Synchronisation, ...]:
     """Return the waits by call and by the operator around them, most time first."""
     places = spans.nesting.at((found.begin + found.end) // 2, found.thread)
-    names = events.name.take(spans.row)
+    names, is_operator = events.name.take(spans.row), operators(events)
     groups: dict[tuple[str, str], list[int]] = {}
     for number, place in enumerate(places.tolist()):
         call = str(events.name[int(found.row[number])])
-        groups.setdefault((call, operator(names, spans, place)), []).append(number)
+        groups.setdefault((call, operator(names, spans, place, is_operator)), []).append(number)
     result = []
     for (call, name), group in groups.items():
         time = found.end[group] - found.begin[group]
@@ -63,7 +64,9 @@ def synchronisations(
     return tuple(sorted(result, key=lambda one: -one.time))
 
 
-def operator(names: Coded[str], spans: Spans, place: int) -> str:
+def operator(
+    names: Coded[str], spans: Spans, place: int, is_operator: Callable[[str], bool]
+) -> str:
     """Return the operator as the user called it: the outermost of those within one another."""
     name = ""
     while place != NONE and is_operator(here := str(names[place])):

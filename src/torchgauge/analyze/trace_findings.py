@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from torchgauge import units
 from torchgauge.analyze.pieces import COMPUTE, Pieces
 from torchgauge.model.breakdown import DeviceTime
@@ -16,16 +18,40 @@ SERIOUS = 0.25
 Found = Iterator[tuple[float, Finding]]
 
 
-def rank_findings(rank: RankTrace, pieces: Pieces) -> tuple[Finding, ...]:
-    """Return what stands out in one rank, what costs most first."""
-    found = [*_copies(rank), *_synchronisations(rank), *_before(rank)]
+# What fits JAX in place of what PyTorch has.
+_OF_JAX = {
+    "idle-host": "Launch less: a larger part in one jax.jit, several steps in one call "
+    "(jax.lax.scan), a larger batch.",
+    "pageable-copies": "Leave data on the device, or move it while the step before runs "
+    "(jax.device_put returns at once).",
+    "launched-before": "Record after a warm-up, and call jax.block_until_ready before.",
+}
+
+
+def rank_findings(
+    rank: RankTrace, pieces: Pieces, *, launches_told: bool = True
+) -> tuple[Finding, ...]:
+    """Return what stands out in one rank, what costs most first.
+
+    `launches_told`: the file has the launches of all work that was launched in it.
+    """
+    found = [*_copies(rank), *_synchronisations(rank)]
+    if launches_told:
+        found += _before(rank)
     for device in rank.times:
         mine = pieces.take(pieces.device == (-1 if device.device is None else device.device))
-        found += [*_host(device, mine), *_communication(device), *_device(device)]
-    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0]))
+        name = rank.called(device.device)
+        found += [*_host(device, name, mine), *_communication(device, name)]
+        found += _device(device, name, launches_told)
+    ordered = [one for _, one in sorted(found, key=lambda pair: -pair[0])]
+    if rank.contents.recorder == "JAX":
+        ordered = [
+            msgspec.structs.replace(one, remedy=_OF_JAX.get(one.id, one.remedy)) for one in ordered
+        ]
+    return tuple(ordered)
 
 
-def _host(device: DeviceTime, pieces: Pieces) -> Found:
+def _host(device: DeviceTime, name: str, pieces: Pieces) -> Found:
     whole = device.breakdown
     time, share = whole.idle.host_wait, _share(whole.idle.host_wait, whole.window)
     if share < NOTICEABLE:
@@ -37,8 +63,7 @@ def _host(device: DeviceTime, pieces: Pieces) -> Found:
         Finding(
             id="idle-host",
             severity=_severity(share),
-            title=f"{_name(device)} is idle for {units.percent(share)} of the window: "
-            "it waits for the host",
+            title=f"{name} is idle for {units.percent(share)} of the window: it waits for the host",
             evidence=f"{units.time(time)} of {units.time(whole.window)}; "
             f"{short:,} of {count:,} kernels take less than 5 µs.",
             remedy="Launch less: torch.compile, CUDA graphs, a larger batch."
@@ -48,7 +73,7 @@ def _host(device: DeviceTime, pieces: Pieces) -> Found:
     )
 
 
-def _communication(device: DeviceTime) -> Found:
+def _communication(device: DeviceTime, name: str) -> Found:
     whole = device.breakdown
     time, share = whole.exposed_communication, _share(whole.exposed_communication, whole.window)
     if share < NOTICEABLE:
@@ -58,8 +83,7 @@ def _communication(device: DeviceTime) -> Found:
         Finding(
             id="exposed-communication",
             severity=_severity(share),
-            title=f"{_name(device)} does nothing but communicate for {units.percent(share)} "
-            "of the window",
+            title=f"{name} does nothing but communicate for {units.percent(share)} of the window",
             evidence=f"{units.time(time)} of {units.time(whole.communication)} "
             "of communication have no computation beside them.",
             remedy="Overlap it (buckets, prefetching, order); see whether a rank comes late.",
@@ -67,7 +91,7 @@ def _communication(device: DeviceTime) -> Found:
     )
 
 
-def _device(device: DeviceTime) -> Found:
+def _device(device: DeviceTime, name: str, launches_told: bool) -> Found:
     whole = device.breakdown
     time, share = whole.idle.other, _share(whole.idle.other, whole.window)
     if share < NOTICEABLE:
@@ -77,8 +101,8 @@ def _device(device: DeviceTime) -> Found:
         Finding(
             id="idle-device",
             severity=_severity(share),
-            title=f"{_name(device)} is idle for {units.percent(share)} of the window "
-            "for another cause than the host",
+            title=f"{name} is idle for {units.percent(share)} of the window"
+            + (" for another cause than the host" if launches_told else ""),
             evidence=f"{units.time(time)} in pauses of more than 5 µs, before work that was "
             "launched already, or whose launch is not in the file.",
             remedy="See which streams wait for each other (events, stream priorities).",
@@ -140,10 +164,6 @@ def _before(rank: RankTrace) -> Found:
             remedy="Record after a warm-up (schedule(wait=…, warmup=…)), and synchronise before.",
         ),
     )
-
-
-def _name(device: DeviceTime) -> str:
-    return "The GPU" if device.device is None else f"GPU {device.device}"
 
 
 def _share(part: float, whole: float) -> float:

@@ -13,7 +13,7 @@ from torchgauge.analyze.device_time import BEFORE, COMMUNICATION, COPIES, device
 from torchgauge.analyze.device_use import device_use
 from torchgauge.analyze.device_warnings import device_warnings
 from torchgauge.analyze.kernel_facts import Facts
-from torchgauge.analyze.launches import launched
+from torchgauge.analyze.launches import launched, launches_are_told
 from torchgauge.analyze.steps import Steps, marked, whole
 from torchgauge.model.device_use import DeviceUse
 from torchgauge.model.events import Coded, Events, Integers, Rows
@@ -190,7 +190,8 @@ def _add_device(
     growth.calls = np.vstack([growth.calls, *(node.calls for node in found)])
     growth.device = np.vstack([nothing, *(node.time for node in found)])
     growth.uses = device_use(events, work.row, facts.device, steps.begin, steps.end)
-    growth.warnings = device_warnings([node.kernel for node in found])
+    told = launches_are_told(events)
+    growth.warnings = device_warnings([node.kernel for node in found], launches_told=told)
 
 
 def _move_gaps(

@@ -150,6 +150,14 @@ def _chrome(ranks: Iterable[_Rank]) -> Iterator[bytes]:
     from torchgauge.trace.raw_events import RawEvents
 
     (one,) = ranks
+    recorder = one.recording.events.metadata.recorder
+    if recorder in ("JAX", "Proton"):
+        raise InputError(
+            f"Events of {recorder} are not copied.",
+            id="option-conflict",
+            cause="They are read in words of PyTorch's, and the file has others.",
+            remedy="Convert to speedscope, folded or parquet; Perfetto opens the file itself.",
+        )
     return trace_events.parts(RawEvents(one.path), one.recording.events, one.kept)
 
 

@@ -25,6 +25,8 @@ from torchgauge.progress import Progress
 from torchgauge.trace.kineto import read_events
 from torchgauge.trace.spans import PythonDetail
 
+_ENDS = (".json", ".json.gz", ".zip", ".chrome_trace")  # the last of Proton's
+
 CHILD = Path(__file__).with_name("trace_child.py")
 
 
@@ -177,7 +179,7 @@ def _died(file: str, code: int, said: bytes) -> MeasurementError:
 def trace_files(folder: Path) -> Iterator[Path]:
     """Yield the files of a folder that may be traces, by name."""
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name.endswith((".json", ".json.gz", ".zip")):
+        if path.is_file() and path.name.endswith(_ENDS):
             yield path
 
 

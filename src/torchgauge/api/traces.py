@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -142,12 +142,15 @@ def ranked(path: Path) -> dict[int, Path]:
     files = list(trace_files(path))
     if not files:
         raise _none(path)
-    found = {}
+    said: list[int | None] = [None] * len(files)
     for place, file in enumerate(files):
-        said = None
         with contextlib.suppress(InputError):  # what is wrong with it is said when it is read
-            said = rank_said(file)
-        found[_number(said, file.name, place)] = file
+            said[place] = rank_said(file)
+    names = [file.name for file in files]
+    numbers = _numbers(list(zip(said, names, strict=True)), world=0)
+    found = {
+        number: file for number, file in zip(numbers, files, strict=True) if number is not None
+    }
     return dict(sorted(found.items()))
 
 
@@ -162,8 +165,13 @@ def _together(name: str, read: Sequence[Read]) -> Trace:
         raise next(one.error for one in read if one.error is not None)
     warnings = [MeasurementWarning.of(one.error, "trace") for one in read if one.error is not None]
     known: dict[int, Read] = {}
-    for number, one in _numbered(good):
+    world = max((one.rank.world or 0 for one in good if one.rank), default=0)
+    files = [(one.rank.rank if one.rank else None, Path(one.file).name) for one in good]
+    for number, one in zip(_numbers(files, world), good, strict=True):
         assert one.rank is not None  # noqa: S101 - only good ones are numbered
+        if number is None:
+            warnings.append(_of_no_rank(one.file))
+            continue
         if number in known:
             warnings.append(_twice(number, known[number].file))
         known[number] = one._replace(rank=msgspec.structs.replace(one.rank, rank=number))
@@ -181,26 +189,41 @@ def _together(name: str, read: Sequence[Read]) -> Trace:
     return msgspec.structs.replace(trace, findings=job_findings(trace))
 
 
-def _numbered(read: Sequence[Read]) -> Iterator[tuple[int, Read]]:
-    """Yield each with its rank: as the file says it, else its name, else its place."""
-    for place, one in enumerate(read):
-        said = one.rank.rank if one.rank is not None else None
-        yield _number(said, Path(one.file).name, place), one
+def _numbers(files: Sequence[tuple[int | None, str]], world: int) -> list[int | None]:
+    """Return each file's rank: as it says it, else as its name does, else its place.
+
+    None where the place is another's or there is none: the front end of vLLM writes a file beside
+    those of its ranks.
+    """
+    said = [_said(number, name) for number, name in files]
+    return [
+        number if number is not None or place in said or (world and place >= world) else place
+        for place, number in enumerate(said)
+    ]
 
 
-def _number(said: int | None, name: str, place: int) -> int:
-    if said is not None:
-        return said
+def _said(number: int | None, name: str) -> int | None:
+    if number is not None:
+        return number
     named = _NUMBER.search(name)
-    return int(named[1]) if named else place
+    return int(named[1]) if named else None
 
 
 def _none(path: Path) -> InputError:
     return InputError(
         f"{path} holds no traces.",
         id="trace-none",
-        cause="They end in .json, .json.gz or .zip.",
+        cause="They end in .json, .json.gz, .zip or .chrome_trace.",
         remedy="Name the folder with the ranks' files.",
+    )
+
+
+def _of_no_rank(file: str) -> MeasurementWarning:
+    return MeasurementWarning(
+        id="trace-no-rank",
+        message=f"{Path(file).name} says of no rank that it is its file, and is left out.",
+        cause="The other files are of all ranks that its place among them could mean.",
+        remedy="Read it alone, or put its rank into its name (rank0).",
     )
 
 

@@ -87,8 +87,8 @@ class DeviceWork:
 
     `grid` and `block` are n × 3. `shared_memory` and `size` in bytes, `bandwidth` in bytes per
     second, `occupancy` a fraction: NaN also where the trace says 0, which Kineto writes for every
-    kernel with more than 100 KiB of shared memory. `kind` is AMD's; NVIDIA's copies say theirs in
-    their names.
+    kernel with more than 100 KiB of shared memory. `kind` is AMD's and JAX's; NVIDIA's copies say
+    theirs in their names.
     """
 
     row: Rows
@@ -176,7 +176,9 @@ class TraceMetadata:
     """What the file says of itself; `None` or empty where it does not.
 
     `origin` is the earliest timestamp in ns: since 1970, or since `base_time` (ns since 1970) where
-    there is one. `devices` and `distributed` are the file's own properties, unchanged.
+    there is one. `devices` and `distributed` are the file's own properties, unchanged; of JAX's
+    traces `devices` has number ("id") and kind ("name") of each. `recorder` is who wrote the file:
+    "PyTorch", "JAX" or "Proton".
     """
 
     origin: int
@@ -189,14 +191,16 @@ class TraceMetadata:
     process_names: dict[int | str, str] = dataclasses.field(default_factory=dict)
     process_labels: dict[int | str, str] = dataclasses.field(default_factory=dict)
     thread_names: dict[ThreadId, str] = dataclasses.field(default_factory=dict)
+    recorder: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Events:
     """A trace: its spans of time in the order of the file, and the tables beside them.
 
-    `category` is that of today's Kineto, also for old files; absent where the file has none. Names
-    of operators end in their overload where the recording asked for it: `aten::add.Tensor`.
+    `category` is that of today's Kineto, also for old files and for those of JAX and Proton; absent
+    where the file says nothing that it follows from. Names of operators end in their overload where
+    the recording asked for it: `aten::add.Tensor`.
     """
 
     start: Integers

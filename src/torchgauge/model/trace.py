@@ -20,7 +20,8 @@ class Contents(Record, frozen=True, kw_only=True):
     """What the file has: counts of events, and what else was recorded.
 
     `layers` says whose ranges of layers there are, None without any. `begin` and `end` are ns since
-    1970, None where the file's clock has another origin.
+    1970, None where the file's clock has another origin. `recorder` is "PyTorch", "JAX" or
+    "Proton", None where the file does not say; of the last two `operators` are the host's spans.
     """
 
     events: int
@@ -33,6 +34,7 @@ class Contents(Record, frozen=True, kw_only=True):
     layers: Layers | None
     begin: int | None = None
     end: int | None = None
+    recorder: str | None = None
 
 
 class Device(Record, frozen=True, kw_only=True):
@@ -161,6 +163,11 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     missing: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
+
+    def called(self, device: int | None) -> str:
+        """Return what a device is called: "GPU 0"."""
+        kind = "TPU" if any(one.name == "TPU" for one in self.devices) else "GPU"
+        return kind if device is None else f"{kind} {device}"
 
     def table(self, kind: str = "kernels", *, by_shape: bool = False) -> tables.Table:
         """Return layers, operators or kernels as a flat table, of all marked steps together.

@@ -167,7 +167,7 @@ def devices(one: RankTrace) -> dict[str, Any] | None:
     """Return where the time of each device and each of its streams went; None without any."""
     rows = []
     for each in one.times:
-        name = "GPU" if each.device is None else f"GPU {each.device}"
+        name = one.called(each.device)
         rows.append(_row(name, [each.breakdown], _hidden(each.breakdown)))
         if len(each.streams) > 1:
             for stream in each.streams:

@@ -69,7 +69,9 @@ def _head(trace: Trace, one: RankTrace) -> RenderableType:
     grid.add_column(overflow="fold")
     for label, said in facts(trace, one):
         grid.add_row(f"  {label}", visible(said))
-    return Group(Text.assemble((visible(trace.name), "bold cyan"), ("  recorded", "dim")), grid)
+    by = one.contents.recorder
+    how = f"  recorded by {visible(by)}" if by else "  recorded"
+    return Group(Text.assemble((visible(trace.name), "bold cyan"), (how, "dim")), grid)
 
 
 def facts(trace: Trace, one: RankTrace) -> Iterator[tuple[str, str]]:
@@ -87,7 +89,8 @@ def facts(trace: Trace, one: RankTrace) -> Iterator[tuple[str, str]]:
     has = one.contents
     yield "window", f"{units.time(one.window)}, {has.events:,} events"
     parts = {
-        "operators": has.operators, "launches": has.launches, "pieces of device work":
+        "spans of the host" if has.recorder in ("JAX", "Proton") else "operators": has.operators,
+        "launches": has.launches, "pieces of device work":
         has.device_work, "allocations": has.memory,
     }  # fmt: skip
     said = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
@@ -144,7 +147,7 @@ def _shares(one: Breakdown) -> Iterator[str]:
 def _devices(rank: RankTrace) -> RenderableType:
     table = _table("Where the time of devices went", "measured", "window", *_PARTS, first="")
     for device in rank.times:
-        name = "GPU" if device.device is None else f"GPU {device.device}"
+        name = rank.called(device.device)
         window = units.time(device.breakdown.window, 3)
         table.add_row(f"  {name}", window, *_shares(device.breakdown), style="bold")
         if len(device.streams) > 1:

@@ -75,11 +75,23 @@ class Arguments(msgspec.Struct, gc=False):
     labels: str | None = None
 
 
-DEFAULTS: dict[str, Any] = {
-    field.name: field.default for field in msgspec.structs.fields(Arguments)
-}
-_FIELDS = msgspec.structs.fields(Arguments)
-_strict = msgspec.json.Decoder(Arguments).decode
+class Uncategorised(Arguments, gc=False):
+    """What events without a category say, too: those of JAX, whose numbers are texts.
+
+    A type of its own, for each field costs time where there are millions of events.
+    """
+
+    correlation_id: str | int | None = None
+    kernel_details: str | None = None
+    memcpy_details: str | None = None
+    memset_details: str | None = msgspec.field(name="Memset_details", default=None)
+    cuda_graph_node_id: str | int | None = None
+    step_num: str | int | None = None
+
+
+_FIELDS = msgspec.structs.fields(Uncategorised)
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in _FIELDS}
+_strict = msgspec.json.Decoder(Uncategorised).decode
 
 
 def tolerant(text: bytes) -> Arguments | None:
@@ -91,13 +103,13 @@ def tolerant(text: bytes) -> Arguments | None:
     try:
         found = msgspec.json.decode(text.decode("utf-8", "replace"), type=dict[str, Any])
     except (ValueError, RecursionError):
-        return Arguments()
+        return Uncategorised()
     values: dict[str, Any] = {}
     for field in _FIELDS:
         if field.encode_name in found:
             with contextlib.suppress(ValueError):
                 values[field.name] = _converted(found[field.encode_name], field.type)
-    return Arguments(**values)
+    return Uncategorised(**values)
 
 
 def _converted(value: Any, kind: Any) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 PYTHON = "python_function"
 MODULE_CALL = "nn.Module:"  # how the names of these begin that are calls of modules
-FLOWS = frozenset(("fwdbwd", "ac2g", "forward_backward", "async_cpu_to_gpu"))
+PYTHON_NAME = "$"  # the same of Python functions in a trace of JAX, which has no categories
+FLOWS = frozenset(("fwdbwd", "ac2g", "forward_backward", "async_cpu_to_gpu", "flow"))
 _RENAMED = {  # as versions before 2023 called them
     "Operator": "cpu_op",
     "Kernel": "kernel",
@@ -22,6 +23,7 @@ _TABLES = {
     "gpu_memcpy": "device_work",
     "gpu_memset": "device_work",
     PYTHON: "python",
+    "": "unsorted",
 }
 
 

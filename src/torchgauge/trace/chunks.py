@@ -14,13 +14,15 @@ from operator import attrgetter
 import msgspec
 
 from torchgauge.errors import InputError
-from torchgauge.trace.arguments import Arguments, tolerant
+from torchgauge.trace.arguments import Arguments, Uncategorised, tolerant
 from torchgauge.trace.unpacking import PackingError
 
 _CUT = re.compile(rb'\}\s*(,)\s*\{\s*"\w[^"\\]{0,60}"\s*:')
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _BYTE = re.compile(r" \(byte (\d+)\)")
+# Where events have categories, one of the first has.
+_CATEGORY, _SOON = b'"cat"', 4096
 # A string without an end takes all that follows.
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[][{},]', re.DOTALL)
 # One event, or what stands before or after all of them, is never that large.
@@ -42,6 +44,12 @@ class Event(msgspec.Struct, gc=False):
     dur: msgspec.Raw = ABSENT_TEXT
     args: Arguments | None = None
     id: int | str = ""
+
+
+class _Uncategorised(Event, gc=False):
+    """An event of a trace that names no categories."""
+
+    args: Uncategorised | None = None
 
 
 class _Odd(Event, gc=False):
@@ -66,13 +74,19 @@ class Header(msgspec.Struct, gc=False):
     distributed: msgspec.Raw = msgspec.field(name="distributedInfo", default=ABSENT_TEXT)
 
 
+class _UncategorisedHeader(Header, gc=False):
+    events: list[_Uncategorised] = msgspec.field(name="traceEvents")  # type: ignore[assignment]
+
+
 class _OddHeader(Header, gc=False):
     events: list[_Odd] = msgspec.field(name="traceEvents")  # type: ignore[assignment]
 
 
 _decode_usual = msgspec.json.Decoder(list[Event]).decode
+_decode_uncategorised = msgspec.json.Decoder(list[_Uncategorised]).decode
 _decode_odd = msgspec.json.Decoder(list[_Odd]).decode
 _decode_usual_header = msgspec.json.Decoder(Header).decode
+_decode_uncategorised_header = msgspec.json.Decoder(_UncategorisedHeader).decode
 _decode_odd_header = msgspec.json.Decoder(_OddHeader).decode
 # UnicodeDecodeError is a ValueError as msgspec's own are.
 _UNDECODABLE = (ValueError, RecursionError)
@@ -80,6 +94,8 @@ _UNDECODABLE = (ValueError, RecursionError)
 
 def _decode_events(text: bytes) -> list[Event]:
     try:
+        if _CATEGORY not in text[:_SOON]:
+            return list(_decode_uncategorised(text))
         return _decode_usual(text)
     except _UNDECODABLE as error:
         if _truncated(error):
@@ -89,6 +105,8 @@ def _decode_events(text: bytes) -> list[Event]:
 
 def _decode_header(text: bytes) -> Header:
     try:
+        if _CATEGORY not in text[:_SOON]:
+            return _decode_uncategorised_header(text)
         return _decode_usual_header(text)
     except _UNDECODABLE as error:
         if _truncated(error):

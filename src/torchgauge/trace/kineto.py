@@ -15,6 +15,7 @@ from torchgauge.model.events import Events
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.trace.chunks import Chunks, Event
 from torchgauge.trace.columns import Labels
+from torchgauge.trace.dialects import translated
 from torchgauge.trace.fitting import Fitting, before, fitting
 from torchgauge.trace.metadata import Names, metadata
 from torchgauge.trace.points import Allocations, Arrows
@@ -113,13 +114,16 @@ class _Building:
     def finish(self, chunks: Chunks) -> Events:
         times = (self._spans.start, self._memory.time, self._flows.time)
         origin = min((t.earliest for t in times if t.earliest is not None), default=0)
-        return Events(
-            **self._spans.finish(origin),
+        spans = self._spans.finish(origin)
+        unsorted = spans.pop("unsorted")
+        events = Events(
+            **spans,
             memory=self._memory.finish(origin),
             flows=self._flows.finish(origin),
             metadata=metadata(origin, chunks.headers, self._names),
             warnings=tuple(self._warnings(chunks.damage)),
         )
+        return translated(events, unsorted)
 
     def _warnings(self, damage: str | None) -> Iterator[MeasurementWarning]:
         if damage is not None:

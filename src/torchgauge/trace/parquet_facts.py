@@ -45,6 +45,7 @@ class Facts(msgspec.Struct, frozen=True):
     process_names: list[tuple[int | str, str]]
     process_labels: list[tuple[int | str, str]]
     thread_names: list[tuple[ThreadId, str]]
+    recorder: str | None
 
     def metadata(self) -> TraceMetadata:
         """Return the trace's metadata."""
@@ -59,6 +60,7 @@ class Facts(msgspec.Struct, frozen=True):
             process_names=dict(self.process_names),
             process_labels=dict(self.process_labels),
             thread_names=dict(self.thread_names),
+            recorder=self.recorder,
         )
 
 
@@ -81,6 +83,7 @@ def facts_of(events: Events, counts: tuple[int, int, int], origin: Origin | None
         process_names=list(known.process_names.items()),
         process_labels=list(known.process_labels.items()),
         thread_names=list(known.thread_names.items()),
+        recorder=known.recorder,
     )
 
 

@@ -24,8 +24,14 @@ from torchgauge.model.events import (
     PythonCalls,
     Rows,
 )
-from torchgauge.trace.arguments import Arguments
-from torchgauge.trace.categories import MODULE_CALL, PYTHON, current_name, table_of
+from torchgauge.trace.arguments import Arguments, Uncategorised
+from torchgauge.trace.categories import (
+    MODULE_CALL,
+    PYTHON,
+    PYTHON_NAME,
+    current_name,
+    table_of,
+)
 from torchgauge.trace.chunks import Event
 from torchgauge.trace.columns import Interned, Labels, Parts
 from torchgauge.trace.tables import Table
@@ -63,6 +69,10 @@ class Spans:
                 *("copied", "bandwidth", "kind"),
             ),
             "python": Table("id", "parent", "module"),
+            "unsorted": Table(
+                *("correlation_id", "kernel_details", "memcpy_details", "memset_details"),
+                *("cuda_graph_node_id", "step_num"),
+            ),
         }
         self._collectives = Table(
             *("collective", "dtype", "elements_in", "elements_out", "group"),
@@ -97,7 +107,8 @@ class Spans:
 
     def _table(self, name: str, category: str) -> int:
         """Return the number of the table for these, _NO_TABLE or _UNWANTED."""
-        if category == PYTHON and (
+        python = category == PYTHON or (not category and name.startswith(PYTHON_NAME))
+        if python and (
             self._python == "none"
             or (self._python == "modules" and not name.startswith(MODULE_CALL))
         ):
@@ -109,6 +120,8 @@ class Spans:
         arguments = [e.args for e in events]
         for number, (name, columns) in enumerate(self._tables.items()):
             given = [i for i in np.flatnonzero(tables == number).tolist() if arguments[i]]
+            if name == "unsorted":
+                given = [i for i in given if isinstance(arguments[i], Uncategorised)]
             if not given:
                 continue
             found: list[Any] = [arguments[i] for i in given]
@@ -123,7 +136,10 @@ class Spans:
             self._collectives.append([found[i] for i in mine], rows[mine])
 
     def finish(self, origin: int) -> dict[str, Any]:
-        """Return the fields of Events that are about spans."""
+        """Return the fields of Events that are about spans, and what those say that are `unsorted`.
+
+        These have no category.
+        """
         tables = {name: table.finish() for name, table in self._tables.items()}
         return {
             "start": self.start.finish_from(origin),
@@ -134,6 +150,7 @@ class Spans:
             "device_work": _device_work(tables["device_work"]),
             "collectives": _collectives(self._collectives.finish()),
             "python": PythonCalls(**tables["python"]),
+            "unsorted": tables["unsorted"],
         }
 
     def _finish_heads(self) -> dict[str, Coded[Any]]:

@@ -1,0 +1,27 @@
+"""How jax_cpu.trace.json.gz was recorded, with jax on a CPU: three steps of a small gradient.
+
+python record_jax_cpu.py FOLDER   # writes FOLDER/plugins/profile/*/*.trace.json.gz
+"""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+jax.config.update("jax_platforms", "cpu")
+
+
+@jax.jit
+def model(weights, x):
+    for weight in weights:
+        x = jnp.tanh(x @ weight)
+    return x.sum()
+
+
+weights, x = [jnp.ones((128, 128)) * 0.01 for _ in range(3)], jnp.ones((32, 128))
+gradient = jax.jit(jax.grad(model))
+jax.block_until_ready(gradient(weights, x))
+with jax.profiler.trace(sys.argv[1], create_perfetto_trace=True):
+    for step in range(3):
+        with jax.profiler.StepTraceAnnotation("train", step_num=step):
+            jax.block_until_ready(gradient(weights, x))
