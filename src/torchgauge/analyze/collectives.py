@@ -6,6 +6,7 @@ share of it that passes the slowest link.
 
 from __future__ import annotations
 
+import functools
 import re
 
 import numpy as np
@@ -23,6 +24,7 @@ _BYTES = {
 }  # fmt: skip
 
 
+@functools.lru_cache(1024)
 def collective_name(said: str | None, kernel: str) -> str:
     """Return one name for each collective: "_allgather_base" and "AllGather" are "allgather"."""
     found = _KERNEL.match(kernel)

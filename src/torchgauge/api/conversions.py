@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from torchgauge.api.rank_files import events_of
+from torchgauge.api.rank_file import events_of
 from torchgauge.api.traces import rank_unknown, ranked
 from torchgauge.errors import InputError
 from torchgauge.files import packed, write_atomically

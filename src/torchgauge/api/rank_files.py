@@ -1,4 +1,4 @@
-"""The files of one or several ranks, each read here or in a process of its own."""
+"""The files of several ranks, each read in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,33 +10,21 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from torchgauge.analyze.rank_calls import Calls, Message
-from torchgauge.analyze.rank_trace import rank_trace
+from torchgauge.api.rank_file import Read, read_rank
 from torchgauge.errors import MeasurementError, TorchgaugeError
-from torchgauge.model.events import Events
 from torchgauge.model.failure import Failure
 from torchgauge.model.trace import RankTrace
 from torchgauge.progress import Progress
-from torchgauge.trace.kineto import read_events
-from torchgauge.trace.spans import PythonDetail
 
 _ENDS = (".json", ".json.gz", ".zip", ".chrome_trace")  # the last of Proton's
 
 CHILD = Path(__file__).with_name("trace_child.py")
-
-
-class Read(NamedTuple):
-    """What a file says: its record and its collectives, or the error that it ended in."""
-
-    file: str
-    rank: RankTrace | None = None
-    calls: Calls = Calls({})
-    error: TorchgaugeError | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -45,27 +33,6 @@ class Answer(msgspec.Struct, frozen=True):
     rank: RankTrace | None = None
     calls: tuple[tuple[Message, tuple[int, ...], tuple[int, ...]], ...] = ()
     failure: Failure | None = None
-
-
-def read_rank(
-    file: str, *, python: bool, partial: bool, cache: bool = False, memory_limit: int | None = None
-) -> Read:
-    """Read one file in this process; what is wrong with it is raised."""
-    events = events_of(file, python=python, partial=partial, cache=cache, memory_limit=memory_limit)
-    rank, calls = rank_trace(events, Path(file).name)
-    return Read(file, rank, calls)
-
-
-def events_of(
-    file: str, *, python: bool, partial: bool, cache: bool, memory_limit: int | None = None
-) -> Events:
-    """Return the events of one file, from the cache beside it where one is wanted."""
-    detail: PythonDetail = "all" if python else "modules"
-    if not cache:
-        return read_events(file, python=detail, partial=partial, memory_limit=memory_limit)
-    from torchgauge.api.trace_cache import cached_events
-
-    return cached_events(Path(file), python=detail, partial=partial)
 
 
 def read_ranks(

@@ -14,7 +14,7 @@ from torchgauge.errors import InputError
 from torchgauge.model.record import MeasurementWarning
 
 if TYPE_CHECKING:
-    from torchgauge.api.rank_files import Read
+    from torchgauge.api.rank_file import Read
     from torchgauge.model.trace import RankTrace, Trace
     from torchgauge.model.trace_diff import TraceDiff
 
@@ -44,8 +44,7 @@ def read_trace(
     Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces,
     `cache-and-limit`; MissingExtraError where `cache` needs PyArrow.
     """
-    from torchgauge.api.preparation import showing
-    from torchgauge.api.rank_files import cores, read_rank, read_ranks, trace_files
+    from torchgauge.api.rank_file import read_rank
     from torchgauge.model.trace import Trace
 
     path = Path(path)
@@ -62,6 +61,9 @@ def read_trace(
             )
         ]
         return Trace(name=path.name, ranks=tuple(one.rank for one in found if one.rank))
+    from torchgauge.api.preparation import showing
+    from torchgauge.api.rank_files import cores, read_ranks, trace_files
+
     files = [str(file) for file in trace_files(path)]
     if not files:
         raise _none(path)

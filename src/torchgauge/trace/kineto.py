@@ -22,7 +22,7 @@ from torchgauge.trace.points import Allocations, Arrows
 from torchgauge.trace.spans import PythonDetail, Spans
 from torchgauge.trace.unpacking import open_trace, unpacked
 
-_CHUNK = 1 << 19  # with what is decoded from it, it stays in a core's cache
+_CHUNK = 1 << 18  # with what is decoded from it, it stays in a core's cache
 
 
 def read_events(

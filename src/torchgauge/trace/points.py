@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import numpy as np
 
-from torchgauge.model.events import Flows, MemoryEvents
+from torchgauge.model.events import Flows, Integers, MemoryEvents
 from torchgauge.trace.categories import FLOWS, current_name
 from torchgauge.trace.chunks import CATEGORY, THREAD, Event
 from torchgauge.trace.columns import Labels, Numbers, Parts
@@ -12,6 +14,7 @@ from torchgauge.trace.tables import Table
 from torchgauge.trace.times import Times
 
 _MEMORY = "[memory]"
+_ID = attrgetter("id")
 
 
 class Allocations:
@@ -59,12 +62,17 @@ class Arrows:
 
     def add(self, events: list[Event]) -> None:
         """Append those among the flow events of one chunk."""
-        flows = [e for e in events if e.cat in FLOWS and _numbered(e)]
+        flows = [e for e in events if type(e.id) is int and e.cat in FLOWS]
+        try:
+            ids = _ids(flows)
+        except OverflowError:
+            flows = [e for e in flows if -(2**63) <= e.id < 2**63]  # type: ignore[operator]
+            ids = _ids(flows)
         count = len(flows)
         self.time.add([e.ts for e in flows])
         self._thread.append(self._threads.code(map(THREAD, flows), count))
-        self._id.add((e.id for e in flows), count)
-        self._begins.add((e.ph == "s" for e in flows), count)
+        self._id.append(ids)
+        self._begins.append(np.array([e.ph == "s" for e in flows], np.bool_))
         self._category.add(map(CATEGORY, flows), count)
 
     def finish(self, origin: int) -> Flows:
@@ -78,5 +86,5 @@ class Arrows:
         )
 
 
-def _numbered(event: Event) -> bool:
-    return isinstance(event.id, int) and -(2**63) <= event.id < 2**63
+def _ids(flows: list[Event]) -> Integers:
+    return np.fromiter(map(_ID, flows), np.int64, len(flows))

@@ -1,0 +1,44 @@
+"""The file of one rank, read in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from torchgauge.analyze.rank_calls import Calls
+from torchgauge.analyze.rank_trace import rank_trace
+from torchgauge.errors import TorchgaugeError
+from torchgauge.model.events import Events
+from torchgauge.model.trace import RankTrace
+from torchgauge.trace.kineto import read_events
+from torchgauge.trace.spans import PythonDetail
+
+
+class Read(NamedTuple):
+    """What a file says: its record and its collectives, or the error that it ended in."""
+
+    file: str
+    rank: RankTrace | None = None
+    calls: Calls = Calls({})
+    error: TorchgaugeError | None = None
+
+
+def read_rank(
+    file: str, *, python: bool, partial: bool, cache: bool = False, memory_limit: int | None = None
+) -> Read:
+    """Read one file in this process; what is wrong with it is raised."""
+    events = events_of(file, python=python, partial=partial, cache=cache, memory_limit=memory_limit)
+    rank, calls = rank_trace(events, Path(file).name)
+    return Read(file, rank, calls)
+
+
+def events_of(
+    file: str, *, python: bool, partial: bool, cache: bool, memory_limit: int | None = None
+) -> Events:
+    """Return the events of one file, from the cache beside it where one is wanted."""
+    detail: PythonDetail = "all" if python else "modules"
+    if not cache:
+        return read_events(file, python=detail, partial=partial, memory_limit=memory_limit)
+    from torchgauge.api.trace_cache import cached_events
+
+    return cached_events(Path(file), python=detail, partial=partial)
