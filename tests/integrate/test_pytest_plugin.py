@@ -119,14 +119,15 @@ def test_unknown_work_never_passes(gauge, noted):
 
 
 def test_a_slow_model_is_told_with_its_interval(noted):
-    gauge = Assertions(Options(iterations=30, warmup=1), lambda row, why: noted.append((row, why)))
+    gauge = Assertions(Options(iterations=400, warmup=1), lambda row, why: noted.append((row, why)))
     with pytest.raises(AssertionError) as caught:
         gauge.assert_latency(net(), X, below="1ns", p99_below="100s")
     text = str(caught.value)
     assert text.startswith("latency: fail, ")
-    assert "95 % in " in text
+    # Calls that are too much alike in a row, as on a busy machine, have no interval.
+    assert ("95 % in " in text) == bool(noted[0][0][2])
     assert "allowed ≤ 1.000 ns [Sequential]" in text
-    assert "30 calls in one process" in text
+    assert "400 calls in one process" in text
     assert "torchgauge doctor" in text
     assert [(row[0], row[-1]) for row, _ in noted] == [("latency", "fail"), ("p99", "pass")]
 
