@@ -86,7 +86,11 @@ def missing_extra(library: str, extra: str, purpose: str) -> MissingExtraError:
 
 
 def user_traceback(error: TorchgaugeError) -> str:
-    """Return the traceback of what the user's own code raised, without torchgauge's frames."""
+    """Return the traceback of what the user's own code raised, without torchgauge's frames.
+
+    Empty where none took part but torchgauge and Python's library: a file that cannot be opened.
+    """
+    import sysconfig
     import traceback
     from pathlib import Path
 
@@ -98,4 +102,13 @@ def user_traceback(error: TorchgaugeError) -> str:
     report.stack = traceback.StackSummary.from_list(
         [frame for frame in report.stack if not frame.filename.startswith(own)]
     )
+    paths = sysconfig.get_paths()
+    others = [
+        frame.filename
+        for frame in report.stack
+        if not frame.filename.startswith(paths["stdlib"])
+        or frame.filename.startswith((paths["purelib"], paths["platlib"]))
+    ]
+    if not others and not isinstance(original, SyntaxError):
+        return ""
     return "".join(report.format(chain=False))

@@ -166,3 +166,10 @@ def test_a_memory_limit_is_a_size_and_goes_with_no_cache(folder, capsys):
     assert "option-conflict" in capsys.readouterr().err
     assert main(["trace", file, "--memory-limit", "1GB"]) == 0
     assert "trace-memory-limit" not in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_opened_is_told_without_a_traceback(tmp_path, capsys):
+    (tmp_path / "cut.json.gz").write_bytes(b"\x1f\x8b\x08\x00" + bytes(10))
+    for name in ("nowhere.json", "cut.json.gz"):
+        assert main(["trace", str(tmp_path / name)]) == 2
+        assert capsys.readouterr().err.startswith("torchgauge: error: ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from torchgauge.cli import formats
 from torchgauge.cli.gate import request
@@ -15,7 +15,13 @@ from torchgauge.cli.terminations import as_ctrl_c
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import RenderableType
+
     from torchgauge.model.comparison import Comparison
+    from torchgauge.model.snapshot import Growth
+    from torchgauge.model.trace_diff import TraceDiff
 
 NAME = "compare"
 SUMMARY = "show what changed between two runs or traces, and where"
@@ -69,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
     kind = evidence(options.baseline, options.target)
     if kind is not None:
-        return _snapshots(options) if kind == "snapshot" else _traces(options)
+        return _recordings(kind, options)
     formats.check(options, "Comparison")
     found = _compared(options)
     try:
@@ -84,47 +90,35 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.INTERRUPTED if interrupted else ExitCode.DONE
 
 
-def _traces(options: argparse.Namespace) -> int:
+def _recordings(kind: Literal["trace", "snapshot"], options: argparse.Namespace) -> int:
+    """Show how two traces differ, or what grew between two memory snapshots."""
     from torchgauge import api
-    from torchgauge.model import rendering
-    from torchgauge.report.trace_diff import view
 
-    formats.check(options, "TraceDiff")
-    found = api.compare_traces(options.baseline, options.target, rank=options.rank)
-    written = formats.write(found, options, "comparison")
-    if options.json:
-        emit(rendering.text(found, "json"))
-    else:
-        print_view(lambda width: view(found, width=width, top=options.top))
+    formats.check(options, "TraceDiff" if kind == "trace" else "Growth")
+    sides = options.baseline, options.target
+    found: TraceDiff | Growth = (
+        api.compare_traces(*sides, rank=options.rank)
+        if kind == "trace"
+        else api.compare_snapshots(*sides)
+    )
+    written = formats.write(found, options, "comparison" if kind == "trace" else "growth")
+    _show(found, options)
     formats.say(written)
     return ExitCode.DONE
 
 
-def _show(found: Comparison, options: argparse.Namespace) -> None:
+def _show(found: Comparison | TraceDiff | Growth, options: argparse.Namespace) -> None:
     from torchgauge.model import rendering
-    from torchgauge.report.comparison import view
+    from torchgauge.report import comparison, growth, trace_diff
 
     if options.json:
         emit(rendering.text(found, "json"))
-    else:
-        print_view(lambda width: view(found, width=width, top=options.top))
-
-
-def _snapshots(options: argparse.Namespace) -> int:
-    """Show what grew between two memory snapshots."""
-    from torchgauge import api
-    from torchgauge.model import rendering
-    from torchgauge.report.growth import view
-
-    formats.check(options, "Growth")
-    found = api.compare_snapshots(options.baseline, options.target)
-    written = formats.write(found, options, "growth")
-    if options.json:
-        emit(rendering.text(found, "json"))
-    else:
-        print_view(lambda width: view(found, width=width, top=options.top))
-    formats.say(written)
-    return ExitCode.DONE
+        return
+    views: dict[str, Callable[..., RenderableType]] = {
+        "Comparison": comparison.view, "TraceDiff": trace_diff.view, "Growth": growth.view,
+    }  # fmt: skip
+    view = views[type(found).__name__]
+    print_view(lambda width: view(found, width=width, top=options.top))
 
 
 def _compared(options: argparse.Namespace) -> Comparison:

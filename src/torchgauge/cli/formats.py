@@ -72,6 +72,24 @@ def _formats(text: str) -> list[str]:
     return names
 
 
+def add_printed(
+    out: argparse._ArgumentGroup, tables: tuple[str, ...], default: str, what: str
+) -> argparse._MutuallyExclusiveGroup:
+    """Declare what may be printed in place of a summary: the record, or one of the tables."""
+    printed = out.add_mutually_exclusive_group()
+    printed.add_argument(
+        "--json", action="store_true", help="print the record as JSON instead of the summary"
+    )
+    printed.add_argument(
+        "--csv",
+        nargs="?",
+        const=default,
+        choices=tables,
+        help=f"print {what} as CSV (default: {default})",
+    )
+    return printed
+
+
 def check(options: argparse.Namespace, kind: str = "") -> None:
     """Find before minutes of measuring, not after, that files cannot be written.
 

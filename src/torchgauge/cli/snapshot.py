@@ -34,16 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
-    printed = out.add_mutually_exclusive_group()
-    printed.add_argument(
-        "--json", action="store_true", help="print the record as JSON instead of the summary"
-    )
-    printed.add_argument(
-        "--csv",
-        nargs="?",
-        const="stacks",
-        choices=("figures", "stacks", "segments", "timeline", "ooms"),
-        help="print a table as CSV (default: stacks)",
+    formats.add_printed(
+        out, ("figures", "stacks", "segments", "timeline", "ooms"), "stacks", "a table"
     )
 
 

@@ -57,17 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what_is_shown(shown, depth=None, depth_help="2")
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
-    printed = out.add_mutually_exclusive_group()
-    printed.add_argument(
-        "--json", action="store_true", help="print the record as JSON instead of the summary"
-    )
-    printed.add_argument(
-        "--csv",
-        nargs="?",
-        const="kernels",
-        choices=("figures", "layers", "operators", "kernels"),
-        help="print a table of all ranks, or of --rank, as CSV (default: kernels)",
-    )
+    tables = ("figures", "layers", "operators", "kernels")
+    printed = formats.add_printed(out, tables, "kernels", "a table of all ranks, or of --rank,")
     conversion.add_arguments(parser, printed)
 
 

@@ -309,7 +309,7 @@ class Chunks:
             id=id,
             cause=cause,
             remedy="Copy or record it again"
-            + (", or read what can be read with partial=True." if salvage else "."),
+            + (", or read what can be read with --partial (partial=True)." if salvage else "."),
         )
 
 
