@@ -5,15 +5,17 @@
 
 Figures first: busy, idle, computation, communication and its overlap, idle time by cause, of each
 file by both. HTA is told to keep nanoseconds and the last step, and to take pauses up to our 5 µs
-for the device's own. Then both as whole processes, in turn: ours makes its whole record (tree,
-critical path, queues, findings), HTA loads and makes the figures above. CPU seconds stand beside
-wall time, since the former differ little on a busy machine.
+for the device's own. Then both as whole processes, in turn, after one that does not count: ours
+makes its whole record (tree, critical path, queues, findings), HTA loads and makes the figures
+above. Both run from bytecode, as what is installed does. CPU seconds stand beside wall time, since
+the former differ little on a busy machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -75,7 +77,8 @@ def measured(code: str, arguments: list[str]) -> tuple[dict[str, Any], float, fl
     )
     start = time.perf_counter()
     command = [sys.executable, "-c", wrapper, code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     wall = time.perf_counter() - start
     if done.returncode:
         said = done.stderr.split("Traceback")[1].strip().splitlines()
@@ -115,6 +118,8 @@ def speed(file: Path, peers: str, rounds: int) -> None:
     """Print medians of both, in turn, and the ratios of the pairs."""
     routes = {"torchgauge": (OURS, [str(file)]), "HTA": (HTA, [str(file), peers])}
     runs: dict[str, list[tuple[float, float, float]]] = {name: [] for name in routes}
+    for route in routes.values():
+        measured(*route)
     for number in range(rounds):
         for name in list(routes)[:: 1 if number % 2 else -1]:
             runs[name].append(measured(*routes[name])[1:])

@@ -20,6 +20,7 @@ from tests.trace.dialects import (
     scope,
     span,
 )
+from tests.trace.same_events import assert_same
 
 from torchgauge.analyze.rank_trace import rank_trace
 from torchgauge.model.events import ABSENT
@@ -296,6 +297,11 @@ def test_of_proton_kernels_are_below_the_scopes_that_launched_them():
     assert any("arrow" in one for one in found.missing)
     assert "of_a_graph" in below(found, found.tree.rows[0].name)
     assert "launched-before" not in shown(found)
+
+
+def test_of_proton_arrows_are_kept_in_any_case():
+    assert_same(read(PROTON, arrows=False), read(PROTON))
+    assert len(read(PROTON).launches.row) > 0
 
 
 def test_threads_may_be_named_by_their_numbers():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import decimal
 import functools
 import gzip
@@ -15,6 +16,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
+from tests.trace.same_events import assert_same
 
 from torchgauge.errors import InputError
 from torchgauge.trace import unpacking
@@ -181,6 +183,15 @@ def test_a_recorded_step_equals_a_plain_decode(chunk):
     assert (modules.python.module >= 0).all()
     assert modules.name.where(lambda value: value.startswith("tg#")).sum() == 1
     assert "aten::add_.Tensor" in modules.name.values
+
+
+def test_arrows_are_left_out_where_nothing_is_written_again():
+    whole, without = read_events(TINY), read_events(TINY, arrows=False)
+    assert len(whole.flows.time) > 0
+    assert {name: len(column) for name, column in vars(without.flows).items()} == dict.fromkeys(
+        ("time", "thread", "id", "category", "begins"), 0
+    )
+    assert_same(dataclasses.replace(whole, flows=without.flows), without)
 
 
 def test_times_are_exact_nanoseconds_of_today():

@@ -10,8 +10,8 @@ from torchgauge.analyze.rank_trace import rank_trace
 from torchgauge.errors import TorchgaugeError
 from torchgauge.model.events import Events
 from torchgauge.model.trace import RankTrace
+from torchgauge.trace.heads import PythonDetail
 from torchgauge.trace.kineto import read_events
-from torchgauge.trace.spans import PythonDetail
 
 
 class Read(NamedTuple):
@@ -27,18 +27,36 @@ def read_rank(
     file: str, *, python: bool, partial: bool, cache: bool = False, memory_limit: int | None = None
 ) -> Read:
     """Read one file in this process; what is wrong with it is raised."""
-    events = events_of(file, python=python, partial=partial, cache=cache, memory_limit=memory_limit)
+    events = events_of(
+        file,
+        python=python,
+        arrows=False,
+        partial=partial,
+        cache=cache,
+        memory_limit=memory_limit,
+    )
     rank, calls = rank_trace(events, Path(file).name)
     return Read(file, rank, calls)
 
 
 def events_of(
-    file: str, *, python: bool, partial: bool, cache: bool, memory_limit: int | None = None
+    file: str,
+    *,
+    python: bool,
+    partial: bool,
+    cache: bool,
+    memory_limit: int | None = None,
+    arrows: bool = True,
 ) -> Events:
-    """Return the events of one file, from the cache beside it where one is wanted."""
+    """Return the events of one file, from the cache beside it where one is wanted.
+
+    Without `arrows` those are left out that only writing the trace again needs, where it is read.
+    """
     detail: PythonDetail = "all" if python else "modules"
     if not cache:
-        return read_events(file, python=detail, partial=partial, memory_limit=memory_limit)
+        return read_events(
+            file, python=detail, arrows=arrows, partial=partial, memory_limit=memory_limit
+        )
     from torchgauge.api.trace_cache import cached_events
 
     return cached_events(Path(file), python=detail, partial=partial)

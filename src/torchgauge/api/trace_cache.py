@@ -15,9 +15,9 @@ from torchgauge.files import write_atomically
 from torchgauge.model.events import Events
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.trace import parquet, parquet_reading
+from torchgauge.trace.heads import PythonDetail
 from torchgauge.trace.kineto import read_events
 from torchgauge.trace.parquet_facts import Origin, facts_of
-from torchgauge.trace.spans import PythonDetail
 
 SUFFIX = ".torchgauge.parquet"
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from torchgauge.analyze.selection import Selection
 from torchgauge.model.events import ABSENT, Events
-from torchgauge.trace.categories import FLOWS, MODULE_CALL, PYTHON, current_name
+from torchgauge.trace.categories import ARROWS, MODULE_CALL, PYTHON, current_name
 from torchgauge.trace.raw_events import Head, RawEvents
 from torchgauge.trace.times import nanoseconds
 
@@ -79,7 +79,7 @@ def _kind(head: Head) -> int:
     if head.ph == "X":
         inner = head.cat == PYTHON and not head.name.startswith(MODULE_CALL)
         return _MOMENT if inner else _ROW
-    return _ARROW if head.ph in "sf" and head.cat in FLOWS else _MOMENT
+    return _ARROW if head.ph in "sf" and head.cat in ARROWS else _MOMENT
 
 
 def _timed(heads: list[Head]) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 PYTHON = "python_function"
 MODULE_CALL = "nn.Module:"  # how the names of these begin that are calls of modules
 PYTHON_NAME = "$"  # the same of Python functions in a trace of JAX, which has no categories
-FLOWS = frozenset(("fwdbwd", "ac2g", "forward_backward", "async_cpu_to_gpu", "flow"))
+PROTON_ARROW = "flow"
+ARROWS = frozenset(("fwdbwd", "ac2g", "forward_backward", "async_cpu_to_gpu", PROTON_ARROW))
 _RENAMED = {  # as versions before 2023 called them
     "Operator": "cpu_op",
     "Kernel": "kernel",
@@ -15,6 +16,8 @@ _RENAMED = {  # as versions before 2023 called them
     "async_cpu_to_gpu": "ac2g",
     "forward_backward": "fwdbwd",
 }
+# Where what spans say of themselves is kept, and the categories of each.
+TABLES = ("operators", "launches", "device_work", "python", "unsorted")
 _TABLES = {
     "cpu_op": "operators",
     "user_annotation": "operators",

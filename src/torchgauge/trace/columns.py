@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from itertools import islice
+from itertools import chain, islice
+from operator import pos
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -56,9 +57,16 @@ class Parts:
         kind: np.dtype[Any] = self._array.dtype
         return kind
 
+    def __len__(self) -> int:
+        return self._count
+
+    def view(self) -> NDArray[Any]:
+        """Return what there is so far."""
+        return self._array[: self._count]
+
     def finish(self) -> NDArray[Any]:
         """Return the whole; the column is empty afterwards."""
-        found = self._array[: self._count]
+        found = self.view()
         self._array, self._count = np.empty(0, self._dtype), 0
         return found
 
@@ -95,7 +103,11 @@ class Fractions(Numbers):
 
     def add(self, values: Iterable[Any], count: int) -> None:
         """Append `count` values."""
-        super().add((math.nan if isinstance(v, str) else v for v in values), count)
+        found = list(values)
+        try:
+            super().add(map(pos, found), count)
+        except TypeError:
+            super().add((math.nan if isinstance(v, str) else v for v in found), count)
 
 
 class Triples(Numbers):
@@ -106,8 +118,7 @@ class Triples(Numbers):
 
     def add(self, values: Iterable[Any], count: int) -> None:
         """Append `count` values."""
-        flat = (number for triple in values for number in triple)
-        super().add(flat, 3 * count)
+        super().add(chain.from_iterable(values), 3 * count)
 
     def finish(self) -> NDArray[Any]:
         """Return an array of n × 3."""

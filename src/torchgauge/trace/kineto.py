@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from itertools import compress
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from torchgauge import units
 from torchgauge.errors import InputError
-from torchgauge.model.events import Events
+from torchgauge.model.events import Codes, Events
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.trace.chunks import Chunks, Event
-from torchgauge.trace.columns import Labels
 from torchgauge.trace.dialects import translated
 from torchgauge.trace.fitting import Fitting, before, fitting
+from torchgauge.trace.heads import ARROW, MEMORY, NAME, SPAN, UNPAIRED, Heads, PythonDetail
 from torchgauge.trace.metadata import Names, metadata
 from torchgauge.trace.points import Allocations, Arrows
-from torchgauge.trace.spans import PythonDetail, Spans
+from torchgauge.trace.spans import Spans
 from torchgauge.trace.unpacking import open_trace, unpacked
 
 _CHUNK = 1 << 18  # with what is decoded from it, it stays in a core's cache
@@ -29,6 +32,7 @@ def read_events(
     source: str | Path | bytes,
     *,
     python: PythonDetail = "modules",
+    arrows: bool = True,
     partial: bool = False,
     memory_limit: int | None = None,
     chunk_size: int = _CHUNK,
@@ -36,10 +40,12 @@ def read_events(
     """Read a trace as torch.profiler exports it: .json, .json.gz, a .zip with one, or its bytes.
 
     `python`: which Python functions are kept of a trace with stacks, where they are most of the
-    events; "modules" are the calls of nn.Modules. With `partial` a damaged or cut-off file gives
-    what can be read, and a warning `trace-damaged`. Of one that needs more than `memory_limit`
-    bytes, analysis included, the first part that fits is read, and a warning `trace-memory-limit`
-    says up to when; that takes a second pass. `chunk_size`: bytes of text decoded at once.
+    events; "modules" are the calls of nn.Modules. `arrows`: whether flow events are kept, which
+    only writing the trace again needs; Proton's, which say what launched a kernel, always are. With
+    `partial` a damaged or cut-off file gives what can be read, and a warning `trace-damaged`. Of
+    one that needs more than `memory_limit` bytes, analysis included, the first part that fits is
+    read, and a warning `trace-memory-limit` says up to when; that takes a second pass.
+    `chunk_size`: bytes of text decoded at once.
 
     Raises InputError: `file-missing`, `trace-directory`, `trace-archive`, `trace-too-large`, and
     for files that are no (whole) trace `trace-empty`, `trace-not-json`, `trace-no-events`,
@@ -54,7 +60,7 @@ def read_events(
     if memory_limit is not None:
         with reading() as chunks:
             fits = fitting(chunks, memory_limit, functions=python == "all")
-    building = _Building(python)
+    building = _Building(Heads(python, arrows=arrows))
     with reading() as chunks:
         for events in chunks:
             building.add(events if fits is None else before(events, fits.until))
@@ -92,24 +98,28 @@ def _cut_short(fits: Fitting) -> MeasurementWarning:
 class _Building:
     """Sorts events by what they are, to the columns that are in the making."""
 
-    def __init__(self, python: PythonDetail) -> None:
-        self._threads = Labels()
-        self._spans = Spans(self._threads, python)
-        self._memory = Allocations(self._threads)
-        self._flows = Arrows(self._threads)
+    def __init__(self, heads: Heads) -> None:
+        self._heads = heads
+        self._spans = Spans(heads)
+        self._memory = Allocations(heads)
+        self._flows = Arrows(heads)
         self._names = Names()
         self._unpaired = 0
 
     def add(self, events: list[Event]) -> None:
-        by_phase: defaultdict[str, list[Event]] = defaultdict(list)
-        for event in events:
-            if event.ts or event.ph == "M":  # without a time it cannot be placed
-                by_phase[event.ph].append(event)
-        self._spans.add(by_phase["X"])
-        self._memory.add(by_phase["i"] + by_phase["I"])
-        self._flows.add(by_phase["s"] + by_phase["f"])
-        self._names.add(by_phase["M"])
-        self._unpaired += len(by_phase["B"])
+        # Without a time it cannot be placed.
+        events = [e for e in events if e.ts or e.ph == "M"]
+        heads = self._heads.code(events)
+        kinds = self._heads.kinds(heads)
+
+        def chosen(mine: NDArray[np.bool_]) -> tuple[list[Event], Codes]:
+            return list(compress(events, mine.tolist())), heads[mine]
+
+        self._spans.add(*chosen(kinds >= SPAN), kinds[kinds >= SPAN])
+        self._memory.add(*chosen(kinds == MEMORY))
+        self._flows.add(*chosen(kinds == ARROW))
+        self._names.add(chosen(kinds == NAME)[0])
+        self._unpaired += int(np.count_nonzero(kinds == UNPAIRED))
 
     def finish(self, chunks: Chunks) -> Events:
         times = (self._spans.start, self._memory.time, self._flows.time)

@@ -6,35 +6,34 @@ from operator import attrgetter
 
 import numpy as np
 
-from torchgauge.model.events import Flows, Integers, MemoryEvents
-from torchgauge.trace.categories import FLOWS, current_name
-from torchgauge.trace.chunks import CATEGORY, THREAD, Event
-from torchgauge.trace.columns import Labels, Numbers, Parts
+from torchgauge.model.events import Codes, Flows, Integers, MemoryEvents
+from torchgauge.trace.chunks import Event
+from torchgauge.trace.columns import Numbers, Parts
+from torchgauge.trace.heads import Heads
 from torchgauge.trace.tables import Table
 from torchgauge.trace.times import Times
 
-_MEMORY = "[memory]"
 _ID = attrgetter("id")
 
 
 class Allocations:
-    """Columns of `[memory]` events; `threads` is shared with the spans."""
+    """Columns of `[memory]` events."""
 
-    def __init__(self, threads: Labels) -> None:
+    def __init__(self, heads: Heads) -> None:
+        self._of = heads
         self.time = Times()
-        self._threads = threads
-        self._thread = Parts(np.int32)
+        self._heads = Parts(np.int32)
         self._table = Table(
             "address", "allocation", "allocated", "reserved", "device_type", "allocator", "index"
         )
 
-    def add(self, events: list[Event]) -> None:
-        """Append those among the instant events of one chunk."""
-        found = [(e, e.args) for e in events if e.name == _MEMORY and e.args is not None]
-        kept = [(e, a) for e, a in found if a.allocation != 0]
-        self._table.append([a for _, a in kept], np.zeros(0, dtype=np.intp))
-        self.time.add([e.ts for e, _ in kept])
-        self._thread.append(self._threads.code((THREAD(e) for e, _ in kept), len(kept)))
+    def add(self, events: list[Event], heads: Codes) -> None:
+        """Append those of one chunk; one without a size says nothing."""
+        sized = [i for i, e in enumerate(events) if e.args is not None and e.args.allocation]
+        found = [events[i] for i in sized]
+        self._table.append([e.args for e in found], np.zeros(0, dtype=np.intp))  # type: ignore[misc]
+        self.time.add([e.ts for e in found])
+        self._heads.append(heads[sized])
 
     def finish(self, origin: int) -> MemoryEvents:
         """Return them, their times from the origin on."""
@@ -42,7 +41,7 @@ class Allocations:
         del columns["row"]  # they are no spans
         return MemoryEvents(
             time=self.time.finish_from(origin),
-            thread=self._thread.finish(),
+            thread=self._of.threads(self._heads.finish()).codes,
             size=columns.pop("allocation"),
             device=columns.pop("allocator"),
             **columns,
@@ -50,41 +49,37 @@ class Allocations:
 
 
 class Arrows:
-    """Columns of the flow events that are understood; `threads` is shared with the spans."""
+    """Columns of the flow events that are understood."""
 
-    def __init__(self, threads: Labels) -> None:
+    def __init__(self, heads: Heads) -> None:
+        self._of = heads
         self.time = Times()
-        self._threads = threads
-        self._thread = Parts(np.int32)
+        self._heads = Parts(np.int32)
         self._id = Numbers(np.int64)
-        self._begins = Numbers(np.bool_)
-        self._category = Labels(meaning=current_name)
 
-    def add(self, events: list[Event]) -> None:
-        """Append those among the flow events of one chunk."""
-        flows = [e for e in events if type(e.id) is int and e.cat in FLOWS]
+    def add(self, events: list[Event], heads: Codes) -> None:
+        """Append those of one chunk whose ids are numbers."""
+        numbered = [i for i, e in enumerate(events) if type(e.id) is int]
         try:
-            ids = _ids(flows)
+            ids = _ids([events[i] for i in numbered])
         except OverflowError:
-            flows = [e for e in flows if -(2**63) <= e.id < 2**63]  # type: ignore[operator]
-            ids = _ids(flows)
-        count = len(flows)
-        self.time.add([e.ts for e in flows])
-        self._thread.append(self._threads.code(map(THREAD, flows), count))
+            numbered = [i for i in numbered if -(2**63) <= events[i].id < 2**63]  # type: ignore[operator]
+            ids = _ids([events[i] for i in numbered])
+        self.time.add([events[i].ts for i in numbered])
+        self._heads.append(heads[numbered])
         self._id.append(ids)
-        self._begins.append(np.array([e.ph == "s" for e in flows], np.bool_))
-        self._category.add(map(CATEGORY, flows), count)
 
     def finish(self, origin: int) -> Flows:
         """Return them, their times from the origin on."""
+        heads = self._heads.finish()
         return Flows(
             time=self.time.finish_from(origin),
-            thread=self._thread.finish(),
+            thread=self._of.threads(heads).codes,
             id=self._id.finish(),
-            category=self._category.finish(),
-            begins=self._begins.finish(),
+            category=self._of.column("cat", heads),
+            begins=self._of.column("ph", heads).where(lambda phase: phase == "s"),
         )
 
 
-def _ids(flows: list[Event]) -> Integers:
-    return np.fromiter(map(_ID, flows), np.int64, len(flows))
+def _ids(events: list[Event]) -> Integers:
+    return np.fromiter(map(_ID, events), np.int64, len(events))

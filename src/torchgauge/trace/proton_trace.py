@@ -9,13 +9,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from torchgauge.model.events import ABSENT, Coded, Events, Flows, Integers, Rows, ThreadId
+from torchgauge.trace.categories import PROTON_ARROW
 from torchgauge.trace.columns import Interned
 from torchgauge.trace.details import integer
 from torchgauge.trace.retold import HOST, LAUNCH, RANGE, device_work, launches, with_categories
 
 CATEGORIES = frozenset(("kernel", "scope", "metric"))
 _LANE = re.compile(r"(?:GPU )?Stream:? (\d+)|(?:CPU Thread|cpu thread) \d+|(Graph): Stream \d+")
-_ARROW = "flow"
 
 
 def _lane(events: Events, thread: ThreadId) -> re.Match[str] | None:
@@ -91,7 +91,7 @@ def _without_values(name: str) -> str:
 
 def _numbered(flows: Flows) -> tuple[np.ndarray, Integers]:
     """Return which ends are begins of arrows to kernels, and the number of each arrow from 1 on."""
-    arrow = flows.category.where(lambda name: name == _ARROW)
+    arrow = flows.category.where(lambda name: name == PROTON_ARROW)
     return arrow & flows.begins, np.where(arrow, np.unique(flows.id, return_inverse=True)[1] + 1, 0)
 
 
