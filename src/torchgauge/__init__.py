@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     from torchgauge.model.memory import Memory
     from torchgauge.model.profile import Profile
     from torchgauge.model.size import Size
+    from torchgauge.model.snapshot import Snapshot
     from torchgauge.model.sweep import Sweep
     from torchgauge.model.system import System
+    from torchgauge.model.trace import Trace
     from torchgauge.target.inputs import Inputs
     from torchgauge.target.training import Training
 
@@ -95,8 +97,10 @@ _HOMES = {
     "torchgauge.model.memory": ("Memory",),
     "torchgauge.model.profile": ("Profile",),
     "torchgauge.model.size": ("Size",),
+    "torchgauge.model.snapshot": ("Snapshot",),
     "torchgauge.model.sweep": ("Sweep",),
     "torchgauge.model.system": ("System",),
+    "torchgauge.model.trace": ("Trace",),
     "torchgauge.target.inputs": ("Inputs",),
     "torchgauge.target.training": ("Training",),
 }
@@ -118,10 +122,12 @@ __all__ = [
     "RecordError",
     "Schedule",
     "Size",
+    "Snapshot",
     "Sweep",
     "System",
     "Throughput",
     "TorchgaugeError",
+    "Trace",
     "Training",
     "Work",
     "advise",
