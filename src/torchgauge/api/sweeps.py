@@ -176,15 +176,16 @@ def _job(
 def _identity(options: Any, memory_limit: int | None, device: str | None) -> dict[str, str]:
     """Return what finished cells must have been measured with to be taken over."""
     plan = options.plan
-    return {
-        "device": device or "",
-        "memory limit": str(memory_limit),
-        "warm-up": str(plan.warmup),
-        "iterations": str(plan.iterations),
-        "precision of the median": str(plan.target_rel_error),
-        "budget": str(plan.budget),
-        "independent samples": str(plan.independent),
+    measured_with = {
+        "device": device,
+        "memory limit": memory_limit,
+        "warm-up": plan.warmup,
+        "iterations": plan.iterations,
+        "precision of the median": plan.target_rel_error,
+        "budget": plan.budget,
+        "independent samples, which a limit on a percentile asks for,": plan.independent or None,
     }
+    return {name: str(value) for name, value in measured_with.items() if value is not None}
 
 
 def _named(model: Callable[..., Any], make_inputs: Any) -> dict[str, str]:
