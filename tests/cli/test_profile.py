@@ -231,12 +231,13 @@ def test_a_killed_child_is_named_and_the_rest_is_measured(model, tmp_path):
     assert "SIGKILL" in (tmp_path / "profile.json").read_text()
 
 
-def test_ctrl_c_keeps_what_was_measured(model, tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_what_ends_a_job_keeps_what_was_measured(model, tmp_path, sent):
     command = [sys.executable, "-m", "torchgauge", "profile", f"{model}:slow", "--iterations",
                "10000", "--output-dir", str(tmp_path)]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         time.sleep(8)
-        child.send_signal(signal.SIGINT)
+        child.send_signal(sent)
         out, err = child.communicate(timeout=60)
     assert child.returncode == 130, err.decode()
     profile = tg.load(tmp_path / "profile.json")

@@ -11,7 +11,6 @@ from torchgauge.cli.gate import request
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.cli.profile import training, what_is_run
-from torchgauge.cli.terminations import as_ctrl_c
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def _compared(options: argparse.Namespace) -> Comparison:
             cause="Two runs are read, or two targets are run in turn.",
             remedy="Profile the target first: torchgauge profile TARGET --output-dir DIR.",
         )
-    with as_ctrl_c(), prints_to_stderr():
+    with prints_to_stderr():
         return api.compare_targets(request(options), options.baseline, blocks=options.blocks)
 
 

@@ -11,7 +11,6 @@ from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.cli.profile import training, what_is_run
 from torchgauge.cli.target_option import add_target, add_threshold, settle
-from torchgauge.cli.terminations import as_ctrl_c
 from torchgauge.cli.verdicts import tell_github
 from torchgauge.errors import ExitCode, InputError
 
@@ -111,8 +110,7 @@ def run(options: argparse.Namespace) -> int:
         )
     limits = settle(options)
     formats.check(options, "Verdict")
-    with as_ctrl_c():
-        return _calibrate(options) if options.calibrate else _gate(options, limits)
+    return _calibrate(options) if options.calibrate else _gate(options, limits)
 
 
 def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:

@@ -22,6 +22,7 @@ from torchgauge.cli import (
     trace,
 )
 from torchgauge.cli.output import emit, take_any_text
+from torchgauge.cli.terminations import as_ctrl_c
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 
 VERBS = (
@@ -79,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     take_any_text()
     options = build().parse_args(arguments)
     try:
-        return int(options.run(options))
+        with as_ctrl_c():
+            return int(options.run(options))
     except TorchgaugeError as error:
         _report(error, as_json=getattr(options, "json", False))
         return error.exit_code

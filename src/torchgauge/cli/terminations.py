@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP as Ctrl-C: a cancelled job loses no verdict and leaves no work tree."""
+"""SIGTERM and SIGHUP as Ctrl-C: a cancelled job keeps what it measured and leaves nothing behind."""
 
 from __future__ import annotations
 
