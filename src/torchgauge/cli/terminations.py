@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP as Ctrl-C: a cancelled job keeps what it measured and leaves nothing behind."""
+"""SIGTERM and SIGHUP as Ctrl-C: a cancelled job keeps what it measured, and leaves nothing."""
 
 from __future__ import annotations
 
