@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from itertools import chain, islice
+from itertools import chain
 from operator import pos
 from typing import Any, Protocol, TypeVar
 
@@ -130,14 +130,16 @@ class Interned(dict[H, int]):
 
     def __init__(self, absent: H) -> None:
         super().__init__({absent: ABSENT})
+        self._values: list[H] = []
 
     def __missing__(self, value: H) -> int:
-        code = self[value] = len(self) - 1
+        code = self[value] = len(self._values)
+        self._values.append(value)
         return code
 
     def values_by_code(self, start: int = 0) -> tuple[H, ...]:
         """Return the values from the code `start` on, without the absent one."""
-        return tuple(islice(self, 1 + start, None))
+        return tuple(self._values[start:])
 
 
 class Labels:
