@@ -285,6 +285,27 @@ def test_synchronisations_are_named_by_the_operator_that_the_user_called():
     assert (second.call, second.operator) == ("cudaDeviceSynchronize", "")
 
 
+def test_a_copy_to_pageable_memory_holds_the_host_until_it_is_done():
+    found = trace(
+        op("aten::item", 2, 60),
+        launched("slow", 10, 50, at=3),
+        [launch(1, 6, 56, name="cudaMemcpyAsync")],
+        copy("Memcpy DtoH (Device -> Pageable)", 60, 1, 1),
+        launch(2, 64, 1, name="cudaMemcpyAsync"),  # from pageable memory it is staged first
+        copy("Memcpy HtoD (Pageable -> Device)", 66, 1, 2),
+        launch(3, 68, 1, name="cudaMemcpyAsync"),
+        copy("Memcpy DtoH (Device -> Pinned)", 70, 1, 3),
+        launch(4, 72, 1, name="cudaGraphLaunch"),  # in a graph it is the device that copies
+        copy("Memcpy DtoH (Device -> Pageable)", 75, 1, 4),
+    )
+    (only,) = found.synchronisations
+    assert (only.call, only.operator, only.count) == ("cudaMemcpyAsync", "aten::item", 1)
+    assert only.time == approx(56)
+    # The last copy was launched at 72, and until 61 the host had waited for the first one.
+    assert path(found) == {"compute": 50, "host": 12, "launch": 10, "copy": 2}
+    assert "1 × aten::item (cudaMemcpyAsync): 56.00 µs" in found.findings[0].evidence
+
+
 def test_a_trace_without_operators_has_synchronisations_too():
     found = trace(launched("a", 10, 5, at=0), launch(1, 20, 5, name="cudaDeviceSynchronize"))
     assert [(one.operator, one.layer) for one in found.synchronisations] == [("", "")]
