@@ -23,8 +23,8 @@ def _straggler(trace: Trace) -> Iterator[Finding]:
         id="straggler",
         severity="serious" if found.lost > 0.1 * window else "warning",
         title=f"Rank {found.straggler} comes last: the others wait {units.time(found.lost)} for it",
-        evidence=f"{units.percent(found.lost / window)} of the window, in {found.calls:,} "
-        "collectives that all ranks have.",
+        evidence=f"{units.percent(found.lost / window)} of the window; "
+        f"{found.calls:,} collectives were put side by side.",
         remedy="Compare its breakdown with the others': more work, a slower device, or its host.",
     )
 

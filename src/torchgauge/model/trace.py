@@ -182,7 +182,7 @@ class RankWait(Record, frozen=True, kw_only=True):
     """Seconds that a rank `waits` in collectives for the last one, and is `waited_for` as the last.
 
     That counts from when the middle one of the others came. `skew` is by how much its clock is
-    ahead of the middle one of the ranks.
+    ahead of the middle one of the ranks, of those that groups join.
     """
 
     rank: int
@@ -207,10 +207,12 @@ class SlowCall(Record, frozen=True, kw_only=True):
 
 
 class Job(Record, frozen=True, kw_only=True):
-    """What the files of several ranks say together, from `calls` collectives that all of them have.
+    """What the files of several ranks say together, from `calls` collectives.
+
+    Each is put side by side on the ranks of its group.
 
     `straggler` is the rank that the others wait for, `lost` for how many seconds; None where none
-    stands out. `unmatched` are collectives that not all ranks have equally often.
+    stands out. `unmatched` are collectives that not all ranks of their group have equally often.
     """
 
     calls: int

@@ -252,8 +252,9 @@ def _waits(job: Job | None, rank: RankTrace) -> list[str]:
 def _job(job: Job | None) -> Iterable[str]:
     if job is None:
         return
-    yield f"{job.calls:,} collective{'s' * (job.calls != 1)} of all ranks put side by side."
+    calls = f"{job.calls:,} collective{'s' * (job.calls != 1)}"
+    yield f"{calls} put side by side, each on the ranks of its group."
     if job.unmatched:
-        yield f"{job.unmatched} kinds of collectives are not equally often on all ranks."
+        yield f"{job.unmatched} kinds are not equally often on all ranks of their group."
     if job.straggler is not None and job.lost is not None:
         yield f"The others wait for rank {job.straggler}: {units.time(job.lost, 3)}."

@@ -187,9 +187,10 @@ def _ranks(trace: Trace) -> RenderableType:
 def _job(job: Job | None) -> Iterator[str]:
     if job is None:
         return
-    yield f"{job.calls:,} collective{'s' * (job.calls != 1)} of all ranks put side by side."
+    calls = f"{job.calls:,} collective{'s' * (job.calls != 1)}"
+    yield f"{calls} put side by side, each on the ranks of its group."
     if job.unmatched:
-        yield f"{job.unmatched} kinds of collectives are not equally often on all ranks."
+        yield f"{job.unmatched} kinds are not equally often on all ranks of their group."
 
 
 def _details(rank: RankTrace) -> Iterator[RenderableType]:
