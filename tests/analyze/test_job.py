@@ -4,6 +4,7 @@ import pytest
 from tests.analyze.kineto_events import launched, read
 
 from torchgauge.analyze.job import job
+from torchgauge.analyze.rank_calls import Calls
 from torchgauge.analyze.rank_trace import rank_trace
 
 ROUNDS = 10
@@ -40,7 +41,10 @@ def one_rank(rank, *, groups=True):
 
 
 def together(ranks, **more):
-    found = {rank: one_rank(rank, **more) for rank in ranks}
+    return put({rank: one_rank(rank, **more) for rank in ranks})
+
+
+def put(found):
     return job(
         {rank: one for rank, (one, _) in found.items()},
         {rank: calls for rank, (_, calls) in found.items()},
@@ -75,3 +79,27 @@ def test_of_a_group_with_one_file_nobody_knows_who_waited():
     assert found.unmatched == 2  # the pair of 2 and 3, and that of 1 and 3
     assert found.calls == 2 * ROUNDS
     assert [one.wait for one in ranks[2].collectives] == [None]
+
+
+def test_a_rank_that_was_cut_off_leaves_the_others_beside_each_other():
+    def cut(rank, calls):
+        comes = 10_000 + (50 if rank == 2 else 0)
+        parts = [
+            allreduce(comes + 1000 * number, 130 if rank != 2 else 80, [0, 1, 2, 3], "all")
+            for number in range(calls)
+        ]
+        return rank_trace(read(*parts, baseTimeNanoseconds=0), f"{rank}.json")
+
+    found, ranks = put({rank: cut(rank, 6 if rank == 3 else 10) for rank in range(4)})
+    assert (found.calls, found.unmatched) == (10, 1)
+    assert found.straggler == 2
+    # What nobody knows of the one is no 0.
+    assert [one.rank for one in found.waits] == [0, 1, 2]
+    assert ranks[3].collectives[0].wait is None
+    assert ranks[0].collectives[0].wait == pytest.approx(10 * 50e-6)
+
+
+def test_where_no_count_is_that_of_most_ranks_nothing_is_put_together():
+    found, _ = put({rank: one_rank(rank) for rank in (0, 1)} | {2: (one_rank(2)[0], Calls({}))})
+    assert [one.rank for one in found.waits] == [0, 1]
+    assert found.unmatched == 2  # the two groups of data, each with one file

@@ -55,6 +55,22 @@ def test_a_folder_shows_its_ranks_and_the_details_of_one(folder, capsys):
     assert "1 collective put side by side, each on the ranks of its group." in out
 
 
+def test_what_stands_out_in_one_of_several_ranks_says_in_which(folder, capsys):
+    assert main(["trace", str(folder), "--rank", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "Rank 1: GPU 0 does nothing but communicate" in out
+    assert main(["trace", str(folder / "rank1.json")]) == 0
+    assert "Rank 1: GPU 0" not in capsys.readouterr().out
+
+
+def test_a_damaged_file_is_told_whichever_rank_is_shown(folder, capsys):
+    damaged = folder / "rank0.json"
+    damaged.write_text(damaged.read_text()[:-300])
+    assert main(["trace", str(folder), "--rank", "1", "--partial"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Rank 0: The trace is damaged" in out
+
+
 def test_json_is_the_record(folder, capsys):
     assert main(["trace", str(folder), "--json"]) == 0
     found = codec.decode(capsys.readouterr().out.encode())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -27,10 +28,12 @@ TIMES = 2.0  # the usual transfer
 class _Matched:
     """One collective on the ranks of its group, in ns of one clock: ranks × calls.
 
-    `places` are those of the ranks among all of the job.
+    `places` are those of the ranks among all of the job; `complete` where none of them has it less
+    or more often than most have, and is left out.
     """
 
     said: Message
+    complete: bool
     places: Integers
     begin: Integers
     end: Integers
@@ -57,6 +60,7 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
     known = {said for number in numbers for said in calls[number].of}
     every = (_matched(said, numbers, calls) for said in sorted(known, key=str))
     matched = [one for one in every if one is not None]
+    taking_part = {place for one in matched for place in one.places.tolist()}
     skew = _skew(matched, len(numbers))
     aligned = [_on_one_clock(one, skew) for one in matched]
     waits, late = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
@@ -77,11 +81,12 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
                 skew=int(skew[place]) * 1e-9,
             )
             for place, number in enumerate(numbers)
+            if place in taking_part
         ),
         slow=tuple(sorted(_slow(aligned, window), key=lambda one: one.usual - one.transfer)),
         straggler=numbers[straggler] if stands_out else None,
         lost=lost if stands_out else None,
-        unmatched=len(known) - len(matched),
+        unmatched=len(known) - sum(one.complete for one in matched),
     )
     return found, [
         _told_apart(ranks[number], place, aligned) for place, number in enumerate(numbers)
@@ -89,15 +94,21 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
 
 
 def _matched(said: Message, numbers: list[int], calls: Mapping[int, Calls]) -> _Matched | None:
-    """Return a collective on its ranks; None where not all of them have it equally often."""
-    places = [at for at, number in enumerate(numbers) if said in calls[number].of]
-    begins, ends = zip(*(calls[numbers[at]].of[said] for at in places), strict=True)
-    missing = (set(said.members()) & set(numbers)) - {numbers[at] for at in places}
+    """Return a collective on its ranks; None where most of them do not have it equally often.
+
+    One of a file that was cut off has fewer, and which of them is which is not known.
+    """
+    having = [at for at, number in enumerate(numbers) if said in calls[number].of]
+    counts = Counter(len(calls[numbers[at]].of[said][0]) for at in having)
+    usual, _ = counts.most_common(1)[0]
+    places = [at for at in having if len(calls[numbers[at]].of[said][0]) == usual]
+    listed = set(said.members()) & set(numbers)
     fewest = len(numbers) if said.size is None else min(said.size, len(numbers))
-    alone = len(places) < 2 or (not said.members() and len(places) < fewest)
-    if alone or missing or len({len(one) for one in begins}) > 1:
+    group = len(listed.union(numbers[at] for at in having)) if listed else max(fewest, len(having))
+    if len(places) < 2 or len(places) <= group / 2:
         return None
-    return _Matched(said, np.array(places), np.stack(begins), np.stack(ends))
+    begins, ends = zip(*(calls[numbers[at]].of[said] for at in places), strict=True)
+    return _Matched(said, len(places) == group, np.array(places), np.stack(begins), np.stack(ends))
 
 
 def _on_one_clock(one: _Matched, skew: Integers) -> _Matched:

@@ -195,7 +195,7 @@ class SlowCall(Record, frozen=True, kw_only=True):
     """A call of a collective whose transfer took much longer than the others of its kind.
 
     `number` counts the calls of this collective and size from 0; `at` is seconds from the begin of
-    the first rank's file, `transfer` and `usual` (the median of its kind) are seconds.
+    the first collective, `transfer` and `usual` (the median of its kind) are seconds.
     """
 
     name: str
@@ -209,10 +209,11 @@ class SlowCall(Record, frozen=True, kw_only=True):
 class Job(Record, frozen=True, kw_only=True):
     """What the files of several ranks say together, from `calls` collectives.
 
-    Each is put side by side on the ranks of its group.
+    Each is put side by side on the ranks of its group. `waits` are of the ranks with any of them.
 
     `straggler` is the rank that the others wait for, `lost` for how many seconds; None where none
-    stands out. `unmatched` are collectives that not all ranks of their group have equally often.
+    stands out. `unmatched` are kinds that not all ranks of their group have equally often: those
+    that differ from most are left out of them.
     """
 
     calls: int

@@ -19,6 +19,7 @@ from torchgauge.report.bar import bar
 from torchgauge.report.console import warnings_view
 from torchgauge.report.plain import plain
 from torchgauge.report.sparkline import stepped
+from torchgauge.report.trace_standing_out import standing_out, warned
 from torchgauge.report.tree import View
 from torchgauge.report.visible import visible
 
@@ -38,7 +39,7 @@ def view(
     """Return the summary as something rich prints in `width` columns, details of one rank."""
     one = chosen(trace, rank)
     blocks: list[RenderableType] = [_head(trace, one)]
-    if found := (*trace.findings, *one.findings):
+    if found := standing_out(trace, one):
         blocks += [Text(""), findings(found)]
     if len(trace.ranks) > 1:
         blocks += [Text(""), _ranks(trace)]
@@ -50,8 +51,7 @@ def view(
     blocks += [Text(""), tree_report.view(one.tree, shown, width=width)]
     if one.missing:
         blocks += [Text(""), _missing(one)]
-    warned = [*trace.warnings, *one.warnings, *one.tree.warnings]
-    if listed := list(dict.fromkeys(warned)):
+    if listed := warned(trace, one):
         blocks += [Text(""), warnings_view("Warnings", listed)]
     return Group(*blocks)
 
@@ -190,7 +190,8 @@ def _job(job: Job | None) -> Iterator[str]:
     calls = f"{job.calls:,} collective{'s' * (job.calls != 1)}"
     yield f"{calls} put side by side, each on the ranks of its group."
     if job.unmatched:
-        yield f"{job.unmatched} kinds are not equally often on all ranks of their group."
+        kinds = f"{job.unmatched} kind{'s are' if job.unmatched > 1 else ' is'}"
+        yield f"{kinds} not equally often on all ranks: those that differ are left out."
 
 
 def _details(rank: RankTrace) -> Iterator[RenderableType]:
