@@ -63,6 +63,20 @@ def test_what_stands_out_in_one_of_several_ranks_says_in_which(folder, capsys):
     assert "Rank 1: GPU 0" not in capsys.readouterr().out
 
 
+def test_of_many_streams_the_busiest_are_shown(tmp_path, capsys):
+    parts = [
+        piece for stream in range(40)
+        for piece in launched("gemm", 100 + stream, 10 + stream, at=stream, stream=stream)
+    ]  # fmt: skip
+    (tmp_path / "one.json").write_text(json.dumps({"traceEvents": parts}))
+    assert main(["trace", str(tmp_path / "one.json")]) == 0
+    lines = capsys.readouterr().out.partition("Critical path")[0].splitlines()
+    assert [line.split()[:2] for line in lines if line.startswith("    stream")] == [
+        ["stream", f"{number}"] for number in range(24, 40)
+    ]
+    assert "    and 24 less busy" in [line.rstrip() for line in lines]
+
+
 def test_a_damaged_file_is_told_whichever_rank_is_shown(folder, capsys):
     damaged = folder / "rank0.json"
     damaged.write_text(damaged.read_text()[:-300])

@@ -25,6 +25,7 @@ from torchgauge.report.visible import visible
 
 BAR = 10
 MOST = 8  # rows of a table of details
+STREAMS = 16
 SIGNS = {"serious": ("✗", "bold red"), "warning": ("!", "bold yellow"), "info": ("·", "dim")}
 
 
@@ -150,10 +151,13 @@ def _devices(rank: RankTrace) -> RenderableType:
         name = rank.called(device.device)
         window = units.time(device.breakdown.window, 3)
         table.add_row(f"  {name}", window, *_shares(device.breakdown), style="bold")
-        if len(device.streams) > 1:
-            for stream in device.streams:
+        busiest = sorted(device.streams, key=lambda each: -each.breakdown.busy)[:STREAMS]
+        for stream in device.streams if len(device.streams) > 1 else ():
+            if stream in busiest:
                 of = "unknown" if stream.stream is None else f"{stream.stream}"
                 table.add_row(f"    stream {of}", "", *_shares(stream.breakdown))
+        if more := len(device.streams) - len(busiest):
+            table.add_row(f"    and {more:,} less busy", "")
     note = Text(
         "comm. and copies: beside no computation. Idle, by what it waited for: the host, the "
         "device's own pause of 5 µs at most, other.",
