@@ -405,6 +405,13 @@ def test_findings_are_what_costs_most_first():
     assert "CUDA graphs" in found.findings[0].remedy
 
 
+def test_where_no_kernel_computes_none_is_called_short():
+    found = trace(nccl(100, 10, at=90), nccl(310, 10, at=300))
+    idle = found.findings[0]
+    assert idle.id == "idle-host"
+    assert idle.evidence == "200.0 µs of 220.0 µs."
+
+
 def test_pageable_copies_and_stalls_are_findings():
     found = trace(
         [launch(1, 0), copy("Memcpy HtoD (Pageable -> Device)", 10, 50, 1)],

@@ -4,13 +4,17 @@ import csv
 import io
 import json
 
+import msgspec
 import pytest
-from tests.analyze.kineto_events import copy, launch, launched, module, op
+from tests.analyze.kineto_events import copy, launch, launched, module, op, read
 from tests.model import records
 
 import torchgauge as tg
+from torchgauge.analyze.rank_trace import rank_trace
 from torchgauge.cli.main import main
 from torchgauge.model import codec
+from torchgauge.model.trace import Job, RankWait, Trace
+from torchgauge.report.trace import render
 
 PARTS = [
     module("Net_0", 0, 90),
@@ -75,6 +79,19 @@ def test_of_many_streams_the_busiest_are_shown(tmp_path, capsys):
         ["stream", f"{number}"] for number in range(24, 40)
     ]
     assert "    and 24 less busy" in [line.rstrip() for line in lines]
+
+
+def test_of_many_ranks_those_that_others_wait_for_are_shown():
+    def wait(rank):
+        return RankWait(rank=rank, waits=1.0, waited_for=rank * 1e-3, skew=0.0)
+
+    one, _ = rank_trace(read(PARTS), "one.json")
+    ranks = tuple(msgspec.structs.replace(one, rank=rank) for rank in range(100))
+    job = Job(calls=1, waits=tuple(map(wait, range(100))))
+    out = render(Trace(name="job", ranks=ranks, job=job))
+    lines = out.partition("waited for\n")[2].partition("collective")[0].splitlines()
+    assert [line.split()[0] for line in lines[:32]] == [f"{number}" for number in range(68, 100)]
+    assert lines[32].strip() == "and 68 that are waited for no longer"
 
 
 def test_a_damaged_file_is_told_whichever_rank_is_shown(folder, capsys):
