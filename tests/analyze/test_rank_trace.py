@@ -148,6 +148,14 @@ def test_memory_is_what_each_allocator_held():
     assert (second.device, second.before, second.after) == (1, 1512, 1000)
 
 
+def test_what_was_there_before_the_first_event_may_be_the_most():
+    found = trace(op("aten::empty", 0, 100), held(10, -3000, 1000), held(30, 500, 1500))
+    (used,) = found.memory
+    assert (used.before, used.peak, used.after) == (4000, 4000, 1500)
+    assert used.peak_at == approx(10)
+    assert [point[1] for point in used.timeline] == [4000, 1000, 1500]
+
+
 def test_a_long_course_keeps_its_ends_and_extremes():
     levels = [1000 + at % 7 for at in range(5000)]
     levels[777], levels[3210] = 9999, 1
