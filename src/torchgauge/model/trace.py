@@ -22,6 +22,7 @@ class Contents(Record, frozen=True, kw_only=True):
     `layers` says whose ranges of layers there are, None without any. `begin` and `end` are ns since
     1970, None where the file's clock has another origin. `recorder` is "PyTorch", "JAX" or
     "Proton", None where the file does not say; of the last two `operators` are the host's spans.
+    `steps` are those that it marks.
     """
 
     events: int
@@ -35,6 +36,7 @@ class Contents(Record, frozen=True, kw_only=True):
     begin: int | None = None
     end: int | None = None
     recorder: str | None = None
+    steps: int = 0
 
 
 class Device(Record, frozen=True, kw_only=True):
