@@ -148,6 +148,14 @@ def test_memory_is_what_each_allocator_held():
     assert (second.device, second.before, second.after) == (1, 1512, 1000)
 
 
+def test_what_was_there_before_the_first_event_may_be_the_most():
+    found = trace(op("aten::empty", 0, 100), held(10, -3000, 1000), held(30, 500, 1500))
+    (used,) = found.memory
+    assert (used.before, used.peak, used.after) == (4000, 4000, 1500)
+    assert used.peak_at == approx(10)
+    assert [point[1] for point in used.timeline] == [4000, 1000, 1500]
+
+
 def test_a_long_course_keeps_its_ends_and_extremes():
     levels = [1000 + at % 7 for at in range(5000)]
     levels[777], levels[3210] = 9999, 1
@@ -285,6 +293,27 @@ def test_synchronisations_are_named_by_the_operator_that_the_user_called():
     assert (second.call, second.operator) == ("cudaDeviceSynchronize", "")
 
 
+def test_a_copy_to_pageable_memory_holds_the_host_until_it_is_done():
+    found = trace(
+        op("aten::item", 2, 60),
+        launched("slow", 10, 50, at=3),
+        [launch(1, 6, 56, name="cudaMemcpyAsync")],
+        copy("Memcpy DtoH (Device -> Pageable)", 60, 1, 1),
+        launch(2, 64, 1, name="cudaMemcpyAsync"),  # from pageable memory it is staged first
+        copy("Memcpy HtoD (Pageable -> Device)", 66, 1, 2),
+        launch(3, 68, 1, name="cudaMemcpyAsync"),
+        copy("Memcpy DtoH (Device -> Pinned)", 70, 1, 3),
+        launch(4, 72, 1, name="cudaGraphLaunch"),  # in a graph it is the device that copies
+        copy("Memcpy DtoH (Device -> Pageable)", 75, 1, 4),
+    )
+    (only,) = found.synchronisations
+    assert (only.call, only.operator, only.count) == ("cudaMemcpyAsync", "aten::item", 1)
+    assert only.time == approx(56)
+    # The last copy was launched at 72, and until 61 the host had waited for the first one.
+    assert path(found) == {"compute": 50, "host": 12, "launch": 10, "copy": 2}
+    assert "1 × aten::item (cudaMemcpyAsync): 56.00 µs" in found.findings[0].evidence
+
+
 def test_a_trace_without_operators_has_synchronisations_too():
     found = trace(launched("a", 10, 5, at=0), launch(1, 20, 5, name="cudaDeviceSynchronize"))
     assert [(one.operator, one.layer) for one in found.synchronisations] == [("", "")]
@@ -382,6 +411,13 @@ def test_findings_are_what_costs_most_first():
     assert ids[:2] == ["idle-host", "exposed-communication"]
     assert "50 of 50 kernels take less than 5 µs" in found.findings[0].evidence
     assert "CUDA graphs" in found.findings[0].remedy
+
+
+def test_where_no_kernel_computes_none_is_called_short():
+    found = trace(nccl(100, 10, at=90), nccl(310, 10, at=300))
+    idle = found.findings[0]
+    assert idle.id == "idle-host"
+    assert idle.evidence == "200.0 µs of 220.0 µs."
 
 
 def test_pageable_copies_and_stalls_are_findings():

@@ -97,6 +97,21 @@ def test_traces_of_other_lengths_are_compared_by_step():
     assert (kernels["gemm"].baseline_calls, kernels["gemm"].current_calls) == (1, 1)
 
 
+def test_one_marked_step_is_compared_with_one_of_several():
+    one = trace(mark("ProfilerStep#7", 0, 20), launched("gemm", 100, 10, at=5))
+    steps = [mark(f"ProfilerStep#{n}", 500 * n, 400) for n in range(3)]
+    many = trace(*steps, *(launched("gemm", 100 + 500 * n, 10, at=500 * n + 5) for n in range(3)))
+    found = compared(one, many)
+    assert (found.baseline.steps, found.current.steps) == (1, 3)
+    _, places = table(found, "kernels")
+    assert places["gemm"].current == pytest.approx(places["gemm"].baseline)
+    assert not any(each.name == "steps" for each in found.differences)
+    unmarked = compared(trace(launched("gemm", 100, 10, at=5)), many)
+    assert (unmarked.baseline.steps, unmarked.current.steps) == (1, 1)
+    (steps,) = [each for each in unmarked.differences if each.name == "steps"]
+    assert (steps.baseline, steps.current, steps.timing) == ("not marked", "3", True)
+
+
 def test_without_marked_steps_the_whole_is_compared():
     found = compared(steps(2), layered(1))
     assert (found.baseline.steps, found.current.steps) == (1, 1)

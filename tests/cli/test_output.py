@@ -1,5 +1,6 @@
 """Standard output that is closed, full, or of an encoding without our signs."""
 
+import io
 import os
 import subprocess
 import sys
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.model import records
+
+from torchgauge.cli.output import emit, emit_bytes
 
 FULL = Path("/dev/full")
 
@@ -39,3 +42,23 @@ def test_a_full_disk_is_named(tmp_path):
     assert done.returncode == 2
     assert b"[output-unwritable]" in done.stderr
     assert b"Exception ignored" not in done.stderr
+
+
+class Terminal(io.TextIOWrapper):
+    """Standard output that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.TextIOWrapper])
+def test_only_a_terminal_is_kept_from_what_would_command_it(monkeypatch, stream):
+    out = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", stream(out, encoding="utf-8"))
+    emit("name,\x1b[2J\nnext\n")
+    emit_bytes([b"\xe4\xb8", b"\xad\x1b]0;x\x07 1\n"])
+    told = out.getvalue().decode()
+    if stream is Terminal:
+        assert told == "name,\\x1b[2J\nnext\n中\\x1b]0;x\\x07 1\n"
+    else:
+        assert told == "name,\x1b[2J\nnext\n中\x1b]0;x\x07 1\n"

@@ -4,13 +4,17 @@ import csv
 import io
 import json
 
+import msgspec
 import pytest
-from tests.analyze.kineto_events import copy, launch, launched, module, op
+from tests.analyze.kineto_events import copy, launch, launched, module, op, read
 from tests.model import records
 
 import torchgauge as tg
+from torchgauge.analyze.rank_trace import rank_trace
 from torchgauge.cli.main import main
 from torchgauge.model import codec
+from torchgauge.model.trace import Job, RankWait, Trace
+from torchgauge.report.trace import render
 
 PARTS = [
     module("Net_0", 0, 90),
@@ -52,7 +56,50 @@ def test_a_folder_shows_its_ranks_and_the_details_of_one(folder, capsys):
     out = capsys.readouterr().out
     assert "2 files of 2" in out
     assert "Rank 1 (rank1.json)" in out
-    assert "1 collective of all ranks put side by side." in out
+    assert "1 collective put side by side, each on the ranks of its group." in out
+
+
+def test_what_stands_out_in_one_of_several_ranks_says_in_which(folder, capsys):
+    assert main(["trace", str(folder), "--rank", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "Rank 1: GPU 0 does nothing but communicate" in out
+    assert main(["trace", str(folder / "rank1.json")]) == 0
+    assert "Rank 1: GPU 0" not in capsys.readouterr().out
+
+
+def test_of_many_streams_the_busiest_are_shown(tmp_path, capsys):
+    parts = [
+        piece for stream in range(40)
+        for piece in launched("gemm", 100 + stream, 10 + stream, at=stream, stream=stream)
+    ]  # fmt: skip
+    (tmp_path / "one.json").write_text(json.dumps({"traceEvents": parts}))
+    assert main(["trace", str(tmp_path / "one.json")]) == 0
+    lines = capsys.readouterr().out.partition("Critical path")[0].splitlines()
+    assert [line.split()[:2] for line in lines if line.startswith("    stream")] == [
+        ["stream", f"{number}"] for number in range(24, 40)
+    ]
+    assert "    and 24 less busy" in [line.rstrip() for line in lines]
+
+
+def test_of_many_ranks_those_that_others_wait_for_are_shown():
+    def wait(rank):
+        return RankWait(rank=rank, waits=1.0, waited_for=rank * 1e-3, skew=0.0)
+
+    one, _ = rank_trace(read(PARTS), "one.json")
+    ranks = tuple(msgspec.structs.replace(one, rank=rank) for rank in range(100))
+    job = Job(calls=1, waits=tuple(map(wait, range(100))))
+    out = render(Trace(name="job", ranks=ranks, job=job))
+    lines = out.partition("waited for\n")[2].partition("collective")[0].splitlines()
+    assert [line.split()[0] for line in lines[:32]] == [f"{number}" for number in range(68, 100)]
+    assert lines[32].strip() == "and 68 that are waited for no longer"
+
+
+def test_a_damaged_file_is_told_whichever_rank_is_shown(folder, capsys):
+    damaged = folder / "rank0.json"
+    damaged.write_text(damaged.read_text()[:-300])
+    assert main(["trace", str(folder), "--rank", "1", "--partial"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Rank 0: The trace is damaged" in out
 
 
 def test_json_is_the_record(folder, capsys):

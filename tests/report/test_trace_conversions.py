@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 
 import jsonschema
 import pytest
-from tests.analyze.kineto_events import TRACES
+from tests.analyze.kineto_events import TRACES, op, read
 from tests.analyze.parts import EVENTS, TEXT
 from tests.report.test_stacks import SPEEDSCOPE, imported
 
@@ -130,6 +130,14 @@ def test_work_that_names_no_stream_is_there():
     bare = {key: value for key, value in EVENTS[11].items() if key != "args"}
     found = speedscope(read_events(json.dumps([bare]).encode()))
     assert [one["name"] for one in found["profiles"]] == ["device work of an unknown stream"]
+
+
+def test_stacks_may_be_deeper_than_python_calls():
+    depth = 3000
+    events = read(*(op(f"aten::op{at % 3}", at, 2 * (depth - at)) for at in range(depth)))
+    assert max(stack.count(";") for stack in folded(events)) == depth
+    found = speedscope(events)
+    assert len(found["profiles"][0]["events"]) >= 2 * depth
 
 
 def test_an_unknown_form_is_said(tmp_path):

@@ -1,6 +1,7 @@
 """The console's view of a tree, from figures made by hand."""
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from torchgauge.model.kernel import Kernel
@@ -111,6 +112,31 @@ def test_layers_that_differ_are_lines_of_their_own(odd):
     other = {**same, **odd}
     second = row(other.pop("name", "1"), "layer", 0, **other)
     assert "×2" not in text(tree(row("Net", "model", -1, host=0), first, second))
+
+
+def test_layers_may_be_nested_deeper_than_python_calls():
+    depth = 5000
+    whole = tree(
+        row("Net", "model", -1, host=0),
+        *(row("block0", "layer", at, host=1, type="Block") for at in range(depth)),
+        row("block1", "layer", 0, host=MS, type="Block"),
+    )
+    shown = text(whole)
+    assert "block0" in shown
+    assert "block1" in shown
+
+
+@pytest.mark.parametrize("name", ["中文核函数" * 30, "🔥" * 60, "e\u0301" * 99])
+def test_names_of_wide_characters_cost_no_figure(name):
+    found = tree(
+        row("Net", "model", -1, host=0),
+        row(name, "operator", 0, host=MS),
+        row("b", "operator", 0, host=MS),
+    )
+    lines = text(found, width=80).splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    assert sum("1.00 ms" in line for line in lines) >= 2
+    assert "…" in next(line for line in lines if name[:2] in line)
 
 
 def test_depth_hides_what_is_deeper():

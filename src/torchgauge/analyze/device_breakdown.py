@@ -21,15 +21,14 @@ def device_times(pieces: Pieces, *, back_to_back: int = BACK_TO_BACK) -> tuple[D
     `back_to_back` is the longest pause in ns between two kernels that counts as the device's own.
     """
     found = []
-    for number in np.unique(pieces.device).tolist():
-        mine = pieces.take(pieces.device == number)
+    for number, mine in pieces.by(pieces.device):
         window = mine.window
         streams = tuple(
             StreamTime(
                 stream=None if stream == ABSENT else stream,
-                breakdown=_breakdown(mine.take(mine.stream == stream), window, back_to_back),
+                breakdown=_breakdown(own, window, back_to_back),
             )
-            for stream in np.unique(mine.stream).tolist()
+            for stream, own in mine.by(mine.stream)
         )
         found.append(
             DeviceTime(

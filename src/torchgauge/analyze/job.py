@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -25,9 +26,15 @@ TIMES = 2.0  # the usual transfer
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Matched:
-    """One collective on all ranks, in ns of one clock: ranks × calls."""
+    """One collective on the ranks of its group, in ns of one clock: ranks × calls.
+
+    `places` are those of the ranks among all of the job; `complete` where none of them has it less
+    or more often than most have, and is left out.
+    """
 
     said: Message
+    complete: bool
+    places: Integers
     begin: Integers
     end: Integers
 
@@ -51,16 +58,17 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
     """Return what the ranks say together, and each with waiting and transfer told apart."""
     numbers = sorted(ranks)
     known = {said for number in numbers for said in calls[number].of}
-    shared = [said for said in sorted(known, key=str) if _everywhere(said, numbers, calls)]
-    matched = [_matched(said, [calls[number] for number in numbers]) for said in shared]
+    every = (_matched(said, numbers, calls) for said in sorted(known, key=str))
+    matched = [one for one in every if one is not None]
+    taking_part = {place for one in matched for place in one.places.tolist()}
     skew = _skew(matched, len(numbers))
-    aligned = [
-        _Matched(one.said, one.begin - skew[:, None], one.end - skew[:, None]) for one in matched
-    ]
-    waits = sum((one.wait.sum(axis=1) for one in aligned), np.zeros(len(numbers), np.int64))
-    late = sum((_late(one) for one in aligned), np.zeros(len(numbers), np.int64))
+    aligned = [_on_one_clock(one, skew) for one in matched]
+    waits, late = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
+    for one in aligned:
+        waits[one.places] += one.wait.sum(axis=1)
+        late[one.places] += _late(one)
     window = max(one.window for one in ranks.values())
-    straggler = int(np.argmax(late)) if len(late) else 0
+    straggler = int(np.argmax(late))
     lost = float(late[straggler]) * 1e-9
     stands_out = lost > NOTICEABLE * window and lost > 2 * float(np.median(late)) * 1e-9
     found = Job(
@@ -73,34 +81,62 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
                 skew=int(skew[place]) * 1e-9,
             )
             for place, number in enumerate(numbers)
+            if place in taking_part
         ),
         slow=tuple(sorted(_slow(aligned, window), key=lambda one: one.usual - one.transfer)),
         straggler=numbers[straggler] if stands_out else None,
         lost=lost if stands_out else None,
-        unmatched=len(known) - len(shared),
+        unmatched=len(known) - sum(one.complete for one in matched),
     )
     return found, [
         _told_apart(ranks[number], place, aligned) for place, number in enumerate(numbers)
     ]
 
 
-def _everywhere(said: Message, numbers: list[int], calls: Mapping[int, Calls]) -> bool:
-    counts = {len(calls[n].of[said][0]) if said in calls[n].of else 0 for n in numbers}
-    return len(counts) == 1
+def _matched(said: Message, numbers: list[int], calls: Mapping[int, Calls]) -> _Matched | None:
+    """Return a collective on its ranks; None where most of them do not have it equally often.
+
+    One of a file that was cut off has fewer, and which of them is which is not known.
+    """
+    having = [at for at, number in enumerate(numbers) if said in calls[number].of]
+    counts = Counter(len(calls[numbers[at]].of[said][0]) for at in having)
+    usual, _ = counts.most_common(1)[0]
+    places = [at for at in having if len(calls[numbers[at]].of[said][0]) == usual]
+    listed = set(said.members()) & set(numbers)
+    fewest = len(numbers) if said.size is None else min(said.size, len(numbers))
+    group = len(listed.union(numbers[at] for at in having)) if listed else max(fewest, len(having))
+    if len(places) < 2 or len(places) <= group / 2:
+        return None
+    begins, ends = zip(*(calls[numbers[at]].of[said] for at in places), strict=True)
+    return _Matched(said, len(places) == group, np.array(places), np.stack(begins), np.stack(ends))
 
 
-def _matched(said: Message, calls: list[Calls]) -> _Matched:
-    begins, ends = zip(*(one.of[said] for one in calls), strict=True)
-    return _Matched(said, np.stack(begins), np.stack(ends))
+def _on_one_clock(one: _Matched, skew: Integers) -> _Matched:
+    ahead = skew[one.places, None]
+    return dataclasses.replace(one, begin=one.begin - ahead, end=one.end - ahead)
 
 
 def _skew(matched: list[_Matched], ranks: int) -> Integers:
-    """Return by how many ns each rank's clock is ahead of the middle one."""
-    if not matched:
-        return np.zeros(ranks, np.int64)
-    ends = np.concatenate([one.end for one in matched], axis=1)
-    ahead = np.median(ends - np.median(ends, axis=0), axis=1)
-    return np.asarray(ahead, np.int64)
+    """Return by how many ns each rank's clock is ahead of the middle one.
+
+    Groups that share a rank share a clock: from the largest group on each moves those that are on
+    one clock already all together. Where groups share none, each has a middle of its own.
+    """
+    ends: dict[tuple[int, ...], list[Integers]] = {}
+    for one in matched:
+        ends.setdefault(tuple(one.places.tolist()), []).append(one.end)
+    skew, clock = np.zeros(ranks, np.int64), np.arange(ranks)
+    for places in sorted(ends, key=lambda some: (-len(some), -sum(e.shape[1] for e in ends[some]))):
+        together, here = np.concatenate(ends[places], axis=1), np.array(places)
+        ahead = np.median(together - np.median(together, axis=0), axis=1)
+        first = int(clock[here[0]])
+        for other in np.unique(clock[here]).tolist():
+            mine = clock[here] == other
+            skew[clock == other] += np.int64(np.median(ahead[mine] - skew[here[mine]]))
+            clock[clock == other] = first
+    for one in np.unique(clock).tolist():
+        skew[clock == one] -= np.int64(np.median(skew[clock == one]))
+    return skew
 
 
 def _late(one: _Matched) -> Integers:
@@ -121,8 +157,8 @@ def _slow(matched: list[_Matched], window: float) -> list[SlowCall]:
         longer = (transfer > TIMES * usual) & (transfer - usual > NOTICEABLE * window * 1e9)
         found += [
             SlowCall(
-                name=one.said[0],
-                bytes=one.said[2],
+                name=one.said.name,
+                bytes=one.said.bytes,
                 number=number,
                 at=(int(one.last[number]) - origin) * 1e-9,
                 transfer=int(transfer[number]) * 1e-9,
@@ -134,13 +170,16 @@ def _slow(matched: list[_Matched], window: float) -> list[SlowCall]:
 
 
 def _told_apart(rank: RankTrace, place: int, matched: list[_Matched]) -> RankTrace:
-    known = {one.said: one for one in matched}
+    waits: dict[tuple[object, ...], list[Integers]] = {}
+    for each in matched:
+        for at in np.flatnonzero(each.places == place).tolist():
+            waits.setdefault(each.said[:4], []).append(each.wait[at])
 
     def told(one: Collectives) -> Collectives:
-        found = known.get((one.name, one.dtype, one.bytes, one.group))
-        if found is None:
+        found = waits.get((one.name, one.dtype, one.bytes, one.group), [])
+        if sum(map(len, found)) != one.calls:  # those of some group are not known
             return one
-        wait = int(found.wait[place].sum()) * 1e-9
+        wait = sum(int(each.sum()) for each in found) * 1e-9
         transfer = max(one.time - wait, 0.0)
         share = bus_share(one.name, one.group) if one.group is not None else None
         fast = one.bytes is not None and share is not None and transfer > 0

@@ -23,8 +23,8 @@ def _straggler(trace: Trace) -> Iterator[Finding]:
         id="straggler",
         severity="serious" if found.lost > 0.1 * window else "warning",
         title=f"Rank {found.straggler} comes last: the others wait {units.time(found.lost)} for it",
-        evidence=f"{units.percent(found.lost / window)} of the window, in {found.calls:,} "
-        "collectives that all ranks have.",
+        evidence=f"{units.percent(found.lost / window)} of the window; "
+        f"{found.calls:,} collectives were put side by side.",
         remedy="Compare its breakdown with the others': more work, a slower device, or its host.",
     )
 
@@ -37,9 +37,9 @@ def _slow(trace: Trace) -> Iterator[Finding]:
             severity="warning",
             title=f"{one.name}{size}, call {one.number}, took {units.time(one.transfer)}",
             evidence=f"{one.transfer / one.usual:.1f} times the usual {units.time(one.usual)}, "
-            f"{units.time(one.at)} after the begin; all ranks had arrived."
+            f"{units.time(one.at)} after the first collective began; all ranks had arrived."
             if one.usual
-            else f"The usual is nothing; {units.time(one.at)} after the begin.",
+            else f"The usual is nothing; {units.time(one.at)} after the first collective began.",
             remedy="See what else used the network then: another job, storage, a slow link.",
         )
 
@@ -50,8 +50,10 @@ def _missing(trace: Trace) -> Iterator[Finding]:
         yield Finding(
             id="ranks-missing",
             severity="info",
-            title=f"{len(trace.missing)} ranks have no file: {named}",
-            evidence=f"{len(trace.ranks)} files; the job has "
+            title=f"Nothing is known of {len(trace.missing)} ranks: {named}"
+            if len(trace.missing) > 1
+            else f"Nothing is known of rank {named}",
+            evidence=f"{len(trace.ranks)} files could be read; the job has "
             f"{len(trace.missing) + len(trace.ranks)} ranks.",
             remedy="Who comes last may be among them: collect the files of all ranks.",
         )

@@ -33,6 +33,8 @@ class Facts:
         self.elements = _taken(collectives.elements_in, message)
         self.elements_out = _taken(collectives.elements_out, message)
         self.group_size = _taken(collectives.group_size, message)
+        self.group = _coded(collectives.group, message)
+        self.group_ranks = _coded(collectives.ranks, message)
         self._limits: dict[int, Limits | None] = {
             device["id"]: limits(device)
             for device in events.metadata.devices

@@ -26,14 +26,19 @@ def memory_uses(events: Events, begin: int) -> Iterator[MemoryUse]:
         if not len(rows) or not memory.allocated[rows].any():
             continue
         rows = rows[np.lexsort((memory.index[rows], memory.time[rows]))]
-        allocated, reserved = memory.allocated[rows], memory.reserved[rows]
+        size = memory.size[rows].astype(np.int64)
+        before = int(memory.allocated[rows[0]] - size[0])
+        if before > memory.allocated[rows].max():  # the first event is a free, from the peak
+            rows = np.insert(rows, 0, rows[0])
+        allocated, reserved = memory.allocated[rows].astype(np.int64), memory.reserved[rows]
+        if len(rows) > len(size):
+            allocated[0] = before
         known = bool((reserved > 0).any())
         time = (memory.time[rows] - begin) * 1e-9
-        size = memory.size[rows].astype(np.int64)
         peak = int(allocated.argmax())
         yield MemoryUse(
             device=None if kind == _CPU else device,
-            before=int(allocated[0] - size[0]),
+            before=before,
             peak=int(allocated[peak]),
             peak_at=float(time[peak]),
             after=int(allocated[-1]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -32,6 +33,15 @@ class Pieces:
         """Return these entries (indices or a mask)."""
         columns = (getattr(self, field.name) for field in dataclasses.fields(self))
         return Pieces(*(column[entries] for column in columns))
+
+    def by(self, column: Integers) -> Iterator[tuple[int, Pieces]]:
+        """Yield each value of a column, in order, with the pieces that have it, in theirs."""
+        order = np.argsort(column, kind="stable")
+        ends = np.append(np.flatnonzero(np.diff(column[order])) + 1, len(order))
+        begin = 0
+        for end in ends.tolist() if len(order) else ():
+            yield int(column[order[begin]]), self.take(order[begin:end])
+            begin = end
 
     def __len__(self) -> int:
         return len(self.begin)

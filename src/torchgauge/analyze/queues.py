@@ -20,10 +20,12 @@ def queues(pieces: Pieces) -> tuple[Queue, ...]:
 
 
 def _each(pieces: Pieces) -> Iterator[Queue]:
-    for device, stream in sorted(
-        set(zip(pieces.device.tolist(), pieces.stream.tolist(), strict=True))
-    ):
-        mine = pieces.take((pieces.device == device) & (pieces.stream == stream))
+    streams = (
+        (device, *each)
+        for device, here in pieces.by(pieces.device)
+        for each in here.by(here.stream)
+    )
+    for device, stream, mine in streams:
         begin = np.maximum(mine.begin, mine.launch)
         delay = begin - mine.launch
         time = np.concatenate([mine.launch, begin])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from torchgauge.analyze.collectives import message
@@ -11,9 +14,30 @@ from torchgauge.analyze.kernel_facts import Facts
 from torchgauge.analyze.pieces import COMMUNICATION, Pieces
 from torchgauge.model.events import Integers
 
-Message = tuple[str, str | None, int | None, int | None]
 # Not every rank of a group has these, and they do not end together.
 _ONE_SIDED = ("send", "recv", "sendrecv")
+
+
+class Message(NamedTuple):
+    """What calls that belong together have in common: the collective, and the group it ran in.
+
+    Groups of one size are told apart by `group` and `ranks`, as the trace names them: a name alone
+    may be that of several, and the list of a large group is cut short.
+    """
+
+    name: str
+    dtype: str | None
+    bytes: int | None
+    size: int | None
+    group: str | None = None
+    ranks: str | None = None
+
+    def members(self) -> Collection[int]:
+        """Return the ranks of the group, none where the trace does not list all of them."""
+        try:
+            return frozenset(msgspec.json.decode(self.ranks or "[]", type=list[int]))
+        except msgspec.MsgspecError:
+            return ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,8 +55,8 @@ def rank_calls(pieces: Pieces, facts: Facts, origin: int) -> Calls:
     groups: dict[Message, list[int]] = {}
     places = np.flatnonzero(pieces.kind == COMMUNICATION)
     for place in places[np.argsort(pieces.begin[places], kind="stable")].tolist():
-        said = message(facts, place)
-        if said[0] not in _ONE_SIDED:
+        said = Message(*message(facts, place), facts.group[place], facts.group_ranks[place])
+        if said.name not in _ONE_SIDED:
             groups.setdefault(said, []).append(place)
     return Calls(
         {

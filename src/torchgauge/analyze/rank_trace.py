@@ -23,7 +23,7 @@ from torchgauge.analyze.packed import packed
 from torchgauge.analyze.pieces import Pieces, pieces
 from torchgauge.analyze.queues import queues
 from torchgauge.analyze.rank_calls import Calls, rank_calls
-from torchgauge.analyze.recorded_tree import attributed, tree_of
+from torchgauge.analyze.recorded_tree import attributed, marked_steps, tree_of
 from torchgauge.analyze.synchronisations import operator, synchronisations, waits
 from torchgauge.analyze.trace_findings import rank_findings
 from torchgauge.analyze.window import window
@@ -93,6 +93,7 @@ def _contents(events: Events, modules: Modules) -> Contents:
         begin=None if origin is None else origin + first,
         end=None if origin is None else origin + last,
         recorder=events.metadata.recorder,
+        steps=marked_steps(events),
     )
 
 

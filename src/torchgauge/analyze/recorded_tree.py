@@ -59,16 +59,20 @@ def tree_of(events: Events, modules: Modules, spans: Spans) -> Tree:
     growth = grow(events, spans, modules.tree, STEP, as_one=True)
     _count(growth, event_costs(events, spans))
     tree = typical(growth, LayerTimes([], []), step="loop", passes=())
-    steps = sum(STEP.fullmatch(name) is not None for name in _annotations(events))
     return msgspec.structs.replace(
         tree,
-        steps=max(steps, 1),
+        steps=max(marked_steps(events), 1),
         warnings=(
             *events.warnings,
             *tree.warnings,
             *_layer_warnings(modules, events.metadata.recorder),
         ),
     )
+
+
+def marked_steps(events: Events) -> int:
+    """Return how many steps the recording marks."""
+    return sum(STEP.fullmatch(name) is not None for name in _annotations(events))
 
 
 def _count(growth: Growth, costs: EventCosts) -> None:

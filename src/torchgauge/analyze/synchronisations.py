@@ -11,11 +11,15 @@ import numpy as np
 from torchgauge.analyze.attribution import NONE, Spans
 from torchgauge.analyze.call_tree import CallTree
 from torchgauge.analyze.host_work import operators
+from torchgauge.analyze.kernel_facts import pageable
 from torchgauge.model.events import Coded, Codes, Events, Integers, Rows
 from torchgauge.model.trace import Synchronisation
 
 # cudaStreamWaitEvent has a stream wait, not the host. hipMemcpyWithStream returns when it is done.
 _WAITS = re.compile(r"(cu|cuda|hip)\w*Synchronize\w*|(cuda|hip)Memcpy|hipMemcpyWithStream")
+# A copy to memory of the host that is not pinned returns when it is done, whatever its name says
+# (CUDA Runtime API, "API synchronization behavior"); one from such memory is staged, and is not.
+_COPIES = re.compile(r"(cu|cuda)Memcpy\w*Async\w*")
 _CALLS = ("cuda_runtime", "cuda_driver")
 
 
@@ -31,11 +35,23 @@ class Waits(NamedTuple):
 def waits(events: Events) -> Waits:
     """Return the calls that end only when a device has done something, in order of their ends."""
     calls = events.category.where(lambda name: name in _CALLS)
-    row = np.flatnonzero(calls & events.name.where(lambda name: bool(_WAITS.fullmatch(name))))
+    waiting = events.name.where(lambda name: bool(_WAITS.fullmatch(name)))
+    waiting[_to_pageable(events)] = True
+    row = np.flatnonzero(calls & waiting)
     end = events.start[row] + events.duration[row]
     row = row[np.argsort(end, kind="stable")]
     begin = events.start[row]
     return Waits(row, begin, begin + events.duration[row], events.thread.codes[row])
+
+
+def _to_pageable(events: Events) -> Rows:
+    """Return the calls that copied to pageable memory of the host, as places in the events."""
+    work, launches = events.device_work, events.launches
+    names = events.name.take(work.row)
+    copies = names.where(lambda name: "DtoH" in name and pageable(name) is True)
+    called = np.isin(launches.correlation, work.correlation[copies & (work.correlation > 0)])
+    row = launches.row[called]
+    return row[events.name.take(row).where(lambda name: bool(_COPIES.fullmatch(name)))]
 
 
 def synchronisations(

@@ -18,7 +18,7 @@ _KINDS = {"layers": "layer", "operators": "operator", "shapes": "operator", "ker
 def compare_traces(baseline: RankTrace, current: RankTrace, labels: tuple[str, str]) -> TraceDiff:
     """Return what differs between two ranks' traces; times are divided by the steps of each."""
     sides = (baseline, current)
-    marked = all(one.tree.steps > 1 for one in sides)
+    marked = all(map(_marks_steps, sides))
     steps = [one.tree.steps if marked else 1 for one in sides]
     parts = tuple(_parts(sides, steps))
     return TraceDiff(
@@ -30,6 +30,10 @@ def compare_traces(baseline: RankTrace, current: RankTrace, labels: tuple[str, s
         tables=tuple(_tables(sides, steps)),
         warnings=tuple(dict.fromkeys((*baseline.warnings, *current.warnings))),
     )
+
+
+def _marks_steps(one: RankTrace) -> bool:
+    return one.contents.steps > 0 or one.tree.steps > 1  # records of before do not say
 
 
 def _side(one: RankTrace, label: str, steps: int) -> TraceSide:
@@ -59,12 +63,17 @@ def _differences(old: RankTrace, new: RankTrace) -> Iterator[Difference]:
         yield Difference(
             part="settings", name="ranks", baseline=str(old.world), current=str(new.world)
         )
+    if _marks_steps(old) != _marks_steps(new):
+        before, after = (
+            f"{one.tree.steps}" if _marks_steps(one) else "not marked" for one in (old, new)
+        )
+        yield Difference(part="settings", name="steps", baseline=before, current=after)
     for name in ("shapes", "layers", "memory"):
-        before, after = bool(getattr(old.contents, name)), bool(getattr(new.contents, name))
-        if before != after:
+        had, has = bool(getattr(old.contents, name)), bool(getattr(new.contents, name))
+        if had != has:
             said = {True: "recorded", False: "not recorded"}
             yield Difference(
-                part="settings", name=name, baseline=said[before], current=said[after], timing=False
+                part="settings", name=name, baseline=said[had], current=said[has], timing=False
             )
 
 

@@ -64,8 +64,8 @@ def _host(device: DeviceTime, name: str, pieces: Pieces) -> Found:
             id="idle-host",
             severity=_severity(share),
             title=f"{name} is idle for {units.percent(share)} of the window: it waits for the host",
-            evidence=f"{units.time(time)} of {units.time(whole.window)}; "
-            f"{short:,} of {count:,} kernels take less than 5 µs.",
+            evidence=f"{units.time(time)} of {units.time(whole.window)}"
+            + (f"; {short:,} of {count:,} kernels take less than 5 µs." if count else "."),
             remedy="Launch less: torch.compile, CUDA graphs, a larger batch."
             if short > count / 2
             else "See what the host does meanwhile: host times in the tree, synchronisations.",

@@ -65,15 +65,28 @@ def emit(text: str) -> None:
     Raises InputError `output-unwritable` where it goes to a file whose disk is full.
     """
     with _reader_may_be_gone():
-        sys.stdout.write(text)
+        sys.stdout.write(_shown(text))
         sys.stdout.flush()
 
 
 def emit_bytes(parts: Iterable[bytes]) -> None:
     """Write a result that is no text, or a large one, as `emit` does."""
     with _reader_may_be_gone():
-        sys.stdout.buffer.writelines(parts)
-        sys.stdout.buffer.flush()
+        if sys.stdout.isatty():
+            for text in codecs.iterdecode(parts, "utf-8", "replace"):
+                sys.stdout.write(_shown(text))
+        else:
+            sys.stdout.buffer.writelines(parts)
+        sys.stdout.flush()
+
+
+def _shown(text: str) -> str:
+    """Return what a terminal may have of a text that is for programs: nothing that commands it."""
+    if not sys.stdout.isatty():
+        return text
+    from torchgauge.report.visible import visible_lines
+
+    return visible_lines(text)
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ class Contents(Record, frozen=True, kw_only=True):
     `layers` says whose ranges of layers there are, None without any. `begin` and `end` are ns since
     1970, None where the file's clock has another origin. `recorder` is "PyTorch", "JAX" or
     "Proton", None where the file does not say; of the last two `operators` are the host's spans.
+    `steps` are those that it marks.
     """
 
     events: int
@@ -35,6 +36,7 @@ class Contents(Record, frozen=True, kw_only=True):
     begin: int | None = None
     end: int | None = None
     recorder: str | None = None
+    steps: int = 0
 
 
 class Device(Record, frozen=True, kw_only=True):
@@ -182,7 +184,7 @@ class RankWait(Record, frozen=True, kw_only=True):
     """Seconds that a rank `waits` in collectives for the last one, and is `waited_for` as the last.
 
     That counts from when the middle one of the others came. `skew` is by how much its clock is
-    ahead of the middle one of the ranks.
+    ahead of the middle one of the ranks, of those that groups join.
     """
 
     rank: int
@@ -195,7 +197,7 @@ class SlowCall(Record, frozen=True, kw_only=True):
     """A call of a collective whose transfer took much longer than the others of its kind.
 
     `number` counts the calls of this collective and size from 0; `at` is seconds from the begin of
-    the first rank's file, `transfer` and `usual` (the median of its kind) are seconds.
+    the first collective, `transfer` and `usual` (the median of its kind) are seconds.
     """
 
     name: str
@@ -207,10 +209,13 @@ class SlowCall(Record, frozen=True, kw_only=True):
 
 
 class Job(Record, frozen=True, kw_only=True):
-    """What the files of several ranks say together, from `calls` collectives that all of them have.
+    """What the files of several ranks say together, from `calls` collectives.
+
+    Each is put side by side on the ranks of its group. `waits` are of the ranks with any of them.
 
     `straggler` is the rank that the others wait for, `lost` for how many seconds; None where none
-    stands out. `unmatched` are collectives that not all ranks have equally often.
+    stands out. `unmatched` are kinds that not all ranks of their group have equally often: those
+    that differ from most are left out of them.
     """
 
     calls: int

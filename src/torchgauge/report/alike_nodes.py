@@ -26,7 +26,8 @@ class Alike(NamedTuple):
     @property
     def children(self) -> list[Alike]:
         """The layers that each of them calls, together where they are alike."""
-        likes = [_likeness(layer) for layer in self.nodes[0].layers]
+        shapes: dict[Hashable, int] = {}
+        likes = [_likeness(layer, shapes) for layer in self.nodes[0].layers]
         columns = list(zip(*(node.layers for node in self.nodes), strict=True))
         places = itertools.groupby(range(len(columns)), key=lambda place: likes[place])
         found = []
@@ -41,19 +42,27 @@ class Alike(NamedTuple):
         return found
 
 
-def _likeness(node: Node) -> Hashable:
+def _likeness(node: Node, shapes: dict[Hashable, int]) -> Hashable:
     """Return what makes a layer the like of the one before it; one without a number is of none."""
     named = _NUMBERED.fullmatch(node.name)
-    return (named[1] if named else node.name, _shape(node))
+    return (named[1] if named else node.name, _shape(node, shapes))
 
 
-def _shape(node: Node) -> Hashable:
-    return (
-        node.row.type,
-        node.calls,
-        node.flops,
-        tuple((_name(child), _shape(child)) for child in node.layers),
-    )
+def _shape(root: Node, shapes: dict[Hashable, int]) -> int:
+    """Return the number of a layer's shape, new ones noted; layers may be nested thousands deep."""
+    found: dict[int, int] = {}
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        layers = node.layers
+        if layers and layers[-1].at not in found:
+            pending += layers
+            continue
+        pending.pop()
+        inside = tuple((_name(child), found[child.at]) for child in layers)
+        shape = (node.row.type, node.calls, node.flops, inside)
+        found[node.at] = shapes.setdefault(shape, len(shapes))
+    return found[root.at]
 
 
 def _name(node: Node) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from rich.cells import cell_len, get_character_cell_size
 from rich.table import Table
 from rich.text import Text
 
@@ -48,7 +49,7 @@ def fitted_table(
     told = [column for column in columns if any(column.name in line.cells for line in lines)]
     widths = {column.name: _width(column, lines) for column in told}
     names = ["  " * line.level + visible(line.name) for line in lines]
-    natural = min(max([len(first), *map(len, names)]), longest)
+    natural = min(max([len(first), *map(cell_len, names)]), longest)
     shown = _shown(told, widths, width - natural)
     room = width - sum(widths[column.name] + GAP for column in shown)
     grid = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
@@ -67,7 +68,7 @@ def _title(column: Column) -> str:
 
 
 def _width(column: Column, lines: Sequence[Line]) -> int:
-    cells = (len(visible(line.cells.get(column.name, ""))) for line in lines)
+    cells = (cell_len(visible(line.cells.get(column.name, ""))) for line in lines)
     return min(max([len(_title(column)), *cells]), column.most)
 
 
@@ -86,12 +87,25 @@ def _placed(text: str, column: Column, widths: dict[str, int]) -> Text:
     """Return a cell, padded here: rich would take the blanks that stand where a unit is not."""
     width = widths[column.name]
     text = _shortened(visible(text), width)
-    return Text(text.ljust(width) if column.left else text.rjust(width), no_wrap=True)
+    blank = " " * (width - cell_len(text))
+    return Text(text + blank if column.left else blank + text, no_wrap=True)
 
 
 def _shortened(name: str, width: int, indent: int = 0) -> str:
     """Keep both ends of a name that is too long: the middle tells least."""
-    if len(name) <= width:
+    if cell_len(name) <= width:
         return name
     head = indent + (width - indent - 1) // 2
-    return f"{name[:head]}…{name[len(name) - (width - 1 - head) :]}"
+    tail = _fitting(reversed(name), width - 1 - head)
+    return f"{name[: _fitting(name, head)]}…{name[len(name) - tail :]}"
+
+
+def _fitting(characters: Iterable[str], width: int) -> int:
+    """Return how many of the characters there is room for: some are two columns wide, or none."""
+    count = used = 0
+    for one in characters:
+        used += get_character_cell_size(one)
+        if used > width:
+            break
+        count += 1
+    return count

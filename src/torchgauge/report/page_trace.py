@@ -18,6 +18,7 @@ from torchgauge.report.page_choice import Choice, Option
 from torchgauge.report.page_overview import warnings
 from torchgauge.report.page_shorter import largest, short
 from torchgauge.report.trace import chosen, facts
+from torchgauge.report.trace_standing_out import standing_out, warned
 
 # Of all ranks of a page together, so that those of many stay one that opens at once.
 NODES = 40_000
@@ -102,16 +103,16 @@ def rank_name(one: RankTrace) -> str:
 def overview(trace: Trace, one: RankTrace) -> dict[str, Any]:
     """Return the first screen of a rank."""
     several = [["file", short(one.file), ""]] if len(trace.ranks) > 1 else []
-    warned = dict.fromkeys((*trace.warnings, *one.warnings, *one.tree.warnings))
+    found = warned(trace, one)
     return {
         "facts": [*several, *([label, short(said), ""] for label, said in facts(trace, one))],
         "created": _created(one.contents.begin),
         "figures": _figures(one),
         "bound": None,
         "phases": None,
-        "findings": [finding(each) for each in (*trace.findings, *one.findings)],
-        "warnings": warnings(warned),
-        "complete": not any(each.failed for each in warned),
+        "findings": [finding(each) for each in standing_out(trace, one)],
+        "warnings": warnings(found),
+        "complete": not any(each.failed for each in found),
         "interrupted": False,
     }
 
@@ -252,8 +253,10 @@ def _waits(job: Job | None, rank: RankTrace) -> list[str]:
 def _job(job: Job | None) -> Iterable[str]:
     if job is None:
         return
-    yield f"{job.calls:,} collective{'s' * (job.calls != 1)} of all ranks put side by side."
+    calls = f"{job.calls:,} collective{'s' * (job.calls != 1)}"
+    yield f"{calls} put side by side, each on the ranks of its group."
     if job.unmatched:
-        yield f"{job.unmatched} kinds of collectives are not equally often on all ranks."
+        kinds = f"{job.unmatched} kind{'s are' if job.unmatched > 1 else ' is'}"
+        yield f"{kinds} not equally often on all ranks: those that differ are left out."
     if job.straggler is not None and job.lost is not None:
         yield f"The others wait for rank {job.straggler}: {units.time(job.lost, 3)}."

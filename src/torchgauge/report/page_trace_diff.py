@@ -48,7 +48,7 @@ def _both(one: Difference) -> str:
 
 def _figures(diff: TraceDiff) -> list[dict[str, str]]:
     sides = (diff.baseline.window, diff.current.window)
-    steps = diff.baseline.steps > 1
+    steps = max(diff.baseline.steps, diff.current.steps) > 1
     rows = [("time of a step" if steps else "window", *sides)]
     parts: dict[str, tuple[float, float]] = {}
     for one in diff.parts:

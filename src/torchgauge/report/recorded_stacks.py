@@ -25,6 +25,8 @@ from torchgauge.model.events import ABSENT, Rows
 from torchgauge.report.stacks import Stack, layer_label
 from torchgauge.trace.cut_ends import cut_ends
 
+_KEPT = 1024  # stacks, which follow each other closely
+
 
 class Stretch(NamedTuple):
     """Begin and end in ns from the window's begin, and the frames from the outermost in."""
@@ -51,7 +53,8 @@ class Lines:
         growth = grow(of.events, of.spans, of.modules.tree, STEP, as_one=True)
         self._nodes = growth.nodes
         self._of_span = growth.of_span
-        self._stack = functools.cache(self._stack_of)
+        self._stack = functools.lru_cache(_KEPT)(self._stack_of)
+        self._frame = functools.cache(lambda node: _frame(self._nodes[node]))
 
     def devices(self) -> Iterator[Line]:
         """Yield each stream, and further ones where work of a stream overlaps by rounding."""
@@ -110,9 +113,11 @@ class Lines:
             now = max(now, running.pop()[0])
 
     def _stack_of(self, node: int) -> Stack:
-        one = self._nodes[node]
-        above = self._stack(one.parent) if one.parent != NONE else ()
-        return (*above, _frame(one))
+        found = []
+        while node != NONE:  # no call within a call: stacks may be thousands deep
+            found.append(self._frame(node))
+            node = self._nodes[node].parent
+        return tuple(reversed(found))
 
 
 def _stream(device: int, stream: int) -> str:

@@ -10,15 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from torchgauge import units
-from torchgauge.model.breakdown import Breakdown
 from torchgauge.model.critical_path import CriticalPath
 from torchgauge.model.finding import Finding
-from torchgauge.model.trace import Job, RankTrace, Trace
+from torchgauge.model.trace import RankTrace, Trace
 from torchgauge.report import tree as tree_report
 from torchgauge.report.bar import bar
 from torchgauge.report.console import warnings_view
 from torchgauge.report.plain import plain
 from torchgauge.report.sparkline import stepped
+from torchgauge.report.trace_devices import devices, ranks, titled
+from torchgauge.report.trace_standing_out import standing_out, warned
 from torchgauge.report.tree import View
 from torchgauge.report.visible import visible
 
@@ -38,20 +39,19 @@ def view(
     """Return the summary as something rich prints in `width` columns, details of one rank."""
     one = chosen(trace, rank)
     blocks: list[RenderableType] = [_head(trace, one)]
-    if found := (*trace.findings, *one.findings):
+    if found := standing_out(trace, one):
         blocks += [Text(""), findings(found)]
     if len(trace.ranks) > 1:
-        blocks += [Text(""), _ranks(trace)]
+        blocks += [Text(""), ranks(trace)]
         blocks += [Text(""), Text(f"Rank {one.rank} ({visible(one.file)})", style="bold cyan")]
     if one.times:
-        blocks += [Text(""), _devices(one)]
+        blocks += [Text(""), devices(one)]
     for block in _details(one):
         blocks += [Text(""), block]
     blocks += [Text(""), tree_report.view(one.tree, shown, width=width)]
     if one.missing:
         blocks += [Text(""), _missing(one)]
-    warned = [*trace.warnings, *one.warnings, *one.tree.warnings]
-    if listed := list(dict.fromkeys(warned)):
+    if listed := warned(trace, one):
         blocks += [Text(""), warnings_view("Warnings", listed)]
     return Group(*blocks)
 
@@ -112,86 +112,6 @@ def findings(found: Sequence[Finding]) -> RenderableType:
     return Group(Text("What stands out", style="bold"), grid)
 
 
-def _table(title: str, how: str, *columns: str, first: str) -> Table:
-    table = Table(
-        box=None,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
-        header_style="dim",
-        title=Text.assemble((title, "bold"), (f"  {how}", "dim italic")),
-        title_justify="left",
-    )
-    table.add_column(f"  {first}", overflow="fold")
-    for name in columns:
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)  # bars: left
-    return table
-
-
-_PARTS = ("compute", "comm.", "copies", "idle", "host", "device", "other")
-
-
-def _shares(one: Breakdown) -> Iterator[str]:
-    idle = one.idle
-    for part in (
-        one.compute,
-        one.exposed_communication,
-        one.exposed_copies,
-        idle.total,
-        idle.host_wait,
-        idle.kernel_wait,
-        idle.other + idle.outside,
-    ):
-        yield units.percent(part / one.window) if part and one.window else "–"
-
-
-def _devices(rank: RankTrace) -> RenderableType:
-    table = _table("Where the time of devices went", "measured", "window", *_PARTS, first="")
-    for device in rank.times:
-        name = rank.called(device.device)
-        window = units.time(device.breakdown.window, 3)
-        table.add_row(f"  {name}", window, *_shares(device.breakdown), style="bold")
-        if len(device.streams) > 1:
-            for stream in device.streams:
-                of = "unknown" if stream.stream is None else f"{stream.stream}"
-                table.add_row(f"    stream {of}", "", *_shares(stream.breakdown))
-    note = Text(
-        "comm. and copies: beside no computation. Idle, by what it waited for: the host, the "
-        "device's own pause of 5 µs at most, other.",
-        style="dim",
-    )
-    return Group(table, Padding(note, (0, 0, 0, 2)))
-
-
-def _ranks(trace: Trace) -> RenderableType:
-    columns = ("window", "compute", "comm.", "idle", "waits", "waited for")
-    table = _table("Ranks", "measured", *columns, first="rank")
-    waits = {one.rank: one for one in trace.job.waits} if trace.job is not None else {}
-    late = trace.job.straggler if trace.job is not None else None
-    for one in trace.ranks:
-        whole = one.times[0].breakdown if one.times else None
-        shares = list(_shares(whole)) if whole is not None else ["–"] * len(_PARTS)
-        wait = waits.get(one.rank if one.rank is not None else -1)
-        times = (wait.waits, wait.waited_for) if wait is not None else (None, None)
-        table.add_row(
-            f"  {one.rank}",
-            units.time(one.window, 3),
-            *(shares[0], shares[1], shares[3]),
-            *("–" if time is None else units.time(time, 3) for time in times),
-            style="bold" if one.rank == late else "",
-        )
-    return Group(
-        table, *(Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in _job(trace.job))
-    )
-
-
-def _job(job: Job | None) -> Iterator[str]:
-    if job is None:
-        return
-    yield f"{job.calls:,} collective{'s' * (job.calls != 1)} of all ranks put side by side."
-    if job.unmatched:
-        yield f"{job.unmatched} kinds of collectives are not equally often on all ranks."
-
-
 def _details(rank: RankTrace) -> Iterator[RenderableType]:
     if rank.critical_path is not None:
         yield _path(rank.critical_path)
@@ -208,7 +128,7 @@ def _details(rank: RankTrace) -> Iterator[RenderableType]:
 
 
 def _path(path: CriticalPath) -> RenderableType:
-    table = _table("Critical path", "estimated", "time", "share", "", first="")
+    table = titled("Critical path", "estimated", "time", "share", "", first="")
     for name in ("compute", "communication", "copy", "host", "launch", "pause"):
         time: float = getattr(path, name)
         if time:
@@ -227,7 +147,7 @@ def _short(name: str, most: int = 40) -> str:
 
 def _collectives(rank: RankTrace) -> RenderableType:
     columns = ("size", "ranks", "calls", "time", "exposed", "waited", "bus")
-    table = _table("Collectives", "measured", *columns, first="")
+    table = titled("Collectives", "measured", *columns, first="")
     for one in rank.collectives[:MOST]:
         least = "≥ " if one.wait is None and one.bus_bandwidth is not None else ""
         table.add_row(
@@ -244,7 +164,7 @@ def _collectives(rank: RankTrace) -> RenderableType:
 
 
 def _copies(rank: RankTrace) -> RenderableType:
-    table = _table("Copies", "measured", "host memory", "count", "time", "bytes", "rate", first="")
+    table = titled("Copies", "measured", "host memory", "count", "time", "bytes", "rate", first="")
     kinds = {True: "pageable", False: "pinned", None: ""}
     for one in rank.copies:
         table.add_row(
@@ -260,7 +180,7 @@ def _copies(rank: RankTrace) -> RenderableType:
 
 def _queues(rank: RankTrace) -> RenderableType:
     columns = ("mean", "most", "empty", "delay", "p99")
-    table = _table("Launched and not begun", "measured", *columns, first="")
+    table = titled("Launched and not begun", "measured", *columns, first="")
     for one in rank.queues[:MOST]:
         table.add_row(
             f"  GPU {one.device} stream {one.stream}".replace("None", "?"),
@@ -276,7 +196,7 @@ def _queues(rank: RankTrace) -> RenderableType:
 
 
 def _synchronisations(rank: RankTrace) -> RenderableType:
-    table = _table("The host waited for a device", "measured", "calls", "time", first="")
+    table = titled("The host waited for a device", "measured", "calls", "time", first="")
     for one in rank.synchronisations[:MOST]:
         parts = [part for part in (one.operator, one.layer and f"in {one.layer}") if part]
         where = f" ({', '.join(parts)})" if parts else ""
@@ -286,7 +206,7 @@ def _synchronisations(rank: RankTrace) -> RenderableType:
 
 def _memory(rank: RankTrace) -> RenderableType:
     columns = ("before", "peak", "at", "after", "reserved", "")
-    table = _table("Memory of tensors", "measured", *columns, first="")
+    table = titled("Memory of tensors", "measured", *columns, first="")
     for one in rank.memory[:MOST]:
         table.add_row(
             "  host" if one.device is None else f"  GPU {one.device}",

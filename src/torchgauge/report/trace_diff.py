@@ -80,7 +80,7 @@ def _parts(diff: TraceDiff, width: int) -> RenderableType:
     ]
     sides = (diff.baseline.window, diff.current.window)
     lines.append(Line(0, "window", _texts(*sides, diff.window), "bold"))
-    of = "of a step" if diff.baseline.steps > 1 else "of the whole window"
+    of = "of a step" if max(diff.baseline.steps, diff.current.steps) > 1 else "of the whole window"
     title = Text.assemble(("Time of the devices", "bold"), (f"  measured, {of}", "dim italic"))
     return Group(title, fitted_table("", lines, PARTS, width))
 
