@@ -59,9 +59,10 @@ def size(count: float | None, digits: int = 4) -> str:
     """Format bytes in decimal units (1 MB = 10⁶ B): 44700000 → '44.70 MB'."""
     if count is None:
         return UNKNOWN
-    if abs(count) < 1000:
-        return f"{count:.0f} B"
-    number, prefix = _scaled(count, _DECIMAL, digits)
+    whole = round(count)
+    if abs(whole) < 1000:
+        return f"{whole} B"
+    number, prefix = _scaled(whole, _DECIMAL, digits)
     return f"{number} {prefix}B"
 
 
