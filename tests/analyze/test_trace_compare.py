@@ -130,6 +130,24 @@ def test_other_hardware_is_said_first():
     assert [one.name for one in found.differences] == ["device", "ranks"]
 
 
+def test_other_versions_are_said():
+    work = launched("k", 10, 5, at=0)
+    found = compared(
+        trace(work, cuda_runtime_version=12040, cuda_driver_version=12090),
+        trace(
+            work, cuda_runtime_version=12080, cuda_driver_version=12090,
+            distributedInfo={"nccl_version": "2.22.3"},
+        ),
+    )  # fmt: skip
+    said = [(one.part, one.name, one.baseline, one.current) for one in found.differences]
+    assert said == [
+        ("software", "CUDA", "12.4", "12.8"),
+        ("software", "NCCL", "not said", "2.22.3"),
+    ]
+    # What one side does not say may be the same.
+    assert [one.timing for one in found.differences] == [True, False]
+
+
 @pytest.mark.skipif(not PAIR[0].exists(), reason="the public traces are not beside the project")
 def test_recorded_traces_reconcile():
     old, new = (rank_trace(read_events(path), path.name)[0] for path in PAIR)

@@ -16,7 +16,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
-from tests.trace.same_events import assert_same
+from tests.trace.same_events import assert_same, decoded
 
 from torchgauge.errors import InputError
 from torchgauge.trace import unpacking
@@ -185,12 +185,32 @@ def test_a_recorded_step_equals_a_plain_decode(chunk):
     assert "aten::add_.Tensor" in modules.name.values
 
 
-def test_arrows_are_left_out_where_nothing_is_written_again():
-    whole, without = read_events(TINY), read_events(TINY, arrows=False)
-    assert len(whole.flows.time) > 0
-    assert {name: len(column) for name, column in vars(without.flows).items()} == dict.fromkeys(
-        ("time", "thread", "id", "category", "begins"), 0
-    )
+@pytest.mark.parametrize(
+    ("header", "versions"),
+    [
+        ({"cuda_runtime_version": 12040, "cuda_driver_version": 12090},
+         {"CUDA": "12.4", "CUDA driver": "12.9"}),
+        ({"hip_runtime_version": 60443483}, {"HIP": "6.4.43483"}),
+        ({"distributedInfo": {"nccl_version": "2.17.1"}}, {"NCCL": "2.17.1"}),
+        ({"cuda_runtime_version": 0, "cuda_driver_version": "12.4",
+          "distributedInfo": {"nccl_version": 2}}, {}),
+    ],
+)  # fmt: skip
+def test_versions_are_those_of_the_header(header, versions):
+    assert read_events(encoded(span(), **header)).metadata.versions == versions
+
+
+def test_arrows_of_launches_are_left_out_where_nothing_is_written_again():
+    arrows = [
+        {"ph": phase, "cat": category, "name": category, "id": 7, "pid": 1, "tid": 2, "ts": 5}
+        for category in ("ac2g", "async_cpu_to_gpu", "fwdbwd", "forward_backward")
+        for phase in ("s", "f")
+    ]
+    text = encoded(span(), *arrows)
+    whole, without = read_events(text), read_events(text, launch_arrows=False)
+    assert decoded(whole.flows.category) == [*["'ac2g'"] * 4, *["'fwdbwd'"] * 4]
+    assert decoded(without.flows.category) == ["'fwdbwd'"] * 4
+    assert without.flows.begins.tolist() == [True, False] * 2
     assert_same(dataclasses.replace(whole, flows=without.flows), without)
 
 

@@ -52,6 +52,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         window=(end - begin) * 1e-9,
         contents=_contents(events, modules),
         devices=tuple(_devices(events)),
+        versions=events.metadata.versions,
         times=device_times(found),
         tree=tree,
         device_time=int(duration.sum()) * 1e-9,
@@ -82,7 +83,7 @@ def _contents(events: Events, modules: Modules) -> Contents:
     origin = None if events.metadata.base_time is None else _origin(events)
     first, last = window(events)
     return Contents(
-        events=len(events) + len(events.memory.time) + len(events.flows.time),
+        events=len(events) + len(events.memory.time),
         operators=count("cpu_op"),
         launches=count("cuda_runtime", "cuda_driver", "launch"),
         device_work=count("kernel", "gpu_memcpy", "gpu_memset"),

@@ -59,6 +59,16 @@ def _differences(old: RankTrace, new: RankTrace) -> Iterator[Difference]:
     for name, of in hardware:
         if of(old) != of(new):
             yield Difference(part="machine", name=name, baseline=of(old), current=of(new))
+    for name in dict.fromkeys((*old.versions, *new.versions)):
+        was, now = old.versions.get(name), new.versions.get(name)
+        if was != now:
+            yield Difference(
+                part="software",
+                name=name,
+                baseline=was or "not said",
+                current=now or "not said",
+                timing=None not in (was, now),
+            )
     if old.world != new.world:
         yield Difference(
             part="settings", name="ranks", baseline=str(old.world), current=str(new.world)

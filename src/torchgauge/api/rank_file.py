@@ -30,7 +30,7 @@ def read_rank(
     events = events_of(
         file,
         python=python,
-        arrows=False,
+        launch_arrows=False,
         partial=partial,
         cache=cache,
         memory_limit=memory_limit,
@@ -46,16 +46,20 @@ def events_of(
     partial: bool,
     cache: bool,
     memory_limit: int | None = None,
-    arrows: bool = True,
+    launch_arrows: bool = True,
 ) -> Events:
     """Return the events of one file, from the cache beside it where one is wanted.
 
-    Without `arrows` those are left out that only writing the trace again needs, where it is read.
+    `launch_arrows` as `read_events` takes it; a cache has them in any case.
     """
     detail: PythonDetail = "all" if python else "modules"
     if not cache:
         return read_events(
-            file, python=detail, arrows=arrows, partial=partial, memory_limit=memory_limit
+            file,
+            python=detail,
+            launch_arrows=launch_arrows,
+            partial=partial,
+            memory_limit=memory_limit,
         )
     from torchgauge.api.trace_cache import cached_events
 

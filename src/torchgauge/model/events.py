@@ -178,7 +178,7 @@ class TraceMetadata:
     `origin` is the earliest timestamp in ns: since 1970, or since `base_time` (ns since 1970) where
     there is one. `devices` and `distributed` are the file's own properties, unchanged; of JAX's
     traces `devices` has number ("id") and kind ("name") of each. `recorder` is who wrote the file:
-    "PyTorch", "JAX" or "Proton".
+    "PyTorch", "JAX" or "Proton". `versions` are of CUDA, HIP, their drivers and NCCL, by name.
     """
 
     origin: int
@@ -192,6 +192,7 @@ class TraceMetadata:
     process_labels: dict[int | str, str] = dataclasses.field(default_factory=dict)
     thread_names: dict[ThreadId, str] = dataclasses.field(default_factory=dict)
     recorder: str | None = None
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from torchgauge.model import rendering, tables
 from torchgauge.model.breakdown import DeviceTime
 from torchgauge.model.critical_path import CriticalPath
@@ -17,7 +19,7 @@ Layers = Literal["torchgauge", "torch"]
 
 
 class Contents(Record, frozen=True, kw_only=True):
-    """What the file has: counts of events, and what else was recorded.
+    """What the file has: counts of events (spans and allocations), and what else was recorded.
 
     `layers` says whose ranges of layers there are, None without any. `begin` and `end` are ns since
     1970, None where the file's clock has another origin. `recorder` is "PyTorch", "JAX" or
@@ -143,7 +145,8 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
 
     `window` is the time from the first event to the last. `launched_before` and `device_time` are
     of device work: what the file has no launch of, and all of it. `missing` says in words what was
-    not recorded and what that leaves unknown.
+    not recorded and what that leaves unknown. `versions` are those that the file names: of CUDA,
+    HIP, their drivers, NCCL.
     """
 
     file: str
@@ -156,6 +159,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     tree: Tree
     device_time: float
     launched_before: float
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
     copies: tuple[Copies, ...] = ()
     collectives: tuple[Collectives, ...] = ()
     queues: tuple[Queue, ...] = ()

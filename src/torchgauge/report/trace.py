@@ -83,6 +83,8 @@ def facts(trace: Trace, one: RankTrace) -> Iterator[tuple[str, str]]:
         for each in devices
     )
     yield "device", "; ".join(names) or "unknown"
+    if one.versions:
+        yield "software", ", ".join(f"{name} {said}" for name, said in one.versions.items())
     if one.world is not None and one.world > 1:
         which = f"rank {one.rank}" if len(trace.ranks) == 1 else f"{len(trace.ranks)} files"
         yield "ranks", f"{which} of {one.world}"

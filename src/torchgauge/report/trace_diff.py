@@ -102,6 +102,8 @@ def _places(table: Changes, width: int, top: int) -> RenderableType:
     ]
     rest = table.total - sum(one.contribution for one in shown)
     title = Text.assemble((TITLES[table.kind], "bold"), ("  by their own time", "dim italic"))
+    if not shown and not table.total:
+        return Group(title, Text(f"  none of {len(table.places)} changed", style="dim"))
     note = f"  {len(shown)} of {len(table.places)}; all others {signed(rest)}, "
     note += f"together {signed(table.total)}"
     drawn = fitted_table("", lines, PLACES, width, LONGEST)

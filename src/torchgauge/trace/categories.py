@@ -6,7 +6,8 @@ PYTHON = "python_function"
 MODULE_CALL = "nn.Module:"  # how the names of these begin that are calls of modules
 PYTHON_NAME = "$"  # the same of Python functions in a trace of JAX, which has no categories
 PROTON_ARROW = "flow"
-ARROWS = frozenset(("fwdbwd", "ac2g", "forward_backward", "async_cpu_to_gpu", PROTON_ARROW))
+LAUNCH_ARROWS = frozenset(("ac2g", "async_cpu_to_gpu"))
+ARROWS = LAUNCH_ARROWS | {"fwdbwd", "forward_backward", PROTON_ARROW}
 _RENAMED = {  # as versions before 2023 called them
     "Operator": "cpu_op",
     "Kernel": "kernel",

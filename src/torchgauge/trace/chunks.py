@@ -72,6 +72,10 @@ class Header(msgspec.Struct, gc=False):
     trace_name: msgspec.Raw = msgspec.field(name="traceName", default=ABSENT_TEXT)
     devices: msgspec.Raw = msgspec.field(name="deviceProperties", default=ABSENT_TEXT)
     distributed: msgspec.Raw = msgspec.field(name="distributedInfo", default=ABSENT_TEXT)
+    cuda_runtime: msgspec.Raw = msgspec.field(name="cuda_runtime_version", default=ABSENT_TEXT)
+    cuda_driver: msgspec.Raw = msgspec.field(name="cuda_driver_version", default=ABSENT_TEXT)
+    hip_runtime: msgspec.Raw = msgspec.field(name="hip_runtime_version", default=ABSENT_TEXT)
+    hip_driver: msgspec.Raw = msgspec.field(name="hip_driver_version", default=ABSENT_TEXT)
 
 
 class _UncategorisedHeader(Header, gc=False):

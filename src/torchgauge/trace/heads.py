@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torchgauge.model.events import Coded, Codes
 from torchgauge.trace.categories import (
     ARROWS,
+    LAUNCH_ARROWS,
     MODULE_CALL,
-    PROTON_ARROW,
     PYTHON,
     PYTHON_NAME,
     TABLES,
@@ -41,12 +41,12 @@ _ALLOCATION = "[memory]"
 class Heads:
     """The heads of a trace, and what follows from each, by its code.
 
-    `arrows`: whether those are kept that only writing the trace again needs.
+    `launch_arrows`: whether arrows from launches to their work are kept.
     """
 
-    def __init__(self, python: PythonDetail, *, arrows: bool) -> None:
+    def __init__(self, python: PythonDetail, *, launch_arrows: bool) -> None:
         self._python = python
-        self._arrows = ARROWS if arrows else frozenset((PROTON_ARROW,))
+        self._arrows = ARROWS if launch_arrows else ARROWS - LAUNCH_ARROWS
         self._heads = Labels()
         self._threads = Labels()
         self._kind = Parts(np.int8)

@@ -32,7 +32,7 @@ def read_events(
     source: str | Path | bytes,
     *,
     python: PythonDetail = "modules",
-    arrows: bool = True,
+    launch_arrows: bool = True,
     partial: bool = False,
     memory_limit: int | None = None,
     chunk_size: int = _CHUNK,
@@ -40,10 +40,10 @@ def read_events(
     """Read a trace as torch.profiler exports it: .json, .json.gz, a .zip with one, or its bytes.
 
     `python`: which Python functions are kept of a trace with stacks, where they are most of the
-    events; "modules" are the calls of nn.Modules. `arrows`: whether flow events are kept, which
-    only writing the trace again needs; Proton's, which say what launched a kernel, always are. With
-    `partial` a damaged or cut-off file gives what can be read, and a warning `trace-damaged`. Of
-    one that needs more than `memory_limit` bytes, analysis included, the first part that fits is
+    events; "modules" are the calls of nn.Modules. `launch_arrows`: whether arrows from launches to
+    their work are kept: correlations say the same, and only writing the trace again needs them.
+    With `partial` a damaged or cut-off file gives what can be read, and a warning `trace-damaged`.
+    Of one that needs more than `memory_limit` bytes, analysis included, the first part that fits is
     read, and a warning `trace-memory-limit` says up to when; that takes a second pass.
     `chunk_size`: bytes of text decoded at once.
 
@@ -60,7 +60,7 @@ def read_events(
     if memory_limit is not None:
         with reading() as chunks:
             fits = fitting(chunks, memory_limit, functions=python == "all")
-    building = _Building(Heads(python, arrows=arrows))
+    building = _Building(Heads(python, launch_arrows=launch_arrows))
     with reading() as chunks:
         for events in chunks:
             building.add(events if fits is None else before(events, fits.until))

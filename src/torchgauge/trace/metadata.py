@@ -8,6 +8,7 @@ import msgspec
 
 from torchgauge.model.events import ThreadId, TraceMetadata
 from torchgauge.trace.chunks import Event, Header
+from torchgauge.trace.versions import NUMBERED, versions
 
 V = TypeVar("V")
 
@@ -39,6 +40,8 @@ class Names:
 def metadata(origin: int, headers: list[Header], names: Names) -> TraceMetadata:
     """Return what is known; a value of an unexpected type is not."""
     devices = _first(headers, "devices", list[dict[str, Any]])
+    distributed = _first(headers, "distributed", dict[str, Any])
+    numbers = {field: _first(headers, field, int) for field in NUMBERED}
     return TraceMetadata(
         origin=origin,
         base_time=_first(headers, "base_time", int),
@@ -46,7 +49,8 @@ def metadata(origin: int, headers: list[Header], names: Names) -> TraceMetadata:
         display_time_unit=_first(headers, "display_time_unit", str),
         trace_name=_first(headers, "trace_name", str),
         devices=tuple(devices or ()),
-        distributed=_first(headers, "distributed", dict[str, Any]),
+        distributed=distributed,
+        versions=dict(versions(numbers, distributed)),
         process_names=names.processes,
         process_labels=names.labels,
         thread_names=names.threads,

@@ -12,7 +12,7 @@ import msgspec
 from torchgauge.model.events import Events, ThreadId, TraceMetadata
 from torchgauge.model.record import MeasurementWarning
 
-VERSION = 1  # of the columns and of these facts
+VERSION = 2  # of the columns and of these facts
 _KEY, _CHECK = b"torchgauge", b"torchgauge.crc32"
 
 
@@ -46,6 +46,7 @@ class Facts(msgspec.Struct, frozen=True):
     process_labels: list[tuple[int | str, str]]
     thread_names: list[tuple[ThreadId, str]]
     recorder: str | None
+    versions: dict[str, str]
 
     def metadata(self) -> TraceMetadata:
         """Return the trace's metadata."""
@@ -61,6 +62,7 @@ class Facts(msgspec.Struct, frozen=True):
             process_labels=dict(self.process_labels),
             thread_names=dict(self.thread_names),
             recorder=self.recorder,
+            versions=self.versions,
         )
 
 
@@ -84,6 +86,7 @@ def facts_of(events: Events, counts: tuple[int, int, int], origin: Origin | None
         process_labels=list(known.process_labels.items()),
         thread_names=list(known.thread_names.items()),
         recorder=known.recorder,
+        versions=known.versions,
     )
 
 
