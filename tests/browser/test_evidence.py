@@ -168,6 +168,43 @@ def test_a_snapshot_draws_memory_over_time_and_its_segments(opened):
     assert not page.locator("header nav a", has_text="over time").is_visible()
 
 
+# The colours of the canvas at shares of the plot's width, each in a lane above it; "" is none.
+LANE_COLOURS = """places => {
+    const canvas = document.querySelector('#course canvas');
+    const whole = canvas.getBoundingClientRect();
+    const plot = document.querySelector('#course .u-over').getBoundingClientRect();
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    return places.map(([share, lane]) => {
+        const x = Math.round(plot.left - whole.left + share * plot.width);
+        const y = Math.round(plot.top - whole.top - 12 - 2 * 18 + lane * 18 + 8);
+        const [r, g, b, a] = data.slice(4 * (y * canvas.width + x));
+        return a ? '#' + [r, g, b].map(one => one.toString(16).padStart(2, '0')).join('') : '';
+    });
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_was_marked_lies_in_lanes_above_the_course(opened, theme):
+    opening = opened(evidence.snapshot(), color_scheme=theme)
+    page = opening.page
+    fills = page.evaluate(
+        "[0, 1].map(one => getComputedStyle(document.documentElement)"
+        ".getPropertyValue(`--fill-${one}`))"
+    )
+    whole = evidence.snapshot().devices[0].window.length
+    at = {name: time * 1e-6 / whole for name, time in (("half", 3.5), ("later", 7.5), ("end", 8.5))}
+    places = [(at["half"], 0), (at["later"], 0), (at["end"], 0), (at["half"], 1), (at["later"], 1)]
+    assert page.evaluate(LANE_COLOURS, places) == [fills[0], fills[0], "", fills[1], ""]
+    over = page.locator("#course .u-over")
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    over.hover(position={"x": box["width"] * at["half"], "y": 20})
+    assert page.locator("#course .readout").inner_text().endswith("; in step › forward")
+    page.locator("#course summary").click()
+    rows = page.locator("#course details tbody tr:not(.space)")
+    assert rows.all_inner_texts()[1].split() == ["forward", "0", "s", "4.00", "µs", "4.00", "µs"]
+
+
 def test_growth_says_who_holds_more(opened):
     page = opened(evidence.growth()).page
     assert page.locator(".waterfall li").last.inner_text().split()[-2:] == ["+7.34", "MB"]
