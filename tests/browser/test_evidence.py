@@ -1,5 +1,7 @@
 """Pages of traces, of their difference and of memory snapshots: what they say and let choose."""
 
+import re
+
 import msgspec
 import pytest
 from tests.browser.test_accessibility import violations
@@ -130,6 +132,67 @@ def test_a_rank_is_chosen_in_the_head_and_in_the_table_of_ranks(opened, job):
     page.locator("#tree .cell").nth(1).click()
     assert "gemm" in page.locator("#tree .panel h3").inner_text()
     assert page.locator("#tree .tip").count() == 1
+
+
+def fragment(page):
+    return page.evaluate("location.hash")
+
+
+def shown(page):
+    """Return the file of the rank that is shown, the chosen rank, and the node."""
+    facts = page.locator("#overview .facts").inner_text()
+    panel = page.locator("#tree .panel h3 bdi").inner_text()
+    return re.search(r"rank\d\.json", facts)[0], page.locator("header select").input_value(), panel
+
+
+def test_a_link_leads_to_a_node_of_its_rank(opened, job):
+    opening = opened(job)
+    page = opening.page
+    page.locator("header select").select_option("2")
+    page.locator("#overview", has_text="rank2.json").wait_for()
+    page.locator("#tree .cell", has_text="Net_0").last.click()
+    seen = shown(page)
+    assert seen == ("rank2.json", "2", "Net_0")
+    link = fragment(page)
+    assert link.startswith("#rank=2&node=")
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert shown(page) == seen
+    opening.goto(link)
+    assert shown(page) == seen
+    opening.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy link").click()
+    page.get_by_text("Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()").endswith(link)
+
+
+def test_back_leads_to_the_rank_before_and_sections_stay_with_theirs(opened, job):
+    page = opened(job, reduced_motion="reduce").page  # so that it scrolls at once
+    page.locator("header select").select_option("2")
+    page.locator("#overview", has_text="rank2.json").wait_for()
+    page.locator("header nav a", has_text="Tables").click()
+    page.wait_for_url("**#rank=2&view=tables")
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert shown(page)[:2] == ("rank2.json", "2")
+    top = page.locator("#tables").evaluate("one => one.getBoundingClientRect().top / innerHeight")
+    assert 0 <= top < 0.5
+    page.go_back()
+    page.go_back()
+    page.locator("#overview", has_text="rank1.json").wait_for()
+    assert page.locator("header select").input_value() == "1"
+    assert fragment(page) == ""
+
+
+def test_a_link_without_a_rank_is_of_the_first_and_one_of_no_rank_of_the_page_leads_nowhere(
+    opened, job
+):
+    opening = opened(job)
+    opening.goto("#node=Net_0")
+    assert fragment(opening.page) == "#rank=1&node=Net_0"
+    opening.goto("#rank=7&node=Net_0")
+    first = opening.page.locator("header select").input_value()
+    assert first == "1"
 
 
 def test_a_difference_says_other_hardware_first_and_adds_up(opened):
