@@ -23,43 +23,20 @@ def job(tmp_path_factory):
     return evidence.job(tmp_path_factory.mktemp("job"))
 
 
-def renamed(record, names):
-    """Return the record with names of strangers wherever a file may bring them."""
-    names = iter(names * 1_000)
-
-    def of(value):
-        if isinstance(value, tuple):
-            return tuple(map(of, value))
-        if not isinstance(value, msgspec.Struct):
-            return value
-        found = {
-            field: next(names)
-            if field in {"name", "path", "type", "shapes", "operator", "layer", "call", "label",
-                         "file", "device_name", "title", "evidence", "remedy", "baseline",
-                         "current", "pool", "message"}
-            and isinstance(getattr(value, field), str)
-            else of(getattr(value, field))
-            for field in value.__struct_fields__
-        }  # fmt: skip
-        return msgspec.structs.replace(value, **found)
-
-    return of(record)
-
-
 def hostile_trace():
-    found = renamed(evidence.trace(), HOSTILE)
+    found = evidence.renamed(evidence.trace(), HOSTILE)
     rank = msgspec.structs.replace(found.ranks[0], missing=HOSTILE, warnings=warned())
     return msgspec.structs.replace(found, ranks=(rank, rank))
 
 
 def hostile_diff():
     around = (Difference(part="machine", name=HOSTILE[0], baseline=HOSTILE[1], current=HOSTILE[2]),)
-    found = renamed(evidence.diff(), HOSTILE)
+    found = evidence.renamed(evidence.diff(), HOSTILE)
     return msgspec.structs.replace(found, differences=around, warnings=warned())
 
 
 def hostile_snapshot():
-    found = renamed(evidence.snapshot(), HOSTILE)
+    found = evidence.renamed(evidence.snapshot(), HOSTILE)
     finding = Finding(
         id="oom-full", severity="info", title=HOSTILE[0], evidence=HOSTILE[1], remedy=HOSTILE[2]
     )
@@ -67,7 +44,7 @@ def hostile_snapshot():
 
 
 def hostile_growth():
-    return renamed(evidence.growth(), HOSTILE)
+    return evidence.renamed(evidence.growth(), HOSTILE)
 
 
 def warned():
@@ -286,7 +263,7 @@ def test_no_name_becomes_markup_or_code(opened, make):
 
 @pytest.mark.parametrize("width", [380, 800, 1400])
 def test_nothing_stands_out_of_the_page(opened, job, width):
-    huge = [renamed(one, (HUGE,)) for one in (evidence.trace(), evidence.diff())]
+    huge = [evidence.renamed(one, (HUGE,)) for one in (evidence.trace(), evidence.diff())]
     snapshot = evidence.snapshot()
     stacks = tuple(
         msgspec.structs.replace(one, frames=(Frame(name=HUGE, file=HUGE, line=1),) * 4)

@@ -19,7 +19,8 @@ from torchgauge.report.page_snapshot_layout import layout
 from torchgauge.report.page_snapshot_marks import marks
 from torchgauge.report.page_tables import Column, table
 from torchgauge.report.page_trace import finding
-from torchgauge.report.snapshot import CAUSES, window
+from torchgauge.report.snapshot import window
+from torchgauge.report.snapshot_sheets import CAUSES
 from torchgauge.report.snapshot_words import where
 
 MOST = 2_000  # rows of a table

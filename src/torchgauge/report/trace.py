@@ -10,20 +10,17 @@ from rich.table import Table
 from rich.text import Text
 
 from torchgauge import units
-from torchgauge.model.breakdown import Breakdown
-from torchgauge.model.critical_path import CriticalPath
 from torchgauge.model.finding import Finding
-from torchgauge.model.trace import Job, RankTrace, Trace
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.trace import RankTrace, Trace
+from torchgauge.report import trace_sheets
 from torchgauge.report import tree as tree_report
-from torchgauge.report.bar import bar
 from torchgauge.report.console import warnings_view
 from torchgauge.report.plain import plain
-from torchgauge.report.sparkline import stepped
+from torchgauge.report.sheet import Sheet
 from torchgauge.report.tree import View
 from torchgauge.report.visible import visible
 
-BAR = 10
-MOST = 8  # rows of a table of details
 SIGNS = {"serious": ("✗", "bold red"), "warning": ("!", "bold yellow"), "info": ("·", "dim")}
 
 
@@ -41,19 +38,23 @@ def view(
     if found := (*trace.findings, *one.findings):
         blocks += [Text(""), findings(found)]
     if len(trace.ranks) > 1:
-        blocks += [Text(""), _ranks(trace)]
+        blocks += [Text(""), _drawn(trace_sheets.ranks(trace))]
         blocks += [Text(""), Text(f"Rank {one.rank} ({visible(one.file)})", style="bold cyan")]
     if one.times:
-        blocks += [Text(""), _devices(one)]
-    for block in _details(one):
-        blocks += [Text(""), block]
+        blocks += [Text(""), _drawn(trace_sheets.devices(one))]
+    for sheet in trace_sheets.details(one):
+        blocks += [Text(""), _drawn(sheet)]
     blocks += [Text(""), tree_report.view(one.tree, shown, width=width)]
     if one.missing:
         blocks += [Text(""), _missing(one)]
-    warned = [*trace.warnings, *one.warnings, *one.tree.warnings]
-    if listed := list(dict.fromkeys(warned)):
+    if listed := warned(trace, one):
         blocks += [Text(""), warnings_view("Warnings", listed)]
     return Group(*blocks)
+
+
+def warned(trace: Trace, one: RankTrace) -> list[MeasurementWarning]:
+    """Return the warnings of the whole and of a rank, each once."""
+    return list(dict.fromkeys((*trace.warnings, *one.warnings, *one.tree.warnings)))
 
 
 def chosen(trace: Trace, rank: int | None = None) -> RankTrace:
@@ -112,198 +113,24 @@ def findings(found: Sequence[Finding]) -> RenderableType:
     return Group(Text("What stands out", style="bold"), grid)
 
 
-def _table(title: str, how: str, *columns: str, first: str) -> Table:
+def _drawn(sheet: Sheet) -> RenderableType:
     table = Table(
         box=None,
         padding=(0, 2, 0, 0),
         pad_edge=False,
         header_style="dim",
-        title=Text.assemble((title, "bold"), (f"  {how}", "dim italic")),
+        title=Text.assemble((sheet.title, "bold"), (f"  {sheet.how}", "dim italic")),
         title_justify="left",
     )
-    table.add_column(f"  {first}", overflow="fold")
-    for name in columns:
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)  # bars: left
-    return table
-
-
-_PARTS = ("compute", "comm.", "copies", "idle", "host", "device", "other")
-
-
-def _shares(one: Breakdown) -> Iterator[str]:
-    idle = one.idle
-    for part in (
-        one.compute,
-        one.exposed_communication,
-        one.exposed_copies,
-        idle.total,
-        idle.host_wait,
-        idle.kernel_wait,
-        idle.other + idle.outside,
-    ):
-        yield units.percent(part / one.window) if part and one.window else "–"
-
-
-def _devices(rank: RankTrace) -> RenderableType:
-    table = _table("Where the time of devices went", "measured", "window", *_PARTS, first="")
-    for device in rank.times:
-        name = rank.called(device.device)
-        window = units.time(device.breakdown.window, 3)
-        table.add_row(f"  {name}", window, *_shares(device.breakdown), style="bold")
-        if len(device.streams) > 1:
-            for stream in device.streams:
-                of = "unknown" if stream.stream is None else f"{stream.stream}"
-                table.add_row(f"    stream {of}", "", *_shares(stream.breakdown))
-    note = Text(
-        "comm. and copies: beside no computation. Idle, by what it waited for: the host, the "
-        "device's own pause of 5 µs at most, other.",
-        style="dim",
-    )
-    return Group(table, Padding(note, (0, 0, 0, 2)))
-
-
-def _ranks(trace: Trace) -> RenderableType:
-    columns = ("window", "compute", "comm.", "idle", "waits", "waited for")
-    table = _table("Ranks", "measured", *columns, first="rank")
-    waits = {one.rank: one for one in trace.job.waits} if trace.job is not None else {}
-    late = trace.job.straggler if trace.job is not None else None
-    for one in trace.ranks:
-        whole = one.times[0].breakdown if one.times else None
-        shares = list(_shares(whole)) if whole is not None else ["–"] * len(_PARTS)
-        wait = waits.get(one.rank if one.rank is not None else -1)
-        times = (wait.waits, wait.waited_for) if wait is not None else (None, None)
-        table.add_row(
-            f"  {one.rank}",
-            units.time(one.window, 3),
-            *(shares[0], shares[1], shares[3]),
-            *("–" if time is None else units.time(time, 3) for time in times),
-            style="bold" if one.rank == late else "",
-        )
-    return Group(
-        table, *(Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in _job(trace.job))
-    )
-
-
-def _job(job: Job | None) -> Iterator[str]:
-    if job is None:
-        return
-    yield f"{job.calls:,} collective{'s' * (job.calls != 1)} of all ranks put side by side."
-    if job.unmatched:
-        yield f"{job.unmatched} kinds of collectives are not equally often on all ranks."
-
-
-def _details(rank: RankTrace) -> Iterator[RenderableType]:
-    if rank.critical_path is not None:
-        yield _path(rank.critical_path)
-    if rank.collectives:
-        yield _collectives(rank)
-    if rank.copies:
-        yield _copies(rank)
-    if rank.queues:
-        yield _queues(rank)
-    if rank.synchronisations:
-        yield _synchronisations(rank)
-    if rank.memory:
-        yield _memory(rank)
-
-
-def _path(path: CriticalPath) -> RenderableType:
-    table = _table("Critical path", "estimated", "time", "share", "", first="")
-    for name in ("compute", "communication", "copy", "host", "launch", "pause"):
-        time: float = getattr(path, name)
-        if time:
-            share = time / path.length
-            drawn = Text(bar(share, BAR), style="cyan")
-            table.add_row(f"  {name}", units.time(time), units.percent(share), drawn)
-    most = [one for one in path.items if one.link != "pause"][:3]
-    said = "; ".join(f"{units.time(one.time, 3)} {_short(one.name)}" for one in most)
-    return Group(table, Padding(Text(f"Most of it: {said}.", style="dim"), (0, 0, 0, 2)))
-
-
-def _short(name: str, most: int = 40) -> str:
-    text = visible(name)
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _collectives(rank: RankTrace) -> RenderableType:
-    columns = ("size", "ranks", "calls", "time", "exposed", "waited", "bus")
-    table = _table("Collectives", "measured", *columns, first="")
-    for one in rank.collectives[:MOST]:
-        least = "≥ " if one.wait is None and one.bus_bandwidth is not None else ""
-        table.add_row(
-            f"  {visible(one.name)}",
-            "–" if one.bytes is None else units.size(one.bytes, 3),
-            "–" if one.group is None else str(one.group),
-            f"{one.calls:,}",
-            units.time(one.time, 3),
-            units.time(one.exposed, 3),
-            "–" if one.wait is None else units.time(one.wait, 3),
-            "–" if one.bus_bandwidth is None else f"{least}{units.size(one.bus_bandwidth, 3)}/s",
-        )
-    return _with_more(table, len(rank.collectives))
-
-
-def _copies(rank: RankTrace) -> RenderableType:
-    table = _table("Copies", "measured", "host memory", "count", "time", "bytes", "rate", first="")
-    kinds = {True: "pageable", False: "pinned", None: ""}
-    for one in rank.copies:
-        table.add_row(
-            f"  {visible(one.kind)}",
-            kinds[one.pageable],
-            f"{one.count:,}",
-            units.time(one.time, 3),
-            "–" if one.bytes is None else units.size(one.bytes, 3),
-            "–" if one.bandwidth is None else f"{units.size(one.bandwidth, 3)}/s",
-        )
-    return table
-
-
-def _queues(rank: RankTrace) -> RenderableType:
-    columns = ("mean", "most", "empty", "delay", "p99")
-    table = _table("Launched and not begun", "measured", *columns, first="")
-    for one in rank.queues[:MOST]:
-        table.add_row(
-            f"  GPU {one.device} stream {one.stream}".replace("None", "?"),
-            units.significant(one.mean),
-            f"{one.most:,}",
-            units.percent(one.empty),
-            units.time(one.delay_median, 3),
-            units.time(one.delay_p99, 3),
-        )
-    note = "empty: pieces of work behind which none waited. delay: from launch to begin, median."
-    more = _with_more(table, len(rank.queues))
-    return Group(more, Padding(Text(note, style="dim"), (0, 0, 0, 2)))
-
-
-def _synchronisations(rank: RankTrace) -> RenderableType:
-    table = _table("The host waited for a device", "measured", "calls", "time", first="")
-    for one in rank.synchronisations[:MOST]:
-        parts = [part for part in (one.operator, one.layer and f"in {one.layer}") if part]
-        where = f" ({', '.join(parts)})" if parts else ""
-        table.add_row(f"  {visible(one.call + where)}", f"{one.count:,}", units.time(one.time, 3))
-    return _with_more(table, len(rank.synchronisations))
-
-
-def _memory(rank: RankTrace) -> RenderableType:
-    columns = ("before", "peak", "at", "after", "reserved", "")
-    table = _table("Memory of tensors", "measured", *columns, first="")
-    for one in rank.memory[:MOST]:
-        table.add_row(
-            "  host" if one.device is None else f"  GPU {one.device}",
-            units.size(one.before, 3),
-            units.size(one.peak, 3),
-            units.time(one.peak_at, 3),
-            units.size(one.after, 3),
-            "–" if one.reserved is None else units.size(one.reserved, 3),
-            Text(stepped(one.timeline, 1, 2 * BAR), style="cyan"),
-        )
-    return _with_more(table, len(rank.memory))
-
-
-def _with_more(table: Table, rows: int) -> RenderableType:
-    if rows <= MOST:
-        return table
-    return Group(table, Padding(Text(f"and {rows - MOST:,} more", style="dim"), (0, 0, 0, 2)))
+    table.add_column(f"  {sheet.first}", overflow="fold")
+    for name in sheet.names:
+        style = "" if name else "cyan"
+        table.add_column(name, no_wrap=True, justify="right" if name else "left", style=style)
+    for at, (words, *cells) in enumerate(sheet.rows):
+        style = "bold" if at in sheet.strong else ""
+        table.add_row(f"  {visible(str(words))}", *cells, style=style)
+    said = ([f"and {sheet.more:,} more"] if sheet.more else []) + list(sheet.notes)
+    return Group(table, *(Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in said))
 
 
 def _missing(rank: RankTrace) -> RenderableType:
