@@ -130,8 +130,10 @@ def look(data: bytes, partial: bool) -> None:
     rank, calls = rank_trace(read_events(data, partial=partial), "made.json")
     record = Trace(name="made", ranks=(rank,))
     assert codec.decode(codec.encode(record)) == record
-    assert str(record)
-    assert str(compare_traces(rank, rank, ("a", "b")))
+    difference = compare_traces(rank, rank, ("a", "b"))
+    for one in (record, difference):
+        assert str(one)
+        assert one.to_markdown()
     job({0: rank, 1: rank}, {0: calls, 1: calls})
     for device in rank.times:
         part = device.breakdown

@@ -156,7 +156,9 @@ def test_the_command_prints_and_writes(file, tmp_path, capsys):
     }  # fmt: skip
     assert main(["report", str(out / "snapshot.json")]) == 0
     assert capsys.readouterr().out == said.out
-    assert main(["snapshot", str(file), "--output-dir", str(out), "--format", "markdown"]) == 2
+    assert main(["snapshot", str(file), "--output-dir", str(out), "--format", "markdown"]) == 0
+    assert (out / "snapshot.md").read_text() == tg.read_snapshot(file).to_markdown()
+    assert main(["snapshot", str(file), "--output-dir", str(out), "--format", "folded"]) == 2
 
 
 def test_a_pickle_given_as_a_trace_is_sent_on(file, capsys):
@@ -178,12 +180,13 @@ def test_compare_of_two_shows_what_grew(tmp_path, capsys):
     assert "+7.34 MB from 3.146 MB" in said
     assert "What grew" in said
     assert "log.py:7 keep ← train.py:10 main" in said
-    out = ["--output-dir", str(tmp_path / "out"), "--format", "json,text,csv"]
+    out = ["--output-dir", str(tmp_path / "out"), "--format", "json,text,csv,markdown"]
     assert main(["compare", str(before), str(after), "--json", *out]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == "torchgauge.growth/1"
     found = tg.load(tmp_path / "out" / "growth.json")
     assert str(found).strip() == said.strip()
     assert "device,before,after" in (tmp_path / "out" / "growth.csv").read_text()
+    assert (tmp_path / "out" / "growth.md").read_text() == found.to_markdown()
     assert growth_report.render(found) == plain(
         lambda width: growth_report.view(found, width=width)
     )
@@ -224,6 +227,8 @@ def shown(data):
     assert codec.decode(codec.encode(found)) == found
     assert str(found)
     assert str(growth(found, found))
+    assert found.to_markdown()
+    assert growth(found, found).to_markdown()
     for table in ("figures", "stacks", "segments", "timeline", "ooms"):
         assert formats.rendering.text(found, "csv", table=table)
     for one in found.devices:

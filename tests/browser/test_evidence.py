@@ -1,5 +1,7 @@
 """Pages of traces, of their difference and of memory snapshots: what they say and let choose."""
 
+import re
+
 import msgspec
 import pytest
 from tests.browser.test_accessibility import violations
@@ -21,43 +23,20 @@ def job(tmp_path_factory):
     return evidence.job(tmp_path_factory.mktemp("job"))
 
 
-def renamed(record, names):
-    """Return the record with names of strangers wherever a file may bring them."""
-    names = iter(names * 1_000)
-
-    def of(value):
-        if isinstance(value, tuple):
-            return tuple(map(of, value))
-        if not isinstance(value, msgspec.Struct):
-            return value
-        found = {
-            field: next(names)
-            if field in {"name", "path", "type", "shapes", "operator", "layer", "call", "label",
-                         "file", "device_name", "title", "evidence", "remedy", "baseline",
-                         "current", "pool", "message"}
-            and isinstance(getattr(value, field), str)
-            else of(getattr(value, field))
-            for field in value.__struct_fields__
-        }  # fmt: skip
-        return msgspec.structs.replace(value, **found)
-
-    return of(record)
-
-
 def hostile_trace():
-    found = renamed(evidence.trace(), HOSTILE)
+    found = evidence.renamed(evidence.trace(), HOSTILE)
     rank = msgspec.structs.replace(found.ranks[0], missing=HOSTILE, warnings=warned())
     return msgspec.structs.replace(found, ranks=(rank, rank))
 
 
 def hostile_diff():
     around = (Difference(part="machine", name=HOSTILE[0], baseline=HOSTILE[1], current=HOSTILE[2]),)
-    found = renamed(evidence.diff(), HOSTILE)
+    found = evidence.renamed(evidence.diff(), HOSTILE)
     return msgspec.structs.replace(found, differences=around, warnings=warned())
 
 
 def hostile_snapshot():
-    found = renamed(evidence.snapshot(), HOSTILE)
+    found = evidence.renamed(evidence.snapshot(), HOSTILE)
     finding = Finding(
         id="oom-full", severity="info", title=HOSTILE[0], evidence=HOSTILE[1], remedy=HOSTILE[2]
     )
@@ -65,7 +44,7 @@ def hostile_snapshot():
 
 
 def hostile_growth():
-    return renamed(evidence.growth(), HOSTILE)
+    return evidence.renamed(evidence.growth(), HOSTILE)
 
 
 def warned():
@@ -132,6 +111,67 @@ def test_a_rank_is_chosen_in_the_head_and_in_the_table_of_ranks(opened, job):
     assert page.locator("#tree .tip").count() == 1
 
 
+def fragment(page):
+    return page.evaluate("location.hash")
+
+
+def shown(page):
+    """Return the file of the rank that is shown, the chosen rank, and the node."""
+    facts = page.locator("#overview .facts").inner_text()
+    panel = page.locator("#tree .panel h3 bdi").inner_text()
+    return re.search(r"rank\d\.json", facts)[0], page.locator("header select").input_value(), panel
+
+
+def test_a_link_leads_to_a_node_of_its_rank(opened, job):
+    opening = opened(job)
+    page = opening.page
+    page.locator("header select").select_option("2")
+    page.locator("#overview", has_text="rank2.json").wait_for()
+    page.locator("#tree .cell", has_text="Net_0").last.click()
+    seen = shown(page)
+    assert seen == ("rank2.json", "2", "Net_0")
+    link = fragment(page)
+    assert link.startswith("#rank=2&node=")
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert shown(page) == seen
+    opening.goto(link)
+    assert shown(page) == seen
+    opening.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy link").click()
+    page.get_by_text("Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()").endswith(link)
+
+
+def test_back_leads_to_the_rank_before_and_sections_stay_with_theirs(opened, job):
+    page = opened(job, reduced_motion="reduce").page  # so that it scrolls at once
+    page.locator("header select").select_option("2")
+    page.locator("#overview", has_text="rank2.json").wait_for()
+    page.locator("header nav a", has_text="Tables").click()
+    page.wait_for_url("**#rank=2&view=tables")
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert shown(page)[:2] == ("rank2.json", "2")
+    top = page.locator("#tables").evaluate("one => one.getBoundingClientRect().top / innerHeight")
+    assert 0 <= top < 0.5
+    page.go_back()
+    page.go_back()
+    page.locator("#overview", has_text="rank1.json").wait_for()
+    assert page.locator("header select").input_value() == "1"
+    assert fragment(page) == ""
+
+
+def test_a_link_without_a_rank_is_of_the_first_and_one_of_no_rank_of_the_page_leads_nowhere(
+    opened, job
+):
+    opening = opened(job)
+    opening.goto("#node=Net_0")
+    assert fragment(opening.page) == "#rank=1&node=Net_0"
+    opening.goto("#rank=7&node=Net_0")
+    first = opening.page.locator("header select").input_value()
+    assert first == "1"
+
+
 def test_a_difference_says_other_hardware_first_and_adds_up(opened):
     around = (Difference(part="machine", name="device", baseline="A100", current="V100"),)
     page = opened(msgspec.structs.replace(evidence.diff(), differences=around)).page
@@ -168,6 +208,43 @@ def test_a_snapshot_draws_memory_over_time_and_its_segments(opened):
     assert not page.locator("header nav a", has_text="over time").is_visible()
 
 
+# The colours of the canvas at shares of the plot's width, each in a lane above it; "" is none.
+LANE_COLOURS = """places => {
+    const canvas = document.querySelector('#course canvas');
+    const whole = canvas.getBoundingClientRect();
+    const plot = document.querySelector('#course .u-over').getBoundingClientRect();
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    return places.map(([share, lane]) => {
+        const x = Math.round(plot.left - whole.left + share * plot.width);
+        const y = Math.round(plot.top - whole.top - 12 - 2 * 18 + lane * 18 + 8);
+        const [r, g, b, a] = data.slice(4 * (y * canvas.width + x));
+        return a ? '#' + [r, g, b].map(one => one.toString(16).padStart(2, '0')).join('') : '';
+    });
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_was_marked_lies_in_lanes_above_the_course(opened, theme):
+    opening = opened(evidence.snapshot(), color_scheme=theme)
+    page = opening.page
+    fills = page.evaluate(
+        "[0, 1].map(one => getComputedStyle(document.documentElement)"
+        ".getPropertyValue(`--fill-${one}`))"
+    )
+    whole = evidence.snapshot().devices[0].window.length
+    at = {name: time * 1e-6 / whole for name, time in (("half", 3.5), ("later", 7.5), ("end", 8.5))}
+    places = [(at["half"], 0), (at["later"], 0), (at["end"], 0), (at["half"], 1), (at["later"], 1)]
+    assert page.evaluate(LANE_COLOURS, places) == [fills[0], fills[0], "", fills[1], ""]
+    over = page.locator("#course .u-over")
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    over.hover(position={"x": box["width"] * at["half"], "y": 20})
+    assert page.locator("#course .readout").inner_text().endswith("; in step › forward")
+    page.locator("#course summary").click()
+    rows = page.locator("#course details tbody tr:not(.space)")
+    assert rows.all_inner_texts()[1].split() == ["forward", "0", "s", "4.00", "µs", "4.00", "µs"]
+
+
 def test_growth_says_who_holds_more(opened):
     page = opened(evidence.growth()).page
     assert page.locator(".waterfall li").last.inner_text().split()[-2:] == ["+7.34", "MB"]
@@ -186,7 +263,7 @@ def test_no_name_becomes_markup_or_code(opened, make):
 
 @pytest.mark.parametrize("width", [380, 800, 1400])
 def test_nothing_stands_out_of_the_page(opened, job, width):
-    huge = [renamed(one, (HUGE,)) for one in (evidence.trace(), evidence.diff())]
+    huge = [evidence.renamed(one, (HUGE,)) for one in (evidence.trace(), evidence.diff())]
     snapshot = evidence.snapshot()
     stacks = tuple(
         msgspec.structs.replace(one, frames=(Frame(name=HUGE, file=HUGE, line=1),) * 4)

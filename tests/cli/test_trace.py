@@ -125,11 +125,12 @@ def test_tables_are_of_all_ranks_or_of_one(folder, capsys):
 
 def test_files_are_written_and_shown_again(folder, capsys, tmp_path):
     out = tmp_path / "out"
-    given = ["--output-dir", str(out), "--format", "json,csv,kernels,text"]
+    given = ["--output-dir", str(out), "--format", "json,csv,kernels,text,markdown"]
     assert main(["trace", str(folder), *given]) == 0
     assert sorted(path.name for path in out.iterdir()) == [
-        "trace.csv", "trace.json", "trace.kernels.csv", "trace.txt",
+        "trace.csv", "trace.json", "trace.kernels.csv", "trace.md", "trace.txt",
     ]  # fmt: skip
+    assert (out / "trace.md").read_text() == tg.load(out / "trace.json").to_markdown()
     first = capsys.readouterr().out
     assert main(["report", str(out / "trace.json")]) == 0
     assert capsys.readouterr().out == first
@@ -185,8 +186,10 @@ def test_two_traces_are_compared_as_files_or_as_records(folder, capsys):
     saved = folder / "out"
     assert main(["trace", files[0], "--output-dir", str(saved)]) == 0
     capsys.readouterr()
-    assert main(["compare", str(saved / "trace.json"), files[1], "--json"]) == 0
+    given = ["--json", "--output-dir", str(saved), "--format", "markdown"]
+    assert main(["compare", str(saved / "trace.json"), files[1], *given]) == 0
     found = codec.decode(capsys.readouterr().out.encode())
+    assert (saved / "comparison.md").read_text() == found.to_markdown()
     (kernels,) = [one for one in found.tables if one.kind == "kernels"]
     assert kernels.total == pytest.approx(-5e-6)
 

@@ -7,6 +7,7 @@ import torch
 
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure import forward
+from torchgauge.measure.held_memory import Held
 
 
 def translated(error, device="cpu"):
@@ -41,6 +42,23 @@ def test_cuda_and_python_out_of_memory(monkeypatch):
     assert error.cause.startswith("2.147 GB were asked for, 1.000 GB are free.")
     assert "cuda" in error.message
     assert "not said" in translated(MemoryError()).cause
+
+
+@pytest.mark.parametrize(
+    ("left", "said", "remedy"),
+    [
+        (10**6, "the process is held to 2.000 GB.", "a higher limit"),
+        (10**10, "5.000 GB are free.", "a larger device"),  # of which the machine has less
+    ],
+)
+def test_where_a_limit_was_broken_the_limit_is_said_and_not_what_is_free(
+    monkeypatch, left, said, remedy
+):
+    monkeypatch.setattr(forward, "free_bytes", lambda device: 5 * 10**9)
+    monkeypatch.setattr(forward, "held", lambda *_: Held(2 * 10**9, left))
+    error = translated(MemoryError("you tried to allocate 3000000000 bytes"))
+    assert error.cause.startswith(f"3.000 GB were asked for, {said}")
+    assert error.remedy.endswith(f"{remedy}.")
 
 
 @pytest.mark.parametrize("dtype", ["Half", "BFloat16", "Float8_e4m3fn"])

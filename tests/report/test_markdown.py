@@ -26,6 +26,17 @@ def tables(text):
     return found
 
 
+def without_markup(text):
+    """Return the pieces of text, of which none is markup that a name brought."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    inline = [child for token in tokens for child in token.children or ()]
+    marks = {one.type for one in inline} - {"text", "code_inline", "strong_open", "strong_close"}
+    assert marks <= {"em_open", "em_close", "softbreak", "html_inline"}
+    assert {one.content for one in inline if one.type == "html_inline"} <= {"<br>"}
+    assert not any(token.type == "html_block" for token in tokens)
+    return inline
+
+
 def test_figures_come_with_interval_and_kind():
     figures, _ = tables(records.profile().to_markdown())
     assert figures[0] == ["", "figure", "", "how"]
@@ -71,12 +82,7 @@ def test_no_name_is_markup(kind):
     if kind == "profile":
         text = records.profile(target=records.target(name=records.ODD), warnings=(warning,))
         text = text.to_markdown()
-    tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    inline = [child for token in tokens for child in token.children or ()]
-    marks = {one.type for one in inline} - {"text", "code_inline", "strong_open", "strong_close"}
-    assert marks <= {"em_open", "em_close", "softbreak", "html_inline"}
-    assert {one.content for one in inline if one.type == "html_inline"} <= {"<br>"}
-    assert not any(token.type == "html_block" for token in tokens)
+    inline = without_markup(text)
     if kind != "ranks":
         names = [one.content for one in inline if one.type == "code_inline"]
         assert PLAIN in [name.replace("\\|", "|") for name in names]  # a bar ends a cell in code

@@ -6,6 +6,7 @@ from tests.report import evidence
 from tests.report.test_html import data, parts
 from tests.trace.snapshots import BASE, LOG, MIB, block, segment, whole
 
+from torchgauge.model.snapshot import Mark
 from torchgauge.report import page_snapshot, page_snapshot_layout
 from torchgauge.report.html import render
 
@@ -43,6 +44,53 @@ def test_the_course_has_the_peak_and_where_memory_ran_out(found):
     assert course["alive"][at] == 30 * MIB
     assert course["x"][at] == round(evidence.snapshot().devices[0].ooms[0].at * 1e9)
     assert len(course["x"]) == len(course["alive"])
+
+
+def test_what_was_marked_is_drawn_above_the_course_and_is_in_a_table(found):
+    marks = found["course"]["marks"]
+    assert marks["drawn"] == [
+        {"from": 0, "to": 8_000, "label": "step"},
+        {"from": 0, "to": 4_000, "label": "forward"},
+        {"from": 5_000, "to": 5_000, "label": "optimizer, begun"},
+    ]
+    table = marks["table"]
+    assert column(table, "marked") == ["step", "forward", "optimizer"]
+    assert column(table, "length") == [8_000, 4_000, None]
+    assert "3 marks" in found["course"]["summary"]
+
+
+def test_marks_of_another_device_are_not_drawn_and_without_any_there_is_no_table():
+    record = evidence.snapshot()
+    others = tuple(msgspec.structs.replace(one, device=1) for one in record.marks)
+    elsewhere = page_snapshot.course(
+        msgspec.structs.replace(record, marks=others), record.devices[0]
+    )
+    assert elsewhere["marks"] is None
+    assert "marks" not in elsewhere["summary"]
+
+
+def test_marks_without_a_time_are_in_the_table_alone():
+    record = evidence.snapshot()
+    unknown = tuple(msgspec.structs.replace(one, at=None) for one in record.marks)
+    marks = page_snapshot.course(msgspec.structs.replace(record, marks=unknown), record.devices[0])[
+        "marks"
+    ]
+    assert marks["drawn"] == []
+    assert marks["table"]["rows"] == len(unknown)
+
+
+def test_of_many_marks_the_longest_are_kept_in_their_order():
+    record = evidence.snapshot()
+    many = [
+        Mark(name=f"{at}", stage=stage, device=0, at=at + (stage == "END") * at / 1e6)
+        for at in range(2_500)
+        for stage in ("START", "END")
+    ]
+    marks = page_snapshot.course(
+        msgspec.structs.replace(record, marks=tuple(many)), record.devices[0]
+    )["marks"]
+    assert (marks["table"]["rows"], marks["table"]["left"]) == (2_000, 500)
+    assert [one["label"] for one in marks["drawn"]] == [f"{at}" for at in range(500, 2_500)]
 
 
 def test_an_oom_says_what_was_asked_for_against_what_was_free(found):

@@ -80,6 +80,12 @@ class Allocator:
         self.add("oom", left, size, stack, stream)
 
 
+def mark(name, stage, at, device=0):
+    """A begin or an end that the program marked, `at` µs after an allocator's first event."""
+    time = 1_700_000_000_000_001 + at
+    return {"name": name, "stage": stage, "device": device, "time_us": time}
+
+
 def whole(segments, *traces, **more):
     events = [one.events if isinstance(one, Allocator) else one for one in traces]
     return {"segments": segments, "device_traces": events} | more

@@ -137,6 +137,7 @@ def doubled(levels):
         (b"\x80\x09].", "pickle-damaged"),
         (b"\x80\x02X\xff\xff\xff\x7fabc.", "pickle-damaged"),
         (b"\x80\x04\x8d" + struct.pack("<Q", 2**62) + b".", "pickle-damaged"),
+        (b"\x80\x04\x8d" + struct.pack("<Q", 2**64 - 1) + b"].", "pickle-damaged"),
         (b"\x80\x04\x95" + struct.pack("<Q", 2**62) + b"].", "pickle-damaged"),
         # 32 GiB for a list of remembered objects, of a file of ten bytes.
         (b"\x80\x02]r\xff\xff\xff\x7f.", "pickle-not-plain"),

@@ -1,8 +1,9 @@
 // Lines over time by uPlot, in the theme's colours; drag to zoom, double click to zoom out.
 
 import uPlot from "uplot";
-import { h, property, responsive } from "./dom";
+import { h, name, property, responsive } from "./dom";
 import { tidy } from "./format";
+import { drawLanes, height, lanes, type Mark, within } from "./lanes";
 
 export interface Line {
   label: string;
@@ -28,6 +29,8 @@ export interface Chart {
   levels?: { value: number; label: string; colour: string }[];
   /** Stretches of x that are told apart from the rest. */
   stretches?: { from: number; to: number; label: string }[];
+  /** Bars above the plot. */
+  marks?: Mark[];
   /** From 0, or around the values. */
   fromZero?: boolean;
   /** For values of several orders of magnitude. */
@@ -39,11 +42,12 @@ export function chart(host: HTMLElement, wanted: Chart): void {
   const frame = h("div", { class: "chart", role: "img", "aria-label": wanted.summary });
   const read = h("div", { class: "readout note", "aria-hidden": "true" }, "\u00a0");
   host.append(h("figure", {}, frame, read));
+  const marked = lanes(wanted.marks ?? []);
   let plot: uPlot | null = null;
   responsive(frame, (width) => {
-    const size = { width, height: wanted.height ?? 240 };
+    const size = { width, height: (wanted.height ?? 240) + height(marked) };
     if (plot) plot.setSize(size);
-    else plot = new uPlot({ ...options(wanted, read), ...size }, data(wanted), frame);
+    else plot = new uPlot({ ...options(wanted, marked, read), ...size }, data(wanted), frame);
   });
   window.addEventListener("theme", () => plot?.redraw(false));
 }
@@ -52,7 +56,11 @@ function data({ x, lines }: Chart): uPlot.AlignedData {
   return [x as number[], ...lines.map((line) => line.values)] as uPlot.AlignedData;
 }
 
-function options(wanted: Chart, read: HTMLElement): Omit<uPlot.Options, "width" | "height"> {
+function options(
+  wanted: Chart,
+  marked: Mark[][],
+  read: HTMLElement,
+): Omit<uPlot.Options, "width" | "height"> {
   const axis = (show: (value: number) => string, label?: string): uPlot.Axis => ({
     stroke: () => property("--soft"),
     grid: { stroke: () => property("--line"), width: 1 },
@@ -63,7 +71,7 @@ function options(wanted: Chart, read: HTMLElement): Omit<uPlot.Options, "width" 
   });
   return {
     legend: { show: false },
-    padding: [12, 16, 0, 0],
+    padding: [12 + height(marked), 16, 0, 0],
     scales: {
       x: { time: false },
       y: { distr: wanted.logarithmic ? 3 : 1, range: (_, low, high) => range(wanted, low, high) },
@@ -80,8 +88,12 @@ function options(wanted: Chart, read: HTMLElement): Omit<uPlot.Options, "width" 
     cursor: { points: { size: 7 }, drag: { x: true, y: false }, y: false },
     hooks: {
       drawClear: [(plot) => drawStretches(plot, wanted)],
-      draw: [(plot) => nameStretches(plot, wanted), (plot) => drawLevels(plot, wanted)],
-      setCursor: [(plot) => readout(plot, wanted, read)],
+      draw: [
+        (plot) => nameStretches(plot, wanted),
+        (plot) => drawLevels(plot, wanted),
+        (plot) => drawLanes(plot, marked),
+      ],
+      setCursor: [(plot) => readout(plot, wanted, marked, read)],
     },
   };
 }
@@ -188,7 +200,7 @@ function drawLevels(plot: uPlot, { levels = [] }: Chart): void {
   ctx.restore();
 }
 
-function readout(plot: uPlot, wanted: Chart, read: HTMLElement): void {
+function readout(plot: uPlot, wanted: Chart, marked: Mark[][], read: HTMLElement): void {
   const at = plot.cursor.idx;
   if (at === null || at === undefined) {
     read.textContent = "\u00a0";
@@ -197,5 +209,9 @@ function readout(plot: uPlot, wanted: Chart, read: HTMLElement): void {
   const said = wanted.lines
     .filter((line) => line.values[at] !== null && line.values[at] !== undefined)
     .map((line) => `${line.label} ${wanted.showY(line.values[at] as number)}`);
-  read.textContent = `${wanted.xLabel} ${(wanted.readX ?? wanted.showX)(wanted.x[at])}: ${said.join(", ")}`;
+  const x = wanted.x[at];
+  read.replaceChildren(
+    `${wanted.xLabel} ${(wanted.readX ?? wanted.showX)(x)}: ${said.join(", ")}`,
+    name(within(marked, x)),
+  );
 }

@@ -1,6 +1,7 @@
 // What the Python side puts into the page; see report/page_*.py, which says what each part holds.
 
 import type { Unit, Value } from "./format";
+import type { Mark } from "./lanes";
 
 export type Rows = [label: string, value: string, note: string][];
 export type Parts = [name: string, amount: number][];
@@ -177,6 +178,7 @@ export interface CourseData {
   reserved: (number | null)[] | null;
   failed: number[];
   peak: number;
+  marks: { drawn: Mark[]; table: TableData } | null;
   summary: string;
   note: string;
 }

@@ -2,6 +2,7 @@
 
 import "uplot/dist/uPlot.min.css";
 import "./page.css";
+import { Addresses, type Place } from "./address";
 import { read } from "./data";
 import { h, name } from "./dom";
 import { type Context, register, type View, views } from "./registry";
@@ -64,6 +65,7 @@ const every = { ...common, ...Object.assign({}, ...(choice?.options ?? []).map((
 const shown = views.filter((view) => every[view.id]);
 const links = new Map(shown.map((view) => [view.id, h("a", { href: `#${view.id}` }, view.title)]));
 const sections = new Map(shown.map((view) => [view.id, section(view)]));
+const addresses = new Addresses(choice);
 const context = makeContext();
 const chooser = choice && select(choice);
 
@@ -74,10 +76,12 @@ document.body.append(
 );
 
 let drawing = 0;
-showParts(choice?.first ?? 0, shown);
+let current = addresses.read(location.hash)?.option ?? choice?.first ?? 0;
+showParts(current, shown);
 
 /** Draw these views of a set of parts: the first at once, then one at a time, so that the page answers. */
 function showParts(option: number, wanted: View<any>[]): void {
+  current = option;
   page.parts = { ...common, ...choice?.options[option].parts };
   context.tree = page.parts.tree ? new Tree(page.parts.tree) : null;
   for (const view of wanted) {
@@ -105,22 +109,38 @@ function draw(wanted: View<any>[], at: number, turn: number): void {
 
 function ready(): void {
   if (document.documentElement.dataset.ready === undefined) {
-    follow();
     window.addEventListener("hashchange", follow);
     performance.mark("ready");
   }
   document.documentElement.dataset.ready = "";
+  follow();
 }
 
-/** Go where the address says: `#tree`, or `#node=layers/0/conv1`. */
+/** Go where the address says; one without a rank stays with the one that is shown, and gets it. */
 function follow(): void {
-  const [, address] = /^#node=(.*)$/.exec(location.hash) ?? [];
-  if (address !== undefined) {
-    const node = context.tree?.find(address);
-    if (node !== null && node !== undefined) show(node);
-  } else if (location.hash.length > 1) {
-    sections.get(location.hash.slice(1))?.scrollIntoView();
+  const place = location.hash ? addresses.read(location.hash) : { option: choice?.first ?? 0 };
+  if (!place) return;
+  if (place.option !== null && place.option !== current) return replace(place.option);
+  if (choice && place.option === null) {
+    history.replaceState(null, "", addresses.write({ ...place, option: current }));
   }
+  arrive(place);
+}
+
+function arrive({ node, view }: Place): void {
+  if (node !== undefined) {
+    const found = context.tree?.find(node);
+    if (found !== null && found !== undefined) show(found);
+  } else if (view !== undefined) {
+    document.getElementById(view)?.scrollIntoView();
+  }
+}
+
+/** Show another option; what is common to all stays, and listens to none of this. */
+function replace(option: number): void {
+  listeners.open = [];
+  listeners.search = [];
+  showParts(option, shown.filter((view) => !common[view.id]));
 }
 
 function show(node: number): void {
@@ -165,8 +185,10 @@ function makeContext(): Context {
   return {
     page,
     tree: null,
+    address: (node) =>
+      addresses.write({ option: choice ? current : null, node: context.tree!.address(node) }),
     open(node) {
-      history.pushState(null, "", `#node=${this.tree!.address(node)}`);
+      history.pushState(null, "", context.address(node));
       show(node);
     },
     search(text) {
@@ -174,10 +196,8 @@ function makeContext(): Context {
       sections.get("tree")?.scrollIntoView({ block: "start" });
     },
     choose(option) {
-      // What is common to all stays, and listens to none of this.
-      listeners.open = [];
-      listeners.search = [];
-      showParts(option, shown.filter((view) => !common[view.id]));
+      history.pushState(null, "", addresses.write({ option }));
+      replace(option);
     },
     onOpen: (listener) => listeners.open.push(listener),
     onSearch: (listener) => listeners.search.push(listener),

@@ -49,7 +49,7 @@ export function nodePanel(context: Context, node: number, width: string): HTMLEl
     h("h3", {}, name(tree.name(node)), " ", h("span", { class: "how" }, tree.text("kind", node))),
     h("div", { class: "columns" }, definitions(rows), largest(context, node, figure(width))),
     copyButton("Copy as Markdown", () => markdown(sheet())),
-    copyButton("Copy link", () => `${location.href.split("#")[0]}#node=${tree.address(node)}`),
+    copyButton("Copy link", () => location.href.split("#")[0] + context.address(node)),
   ];
 }
 
@@ -90,7 +90,7 @@ export function nodeLink(context: Context, node: number, here: string | null = n
     event.preventDefault();
     context.open(node);
   };
-  const href = `#node=${tree.address(node)}`;
+  const href = context.address(node);
   return h("a", { href, click, "aria-current": here }, name(tree.name(node)));
 }
 

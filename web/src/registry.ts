@@ -6,11 +6,13 @@ import type { Tree } from "./tree";
 export interface Context {
   page: PageData;
   tree: Tree | null;
+  /** The part of the page's address that leads to a node of the tree, with its #. */
+  address(node: number): string;
   /** Show a node of the tree, and put it into the address. */
   open(node: number): void;
   /** Show the nodes whose name holds the text. */
   search(text: string): void;
-  /** Show another rank or device, by its number among the options. */
+  /** Show another rank or device, by its number among the options, and put it into the address. */
   choose(option: number): void;
   /** What is called when the node shown or the text sought changes. */
   onOpen(listener: (node: number) => void): void;

@@ -82,8 +82,7 @@ def converted(
 
         arrow()
     files: list[tuple[int | None, Path]] = [(None, path)]
-    if path.is_dir():
-        every = ranked(path)
+    if (every := ranked(path)) is not None:
         files = [(number, file) for number, file in every.items() if rank in (None, number)]
         if not files:
             raise rank_unknown(path.name, [*every], rank)

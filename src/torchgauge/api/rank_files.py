@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,6 @@ from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.model.failure import Failure
 from torchgauge.model.trace import RankTrace
 from torchgauge.progress import Progress
-
-_ENDS = (".json", ".json.gz", ".zip", ".chrome_trace")  # the last of Proton's
 
 CHILD = Path(__file__).with_name("trace_child.py")
 
@@ -141,13 +139,6 @@ def _died(file: str, code: int, said: bytes) -> MeasurementError:
         cause=f"Signal {-code}." if code < 0 else (text[-1] if text else f"Exit code {code}."),
         remedy="If memory ran out, read fewer files at once (--workers 1).",
     )
-
-
-def trace_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that may be traces, by name."""
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name.endswith(_ENDS):
-            yield path
 
 
 def cores() -> int:

@@ -36,20 +36,26 @@ def cached_events(file: Path, *, python: PythonDetail, partial: bool) -> Events:
     if origin is not None and (found := parquet_reading.read(kept, origin)) is not None:
         return found
     events = read_events(file, python=python, partial=partial)
+    if origin is None:
+        return _unkept(events, "It lies in an archive, beside which nothing is kept.")
     damaged = any(one.id == "trace-damaged" for one in events.warnings)
-    if origin is None or damaged or _origin(file, python) != origin:
+    if damaged or _origin(file, python) != origin:
         return events
     try:
         write_atomically(kept, parquet.parts([_whole(events, origin)]))
     except InputError as error:
-        warning = MeasurementWarning(
-            id="trace-cache-unwritten",
-            message="The trace was read and not kept for the next time.",
-            cause=f"{error.message} {error.cause}",
-            remedy="Copy the trace to a folder that can be written, or leave out --cache.",
-        )
-        return dataclasses.replace(events, warnings=(*events.warnings, warning))
+        return _unkept(events, f"{error.message} {error.cause}")
     return events
+
+
+def _unkept(events: Events, cause: str) -> Events:
+    warning = MeasurementWarning(
+        id="trace-cache-unwritten",
+        message="The trace was read and not kept for the next time.",
+        cause=cause,
+        remedy="Copy the trace to a folder that can be written, or leave out --cache.",
+    )
+    return dataclasses.replace(events, warnings=(*events.warnings, warning))
 
 
 def as_rank(of: Recording, number: int | None, kept: Selection) -> parquet.Rank:

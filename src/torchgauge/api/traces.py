@@ -31,20 +31,21 @@ def read_trace(
     workers: int | None = None,
     progress: bool | None = None,
 ) -> Trace:
-    """Read a Kineto trace, or a folder with those of a job's ranks; torch is not needed.
+    """Read a Kineto trace, or those of a job's ranks in a folder or a zip; torch is not needed.
 
     `python` keeps the Python functions of a trace with stacks, which are most of its events. With
     `partial` a damaged file gives what can be read of it, and a warning. `cache` keeps the events
     beside each file in `FILE.torchgauge.parquet`, and reads that while the file is unchanged (extra
     `parquet`). `memory_limit` is in bytes, of all processes together: of a file that needs more the
-    first part is read, and a warning says up to when. Of a folder `workers` files are read at once,
-    as many as there are cores unless said otherwise; a file that cannot be read is a failed
-    warning, and the others stay.
+    first part is read, and a warning says up to when. Of several files `workers` are read at once,
+    as many as there are cores unless said otherwise; one that cannot be read is a failed warning,
+    and the others stay. Of an archive nothing is unpacked to disk, and nothing cached.
 
     Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces,
     `cache-and-limit`; MissingExtraError where `cache` needs PyArrow.
     """
     from torchgauge.api.rank_file import read_rank
+    from torchgauge.api.trace_files import trace_files
     from torchgauge.model.trace import Trace
 
     path = Path(path)
@@ -54,7 +55,8 @@ def read_trace(
             id="cache-and-limit",
             remedy="Leave out one of the two.",
         )
-    if not path.is_dir():
+    files = trace_files(path)
+    if files is None:
         found = [
             read_rank(
                 str(path), python=python, partial=partial, cache=cache, memory_limit=memory_limit
@@ -62,16 +64,13 @@ def read_trace(
         ]
         return Trace(name=path.name, ranks=tuple(one.rank for one in found if one.rank))
     from torchgauge.api.preparation import showing
-    from torchgauge.api.rank_files import cores, read_ranks, trace_files
+    from torchgauge.api.rank_files import cores, read_ranks
 
-    files = [str(file) for file in trace_files(path)]
-    if not files:
-        raise _none(path)
     workers = min(workers or cores(), len(files))
     with showing(progress) as shown:
         shown.start("reading traces")
         read = read_ranks(
-            files,
+            list(map(str, files)),
             python=python,
             partial=partial,
             cache=cache,
@@ -136,14 +135,17 @@ def rank_unknown(name: str, known: Sequence[int | None], number: int | None) -> 
     )
 
 
-def ranked(path: Path) -> dict[int, Path]:
-    """Return a folder's files by the ranks that `read_trace` gives them, from how each begins."""
-    from torchgauge.api.rank_files import trace_files
+def ranked(path: Path) -> dict[int, Path] | None:
+    """Return the files of a folder or an archive by the ranks that `read_trace` gives them.
+
+    Ranks are read from how each begins. None of a single file.
+    """
+    from torchgauge.api.trace_files import trace_files
     from torchgauge.trace.raw_events import rank_said
 
-    files = list(trace_files(path))
-    if not files:
-        raise _none(path)
+    files = trace_files(path)
+    if files is None:
+        return None
     said: list[int | None] = [None] * len(files)
     for place, file in enumerate(files):
         with contextlib.suppress(InputError):  # what is wrong with it is said when it is read
@@ -209,15 +211,6 @@ def _said(number: int | None, name: str) -> int | None:
         return number
     named = _NUMBER.search(name)
     return int(named[1]) if named else None
-
-
-def _none(path: Path) -> InputError:
-    return InputError(
-        f"{path} holds no traces.",
-        id="trace-none",
-        cause="They end in .json, .json.gz, .zip or .chrome_trace.",
-        remedy="Name the folder with the ranks' files.",
-    )
 
 
 def _of_no_rank(file: str) -> MeasurementWarning:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAME = "trace"
 SUMMARY = "read a recorded trace, or those of a job's ranks, on any machine"
 DESCRIPTION = """\
-Read what torch.profiler exported: a file (.json, .json.gz, .zip) or a folder with the ranks' files.
+Read what torch.profiler exported: a file (.json, .json.gz), or a folder or .zip of ranks' files.
 
   torchgauge trace trace.json.gz
   torchgauge trace traces/ --rank 5

@@ -12,6 +12,7 @@ import torch
 
 from torchgauge import units
 from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.measure.held_memory import bytes_of, held
 
 # What user code may raise; SystemExit is its exit(), which must not end torchgauge.
 RAISED = (Exception, SystemExit)
@@ -19,16 +20,15 @@ RAISED = (Exception, SystemExit)
 _CPU_MEMORY = re.compile(r"can't allocate memory|not enough memory", re.IGNORECASE)
 _ASKED = re.compile(r"tried to allocate ([\d.]+) ?([KMGT]?i?B|bytes)", re.IGNORECASE)
 _PRECISION = re.compile(r"not implemented for '(Half|BFloat16|Float8\w*)'")
-_SCALE = {"b": 1, "bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 
 @contextlib.contextmanager
 def running(device: str = "cpu", what: str = "The model's forward") -> Iterator[None]:
     """Turn what the code inside raises into a MeasurementError, the original as its cause.
 
-    Ids: `out-of-memory` (with bytes asked for and free), `precision-unsupported`, `model-exited`,
-    `recursion-limit`, else `forward-raised`. Errors of torchgauge itself and interruptions pass
-    through.
+    Ids: `out-of-memory` (with bytes asked for, and what is free or the process is held to),
+    `precision-unsupported`, `model-exited`, `recursion-limit`, else `forward-raised`. Errors of
+    torchgauge itself and interruptions pass through.
     """
     try:
         yield
@@ -60,11 +60,12 @@ def translated(error: BaseException, device: str, what: str) -> MeasurementError
             "that makes the model; else look for a call without an end.",
         )
     if _is_out_of_memory(error, text):
+        room, more = _room(device, text)
         return MeasurementError(
             f"Memory ran out on {device}.",
             id="out-of-memory",
-            cause=f"{_asked(text)}, {units.size(free_bytes(device))} are free. {cause}",
-            remedy="Use a smaller batch or input, a lower precision, or a larger device.",
+            cause=f"{_asked(text)}, {room}. {cause}",
+            remedy=f"Use a smaller batch or input, a lower precision, or {more}.",
         )
     if match := _PRECISION.search(text):
         return MeasurementError(
@@ -114,7 +115,15 @@ def _asked(text: str) -> str:
     match = _ASKED.search(text)
     if match is None:
         return "How much was asked for is not said"
-    return f"{units.size(float(match[1]) * _SCALE[match[2].lower()])} were asked for"
+    return f"{units.size(bytes_of(match))} were asked for"
+
+
+def _room(device: str, text: str) -> tuple[str, str]:
+    """Say what the allocation did not fit into, and what would be more."""
+    free, limit = free_bytes(device), held(device, text)
+    if limit is not None and (free is None or limit.left < free):
+        return f"the process is held to {units.size(limit.limit)}", "a higher limit"
+    return f"{units.size(free)} are free", "a larger device"
 
 
 def free_bytes(device: str) -> int | None:

@@ -51,7 +51,8 @@ FITTING = {
         | {"TraceDiff", "Trend", "Verdict"}
     ),
     "junit": frozenset({"Verdict"}),
-    "markdown": _RUNS | {"Advice", "Comparison", "Sweep", "Verdict"},
+    "markdown": _RUNS
+    | {"Advice", "Comparison", "Growth", "Snapshot", "Sweep", "Trace", "TraceDiff", "Verdict"},
     "openmetrics": _RUNS | {"Sweep"},
     "speedscope": _RUNS,
 }

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from torchgauge import units
-from torchgauge.model.snapshot import Grown, Growth
+from torchgauge.model.snapshot import Growth
 from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
 from torchgauge.report.sections import Row, Section
-from torchgauge.report.snapshot_words import MOST, titled, where
+from torchgauge.report.sheet import Sheet
+from torchgauge.report.snapshot_words import MOST, drawn, where
 from torchgauge.report.visible import visible
+
+SAME = "No stack holds more or less than before."
 
 
 def render(growth: Growth) -> str:
@@ -21,22 +26,24 @@ def render(growth: Growth) -> str:
 
 def view(growth: Growth, *, width: int, top: int = MOST) -> RenderableType:
     """Return the growth as something rich prints in `width` columns, `top` stacks."""
+    blocks: list[RenderableType] = [section_view(head(growth))]
+    for sheet in stacks(growth):
+        blocks += [Text(""), drawn(sheet, width, top)]
+    if not growth.stacks:
+        blocks += [Text(""), Text(SAME)]
+    if growth.warnings:
+        blocks += [Text(""), warnings_view("Warnings", list(growth.warnings))]
+    return Group(*blocks)
+
+
+def head(growth: Growth) -> Section:
+    """Say how much more is in use and reserved."""
     rows = (
         _row("in use", growth.before, growth.after),
         _row("reserved", growth.reserved_before, growth.reserved_after),
     )
     names = f"{visible(growth.baseline)} → {visible(growth.current)}"
-    blocks: list[RenderableType] = [section_view(Section(names, "memory snapshots", rows))]
-    more = [one for one in growth.stacks if one.growth > 0]
-    less = [one for one in growth.stacks if one.growth <= 0]
-    for title, listed in (("What grew", more), ("What shrank", less[::-1])):
-        if listed:
-            blocks += [Text(""), _stacks(title, listed, width, top)]
-    if not growth.stacks:
-        blocks += [Text(""), Text("No stack holds more or less than before.")]
-    if growth.warnings:
-        blocks += [Text(""), warnings_view("Warnings", list(growth.warnings))]
-    return Group(*blocks)
+    return Section(names, "memory snapshots", rows)
 
 
 def _row(label: str, before: int, after: int) -> Row:
@@ -48,16 +55,21 @@ def signed(size: int) -> str:
     return f"{'−' if size < 0 else '+'}{units.size(abs(size), 3)}"
 
 
-def _stacks(title: str, listed: list[Grown], width: int, top: int) -> RenderableType:
-    rows = [
-        (
-            signed(one.growth),
-            units.size(one.after, 3),
-            f"{one.after_blocks - one.before_blocks:+,}".replace("-", "−"),
-            f"{one.after_blocks:,}",
-            where(one.stack),
-        )
-        for one in listed
-    ]
-    figures = ("bytes", "now", "blocks", "now", "allocated by")
-    return titled(title, "counted", figures, rows, width=width, most=top)
+def stacks(growth: Growth) -> Iterator[Sheet]:
+    """Yield which stacks hold more, and which less, the most change first."""
+    more = [one for one in growth.stacks if one.growth > 0]
+    less = [one for one in growth.stacks if one.growth <= 0]
+    for title, listed in (("What grew", more), ("What shrank", less[::-1])):
+        rows = [
+            (
+                where(one.stack),
+                signed(one.growth),
+                units.size(one.after, 3),
+                f"{one.after_blocks - one.before_blocks:+,}".replace("-", "−"),
+                f"{one.after_blocks:,}",
+            )
+            for one in listed
+        ]
+        if rows:
+            names = ("bytes", "now", "blocks", "now")
+            yield Sheet(title, "counted", names, rows, "allocated by", recorded=True)

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from torchgauge import units
-from torchgauge.model import tables
 from torchgauge.model.advice import Advice
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.cost import Cost
 from torchgauge.model.count import Count
+from torchgauge.model.exported import Exported
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
 from torchgauge.model.ranks import Ranks
-from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.record import Record
 from torchgauge.model.roofline import Elsewhere
+from torchgauge.model.snapshot import Growth, Snapshot
 from torchgauge.model.sweep import Sweep
-from torchgauge.model.tree import Node, Tree
+from torchgauge.model.trace import Trace
+from torchgauge.model.trace_diff import TraceDiff
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import count as count_report
 from torchgauge.report import loop as loop_report
 from torchgauge.report import (
     markdown_advice,
     markdown_comparison,
+    markdown_snapshot,
     markdown_sweep,
+    markdown_trace,
     markdown_verdict,
     sections,
 )
 from torchgauge.report import ranks as ranks_report
-from torchgauge.report.markdown_text import code, table, text
+from torchgauge.report.markdown_sheet import warnings
+from torchgauge.report.markdown_text import code, joined, more, table, text
+from torchgauge.report.markdown_tree import TOP, layers
 from torchgauge.report.sections import Row, Section
 
-TOP = 10
-NOTHING = "–"
-LAYERS = ("layer", "class", "calls:", "own time:", "share:", "own FLOPs:", "peak memory:")
 # The rows of the console's sections that a reviewer looks for; others are in the record.
 HEADLINES = {
     "Latency": ("median", "p90", "p99", "GPU time"),
@@ -47,41 +51,24 @@ HEADLINES = {
 }
 
 
-def render(
-    record: Profile | Count | Loop | Ranks | Comparison | Sweep | Verdict | Advice,
-) -> str:
+def render(record: Exported) -> str:
     """Return the Markdown, with tables as GitHub and others know them."""
-    if isinstance(record, Advice):
-        return markdown_advice.render(record)
-    if isinstance(record, Comparison):
-        return markdown_comparison.render(record)
-    if isinstance(record, Verdict):
-        return markdown_verdict.render(record)
-    if isinstance(record, Sweep):
-        return markdown_comparison.joined(markdown_sweep.blocks(record))
-    if isinstance(record, Ranks):
-        return "\n\n".join(_ranks(record)) + "\n"
-    if isinstance(record, Loop):
-        blocks = _loop(record)
-    elif isinstance(record, Count):
-        blocks = _count(record)
-    else:
-        blocks = _profile(record)
-    return "\n\n".join(blocks) + "\n"
+    made: str = RENDERERS[type(record)](record)
+    return made
 
 
-def _profile(profile: Profile) -> list[str]:
+def _profile(profile: Profile) -> str:
     head, *others = sections.sections(profile)
     said = {row.label: row.value for row in head.rows}
     where = " · ".join(text(said[name]) for name in ("run as", "machine", "software"))
     what = f"{code(said['target'])}, input {code(said['input'])}"
     blocks = [f"### {code(head.title)}", f"{what}<br>{where}", *_figures(others)]
     if profile.tree is not None:
-        blocks += _layers(profile.tree)
-    return blocks + _warnings(sections.warnings(profile))
+        blocks += layers(profile.tree)
+    return _whole(blocks + warnings(sections.warnings(profile)))
 
 
-def _count(count: Count) -> list[str]:
+def _count(count: Count) -> str:
     passes = "forward and backward" if count.cost.backward else "forward"
     where = f"{code(count.target.spec)}, {passes}, counted on {count.cost.counted_on} tensors"
     found = [sections.cost(count.cost)]
@@ -90,27 +77,31 @@ def _count(count: Count) -> list[str]:
         found.append(count_report.training(count.training))
     blocks = [f"### {code(count.target.name)}", where, *_figures(found)]
     blocks += [*_counted_layers(count.cost), *_elsewhere(count.elsewhere)]
-    return blocks + _warnings(count.all_warnings)
+    return _whole(blocks + warnings(count.all_warnings))
 
 
-def _loop(loop: Loop) -> list[str]:
+def _loop(loop: Loop) -> str:
     roots = ", ".join(map(code, loop.roots)) or "no module"
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
     where = f"{loop.count:,} steps, {loop_report.ENDS[loop.by]}{rank}"
     blocks = [f"### Loop of {roots}", where, *_figures([loop_report.steps(loop)])]
     if loop.tree is not None:
-        blocks += _layers(loop.tree)
-    return blocks + _warnings(loop.all_warnings)
+        blocks += layers(loop.tree)
+    return _whole(blocks + warnings(loop.all_warnings))
 
 
-def _ranks(ranks: Ranks) -> list[str]:
+def _ranks(ranks: Ranks) -> str:
     rows = [
         (str(one.number), *map(units.time, (one.step, one.work, one.waiting, one.communication)))
         for one in ranks.ranks
     ]
     found = table(("rank", "step:", "work:", "waiting:", "communication:"), rows)
     said = [text(line) for line in ranks_report.lines(ranks)]
-    return [f"### {ranks.world} ranks", found, *said, *_warnings(ranks.warnings)]
+    return _whole([f"### {ranks.world} ranks", found, *said, *warnings(ranks.warnings)])
+
+
+def _whole(blocks: Iterable[str]) -> str:
+    return "\n\n".join(blocks) + "\n"
 
 
 def _figures(found: Iterable[Section]) -> list[str]:
@@ -129,37 +120,6 @@ def _figure(section: Section, row: Row) -> tuple[str, str, str, str]:
     note = row.note if row.share is None else units.percent(row.share)
     what = f"{section.title}, {row.label}"
     return text(what), f"**{text(row.value)}**", text(note), section.how
-
-
-def _layers(tree: Tree) -> list[str]:
-    """Return the layers and buckets with most time of their own."""
-    whole = tree.root.time
-    if not whole:
-        return []
-    axis = "host" if tree.root.device_time is None else "device"
-    parts = [node for node in tree.root.walk() if node.kind in ("model", "layer", "bucket")]
-    own = [(tables.sum_of(tables.own(node), axis) or 0.0, node) for node in parts]
-    own.sort(key=lambda one: -one[0])
-    rows = [_layer(node, time, whole) for time, node in own[:TOP] if time]
-    kept = [place for place in range(len(LAYERS)) if any(row[place] != NOTHING for row in rows)]
-    names, *shown = ([line[place] for place in kept] for line in (LAYERS, *rows))
-    step = f"Where the time of a step goes ({tree.how}, time on the {axis})"
-    return [f"**{step}**", table(names, shown), *_more(sum(time > 0 for time, _ in own))]
-
-
-def _layer(node: Node, time: float, whole: float) -> tuple[str, ...]:
-    own = tables.own(node)
-    flops = tables.sum_of(own, "flops")
-    least = "≥ " if any(one.row.unknown for one in own) else ""
-    return (
-        code(node.row.path or node.name) if node.kind != "bucket" else f"*{text(node.name)}*",
-        code(node.row.type) if node.row.type else "",
-        f"{node.calls:,}" if node.calls else NOTHING,
-        units.time(time, 3),
-        f"{100 * time / whole:.1f} %",
-        NOTHING if flops is None else least + units.count(flops, 3),
-        NOTHING if node.peak is None else units.size(node.peak, 3),
-    )
 
 
 def _counted_layers(cost: Cost) -> list[str]:
@@ -183,7 +143,7 @@ def _counted_layers(cost: Cost) -> list[str]:
     return [
         f"**Where the FLOPs go ({cost.how})**",
         found,
-        *_more(sum(1 for o in own if o.own.flops)),
+        *more(sum(1 for o in own if o.own.flops), TOP),
     ]
 
 
@@ -203,14 +163,17 @@ def _elsewhere(found: Sequence[Elsewhere]) -> list[str]:
     return ["**Elsewhere (estimated)**", table(names, rows)] if rows else []
 
 
-def _more(count: int) -> list[str]:
-    return [f"… {count - TOP} others"] if count > TOP else []
-
-
-def _warnings(found: Sequence[MeasurementWarning]) -> list[str]:
-    lines = [
-        f"- {'✗' if one.failed else '⚠'} {f'{text(one.probe)}: ' if one.probe else ''}"
-        f"{text(sections.warning_text(one))} {code(one.id)}"
-        for one in found
-    ]
-    return ["\n".join(lines)] if lines else []
+RENDERERS: dict[type[Record], Callable[[Any], str]] = {
+    Advice: markdown_advice.render,
+    Comparison: markdown_comparison.render,
+    Count: _count,
+    Growth: markdown_snapshot.render_growth,
+    Loop: _loop,
+    Profile: _profile,
+    Ranks: _ranks,
+    Snapshot: markdown_snapshot.render,
+    Sweep: lambda sweep: joined(markdown_sweep.blocks(sweep)),
+    Trace: markdown_trace.render,
+    TraceDiff: markdown_trace.render_diff,
+    Verdict: markdown_verdict.render,
+}

@@ -5,30 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchgauge import units
-from torchgauge.model.comparison import Change, Comparison, Place, Side
+from torchgauge.model.comparison import Change, Comparison, Difference, Place, Side
 from torchgauge.report.comparison import TITLES, cells, changed, interval, relative, said
-from torchgauge.report.markdown_text import code, table, text
+from torchgauge.report.markdown_text import code, cut, joined, more, table, text
 
-MOST_BYTES = 60_000
 TOP = 15  # of each kind of place
 MOST = 25  # of differences and warnings
-LONGEST = 300  # characters of a cell
 SIGNS = {"better": "🟢", "worse": "🔴", "same": "⚪", "inconclusive": "🟡", "unknown": "⚪"}
 
 
 def render(comparison: Comparison) -> str:
     """Return the Markdown, with tables as GitHub and others know them."""
     return joined(blocks(comparison))
-
-
-def joined(parts: Sequence[str]) -> str:
-    """Return the parts one after the other, the last ones left out where it becomes too long."""
-    kept = list(parts)
-    while len("\n\n".join(kept).encode()) > MOST_BYTES - 100:
-        kept.pop()
-    if len(kept) < len(parts):
-        kept.append(f"… {len(parts) - len(kept)} sections more are in the record.")
-    return "\n\n".join(kept) + "\n"
 
 
 def blocks(comparison: Comparison) -> list[str]:
@@ -39,7 +27,7 @@ def blocks(comparison: Comparison) -> list[str]:
     return [
         f"### {' → '.join(map(code, names))}, compared",
         sides,
-        *_differences(comparison),
+        *differences(comparison.differences),
         _figures(comparison.changes),
         *_reasons(comparison.changes),
         *places(comparison),
@@ -51,14 +39,10 @@ def _side(side: Side) -> str:
     return f"{code(side.label)} {cut(text(said(side)))}"
 
 
-def cut(said: str) -> str:
-    """Return the text of a cell, cut where it is absurdly long."""
-    return said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
-
-
-def _differences(comparison: Comparison) -> list[str]:
+def differences(found: Sequence[Difference]) -> list[str]:
+    """Return what differs around the sides, and what that forbids."""
     rows = []
-    for one in comparison.differences[:MOST]:
+    for one in found[:MOST]:
         forbids = "times cannot be compared" if one.timing else ""
         if one.work:
             forbids += ", nor counts"
@@ -66,7 +50,7 @@ def _differences(comparison: Comparison) -> list[str]:
         rows.append((name, code(one.baseline), code(one.current), forbids))
     if not rows:
         return []
-    return [table(("differs", "A", "B", ""), rows), *more(len(comparison.differences), MOST)]
+    return [table(("differs", "A", "B", ""), rows), *more(len(found), MOST)]
 
 
 def _figures(changes: Sequence[Change]) -> str:
@@ -125,8 +109,3 @@ def _warnings(comparison: Comparison) -> list[str]:
     found = comparison.all_warnings
     lines = [f"- ⚠ {cut(text(one.message))} {code(one.id)}" for one in found[:MOST]]
     return ["\n".join(lines), *more(len(found), MOST)] if lines else []
-
-
-def more(count: int, shown: int) -> list[str]:
-    """Say how many were left out."""
-    return [f"… {count - shown} others"] if count > shown else []

@@ -16,9 +16,11 @@ from torchgauge.report.page_choice import Choice, Option
 from torchgauge.report.page_overview import warnings
 from torchgauge.report.page_shorter import short
 from torchgauge.report.page_snapshot_layout import layout
+from torchgauge.report.page_snapshot_marks import marks
 from torchgauge.report.page_tables import Column, table
 from torchgauge.report.page_trace import finding
-from torchgauge.report.snapshot import CAUSES, window
+from torchgauge.report.snapshot import window
+from torchgauge.report.snapshot_sheets import CAUSES
 from torchgauge.report.snapshot_words import where
 
 MOST = 2_000  # rows of a table
@@ -63,7 +65,7 @@ def choice(snapshot: Snapshot) -> Choice:
             {
                 "overview": overview(snapshot, one),
                 "held": held(snapshot, one),
-                "course": course(one),
+                "course": course(snapshot, one),
                 "layout": layout(one),
                 "ooms": ooms(snapshot, one),
             },
@@ -196,8 +198,8 @@ def _category(snapshot: Snapshot, row: int | None) -> str:
     return "unknown" if row is None else snapshot.stacks[row].category
 
 
-def course(device: DeviceMemory) -> dict[str, Any] | None:
-    """Return the bytes alive and reserved over the window; None without one."""
+def course(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] | None:
+    """Return the bytes alive and reserved over the window, and what was marked; None without."""
     points, peak = device.timeline, device.peak
     if len(points) < 2 or peak is None:
         return None
@@ -206,6 +208,7 @@ def course(device: DeviceMemory) -> dict[str, Any] | None:
     failed = [one.at if timed else one.event + 1 for one in device.ooms]
     reserved = [point[2] for point in points]
     most = max((one for one in reserved if one is not None), default=None)
+    marked = marks(snapshot, device, timed=timed)
     return {
         "x": [round(at * 1e9) for at in x] if timed else x,
         "timed": timed,
@@ -213,9 +216,11 @@ def course(device: DeviceMemory) -> dict[str, Any] | None:
         "reserved": reserved if most is not None else None,
         "failed": sorted({max(bisect_right(x, at) - 1, 0) for at in failed if at is not None}),
         "peak": peak.bytes,
+        "marks": marked,
         "note": "Alive: as asked for, without rounding, until the free is complete.",
         "summary": f"Alive at most {units.size(peak.bytes)}"
-        + ("." if most is None else f", reserved at most {units.size(most)}."),
+        + ("." if most is None else f", reserved at most {units.size(most)}.")
+        + (f" With {len(marked['drawn']):,} marks, in the table below too." if marked else ""),
     }
 
 

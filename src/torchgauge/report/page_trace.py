@@ -83,6 +83,7 @@ def course(one: RankTrace) -> dict[str, Any] | None:
         "reserved": [point[2] for point in used.timeline] if used.reserved is not None else None,
         "failed": [],
         "peak": used.peak,
+        "marks": None,
         "note": "Alive: the allocator's own total at each allocation and free.",
         "summary": f"Tensors of {name}: at most {units.size(used.peak)}{told}",
     }

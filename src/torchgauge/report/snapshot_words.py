@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from torchgauge.model.snapshot import Frame, Stack
-from torchgauge.report.visible import one_line
+from torchgauge.report.sheet import Sheet
+from torchgauge.report.visible import one_line, visible
 
 MOST = 10  # rows
 GAP = 2
@@ -34,6 +35,19 @@ def frame_text(frame: Frame) -> str:
     return f"{place} {one_line(frame.name)}".strip()
 
 
+def drawn(sheet: Sheet, width: int, most: int) -> RenderableType:
+    """Return a sheet in `width` columns, its names last, as they take what room there is."""
+    rows = []
+    for name, *figures in sheet.rows:
+        cells = [
+            cell if title else Text(str(cell), style="cyan")
+            for cell, title in zip(figures, sheet.names, strict=True)
+        ]
+        rows.append((*cells, visible(name) if isinstance(name, str) else name))
+    columns = (*sheet.names, sheet.first)
+    return titled(sheet.title, sheet.how, columns, rows, width=width, most=most, notes=sheet.notes)
+
+
 def titled(
     title: str,
     how: str,
@@ -42,9 +56,9 @@ def titled(
     *,
     width: int,
     most: int = MOST,
-    note: str = "",
+    notes: Sequence[str] = (),
 ) -> RenderableType:
-    """Return a table of the first rows in `width` columns, how many are left out, and a note.
+    """Return a table of the first rows in `width` columns, how many are left out, and notes.
 
     The last cell of a row is text that is cut where there is no more room. A figure named "" is a
     drawing, on the left.
@@ -71,6 +85,6 @@ def titled(
     table.add_column(last, overflow="ellipsis", no_wrap=True, width=wide)
     for row in shown:
         table.add_row("", *row)
-    notes = [f"and {len(rows) - most:,} more"] if len(rows) > most else []
-    notes += [note] if note else []
-    return Group(table, *(Padding(Text(one, style="dim"), (0, 0, 0, GAP)) for one in notes))
+    said = [f"and {len(rows) - most:,} more"] if len(rows) > most else []
+    said += notes
+    return Group(table, *(Padding(Text(one, style="dim"), (0, 0, 0, GAP)) for one in said))

@@ -4,36 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from torchgauge import units
 from torchgauge.model.breakdown import Breakdown
 from torchgauge.model.trace import Job, RankTrace, Trace
+from torchgauge.report.sheet import Sheet
 
 STREAMS = 16
 RANKS = 32
+_PARTS = ("compute", "comm.", "copies", "idle", "host", "device", "other")
 
 
-def titled(title: str, how: str, *columns: str, first: str) -> Table:
-    """Return an empty table that says what it holds, and how that is known."""
-    table = Table(
-        box=None,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
-        header_style="dim",
-        title=Text.assemble((title, "bold"), (f"  {how}", "dim italic")),
-        title_justify="left",
+def devices(rank: RankTrace) -> Sheet:
+    """Return the shares of each device's window, and of its busiest streams."""
+    rows: list[tuple[str, ...]] = []
+    strong = set()
+    for device in rank.times:
+        window = units.time(device.breakdown.window, 3)
+        strong.add(len(rows))
+        rows.append((rank.called(device.device), window, *_shares(device.breakdown)))
+        busiest = sorted(device.streams, key=lambda each: -each.breakdown.busy)[:STREAMS]
+        for stream in device.streams if len(device.streams) > 1 else ():
+            if stream in busiest:
+                of = "unknown" if stream.stream is None else f"{stream.stream}"
+                rows.append((f"  stream {of}", "", *_shares(stream.breakdown)))
+        if more := len(device.streams) - len(busiest):
+            rows.append((f"  and {more:,} less busy", *[""] * (1 + len(_PARTS))))
+    note = (
+        "comm. and copies: beside no computation. Idle, by what it waited for: the host, the "
+        "device's own pause of 5 µs at most, other."
     )
-    table.add_column(f"  {first}", overflow="fold")
-    for name in columns:
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)  # bars: left
-    return table
-
-
-PARTS = ("compute", "comm.", "copies", "idle", "host", "device", "other")
+    return Sheet(
+        "Where the time of devices went", "measured", ("window", *_PARTS), rows,
+        strong=frozenset(strong), notes=(note,),
+    )  # fmt: skip
 
 
 def _shares(one: Breakdown) -> Iterator[str]:
@@ -50,32 +53,8 @@ def _shares(one: Breakdown) -> Iterator[str]:
         yield units.percent(part / one.window) if part and one.window else "–"
 
 
-def devices(rank: RankTrace) -> RenderableType:
-    """Return the shares of each device's window, and of its busiest streams."""
-    table = titled("Where the time of devices went", "measured", "window", *PARTS, first="")
-    for device in rank.times:
-        name = rank.called(device.device)
-        window = units.time(device.breakdown.window, 3)
-        table.add_row(f"  {name}", window, *_shares(device.breakdown), style="bold")
-        busiest = sorted(device.streams, key=lambda each: -each.breakdown.busy)[:STREAMS]
-        for stream in device.streams if len(device.streams) > 1 else ():
-            if stream in busiest:
-                of = "unknown" if stream.stream is None else f"{stream.stream}"
-                table.add_row(f"    stream {of}", "", *_shares(stream.breakdown))
-        if more := len(device.streams) - len(busiest):
-            table.add_row(f"    and {more:,} less busy", "")
-    note = Text(
-        "comm. and copies: beside no computation. Idle, by what it waited for: the host, the "
-        "device's own pause of 5 µs at most, other.",
-        style="dim",
-    )
-    return Group(table, Padding(note, (0, 0, 0, 2)))
-
-
-def ranks(trace: Trace) -> RenderableType:
+def ranks(trace: Trace, most: int = RANKS) -> Sheet:
     """Return the ranks that the others wait for most, and what all say together."""
-    columns = ("window", "compute", "comm.", "idle", "waits", "waited for")
-    table = titled("Ranks", "measured", *columns, first="rank")
     waits = {one.rank: one for one in trace.job.waits} if trace.job is not None else {}
     late = trace.job.straggler if trace.job is not None else None
 
@@ -83,24 +62,30 @@ def ranks(trace: Trace) -> RenderableType:
         wait = waits.get(one.rank if one.rank is not None else -1)
         return wait.waited_for if wait is not None else 0.0
 
-    last = {id(one) for one in sorted(trace.ranks, key=waited_for, reverse=True)[:RANKS]}
-    for one in trace.ranks:
-        if id(one) not in last:
-            continue
+    last = {id(one) for one in sorted(trace.ranks, key=waited_for, reverse=True)[:most]}
+    shown = [one for one in trace.ranks if id(one) in last]
+    rows = []
+    for one in shown:
         whole = one.times[0].breakdown if one.times else None
-        shares = list(_shares(whole)) if whole is not None else ["–"] * len(PARTS)
+        shares = list(_shares(whole)) if whole is not None else ["–"] * len(_PARTS)
         wait = waits.get(one.rank if one.rank is not None else -1)
         times = (wait.waits, wait.waited_for) if wait is not None else (None, None)
-        table.add_row(
-            f"  {one.rank}",
-            units.time(one.window, 3),
-            *(shares[0], shares[1], shares[3]),
-            *("–" if time is None else units.time(time, 3) for time in times),
-            style="bold" if one.rank == late else "",
+        rows.append(
+            (
+                f"{one.rank}",
+                units.time(one.window, 3),
+                *(shares[0], shares[1], shares[3]),
+                *("–" if time is None else units.time(time, 3) for time in times),
+            )
         )
-    more = len(trace.ranks) - len(last)
-    said = [*([f"and {more:,} that are waited for no longer"] * (more > 0)), *_job(trace.job)]
-    return Group(table, *(Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in said))
+    more = len(trace.ranks) - len(shown)
+    left_out = [f"and {more:,} that are waited for no longer"] if more else []
+    return Sheet(
+        "Ranks", "measured", ("window", "compute", "comm.", "idle", "waits", "waited for"), rows,
+        first="rank",
+        strong=frozenset(at for at, one in enumerate(shown) if one.rank == late),
+        notes=(*left_out, *_job(trace.job)),
+    )  # fmt: skip
 
 
 def _job(job: Job | None) -> Iterator[str]:

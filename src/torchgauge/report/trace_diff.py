@@ -20,6 +20,7 @@ TITLES = {
     "shapes": "Operators by shape",
     "kernels": "Kernels",
 }
+OWN = "by their own time"
 PARTS = (Column("baseline"), Column("current"), Column("adds"), Column("change"))
 PLACES = (
     Column("class", need=3, left=True, style="dim", most=24),
@@ -45,10 +46,8 @@ def view(diff: TraceDiff, *, width: int, top: int = TOP) -> RenderableType:
         blocks += [Text(""), differences_view(diff.differences)]
     if diff.parts:
         blocks += [Text(""), _parts(diff, width)]
-    for table in diff.tables:
-        # A trace without layers has the model itself alone, of which the parts say all.
-        if len(table.places) > 1 or table.kind != "layers":
-            blocks += [Text(""), _places(table, width, top)]
+    for table in told(diff):
+        blocks += [Text(""), _places(table, width, top)]
     if diff.warnings:
         blocks += [Text(""), warnings_view("Warnings", list(diff.warnings))]
     return Group(*blocks)
@@ -74,14 +73,25 @@ def said(side: TraceSide) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _parts(diff: TraceDiff, width: int) -> RenderableType:
+def told(diff: TraceDiff) -> list[Changes]:
+    """Return the tables worth showing: of a trace without layers the parts say all of the model."""
+    return [one for one in diff.tables if len(one.places) > 1 or one.kind != "layers"]
+
+
+def parts(diff: TraceDiff) -> tuple[str, list[Line]]:
+    """Return how the parts of the devices' time changed, the window last, and what they are of."""
     lines = [
         Line(1, one.part, _texts(one.baseline, one.current, one.contribution)) for one in diff.parts
     ]
     sides = (diff.baseline.window, diff.current.window)
     lines.append(Line(0, "window", _texts(*sides, diff.window), "bold"))
     of = "of a step" if max(diff.baseline.steps, diff.current.steps) > 1 else "of the whole window"
-    title = Text.assemble(("Time of the devices", "bold"), (f"  measured, {of}", "dim italic"))
+    return f"measured, {of}", lines
+
+
+def _parts(diff: TraceDiff, width: int) -> RenderableType:
+    of, lines = parts(diff)
+    title = Text.assemble(("Time of the devices", "bold"), (f"  {of}", "dim italic"))
     return Group(title, fitted_table("", lines, PARTS, width))
 
 
@@ -94,17 +104,22 @@ def _texts(old: float, new: float, adds: float) -> dict[str, str]:
     }
 
 
-def _places(table: Changes, width: int, top: int) -> RenderableType:
+def places(table: Changes, top: int) -> tuple[list[Line], str]:
+    """Return the places that changed, those that add most first, and what the others add."""
     shown = [one for one in table.places if one.contribution or one.work_changed][:top]
     lines = [
         Line(1, one.name or "(the model itself)", {k: v for k, v in cells(one).items() if v})
         for one in shown
     ]
-    rest = table.total - sum(one.contribution for one in shown)
-    title = Text.assemble((TITLES[table.kind], "bold"), ("  by their own time", "dim italic"))
     if not shown and not table.total:
-        return Group(title, Text(f"  none of {len(table.places)} changed", style="dim"))
-    note = f"  {len(shown)} of {len(table.places)}; all others {signed(rest)}, "
-    note += f"together {signed(table.total)}"
-    drawn = fitted_table("", lines, PLACES, width, LONGEST)
-    return Group(title, drawn, Text(note, style="dim"))
+        return [], f"none of {len(table.places)} changed"
+    rest = table.total - sum(one.contribution for one in shown)
+    note = f"{len(shown)} of {len(table.places)}; all others {signed(rest)}, "
+    return lines, note + f"together {signed(table.total)}"
+
+
+def _places(table: Changes, width: int, top: int) -> RenderableType:
+    lines, note = places(table, top)
+    title = Text.assemble((TITLES[table.kind], "bold"), (f"  {OWN}", "dim italic"))
+    drawn = [fitted_table("", lines, PLACES, width, LONGEST)] if lines else []
+    return Group(title, *drawn, Text(f"  {note}", style="dim"))

@@ -95,14 +95,14 @@ def view(tree: Tree, shown: View | None = None, *, width: int) -> RenderableType
         Text.assemble(("Where the time goes", "bold"), (f"  {tree.how}", "dim italic")),
         fitted_table("layer", list(_layers(root, shown.depth)), LAYERS, width),
     ]
-    lines, more = _operators(tree, shown)
+    lines, more = operators(tree, shown)
     if lines:
         blocks += [Text(""), fitted_table("operator", lines, OPERATORS, width)]
         if more:
             blocks.append(Text(f"… {more} others", style="dim"))
-    launches, more = _kernels(tree, shown)
-    if launches:
-        blocks += [Text(""), fitted_table("kernel", launches, KERNELS, width, LONGEST_KERNEL)]
+    lines, more = launches(tree, shown)
+    if lines:
+        blocks += [Text(""), fitted_table("kernel", lines, KERNELS, width, LONGEST_KERNEL)]
         if more:
             blocks.append(Text(f"… {more} others", style="dim"))
     if tree.lines:
@@ -175,7 +175,7 @@ def _rate(amount: float | None, time: float | None) -> str:
     return units.count(amount / time, 3) if amount and time else NOTHING
 
 
-def _operators(tree: Tree, shown: View) -> tuple[list[Line], int]:
+def operators(tree: Tree, shown: View) -> tuple[list[Line], int]:
     """Return the first operators, and how many are not shown."""
     found = tables.operators(tree, by_shape=shown.by_shape)
     clock = "CUDA" if "Self CUDA" in found.columns else "CPU"
@@ -228,7 +228,7 @@ def _work(row: dict[str, Any], time: float | None) -> dict[str, str]:
     return cells | ({"FLOP/s": _rate(row["flops"], time)} if places == [ITSELF] else {})
 
 
-def _kernels(tree: Tree, shown: View) -> tuple[list[Line], int]:
+def launches(tree: Tree, shown: View) -> tuple[list[Line], int]:
     """Return the kernels and copies that take most of the device's time, and how many others."""
     rows = kernels(tree).rows()
     return [Line(0, row["name"], _launch(row)) for row in rows[: shown.top]], max(

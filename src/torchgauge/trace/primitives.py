@@ -136,7 +136,7 @@ def _check(data: bytes, name: str) -> None:
         count = int.from_bytes(data[place + 1 : start], "little")
         if operation in (0x8A, 0x8B) and count > _LONGEST_NUMBER:
             raise _not_plain(name, f"At byte {place:,} it has a number of {count:,} bytes.")
-        place = start + count
+        place = min(start + count, size)  # a text may claim to be longer than any file
 
 
 def _refused(operation: int, place: int, name: str, size: int) -> InputError:

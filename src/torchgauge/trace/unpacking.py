@@ -1,20 +1,24 @@
-"""The bytes of a trace file, unpacked while they are read: plain, gzip, or the member of a zip."""
+"""The bytes of a trace file, unpacked while they are read: plain, gzip, or a member of a zip."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import io
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, cast
 
 from torchgauge.errors import InputError
+from torchgauge.trace.archive import SIGNATURE, UNREADABLE, find, refused, traces
 
-_GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
+_GZIP = b"\x1f\x8b"
 # Traces pack 10 to 40 times; ten times that is no trace. Small ones do no harm.
 _LARGEST_RATIO = 400
 _HARMLESS = 1 << 30
+_HARMLESS_MEMBER = 1 << 20  # of which there may be thousands
 
 
 class PackingError(Exception):
@@ -22,37 +26,87 @@ class PackingError(Exception):
 
 
 def open_trace(source: Path | bytes) -> BinaryIO:
-    """Open the file or the bytes. Raises InputError `file-missing`, `trace-directory`."""
+    """Open the bytes, the file, or the member of an archive (`ranks.zip/rank0.json`).
+
+    Raises InputError `file-missing`, `trace-directory`.
+    """
     if isinstance(source, bytes):
         return io.BytesIO(source)
-    if source.is_dir():
-        # A directory of ranks would be read here, one file after the other.
-        raise InputError(
-            f"{source} is a directory.",
-            id="trace-directory",
-            cause="One trace is read at a time.",
-            remedy="Name one of the files in it.",
-        )
     try:
-        return source.open("rb")
+        if not source.is_dir():
+            return source.open("rb")
     except OSError as error:
+        if (found := find(source)) is not None:
+            return cast("BinaryIO", Member(*found))
         raise InputError(
             f"{source} cannot be opened.",
             id="file-missing",
             cause=str(error),
             remedy="Check the path.",
         ) from error
+    # A directory of ranks would be read here, one file after the other.
+    raise InputError(
+        f"{source} is a directory.",
+        id="trace-directory",
+        cause="One trace is read at a time.",
+        remedy="Name one of the files in it.",
+    )
+
+
+class Member(io.BufferedIOBase):
+    """A member of an archive as a file; `packed` are its bytes there.
+
+    Reading raises PackingError where it is damaged, encrypted, or packed in another way than
+    traces are: what bzip2 and LZMA make of a few bytes has no bound.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+        self._archive, self._member = archive, member
+        self.packed = member.compress_size
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return so many bytes, less at the end."""
+        with _damage():
+            return self._file.read(-1 if size is None else size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place in what is unpacked; back means from the begin again."""
+        with _damage():
+            return self._file.seek(offset, whence)
+
+    @functools.cached_property
+    def _file(self) -> IO[bytes]:
+        if self._member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise NotImplementedError("its files are packed in another way than deflate")
+        return self._archive.open(self._member)
+
+    def close(self) -> None:
+        """Close the archive too."""
+        self._archive.close()  # its file goes with the last reference to it
+        super().close()
+
+
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, NotImplementedError) as error:
+        raise PackingError(f"The zip archive cannot be unpacked: {error}") from error
+    except (*UNREADABLE, zlib.error) as error:
+        raise PackingError(f"The zip archive is damaged or cut off: {error}") from error
 
 
 def unpacked(file: BinaryIO, name: str, size: int) -> Iterator[bytes]:
     """Yield the text of a trace in pieces of about `size` bytes, as packed files are unpacked.
 
     Raises PackingError where it is damaged, InputError `trace-archive` for a zip that does not hold
-    exactly one trace, `trace-too-large` for one that inflates beyond all reason.
+    exactly one trace, or is in one itself, `trace-too-large` for one that inflates beyond all
+    reason.
     """
-    packed = file.seek(0, io.SEEK_END)
+    inside = isinstance(file, Member)
+    packed = file.packed if isinstance(file, Member) else file.seek(0, io.SEEK_END)
     file.seek(0)
-    limit = max(_HARMLESS, packed * _LARGEST_RATIO)
+    limit = max(_HARMLESS_MEMBER if inside else _HARMLESS, packed * _LARGEST_RATIO)
     total = 0
     for piece in _unpacked(file, name, size):
         total += len(piece)
@@ -67,12 +121,14 @@ def unpacked(file: BinaryIO, name: str, size: int) -> Iterator[bytes]:
 
 
 def _unpacked(file: BinaryIO, name: str, size: int) -> Iterator[bytes]:
-    start = file.read(len(_ZIP))
+    start = file.read(len(SIGNATURE))
     file.seek(0)
-    if start == _ZIP:
-        yield from _member(file, name, size)
-    else:
+    if start != SIGNATURE:
         yield from _text(file, size)
+    elif isinstance(file, Member):
+        raise refused(name, "It is an archive in an archive, which is not opened.")
+    else:
+        yield from _only(file, name, size)
 
 
 def _text(file: IO[bytes], size: int) -> Iterator[bytes]:
@@ -110,24 +166,16 @@ def _inflated(file: IO[bytes], size: int) -> Iterator[bytes]:
         raise PackingError("The gzip data is cut off.")
 
 
-def _member(file: BinaryIO, name: str, size: int) -> Iterator[bytes]:
-    try:
+def _only(file: BinaryIO, name: str, size: int) -> Iterator[bytes]:
+    """Yield the text of the trace in an archive that holds no other."""
+    with _damage():
         archive = zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, ValueError) as error:
-        raise PackingError(f"The zip archive is damaged or cut off: {error}") from error
     with archive:
-        names = [n for n in archive.namelist() if n.endswith((".json", ".json.gz"))]
-        if len(names) != 1:
-            raise InputError(
-                f"{name} holds {len(names)} traces; one was expected.",
-                id="trace-archive",
-                cause=f"In it are: {', '.join(archive.namelist()[:10]) or 'no files'}.",
-                remedy="Unpack it and name one of the files.",
+        found = traces(archive, name, file.seek(0, io.SEEK_END))
+        if len(found) != 1:
+            names = ", ".join(archive.namelist()[:10])
+            said = (
+                f"It holds {len(found)} traces; one was expected. In it are: {names or 'no files'}."
             )
-        try:
-            with archive.open(names[0]) as member:
-                yield from _text(member, size)
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise PackingError(f"The zip archive is damaged or cut off: {error}") from error
-        except (RuntimeError, NotImplementedError) as error:
-            raise PackingError(f"The zip archive cannot be unpacked: {error}") from error
+            raise refused(name, said)
+        yield from _unpacked(cast("BinaryIO", Member(archive, found[0])), name, size)

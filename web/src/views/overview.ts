@@ -96,8 +96,8 @@ function findings(part: Overview, context: Context): HTMLElement | null {
       if (node === null) context.search(finding.search);
       else context.open(node);
     };
-    const place = node === null ? finding.view : `node=${context.tree!.address(node)}`;
-    const link = h("a", { href: `#${place}`, click: open }, name(finding.title));
+    const href = node === null ? `#${finding.view}` : context.address(node);
+    const link = h("a", { href, click: open }, name(finding.title));
     return h("li", {}, link, h("p", { class: "note" }, name(finding.text)));
   };
   return block("What matters most", [], h("ol", { class: "findings" }, ...part.findings.map(item)));

@@ -5,6 +5,7 @@ import type { CourseData, HeldData, LayoutData, OomsData } from "../data";
 import { definitions, stack } from "../definitions";
 import { badge, h, name, responsive } from "../dom";
 import { bytes, time } from "../format";
+import { lanes } from "../lanes";
 import type { View } from "../registry";
 import { Table } from "../table";
 import { tabs } from "../tabs";
@@ -51,6 +52,7 @@ export const course: View<CourseData> = {
       showY: (value) => bytes(value, 4),
       xLabel: part.timed ? "time" : "event",
       levels: [{ value: part.peak, label: `peak ${bytes(part.peak)}`, colour: "--series-1" }],
+      marks: part.marks?.drawn,
       fromZero: true,
     });
     host.append(
@@ -65,6 +67,19 @@ export const course: View<CourseData> = {
       ),
       h("p", { class: "note" }, `${part.note} `, badge("measured")),
     );
+    if (part.marks) {
+      const all = new Table(part.marks.table, null).element;
+      const { drawn } = part.marks;
+      const deeper = drawn.length - lanes(drawn).flat().length;
+      const said = drawn.length
+        ? "Above: what the program marked (record_function). Drag to zoom in, double click to zoom out."
+        : "The program marked ranges, at times that are not known.";
+      const less = deeper > 0 && `${deeper.toLocaleString("en")} marks inside of these are in the table alone.`;
+      host.append(
+        h("p", { class: "note" }, said, less && ` ${less}`),
+        h("details", {}, h("summary", {}, "All that was marked"), all),
+      );
+    }
   },
 };
 

@@ -1,0 +1,27 @@
+"""The files that the traces of a job's ranks are in: those of a folder, or of a zip archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torchgauge.errors import InputError
+from torchgauge.trace.archive import ENDS, trace_paths
+
+
+def trace_files(path: Path) -> list[Path] | None:
+    """Return the traces of a folder, or of an archive that holds several, by name; None of a file.
+
+    Raises InputError `trace-none` for a folder without any, `trace-archive` as `archive.traces`.
+    """
+    if not path.is_dir():
+        several = trace_paths(path)
+        return list(several) if len(several) > 1 else None
+    found = [one for one in sorted(path.iterdir()) if one.is_file() and one.name.endswith(ENDS)]
+    if not found:
+        raise InputError(
+            f"{path} holds no traces.",
+            id="trace-none",
+            cause="They end in .json, .json.gz, .zip or .chrome_trace.",
+            remedy="Name the folder with the ranks' files.",
+        )
+    return found

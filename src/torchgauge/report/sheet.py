@@ -1,0 +1,34 @@
+"""A titled table of what a recording says, before any format decides how it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.text import Text
+
+Cell = str | Text
+
+
+class Sheet(NamedTuple):
+    """Rows of a name and its figures; `how` is measured, counted, estimated or empty.
+
+    `names` are those of the figures: "" is a drawing, for terminals alone. `first` is that of the
+    names, which are the file's where `recorded`, else our own words. `strong` are rows that stand
+    out. `of` are all rows there are, where those given are the first of them.
+    """
+
+    title: str
+    how: str
+    names: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+    first: str = ""
+    recorded: bool = False
+    strong: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()
+    of: int = 0
+
+    @property
+    def more(self) -> int:
+        """How many rows are left out."""
+        return max(self.of - len(self.rows), 0)

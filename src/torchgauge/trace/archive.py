@@ -1,0 +1,102 @@
+"""The traces in a zip archive: which of its members they are, and where one is found.
+
+Nothing is unpacked to disk. A member has the path that it would have if the archive were a folder
+(`ranks.zip/rank0.json`), so that all who read files read members. Archives come from strangers:
+names that would lead elsewhere are refused, though none is ever used to write.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from torchgauge.errors import InputError
+
+SIGNATURE = b"PK\x03\x04"
+ENDS = (".json", ".json.gz", ".zip", ".chrome_trace")  # the last of Proton's
+UNREADABLE = (
+    zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, OSError, struct.error,
+)  # fmt: skip
+# Each would be a process of its own; no job that somebody packs has as many ranks.
+_MOST = 4096
+_NO_TRACES = "__MACOSX"  # macOS puts what is no content of a file there, under the file's name
+
+
+def traces(archive: zipfile.ZipFile, name: str, size: int) -> list[zipfile.ZipInfo]:
+    """Return the members that end as traces do, by name; `size` is that of the archive in bytes.
+
+    Raises InputError `trace-archive` where they are not in one folder, where a name leads out of
+    it or is there twice, where members overlap, or where they are too many.
+    """
+    found = [one for one in archive.infolist() if _is_trace(one)]
+    paths = [PurePosixPath(one.filename) for one in found]
+    if bad := next((one.filename for one in found if _leads_out(one.filename)), None):
+        raise refused(name, f"A name in it leads out of it: {bad[:200]}.")
+    if len(set(paths)) < len(paths):
+        twice = next(one for one in paths if paths.count(one) > 1)
+        raise refused(name, f"Two files in it have the name {str(twice)[:200]}.")
+    folders = sorted({str(one.parent)[:200] for one in paths})
+    if len(folders) > 1:
+        raise refused(name, f"Its traces are in several folders: {', '.join(folders[:5])}.")
+    if len(found) > _MOST:
+        raise refused(name, f"It holds {len(found):,} traces; up to {_MOST:,} are read.")
+    if sum(one.compress_size for one in found) > size:
+        raise refused(
+            name, "Files in it share their bytes, which makes a small archive a large one."
+        )
+    return sorted(found, key=lambda one: PurePosixPath(one.filename).name)
+
+
+def _is_trace(member: zipfile.ZipInfo) -> bool:
+    name = member.filename
+    return name.endswith(ENDS) and PurePosixPath(name).parts[0] != _NO_TRACES
+
+
+def _leads_out(name: str) -> bool:
+    found = PureWindowsPath(name)  # it takes both kinds of slash for one
+    return bool(found.anchor) or ".." in found.parts
+
+
+def refused(name: str, cause: str) -> InputError:
+    """Return the error that an archive is not read."""
+    return InputError(
+        f"{name} was not read.",
+        id="trace-archive",
+        cause=cause,
+        remedy="Unpack it, and name one of the files or the folder with the ranks' files.",
+    )
+
+
+def trace_paths(path: Path) -> Sequence[Path]:
+    """Return the paths of the traces in an archive; none where the file is no whole archive.
+
+    Raises InputError as `traces`.
+    """
+    try:
+        with path.open("rb") as file:
+            if file.read(len(SIGNATURE)) != SIGNATURE:
+                return ()
+            with zipfile.ZipFile(file) as archive:
+                found = traces(archive, str(path), path.stat().st_size)
+    except UNREADABLE:
+        return ()
+    return [path / one.filename for one in found]
+
+
+def find(path: Path) -> tuple[zipfile.ZipFile, zipfile.ZipInfo] | None:
+    """Return the archive that a path leads into, open, and the member; None where it does not."""
+    for place in path.parents:
+        try:
+            if not place.is_file():
+                continue
+            archive = zipfile.ZipFile(place)
+        except UNREADABLE:
+            continue
+        wanted = PurePosixPath(path.relative_to(place).as_posix())
+        for member in archive.infolist():
+            if PurePosixPath(member.filename) == wanted:
+                return archive, member
+        archive.close()
+    return None
