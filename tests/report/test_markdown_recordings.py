@@ -106,7 +106,9 @@ def test_of_many_rows_the_first_are_shown_and_the_others_counted(job):
     ranks = tuple(msgspec.structs.replace(job.ranks[0], rank=number) for number in range(40))
     text = msgspec.structs.replace(job, ranks=ranks).to_markdown()
     assert [row[0] for row in table(text, "rank")] == [f"{number}" for number in range(16)]
-    assert "… 24 others" in text
+    assert "and 24 that are waited for no longer" in text
+    alone = msgspec.structs.replace(job, ranks=ranks, job=None).to_markdown()
+    assert "and 24 others" in alone
     snapshot = evidence.snapshot()
     device = snapshot.devices[0]
     held = tuple(msgspec.structs.replace(device.alive[0], bytes=at) for at in range(13))

@@ -79,7 +79,8 @@ def ranks(trace: Trace, most: int = RANKS) -> Sheet:
             )
         )
     more = len(trace.ranks) - len(shown)
-    left_out = [f"and {more:,} that are waited for no longer"] if more else []
+    others = "that are waited for no longer" if waits else "others"
+    left_out = [f"and {more:,} {others}"] if more else []
     return Sheet(
         "Ranks", "measured", ("window", "compute", "comm.", "idle", "waits", "waited for"), rows,
         first="rank",
