@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all; what can be read once is not read."""
 
 from __future__ import annotations
 
@@ -18,6 +18,20 @@ ABANDONED = 600.0
 # More than most records take: a full disk is found before measuring, not after.
 ROOM = 2**20
 _GZIP = 31  # zlib's number for gzip with the largest window
+
+
+def refuse_pipes(path: Path) -> None:
+    """Raise InputError `file-not-regular` for a pipe or a device, before anything is taken from it.
+
+    A folder, a file and nothing at all pass.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(
+            f"{path} is a pipe or a device.",
+            id="file-not-regular",
+            cause="What it gives can be had once; a file is read from its begin more than once.",
+            remedy="Write it to a file first, and name that; packed files are read as they are.",
+        )
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> Path:

@@ -60,6 +60,15 @@ def test_of_equal_ranks_none_is_named(tmp_path):
     assert found.findings == ()
 
 
+def test_a_link_that_leads_nowhere_is_a_rank_that_cannot_be_read(tmp_path):
+    write(tmp_path / "rank0.json", distributedInfo={"rank": 0, "world_size": 2})
+    (tmp_path / "rank1.json").symlink_to(tmp_path / "moved")
+    found = tg.read_trace(tmp_path)
+    assert [one.rank for one in found.ranks] == [0]
+    (failed,) = found.warnings
+    assert (failed.id, failed.failed) == ("file-missing", True)
+
+
 def test_a_file_is_read_here(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fork", None, raising=False)
     found = tg.read_trace(write(tmp_path / "one.json"))

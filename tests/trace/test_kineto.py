@@ -9,6 +9,7 @@ import functools
 import gzip
 import io
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import example, given, settings
 from tests.trace.same_events import assert_same, decoded
 
+import torchgauge as tg
 from torchgauge.errors import InputError
 from torchgauge.trace import unpacking
 from torchgauge.trace.kineto import read_events
@@ -412,6 +414,18 @@ def test_missing_files_and_directories_are_refused(tmp_path):
     with pytest.raises(InputError) as error:
         read_events(tmp_path)
     assert error.value.id == "trace-directory"
+
+
+def test_pipes_are_refused_before_anything_is_taken_from_them(tmp_path):
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)  # nobody writes to it: reading would never end
+    for read in (read_events, tg.read_trace, tg.read_snapshot, tg.load):
+        with pytest.raises(InputError) as error:
+            read(pipe)
+        assert error.value.id == "file-not-regular"
+    with pytest.raises(InputError) as error:
+        tg.compare(pipe, pipe)
+    assert error.value.id == "file-not-regular"
 
 
 def test_what_inflates_beyond_reason_is_refused(monkeypatch):

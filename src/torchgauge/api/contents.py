@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from torchgauge.files import refuse_pipes
 from torchgauge.trace.snapshot import is_pickle
 
 Content = Literal["record", "ranks", "trace", "snapshot"]
@@ -18,8 +19,10 @@ _RECORD = re.compile(rb'\s*\{\s*"schema"\s*:\s*"torchgauge\.')
 def content(path: Path) -> Content | None:
     """Return what is there; None where there is nothing, or a file that cannot be opened.
 
-    A file that is none of them counts as a record, whose reader says what is wrong with it.
+    A file that is none of them counts as a record, whose reader says what is wrong with it. Raises
+    InputError `file-not-regular`.
     """
+    refuse_pipes(path)
     if path.is_dir():
         return "ranks" if any(path.glob("*.rank*.json")) else "trace"
     try:

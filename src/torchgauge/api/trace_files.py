@@ -16,7 +16,9 @@ def trace_files(path: Path) -> list[Path] | None:
     if not path.is_dir():
         several = trace_paths(path)
         return list(several) if len(several) > 1 else None
-    found = [one for one in sorted(path.iterdir()) if one.is_file() and one.name.endswith(ENDS)]
+    named = (one for one in sorted(path.iterdir()) if one.name.endswith(ENDS))
+    # A link that leads nowhere is a rank that would be missed.
+    found = [one for one in named if one.is_file() or (one.is_symlink() and not one.exists())]
     if not found:
         raise InputError(
             f"{path} holds no traces.",

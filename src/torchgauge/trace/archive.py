@@ -74,6 +74,8 @@ def trace_paths(path: Path) -> Sequence[Path]:
 
     Raises InputError as `traces`.
     """
+    if not path.is_file():  # a pipe's bytes would be gone
+        return ()
     try:
         with path.open("rb") as file:
             if file.read(len(SIGNATURE)) != SIGNATURE:

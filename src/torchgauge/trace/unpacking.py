@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from torchgauge.errors import InputError
+from torchgauge.files import refuse_pipes
 from torchgauge.trace.archive import SIGNATURE, UNREADABLE, find, refused, traces
 
 _GZIP = b"\x1f\x8b"
@@ -28,10 +29,11 @@ class PackingError(Exception):
 def open_trace(source: Path | bytes) -> BinaryIO:
     """Open the bytes, the file, or the member of an archive (`ranks.zip/rank0.json`).
 
-    Raises InputError `file-missing`, `trace-directory`.
+    Raises InputError `file-missing`, `file-not-regular`, `trace-directory`.
     """
     if isinstance(source, bytes):
         return io.BytesIO(source)
+    refuse_pipes(source)
     try:
         if not source.is_dir():
             return source.open("rb")
