@@ -92,6 +92,23 @@ def test_tables_without_nodes_lead_nowhere_and_those_of_kernels_to_the_tree(open
     assert page.locator("#tree .cell.match").count() >= 1
 
 
+def test_bytes_that_some_calls_do_not_say_are_at_least_so_many(opened):
+    whole = evidence.trace()
+    rank = whole.ranks[0]
+    rows = [msgspec.structs.replace(row, bytes=500, unsaid=0) for row in rank.tree.rows]
+
+    def shown(rows):
+        tree = msgspec.structs.replace(rank.tree, rows=tuple(rows))
+        found = msgspec.structs.replace(rank, tree=tree)
+        page = opened(msgspec.structs.replace(whole, ranks=(found,))).page
+        return page.locator("#tree dd", has_text="kB").first.inner_text()
+
+    said = f"{len(rows) * 500 / 1000:.3g}"
+    assert shown(rows).startswith(said)
+    rows[-1] = msgspec.structs.replace(rows[-1], unsaid=1)
+    assert shown(rows).startswith(f"≥ {said}")
+
+
 def test_a_rank_is_chosen_in_the_head_and_in_the_table_of_ranks(opened, job):
     page = opened(job).page
     assert sections(page)[:3] == ["overview", "ranks", "devices"]

@@ -37,6 +37,14 @@ def test_the_largest_nodes_stay_and_every_sum_with_them():
     assert [kept.tree.rows[kept.at[at]].name for at in (17, 18)] == ["l9", "aten::mm"]
 
 
+def test_what_figures_lack_is_summed_as_they_are():
+    rows = [row("Net", "model", -1)]
+    rows += [row(f"l{at}", "layer", 0, host=1, unknown=1, unsaid=2) for at in range(9)]
+    found = largest(Tree(rows=tuple(rows)), 3).tree
+    assert (found.root.total("unknown"), found.root.total("unsaid")) == (9, 18)
+    assert found.root.bytes is None
+
+
 def test_however_deep_and_whatever_the_figures_a_part_is_a_tree():
     rows = [row("Net", "model", -1, host=None)]
     rows += [row(f"{at}", "layer", at, host=-at if at % 3 else None) for at in range(300)]

@@ -94,9 +94,9 @@ export function nodeLink(context: Context, node: number, here: string | null = n
   return h("a", { href, click, "aria-current": here }, name(tree.name(node)));
 }
 
+/** A sign that a figure is more than is known: calls below lack a formula, or say no bytes. */
 function least(tree: Tree, key: string, node: number): string {
-  const counted = key === "flops" || key === "bytes";
-  return counted && tree.data.own.includes("unknown") && tree.total("unknown")[node] > 0
-    ? "≥ "
-    : "";
+  const lacking = (calls: string) => tree.data.own.includes(calls) && tree.total(calls)[node] > 0;
+  const more = (key === "flops" || key === "bytes") && lacking("unknown");
+  return more || (key === "bytes" && lacking("unsaid")) ? "≥ " : "";
 }

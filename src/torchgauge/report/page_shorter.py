@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from torchgauge.model.tree import Tree, TreeRow
+from torchgauge.report.page_tree import LACKING, OWN
 
 LONGEST = 500  # characters of a name; templates of C++ have thousands
 _END = 80
-_SUMS = ("host", "device", "flops", "bytes", "allocations", "retained", "parameters", "unknown")
 
 
 def short(text: str) -> str:
@@ -53,10 +53,10 @@ def largest(tree: Tree, most: int) -> Kept:
             if parent not in others:
                 others[parent] = len(found)
                 found.append(row)  # its place: its figures come when all are known
-                sums[parent] = dict.fromkeys((*_SUMS, "calls", "nodes"))
+                sums[parent] = dict.fromkeys((*OWN, "calls", "nodes"))
             at.append(others[parent])
             node = nodes[number]
-            more = {name: node.total(name) for name in _SUMS} | {"calls": row.calls, "nodes": 1}
+            more = {name: node.total(name) for name in OWN} | {"calls": row.calls, "nodes": 1}
             sums[parent] = {k: _sum(v, more[k]) for k, v in sums[parent].items()}
     for parent, place in others.items():
         found[place] = _others(parent, sums[parent])
@@ -80,7 +80,7 @@ def _kept(tree: Tree, most: int) -> list[bool]:
 def _others(parent: int, sums: dict[str, int | None]) -> TreeRow:
     count = sums.pop("nodes") or 0
     calls = sums.pop("calls") or 0
-    figures: dict[str, Any] = {**sums, "unknown": sums["unknown"] or 0}
+    figures: dict[str, Any] = {**sums, **{name: sums[name] or 0 for name in LACKING}}
     name = f"{count:,} smaller"
     return TreeRow(name=name, kind="bucket", parent=parent, calls=calls, **figures)
 

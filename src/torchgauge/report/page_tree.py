@@ -12,7 +12,10 @@ from torchgauge.model.profile import Profile
 from torchgauge.model.tree import Tree
 
 # Figures of the node alone: the page adds up what is below it.
-OWN = ("host", "device", "flops", "bytes", "allocations", "retained", "parameters", "unknown")
+FIGURES = ("host", "device", "flops", "bytes", "allocations", "retained", "parameters")
+# How many calls the figures lack, and the bytes alone: with any they are more than is known.
+LACKING = ("unknown", "unsaid")
+OWN = (*FIGURES, *LACKING)
 # Figures of the node with all below it.
 WHOLE = ("peak",)
 TEXTS = ("name", "path", "type", "phase", "shapes", "bound")
@@ -49,7 +52,7 @@ def columns(tree: Tree) -> dict[str, Any]:
         found[name] = texts.of(getattr(row, name) for row in rows)
     for name in (*OWN, *WHOLE):
         values = [getattr(row, name) for row in rows]
-        if any(value is not None for value in values):
+        if any(values) or any(value is not None for value in values if name not in LACKING):
             found[name] = values
     kernels = [(at, row.kernel) for at, row in enumerate(rows) if row.kernel is not None]
     return {
