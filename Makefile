@@ -89,7 +89,9 @@ $(VENV)/integrations: $(VENV)/dev $(SPEEDSCOPE)/package-lock.json
 	! command -v npm >/dev/null || npm ci --silent --no-audit --no-fund --prefix $(SPEEDSCOPE)
 	touch $@
 
-# Other tools, for comparison alone: apart from our environment, and without what they depend on.
+# Other tools, for comparison alone: apart from our environment, of the versions that they name
+# themselves, and without what they depend on.
 $(VENV)/peers: $(VENV)/dev benchmarks/requirements-peers.txt
-	$(PIP) --no-deps --upgrade --target $@ --requirement benchmarks/requirements-peers.txt
+	$(BIN)/pip install --quiet --no-deps --upgrade --target $@ \
+		--requirement benchmarks/requirements-peers.txt
 	touch $@
