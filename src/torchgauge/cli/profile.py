@@ -15,7 +15,7 @@ from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from torchgauge.model.profile import Profile
-    from torchgauge.model.verdict import Verdict
+    from torchgauge.model.verdict import Limit, Verdict
 
 NAME = "profile"
 SUMMARY = "measure size, latency, memory and system use of a model"
@@ -172,8 +172,8 @@ def _out(out: argparse._ArgumentGroup) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Measure, show, write; return the exit code."""
+def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
+    """Return the limits; raises InputError for options that do not go together."""
     if (options.loss or options.optimizer) and not options.train:
         raise InputError(
             "--loss and --optimizer belong to a training step.",
@@ -188,6 +188,12 @@ def run(options: argparse.Namespace) -> int:
             remedy="Add --threshold, such as --threshold latency:100ms.",
         )
     formats.check(options)
+    return limits
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, show, write; return the exit code."""
+    limits = _checked(options)
     from torchgauge import api
     from torchgauge.analyze.limits import judged, percentile_of
 
