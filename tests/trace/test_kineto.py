@@ -8,6 +8,7 @@ import decimal
 import functools
 import gzip
 import io
+import itertools
 import json
 import os
 import zipfile
@@ -21,6 +22,7 @@ from tests.trace.same_events import assert_same, decoded
 
 import torchgauge as tg
 from torchgauge.errors import InputError
+from torchgauge.progress import Silent
 from torchgauge.trace import unpacking
 from torchgauge.trace.kineto import read_events
 
@@ -414,6 +416,30 @@ def test_missing_files_and_directories_are_refused(tmp_path):
     with pytest.raises(InputError) as error:
         read_events(tmp_path)
     assert error.value.id == "trace-directory"
+
+
+@pytest.mark.parametrize("packed", [bytes, squeezed])
+def test_it_is_told_how_much_of_the_file_is_read(tmp_path, packed):
+    path = tmp_path / "long.json"
+    path.write_bytes(packed(encoded(*(span(f"{number:x}" * 50) for number in range(2_000)))))
+    told = Told()
+    read_events(path, chunk_size=1 << 10, progress=told)
+    assert {name for name, _ in told.updates} == {str(path)}
+    shares = [share for _, share in told.updates]
+    assert shares == sorted(shares)
+    assert len(shares) > 5
+    assert all(later - share >= 0.02 for share, later in itertools.pairwise(shares))
+    assert 0.9 < shares[-1] <= 1
+
+
+class Told(Silent):
+    """Progress that keeps what it is told."""
+
+    def __init__(self):
+        self.updates = []
+
+    def update(self, detail, fraction=None):
+        self.updates.append((detail, fraction))
 
 
 def test_pipes_are_refused_before_anything_is_taken_from_them(tmp_path):

@@ -41,6 +41,7 @@ def convert_trace(
     python: bool = False,
     partial: bool = False,
     cache: bool = False,
+    progress: bool | None = None,
 ) -> Path:
     """Write a trace, or the part of it that is asked for, in another format; return the path.
 
@@ -57,7 +58,9 @@ def convert_trace(
     from torchgauge.analyze.selection import Part
 
     part = Part(begin=begin, end=end, step=step, layer=layer)
-    parts = converted(path, to, rank=rank, part=part, how=How(python, partial, cache))
+    parts = converted(
+        path, to, rank=rank, part=part, how=How(python, partial, cache), progress=progress
+    )
     return write(parts, Path(output))
 
 
@@ -67,7 +70,13 @@ def write(parts: Iterable[bytes], path: Path) -> Path:
 
 
 def converted(
-    path: str | Path, to: Form, *, rank: int | None, part: Part, how: How
+    path: str | Path,
+    to: Form,
+    *,
+    rank: int | None,
+    part: Part,
+    how: How,
+    progress: bool | None = None,
 ) -> Iterator[bytes]:
     """Return the pieces of the file that `convert_trace` writes; the first rank is read at once."""
     path = Path(path)
@@ -90,7 +99,7 @@ def converted(
         raise _conflict("A trace file holds one rank.", "Choose one with --rank (rank=).")
     if to == "chrome" and how.partial:
         raise _conflict("Events are taken from whole files.", "Leave out --partial (partial=).")
-    parts = _read(files, rank, part, how)
+    parts = _read(files, rank, part, how, progress)
     first = next(parts)
     return _WAYS[to](itertools.chain([first], parts))
 
@@ -110,13 +119,19 @@ class _Rank(NamedTuple):
 
 
 def _read(
-    files: Sequence[tuple[int | None, Path]], asked: int | None, part: Part, how: How
+    files: Sequence[tuple[int | None, Path]],
+    asked: int | None,
+    part: Part,
+    how: How,
+    progress: bool | None,
 ) -> Iterator[_Rank]:
     from torchgauge.analyze.recording import recording
     from torchgauge.analyze.selection import select
+    from torchgauge.api.preparation import showing
 
     for known, path in files:
-        events = events_of(str(path), **how._asdict())
+        with showing(progress) as shown:
+            events = events_of(str(path), **how._asdict(), progress=shown)
         said = (events.metadata.distributed or {}).get("rank")
         number = said if type(said) is int else known
         if asked not in (None, number):

@@ -10,6 +10,7 @@ from torchgauge.analyze.rank_trace import rank_trace
 from torchgauge.errors import TorchgaugeError
 from torchgauge.model.events import Events
 from torchgauge.model.trace import RankTrace
+from torchgauge.progress import Progress
 from torchgauge.trace.heads import PythonDetail
 from torchgauge.trace.kineto import read_events
 
@@ -24,7 +25,13 @@ class Read(NamedTuple):
 
 
 def read_rank(
-    file: str, *, python: bool, partial: bool, cache: bool = False, memory_limit: int | None = None
+    file: str,
+    *,
+    python: bool,
+    partial: bool,
+    cache: bool = False,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
 ) -> Read:
     """Read one file in this process; what is wrong with it is raised."""
     events = events_of(
@@ -34,7 +41,10 @@ def read_rank(
         partial=partial,
         cache=cache,
         memory_limit=memory_limit,
+        progress=progress,
     )
+    if progress is not None:
+        progress.start("analysing")
     rank, calls = rank_trace(events, Path(file).name)
     return Read(file, rank, calls)
 
@@ -47,12 +57,15 @@ def events_of(
     cache: bool,
     memory_limit: int | None = None,
     launch_arrows: bool = True,
+    progress: Progress | None = None,
 ) -> Events:
     """Return the events of one file, from the cache beside it where one is wanted.
 
     `launch_arrows` as `read_events` takes it; a cache has them in any case.
     """
     detail: PythonDetail = "all" if python else "modules"
+    if progress is not None:
+        progress.start("reading")
     if not cache:
         return read_events(
             file,
@@ -60,7 +73,8 @@ def events_of(
             launch_arrows=launch_arrows,
             partial=partial,
             memory_limit=memory_limit,
+            progress=progress,
         )
     from torchgauge.api.trace_cache import cached_events
 
-    return cached_events(Path(file), python=detail, partial=partial)
+    return cached_events(Path(file), python=detail, partial=partial, progress=progress)

@@ -14,6 +14,7 @@ from torchgauge.errors import InputError
 from torchgauge.files import write_atomically
 from torchgauge.model.events import Events
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.progress import Progress
 from torchgauge.trace import parquet, parquet_reading
 from torchgauge.trace.heads import PythonDetail
 from torchgauge.trace.kineto import read_events
@@ -22,7 +23,9 @@ from torchgauge.trace.parquet_facts import Origin, facts_of
 SUFFIX = ".torchgauge.parquet"
 
 
-def cached_events(file: Path, *, python: PythonDetail, partial: bool) -> Events:
+def cached_events(
+    file: Path, *, python: PythonDetail, partial: bool, progress: Progress | None = None
+) -> Events:
     """Return what `read_events` does, from the cache where it has that, else with a new one.
 
     A cache counts while size and time of change of the trace are those that it was made of. Of a
@@ -35,7 +38,7 @@ def cached_events(file: Path, *, python: PythonDetail, partial: bool) -> Events:
     origin = _origin(file, python)
     if origin is not None and (found := parquet_reading.read(kept, origin)) is not None:
         return found
-    events = read_events(file, python=python, partial=partial)
+    events = read_events(file, python=python, partial=partial, progress=progress)
     if origin is None:
         return _unkept(events, "It lies in an archive, beside which nothing is kept.")
     damaged = any(one.id == "trace-damaged" for one in events.warnings)

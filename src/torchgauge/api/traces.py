@@ -44,6 +44,7 @@ def read_trace(
     Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces,
     `cache-and-limit`; MissingExtraError where `cache` needs PyArrow.
     """
+    from torchgauge.api.preparation import showing
     from torchgauge.api.rank_file import read_rank
     from torchgauge.api.trace_files import trace_files
     from torchgauge.model.trace import Trace
@@ -57,13 +58,12 @@ def read_trace(
         )
     files = trace_files(path)
     if files is None:
-        found = [
-            read_rank(
-                str(path), python=python, partial=partial, cache=cache, memory_limit=memory_limit
-            )
-        ]
-        return Trace(name=path.name, ranks=tuple(one.rank for one in found if one.rank))
-    from torchgauge.api.preparation import showing
+        with showing(progress) as shown:
+            one = read_rank(
+                str(path), python=python, partial=partial, cache=cache, memory_limit=memory_limit,
+                progress=shown,
+            )  # fmt: skip
+        return Trace(name=path.name, ranks=() if one.rank is None else (one.rank,))
     from torchgauge.api.rank_files import cores, read_ranks
 
     workers = min(workers or cores(), len(files))

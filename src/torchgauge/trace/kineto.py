@@ -16,6 +16,7 @@ from torchgauge import units
 from torchgauge.errors import InputError
 from torchgauge.model.events import Codes, Events
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.progress import Progress
 from torchgauge.trace.chunks import Chunks, Event
 from torchgauge.trace.dialects import translated
 from torchgauge.trace.fitting import Fitting, before, fitting
@@ -36,6 +37,7 @@ def read_events(
     partial: bool = False,
     memory_limit: int | None = None,
     chunk_size: int = _CHUNK,
+    progress: Progress | None = None,
 ) -> Events:
     """Read a trace as torch.profiler exports it: .json, .json.gz, a .zip with one, or its bytes.
 
@@ -45,7 +47,7 @@ def read_events(
     With `partial` a damaged or cut-off file gives what can be read, and a warning `trace-damaged`.
     Of one that needs more than `memory_limit` bytes, analysis included, the first part that fits is
     read, and a warning `trace-memory-limit` says up to when; that takes a second pass.
-    `chunk_size`: bytes of text decoded at once.
+    `chunk_size`: bytes of text decoded at once. `progress` is told how far it is.
 
     Raises InputError: `file-missing`, `trace-directory`, `trace-archive`, `trace-too-large`, and
     for files that are no (whole) trace `trace-empty`, `trace-not-json`, `trace-no-events`,
@@ -54,7 +56,7 @@ def read_events(
     """
 
     def reading() -> AbstractContextManager[Chunks]:
-        return _reading(source, partial=partial, chunk_size=chunk_size)
+        return _reading(source, partial=partial, chunk_size=chunk_size, progress=progress)
 
     fits = None
     if memory_limit is not None:
@@ -71,11 +73,13 @@ def read_events(
 
 
 @contextlib.contextmanager
-def _reading(source: str | Path | bytes, *, partial: bool, chunk_size: int) -> Iterator[Chunks]:
+def _reading(
+    source: str | Path | bytes, *, partial: bool, chunk_size: int, progress: Progress | None
+) -> Iterator[Chunks]:
     name = "The recording" if isinstance(source, bytes) else str(source)
     with open_trace(source if isinstance(source, bytes) else Path(source)) as file:
         try:
-            yield Chunks(unpacked(file, name, chunk_size), name, partial=partial)
+            yield Chunks(unpacked(file, name, chunk_size, progress), name, partial=partial)
         except ValueError as error:
             raise InputError(
                 f"{name} cannot be read as a Kineto trace.",

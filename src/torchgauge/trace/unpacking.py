@@ -13,6 +13,7 @@ from typing import IO, BinaryIO, cast
 
 from torchgauge.errors import InputError
 from torchgauge.files import refuse_pipes
+from torchgauge.progress import Progress
 from torchgauge.trace.archive import SIGNATURE, UNREADABLE, find, refused, traces
 
 _GZIP = b"\x1f\x8b"
@@ -98,7 +99,9 @@ def _damage() -> Iterator[None]:
         raise PackingError(f"The zip archive is damaged or cut off: {error}") from error
 
 
-def unpacked(file: BinaryIO, name: str, size: int) -> Iterator[bytes]:
+def unpacked(
+    file: BinaryIO, name: str, size: int, progress: Progress | None = None
+) -> Iterator[bytes]:
     """Yield the text of a trace in pieces of about `size` bytes, as packed files are unpacked.
 
     Raises PackingError where it is damaged, InputError `trace-archive` for a zip that does not hold
@@ -109,9 +112,12 @@ def unpacked(file: BinaryIO, name: str, size: int) -> Iterator[bytes]:
     packed = file.packed if isinstance(file, Member) else file.seek(0, io.SEEK_END)
     file.seek(0)
     limit = max(_HARMLESS_MEMBER if inside else _HARMLESS, packed * _LARGEST_RATIO)
-    total = 0
+    total, told = 0, 0.0
     for piece in _unpacked(file, name, size):
         total += len(piece)
+        if progress is not None and not inside and (read := file.tell() / packed) >= told + 0.02:
+            progress.update(name, read)
+            told = read
         if total > limit:
             raise InputError(
                 f"{name} was not read to its end.",
