@@ -80,7 +80,7 @@ def test_a_snapshot_says_how_memory_is_filled_and_who_holds_it():
 def test_what_grew_is_said_by_stack():
     text = evidence.growth().to_markdown()
     figures, stacks = tables(text)
-    assert figures[1] == ["in use", "34.60 MB", "+7.34 MB from 27.26 MB"]
+    assert figures[1] == ["held", "34.60 MB", "+7.34 MB from 27.26 MB"]
     assert stacks[1] == ["log.py:7 keep ← train.py:10 main", "+7.34 MB", "31.5 MB", "+7", "12"]
     same = evidence.grown(evidence.snapshot(3), evidence.snapshot(3))
     assert "No stack holds more or less than before." in same.to_markdown()
