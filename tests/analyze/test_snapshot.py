@@ -179,6 +179,46 @@ def test_small_segments_are_not_for_large_blocks():
     assert one.cause == "elsewhere"
 
 
+@pytest.mark.parametrize(
+    ("asked", "left", "said"),
+    [
+        (5 * MIB, 8 * MIB, "less than the segment"),
+        (5 * MIB, 20 * MIB, "something else refused"),
+        (MIB, 2 * MIB - 1, "less than the segment"),
+        (11 * MIB, 12 * MIB - 1, "less than the segment"),
+        (11 * MIB, 12 * MIB, "something else refused"),
+    ],
+)
+def test_room_for_the_tensor_is_not_room_for_its_segment(asked, left, said):
+    """Nobody's limit is to be looked for where the device was full."""
+    trace = made.Allocator()
+    trace.reserve(BASE, 20 * MIB)
+    trace.alloc(BASE, 20 * MIB)
+    trace.oom(asked, left)
+    (first, *_) = told(whole([segment(BASE, block(BASE, 20 * MIB))], trace)).findings
+    assert first.id == "oom-limit"
+    assert said in first.title
+
+
+def test_findings_of_several_devices_say_of_which_they_are():
+    first, second = made.Allocator(), made.Allocator()
+    first.reserve(BASE, 20 * MIB)
+    first.alloc(BASE, 20 * MIB)
+    second.reserve(2 * BASE, 20 * MIB)
+    second.alloc(2 * BASE, 20 * MIB)
+    second.oom(40 * MIB, MIB)
+    segments = [
+        segment(BASE, block(BASE, 20 * MIB)),
+        segment(2 * BASE, block(2 * BASE, 20 * MIB), device=1),
+    ]
+    found = [one.title for one in told(whole(segments, first, second)).findings]
+    assert found == [
+        "Out of memory at 41.94 MB on GPU 1: the memory was really full",
+        "100 % of the peak of GPU 0 comes from train.py:42 step",
+        "100 % of the peak of GPU 1 comes from train.py:42 step",
+    ]
+
+
 def test_what_came_after_an_oom_does_not_change_it():
     trace, _ = full(15 * MIB, 2 * MIB)
     places = [BASE + at * 10 * MIB for at in range(4)]

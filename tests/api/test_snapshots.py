@@ -1,5 +1,6 @@
 """Memory snapshots read from files, and what of them is written."""
 
+import copy
 import csv
 import gzip
 import io
@@ -137,6 +138,7 @@ def test_tables_read_back(file):
     assert sum(int(row["size"]) for row in read("segments")) == one.reserved
     assert len(read("timeline")) == len(one.timeline)
     assert read("ooms")[0]["cause"] == "fragmentation"
+    assert read("ooms")[0]["stack"] == "/home/me/train.py:42:step;/home/me/train.py:10:main"
     with pytest.raises(tg.InputError) as caught:
         found.to_csv(table="kernels")
     assert caught.value.id == "no-tree"
@@ -252,7 +254,11 @@ ODD = (None, -1, 2**63, 2**70, 1.5, "", [], {}, True)
 
 
 def edited(content, choose):
-    """Replace, remove or double some values of a snapshot; `choose` picks one of a list."""
+    """Replace, remove or double some values of a snapshot; `choose` picks one of a list.
+
+    In a copy: stacks are shared by all snapshots that are made, and a seed means one case.
+    """
+    content = copy.deepcopy(content)
     for _ in range(choose([1, 3, 10])):
         holder = content
         while True:
@@ -268,7 +274,7 @@ def edited(content, choose):
         elif kind == "double" and keys and isinstance(holder, list):
             holder.insert(choose(keys), inside)
         elif kind == "odd" and keys and choose([True, False, False]):
-            holder[key] = choose(ODD)
+            holder[key] = copy.copy(choose(ODD))
         elif isinstance(inside, int) and not isinstance(holder, tuple):
             holder[key] = choose([*NUMBERS, inside + 512])
         elif isinstance(inside, str) and key in ("action", "segment_type"):

@@ -117,6 +117,27 @@ def test_one_bad_file_does_not_cost_the_others(tmp_path):
     assert "rank2.json" in warning.message
 
 
+def test_json_of_another_kind_beside_the_ranks_is_no_failure(tmp_path):
+    """And it takes no rank's place, neither when the folder is read nor when one is converted."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "args.json").write_text('{"lr": 0.1}')
+    write(folder / "b.json", [op("aten::first", 0, 9)])
+    write(folder / "c.json", [op("aten::second", 0, 9)])
+    found = tg.read_trace(folder)
+    assert [(one.rank, one.file) for one in found.ranks] == [(0, "b.json"), (1, "c.json")]
+    (warning,) = found.warnings
+    assert (warning.id, warning.failed) == ("trace-no-events", False)
+    assert "args.json" in warning.message
+    for rank, name in enumerate(("aten::first", "aten::second")):
+        written = tg.convert_trace(folder, "chrome", tmp_path / "out.json", rank=rank)
+        assert name in written.read_text()
+    (folder / "b.json").unlink()
+    (folder / "c.json").unlink()
+    with pytest.raises(InputError):
+        tg.read_trace(folder)
+
+
 def test_two_files_of_one_rank_are_told(tmp_path):
     write(tmp_path / "a.json", distributedInfo={"rank": 0})
     write(tmp_path / "b.json", distributedInfo={"rank": 0})

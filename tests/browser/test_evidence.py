@@ -4,6 +4,7 @@ import re
 
 import msgspec
 import pytest
+from tests.analyze.kineto_events import op
 from tests.browser.test_accessibility import violations
 from tests.browser.test_page import HOSTILE
 from tests.report import evidence
@@ -12,6 +13,7 @@ from torchgauge.model.comparison import Difference
 from torchgauge.model.finding import Finding
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.snapshot import Frame
+from torchgauge.model.trace import Trace
 
 pytestmark = pytest.mark.browser
 
@@ -307,3 +309,14 @@ def test_no_rule_of_accessibility_is_broken_by_ranks(opened, axe, job):
     phone = {"width": 400, "height": 900}
     assert violations(opened, axe, job) == []
     assert violations(opened, axe, job, color_scheme="dark", viewport=phone) == []
+
+
+def test_one_row_is_a_row_and_what_is_not_called_has_no_calls(opened):
+    """Nobody calls a recording without layers, and its warning is of no probe."""
+    rank = evidence.rank(op("aten::mm", 0, 20))
+    page = opened(Trace(name="made.json", ranks=(rank,))).page
+    assert "1 row" in re.findall(r"\d+ rows?", page.locator("#tables").inner_text())
+    assert "calls" not in page.locator("#tree .panel dt").all_inner_texts()
+    assert page.locator(".warnings li").first.inner_text().startswith("! The trace names no layers")
+    page.locator("#tree .cell").nth(1).click()
+    assert "calls" in page.locator("#tree .panel dt").all_inner_texts()

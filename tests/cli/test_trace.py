@@ -223,3 +223,13 @@ def test_a_file_that_cannot_be_opened_is_told_without_a_traceback(tmp_path, caps
     for name in ("nowhere.json", "cut.json.gz"):
         assert main(["trace", str(tmp_path / name)]) == 2
         assert capsys.readouterr().err.startswith("torchgauge: error: ")
+
+
+def test_a_table_of_ranks_says_beside_it_which_files_failed(folder, capsys):
+    """Exit code 1 alone would be a riddle: no column has what is wrong."""
+    (folder / "rank2.json").write_text('{"traceEvents": [{"ph": "X", "na')
+    assert main(["trace", str(folder), "--csv", "figures"]) == 1
+    out, err = capsys.readouterr()
+    assert [row["rank"] for row in csv.DictReader(io.StringIO(out))] == ["0", "1"]
+    assert "rank2.json" in err
+    assert "[trace-truncated]" in err

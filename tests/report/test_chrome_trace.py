@@ -8,14 +8,17 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from tests.analyze.kineto_events import mark, op, read
 from torch import nn
 
 import torchgauge as tg
 from torchgauge.analyze.attribution import attribute
 from torchgauge.analyze.call_tree import CallTree, Named
 from torchgauge.analyze.named_spans import named_spans
+from torchgauge.analyze.recorded_tree import recorded_tree
 from torchgauge.measure import timeline
 from torchgauge.measure.plan import opened
+from torchgauge.model.record import whole
 from torchgauge.report import chrome_trace
 from torchgauge.target.source import Source
 from torchgauge.trace.kineto import read_events
@@ -122,6 +125,35 @@ def test_layers_are_spans_under_their_names(training, written):
     assert found == {layer: len(steps) + 1 for layer in layers}  # one step is not read
     assert {event["cat"] for event in calls} == {"user_annotation"}
     assert not any(event["name"].startswith("tg") for event in spans(written))
+
+
+def test_what_is_written_is_read_with_its_layers_and_steps(training, written):
+    """As a trace from somebody else: the tree has paths and classes, and no warning about them."""
+    tree = recorded_tree(read_events(written))
+    assert tree.steps == sum(name.startswith("tg@") for name in training.events.name.values)
+    rows = {one.path: one.row.type for one in tree.nodes if one.kind in ("model", "layer")}
+    assert rows == {
+        "": "Net",
+        "first": "Linear",
+        whole(ODD): "Sequential",
+        whole(f"{ODD}.0"): "Linear",
+        whole(f"{ODD}.1"): "ReLU",
+    }
+    assert tree.root.name == "Net"
+    assert not {"no-layers", "no-layer-paths"} & {one.id for one in tree.warnings}
+
+
+def test_what_a_user_marks_under_a_layers_name_is_no_call_of_it():
+    spans = [
+        mark("Net", 0, 90) | {"args": {"External id": 1, "Class": "Net"}},
+        mark("head", 10, 40) | {"args": {"External id": 2, "Class": "Linear"}},
+        op("aten::linear", 20, 10),
+        mark("head", 60, 20),
+        op("aten::relu", 65, 5),
+    ]
+    tree = recorded_tree(read(*spans))
+    head = tree.find("head")
+    assert (head.row.calls, [one.name for one in head.children]) == (1, ["aten::linear"])
 
 
 def test_every_operator_says_whose_it_is(written):

@@ -67,7 +67,7 @@ def test_a_snapshot_says_how_memory_is_filled_and_who_holds_it():
     text = evidence.snapshot().to_markdown()
     first, second = (tables(part) for part in text.split("#### GPU ")[1:])
     assert first[0][1] == ["reserved", "52.43 MB", "2 segments"]
-    assert second[0][1] == ["reserved", "3.146 MB", "1 segments"]
+    assert second[0][1] == ["reserved", "3.146 MB", "1 segment"]
     assert first[0][4] == ["split", "20.97 MB", "40 %, between blocks"]
     peak, failed, end = first[3:]
     stack = "log.py:7 keep ← train.py:10 main"
@@ -80,7 +80,7 @@ def test_a_snapshot_says_how_memory_is_filled_and_who_holds_it():
 def test_what_grew_is_said_by_stack():
     text = evidence.growth().to_markdown()
     figures, stacks = tables(text)
-    assert figures[1] == ["in use", "34.60 MB", "+7.34 MB from 27.26 MB"]
+    assert figures[1] == ["held", "34.60 MB", "+7.34 MB from 27.26 MB"]
     assert stacks[1] == ["log.py:7 keep ← train.py:10 main", "+7.34 MB", "31.5 MB", "+7", "12"]
     same = evidence.grown(evidence.snapshot(3), evidence.snapshot(3))
     assert "No stack holds more or less than before." in same.to_markdown()

@@ -19,11 +19,13 @@ export function nodePanel(context: Context, node: number, width: string): HTMLEl
   add("type", tree.text("type", node));
   add("phase", tree.text("phase", node));
   add("input shapes", tree.text("shapes", node));
-  add(
-    "calls",
-    format(tree.number("calls", node), "count"),
-    tree.data.steps > 1 ? `in ${tree.data.steps} steps` : "in a step",
-  );
+  if (tree.number("calls", node) > 0)
+    // a bucket, and a recording without its model, are not called
+    add(
+      "calls",
+      format(tree.number("calls", node), "count"),
+      tree.data.steps > 1 ? `in ${tree.data.steps} steps` : "in a step",
+    );
   for (const [key, title, unit] of FIGURES) {
     if (!tree.data.own.includes(key)) continue;
     const total = tree.total(key);

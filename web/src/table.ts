@@ -122,12 +122,12 @@ export class Table {
 
   private changed(): void {
     const { length } = this.order;
-    const rows = this.data.rows.toLocaleString("en");
+    const rows = `${this.data.rows.toLocaleString("en")} row${this.data.rows === 1 ? "" : "s"}`;
     const less = this.data.left
       ? `, without ${this.data.left.toLocaleString("en")} smaller ones`
       : "";
     this.said.textContent =
-      (length === this.data.rows ? "" : `${length.toLocaleString("en")} of `) + `${rows} rows${less}`;
+      (length === this.data.rows ? "" : `${length.toLocaleString("en")} of `) + rows + less;
     this.scroller.scrollTop = 0;
     this.drawn = "";
     this.draw();

@@ -27,7 +27,7 @@ _LAYER = re.compile(r"tg#(\d+)")
 # Set where a checkpoint ended what it ran again: a mark, no span of the host's work.
 STOPPED = "tg!"
 _NODE = "autograd::engine::evaluate_function: "
-_HOST = ("cpu_op", "user_annotation")
+HOST = ("cpu_op", "user_annotation")
 NONE = -1
 
 
@@ -60,15 +60,21 @@ class Spans:
         return self.nesting.parent
 
 
-def attribute(events: Events, tree: CallTree, *, number: Callable[[str], int] = own_range) -> Spans:
+def attribute(
+    events: Events,
+    tree: CallTree,
+    *,
+    number: Callable[[str], int] = own_range,
+    calls: Rows | None = None,
+) -> Spans:
     """Return the host's spans with layer and phase; the tree grows by the layers that are new.
 
     `number` gives the module of a call of a layer by the name of its span, which may be a Python
-    function's, and NONE for other names.
+    function's, and NONE for other names. `calls` are the rows that may be calls, else all.
     """
     is_call = _Named(events, np.arange(len(events))).number(number) != NONE
     is_call &= events.category.where(lambda name: name == PYTHON)
-    is_host = events.category.where(lambda name: name in _HOST)
+    is_host = events.category.where(lambda name: name in HOST)
     is_host &= ~events.name.where(lambda name: name == STOPPED)
     rows = np.flatnonzero(is_host | is_call)
     start, duration, thread = events.start, events.duration, events.thread.codes
@@ -77,6 +83,8 @@ def attribute(events: Events, tree: CallTree, *, number: Callable[[str], int] = 
     nesting = nest(start[rows], duration[rows], thread, tolerance=_rounding(events))
     named = _Named(events, rows)
     module = named.number(number)
+    if calls is not None:
+        module[~np.isin(rows, calls)] = NONE
     is_layer = module != NONE
     is_node = named.where(lambda name: name.startswith(_NODE))
     node = _inherited(np.where(is_node, np.arange(len(rows)), NONE), nesting)

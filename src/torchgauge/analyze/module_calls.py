@@ -1,4 +1,4 @@
-"""Layers of a recording with stacks: its `nn.Module: Linear_0` calls, which say no path."""
+"""Layers of a recorded trace: by our own ranges, else torch's `nn.Module: Linear_0` calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from torchgauge.analyze.attribution import NONE, own_range
 from torchgauge.analyze.call_tree import MODEL, CallTree, Named
-from torchgauge.model.events import Events
+from torchgauge.model.events import ABSENT, Events, Rows
 from torchgauge.trace.categories import MODULE_CALL, PYTHON
 from torchgauge.trace.nesting import ROUNDING, nest
 
@@ -14,19 +14,30 @@ from torchgauge.trace.nesting import ROUNDING, nest
 class Modules:
     """The modules that were called, numbered by name: `number` is that of a span's name.
 
-    A recording of ours has numbers alone, of which 0 is the model. torch names a class and counts
-    its instances: the model is the one that was called by no other, where there is one.
+    A trace that we wrote has paths and classes. A recording of ours that somebody else wrote has
+    numbers alone, of which 0 is the model. torch names a class and counts its instances. The model
+    is the one that was called by no other, where there is one.
+
+    `calls` are the rows that calls are in where a name alone does not say it: what a user marks may
+    be named as a layer.
     """
 
     def __init__(self, events: Events, name: str) -> None:
+        classes = _written(events)
         ours = {text: own_range(text) for text in events.name.values if own_range(text) != NONE}
-        self.are_ours = bool(ours)
-        self._numbers = ours or _instances(events)
+        self.calls: Rows | None = None
+        self.have_paths = bool(classes)
+        self.are_ours = self.have_paths or bool(ours)
+        if classes:
+            self.calls = _rows_written(events)
+            self._numbers = _numbered(events, self.calls)
+        else:
+            self._numbers = ours or _numbered(events, _rows_of_torch(events))
         table = [Named(("",), "")] * (max(self._numbers.values(), default=MODEL) + 1)
         for text, number in self._numbers.items():
             label = text.removeprefix(MODULE_CALL).strip()
             path = label if number != MODEL else ""
-            table[number] = Named((path,), label.rpartition("_")[0])
+            table[number] = Named((path,), classes.get(text, label.rpartition("_")[0]))
             if number == MODEL and not ours:
                 name = label
         self.tree = CallTree(table, name)
@@ -39,21 +50,40 @@ class Modules:
         return self._numbers.get(name, NONE)
 
 
-def _instances(events: Events) -> dict[str, int]:
-    """Return the numbers of the modules that torch names, in the order of their names."""
-    outer, inner = _callers(events)
+def _rows_written(events: Events) -> Rows:
+    table = events.operators
+    rows: Rows = table.row[table.layer_class.codes != ABSENT]
+    return rows
+
+
+def _written(events: Events) -> dict[str, str]:
+    """Return the classes of the layers by their paths, of a trace that we wrote."""
+    table = events.operators
+    called = np.flatnonzero(table.layer_class.codes != ABSENT)
+    names = events.name.take(table.row[called])
+    classes = table.layer_class.take(called)
+    pairs = set(zip(names.codes.tolist(), classes.codes.tolist(), strict=True))
+    return {names.values[name]: classes.values[code] for name, code in sorted(pairs)}
+
+
+def _rows_of_torch(events: Events) -> Rows:
+    return np.flatnonzero(
+        events.category.where(lambda name: name == PYTHON)
+        & events.name.where(lambda name: name.startswith(MODULE_CALL))
+    )
+
+
+def _numbered(events: Events, rows: Rows) -> dict[str, int]:
+    """Return the numbers of the modules whose calls these are, in the order of their names."""
+    outer, inner = _callers(events, rows)
     models = outer - inner
     first = models if len(models) == 1 else set[str]()
     rest = sorted((outer | inner) - first)
     return dict.fromkeys(first, MODEL) | {text: number for number, text in enumerate(rest, 1)}
 
 
-def _callers(events: Events) -> tuple[set[str], set[str]]:
+def _callers(events: Events, rows: Rows) -> tuple[set[str], set[str]]:
     """Return the names of calls inside no other call, and of those inside one."""
-    rows = np.flatnonzero(
-        events.category.where(lambda name: name == PYTHON)
-        & events.name.where(lambda name: name.startswith(MODULE_CALL))
-    )
     start, duration = events.start[rows], events.duration[rows]
     parent = nest(start, duration, events.thread.codes[rows], tolerance=ROUNDING).parent
     names = np.array([str(events.name[row]) for row in rows.tolist()], dtype=object)

@@ -10,7 +10,7 @@ from pathlib import PurePath
 import msgspec
 import numpy as np
 
-from torchgauge.analyze.attribution import Spans, attribute
+from torchgauge.analyze.attribution import HOST, Spans, attribute
 from torchgauge.analyze.event_costs import EventCosts, by_node, event_costs
 from torchgauge.analyze.layer_times import LayerTimes
 from torchgauge.analyze.module_calls import Modules
@@ -38,9 +38,9 @@ def recorded_tree(events: Events) -> Tree:
     FLOPs and bytes are counted from the recorded sizes; `unknown` is the calls whose FLOPs these do
     not tell, `unsaid` those whose bytes they do not, since a trace has no outputs.
 
-    Layers are those of our ranges, else of torch's `nn.Module:` calls, which name class and
-    instance and no path. Without either, operators and kernels are the model's own, and a warning
-    says so.
+    Layers are those of a trace that we wrote, with their paths, or of our ranges, else of torch's
+    `nn.Module:` calls, which name class and instance and no path. Without any, operators and
+    kernels are the model's own, and a warning says so.
     """
     return tree_of(events, *attributed(events))
 
@@ -48,7 +48,7 @@ def recorded_tree(events: Events) -> Tree:
 def attributed(events: Events) -> tuple[Modules, Spans]:
     """Return the layers that the trace names, and whose each of the host's spans is."""
     modules = Modules(events, _name(events))
-    spans = attribute(events, modules.tree, number=modules.number)
+    spans = attribute(events, modules.tree, number=modules.number, calls=modules.calls)
     if not len(modules):
         spans = dataclasses.replace(spans, layer=np.zeros_like(spans.layer))
     return modules, spans
@@ -91,8 +91,8 @@ def _name(events: Events) -> str:
 
 
 def _annotations(events: Events) -> Iterator[str]:
-    """Yield the names of the host's annotations, one for each event."""
-    rows = np.flatnonzero(events.category.where(lambda name: name == "user_annotation"))
+    """Yield the names of the host's ranges, one for each event; ours are operators to torch."""
+    rows = np.flatnonzero(events.category.where(lambda name: name in HOST))
     return (str(events.name[row]) for row in rows.tolist())
 
 
@@ -109,7 +109,7 @@ def _layer_warnings(modules: Modules, recorder: str | None) -> Iterator[Measurem
                 "Record with torch.profiler.profile(with_stack=True), or with torchgauge.",
             ),
         )
-    else:
+    elif not modules.have_paths:
         yield MeasurementWarning(
             id="no-layer-paths",
             message="The trace says no paths of layers: they are named as in it.",

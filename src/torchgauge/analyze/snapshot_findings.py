@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchgauge import units
+from torchgauge.analyze.snapshot_ranges import segment_for
 from torchgauge.model.finding import Finding
 from torchgauge.model.snapshot import DeviceMemory, Oom, OomCause, Snapshot, Stack
 
@@ -36,6 +37,12 @@ _WHY: dict[OomCause, tuple[str, str]] = {
     ),
 }
 
+_STEP = (
+    "the device had as much left, and less than the segment that torch takes for it",
+    "It takes 20 MiB at once for what is 1 to 10 MiB, else whole 2 MiB: the device was full. Hold "
+    "less at the peak, and see what other processes hold on the device.",
+)
+
 
 def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
     """Return failures first, then waste, then what the file cannot tell."""
@@ -46,19 +53,22 @@ def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
 
 
 def _of(snapshot: Snapshot, device: DeviceMemory) -> Iterator[Finding]:
-    where = f"GPU {device.device}" if len(snapshot.devices) > 1 else "The GPU"
+    several = f"GPU {device.device}" if len(snapshot.devices) > 1 else ""
+    where = several or "The GPU"
     if device.ooms:
-        yield _oom(device.ooms[-1], len(device.ooms))
+        yield _oom(device.ooms[-1], len(device.ooms), f" on {several}" * bool(several))
     yield from _unused(device, where)
     yield from _pending(device, where)
     yield from _rounding(device, where)
-    yield from _kept(snapshot, device)
-    yield from _holder(snapshot, device)
+    yield from _kept(snapshot, device, f" on {several}" * bool(several))
+    yield from _holder(snapshot, device, f" of {several}" * bool(several))
     yield from _before(device, where)
 
 
-def _oom(oom: Oom, count: int) -> Finding:
+def _oom(oom: Oom, count: int, where: str) -> Finding:
     why, remedy = _WHY[oom.cause]
+    if oom.cause == "limit" and _less_than_a_segment(oom):
+        why, remedy = _STEP
     parts = [f"{units.size(oom.alive)} were in use"]
     if oom.device_free is not None:
         parts.append(f"the device had {units.size(oom.device_free)} left")
@@ -71,10 +81,17 @@ def _oom(oom: Oom, count: int) -> Finding:
     return Finding(
         id=f"oom-{oom.cause}",
         severity="serious",
-        title=f"Out of memory at {units.size(oom.asked)}: {why}",
+        title=f"Out of memory at {units.size(oom.asked)}{where}: {why}",
         evidence=f"{'; '.join(parts)}.{more}",
         remedy=remedy,
     )
+
+
+def _less_than_a_segment(oom: Oom) -> bool:
+    """Return whether the device alone had room, and not for the segment that torch would take."""
+    if oom.usable is None or oom.usable >= oom.asked or oom.device_free is None:
+        return False
+    return oom.device_free < segment_for(oom.asked)
 
 
 def _unused(device: DeviceMemory, where: str) -> Iterator[Finding]:
@@ -120,7 +137,7 @@ def _rounding(device: DeviceMemory, where: str) -> Iterator[Finding]:
         )
 
 
-def _holder(snapshot: Snapshot, device: DeviceMemory) -> Iterator[Finding]:
+def _holder(snapshot: Snapshot, device: DeviceMemory, where: str) -> Iterator[Finding]:
     peak = device.peak
     first = next((one for one in peak.held if one.stack is not None), None) if peak else None
     if peak is None or first is None or first.stack is None or not peak.bytes:
@@ -130,21 +147,21 @@ def _holder(snapshot: Snapshot, device: DeviceMemory) -> Iterator[Finding]:
         yield Finding(
             id="peak-holder",
             severity="info",
-            title=f"{units.percent(share)} of the peak comes from {place(stack)}",
+            title=f"{units.percent(share)} of the peak{where} comes from {place(stack)}",
             evidence=f"{units.size(first.bytes)} of {units.size(peak.bytes)} in {first.blocks:,} "
             f"block{'s' * (first.blocks != 1)}.",
             remedy="Where the peak is to fall, begin there.",
         )
 
 
-def _kept(snapshot: Snapshot, device: DeviceMemory) -> Iterator[Finding]:
+def _kept(snapshot: Snapshot, device: DeviceMemory, where: str) -> Iterator[Finding]:
     for one in device.kept[:3]:
         if one.bytes < 0.01 * (device.allocated + device.pending):
             continue
         yield Finding(
             id="kept",
             severity="warning",
-            title=f"{place(snapshot.stacks[one.stack])} keeps what it allocates: "
+            title=f"{place(snapshot.stacks[one.stack])} keeps what it allocates{where}: "
             f"{units.size(one.bytes)}",
             evidence=f"{one.blocks:,} of its {one.allocations:,} allocations, all through the "
             "window, are still alive at the end.",

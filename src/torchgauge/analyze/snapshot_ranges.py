@@ -13,6 +13,14 @@ from torchgauge.trace.snapshot_contents import SEGMENTS, Events, RecordedSegment
 ROUNDING = 512
 SMALL = 1 << 20
 _SMALL_SEGMENT = 1 << 21
+_MIDDLE, _LARGE_SEGMENT = 10 << 20, 20 << 20
+
+
+def segment_for(asked: int) -> int:
+    """Return the bytes that torch takes from the device for an allocation, by its defaults."""
+    if SMALL < asked < _MIDDLE:
+        return _LARGE_SEGMENT
+    return -(-asked // _SMALL_SEGMENT) * _SMALL_SEGMENT
 
 
 class Range(NamedTuple):

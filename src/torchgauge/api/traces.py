@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.model.record import MeasurementWarning
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from torchgauge.model.trace import RankTrace, Trace
     from torchgauge.model.trace_diff import TraceDiff
 
+_OTHER = "trace-no-events"  # whole JSON, as it lies beside traces
 _NUMBER = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
 
 
@@ -39,7 +39,8 @@ def read_trace(
     `parquet`). `memory_limit` is in bytes, of all processes together: of a file that needs more the
     first part is read, and a warning says up to when. Of several files `workers` are read at once,
     as many as there are cores unless said otherwise; one that cannot be read is a failed warning,
-    and the others stay. Of an archive nothing is unpacked to disk, and nothing cached.
+    and the others stay; JSON of another kind is left out with a warning. Of an archive nothing is
+    unpacked to disk, and nothing cached.
 
     Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces,
     `cache-and-limit`; MissingExtraError where `cache` needs PyArrow.
@@ -146,14 +147,22 @@ def ranked(path: Path) -> dict[int, Path] | None:
     files = trace_files(path)
     if files is None:
         return None
-    said: list[int | None] = [None] * len(files)
-    for place, file in enumerate(files):
-        with contextlib.suppress(InputError):  # what is wrong with it is said when it is read
-            said[place] = rank_said(file)
-    names = [file.name for file in files]
+    said: list[int | None] = []
+    traces: list[Path] = []
+    for file in files:
+        number = None
+        try:
+            number = rank_said(file)
+        except InputError as error:
+            if error.id == _OTHER:
+                continue
+            # what else is wrong with it is said when it is read
+        said.append(number)
+        traces.append(file)
+    names = [file.name for file in traces]
     numbers = _numbers(list(zip(said, names, strict=True)), world=0)
     found = {
-        number: file for number, file in zip(numbers, files, strict=True) if number is not None
+        number: file for number, file in zip(numbers, traces, strict=True) if number is not None
     }
     return dict(sorted(found.items()))
 
@@ -167,7 +176,7 @@ def _together(name: str, read: Sequence[Read]) -> Trace:
     good = [one for one in read if one.rank is not None]
     if not good:
         raise next(one.error for one in read if one.error is not None)
-    warnings = [MeasurementWarning.of(one.error, "trace") for one in read if one.error is not None]
+    warnings = [_unread(one.error) for one in read if one.error is not None]
     known: dict[int, Read] = {}
     world = max((one.rank.world or 0 for one in good if one.rank), default=0)
     files = [(one.rank.rank if one.rank else None, Path(one.file).name) for one in good]
@@ -211,6 +220,15 @@ def _said(number: int | None, name: str) -> int | None:
         return number
     named = _NUMBER.search(name)
     return int(named[1]) if named else None
+
+
+def _unread(error: TorchgaugeError) -> MeasurementWarning:
+    """Return what is said of a file that was not read: JSON of another kind is no failure."""
+    said = MeasurementWarning.of(error, "trace")
+    if error.id != _OTHER:
+        return said
+    remedy = "Leave it where it is a configuration or a result; else record it again."
+    return msgspec.structs.replace(said, probe="", failed=False, remedy=remedy)
 
 
 def _of_no_rank(file: str) -> MeasurementWarning:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,12 +97,17 @@ def _check_rank(found: Trace, rank: int | None) -> None:
 
 def _show(found: Trace, options: argparse.Namespace) -> None:
     from torchgauge.model import rendering
+    from torchgauge.report.sections import warning_text
     from torchgauge.report.trace import view
     from torchgauge.report.tree import View
+    from torchgauge.report.visible import one_line
 
     if options.json:
         emit(rendering.text(found, "json"))
     elif options.csv is not None:
+        for warning in found.warnings:  # no table has them, and they are why it is exit code 1
+            if warning.failed:
+                sys.stderr.write(f"torchgauge: {one_line(warning_text(warning))} [{warning.id}]\n")
         one = found if options.rank is None else _only(found, options.rank)
         emit(rendering.text(one, "csv", table=options.csv))
     else:

@@ -57,7 +57,9 @@ class Operators:
 
     `index` is the profiler's own count ("Ev Idx"). `sequence` joins a backward operator to the
     forward one of the same number; `forward_thread` is no thread id, and 0 on forward operators.
-    `dims`, `strides`, `types` and `inputs` are nested tuples, as the trace has them.
+    `dims`, `strides`, `types` and `inputs` are nested tuples, as the trace has them. `layer_class`
+    is the class of the layer whose call a span is, in traces that torchgauge wrote; the span's name
+    is the layer's path.
     """
 
     row: Rows
@@ -70,6 +72,7 @@ class Operators:
     types: Coded[tuple[Any, ...]]
     inputs: Coded[tuple[Any, ...]]
     modules: Coded[str]
+    layer_class: Coded[str]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -37,9 +37,9 @@ def view(growth: Growth, *, width: int, top: int = MOST) -> RenderableType:
 
 
 def head(growth: Growth) -> Section:
-    """Say how much more is in use and reserved."""
+    """Say how much more is held, which is in use or pending, and reserved."""
     rows = (
-        _row("in use", growth.before, growth.after),
+        _row("held", growth.before, growth.after),
         _row("reserved", growth.reserved_before, growth.reserved_after),
     )
     names = f"{visible(growth.baseline)} → {visible(growth.current)}"

@@ -28,7 +28,7 @@ def _facts(snapshot: Snapshot) -> Iterator[str]:
     if len(snapshot.devices) != 1:
         yield f"devices: {len(snapshot.devices)}"
     for device in snapshot.devices:
-        yield f"window: {text(snapshot_report.window(device))}"
+        yield f"window: {text(snapshot_report.window(device, several=len(snapshot.devices) > 1))}"
     settings = ", ".join(f"{name} {value}" for name, value in sorted(snapshot.settings.items()))
     if settings:
         yield f"settings: {cut(text(settings))}"

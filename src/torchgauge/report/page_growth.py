@@ -37,7 +37,7 @@ def overview(growth: Growth) -> dict[str, Any]:
         ],
         "created": "",
         "figures": [
-            _figure("in use", growth.before, growth.after),
+            _figure("held", growth.before, growth.after),
             _figure("reserved", growth.reserved_before, growth.reserved_after),
         ],
         "bound": None,
@@ -72,7 +72,7 @@ def _finding(one: Grown) -> dict[str, Any]:
 
 
 def contributions(growth: Growth) -> list[dict[str, Any]] | None:
-    """Return what adds up to the growth of what is in use; None where no stack differs."""
+    """Return what adds up to the growth of what is held; None where no stack differs."""
     if not growth.stacks:
         return None
     bars = sorted(growth.stacks, key=lambda one: -abs(one.growth))[:BARS]
@@ -80,12 +80,12 @@ def contributions(growth: Growth) -> list[dict[str, Any]] | None:
     return [
         {
             "title": "",
-            "note": "Bytes in use by who allocated them.",
+            "note": "Bytes in use or pending, by who allocated them.",
             "bars": [[short(where(one.stack).plain), one.growth, None] for one in bars],
             "rest": total - sum(one.growth for one in bars),
             "others": f"{len(growth.stacks) - len(bars):,} other stacks",
             "total": total,
-            "whole": "in use as a whole",
+            "whole": "held as a whole",
             "unit": "growth",
         }
     ]

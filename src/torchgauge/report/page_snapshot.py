@@ -105,7 +105,8 @@ def _figures(one: DeviceMemory) -> list[dict[str, str]]:
         at = "before the first event" if peak.event < 0 else f"at event {peak.event:,}"
         when = at if peak.at is None else f"{units.time(peak.at)} after the first event"
         found.append(_figure("peak", peak.bytes, when, "measured", "course"))
-    blocks = f"{one.blocks:,} block{'s' * (one.blocks != 1)} at the end"
+    pending = ", with pending" * bool(one.pending)
+    blocks = f"{one.blocks:,} block{'s' * (one.blocks != 1)} at the end{pending}"
     segments = f"{len(one.segments):,} segment{'s' * (len(one.segments) != 1)}"
     found += [
         _figure("in use", one.allocated, blocks, "counted", "layout"),

@@ -46,7 +46,7 @@ def _head(snapshot: Snapshot) -> RenderableType:
     if len(snapshot.devices) != 1:
         grid.add_row("  devices", f"{len(snapshot.devices)}")
     for device in snapshot.devices:
-        grid.add_row("  window", window(device))
+        grid.add_row("  window", window(device, several=len(snapshot.devices) > 1))
     said = ", ".join(f"{name} {value}" for name, value in sorted(snapshot.settings.items()))
     if said:
         grid.add_row("  settings", visible(said if len(said) <= 300 else f"{said[:299]}…"))
@@ -54,15 +54,17 @@ def _head(snapshot: Snapshot) -> RenderableType:
     return Group(Text.assemble(*title), grid)
 
 
-def window(device: DeviceMemory) -> str:
-    """Return what was recorded of a device's events."""
+def window(device: DeviceMemory, *, several: bool = False) -> str:
+    """Return what was recorded of a device's events; of `several` devices, whose they are."""
     found = device.window
+    of = f"GPU {device.device}: " if several else ""
     if found is None:
-        return "none: the state of one moment"
+        return f"{of}none: the state of one moment"
     length = "" if found.length is None else f"{units.time(found.length)}, "
     told = sum(found.events.values())
     given = found.events.get("alloc", 0)
-    return f"{length}{told:,} events, {given:,} of them allocations"
+    events = f"{told:,} event{'s' * (told != 1)}"
+    return f"{of}{length}{events}, {given:,} of them allocation{'s' * (given != 1)}"
 
 
 def _device(

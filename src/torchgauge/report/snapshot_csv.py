@@ -91,8 +91,13 @@ def _timeline(_: Snapshot, one: DeviceMemory) -> list[dict[str, Any]]:
     ]
 
 
-def _ooms(_: Snapshot, one: DeviceMemory) -> list[dict[str, Any]]:
-    return [{"device": one.device, **_fields(each)} for each in one.ooms]
+def _ooms(snapshot: Snapshot, one: DeviceMemory) -> list[dict[str, Any]]:
+    def stack(row: int | None) -> str:
+        return _text(None if row is None else snapshot.stacks[row])
+
+    return [
+        {"device": one.device, **_fields(each), "stack": stack(each.stack)} for each in one.ooms
+    ]
 
 
 def _fields(one: msgspec.Struct) -> dict[str, Any]:

@@ -31,9 +31,11 @@ def now(device: DeviceMemory) -> Section:
         known = value is not None and share
         return Row(label, units.size(value), note, (value or 0) / of if known else None)
 
+    pieces = f"{len(device.segments):,} segment{'s' * (len(device.segments) != 1)}"
+    blocks = f"{device.blocks:,} block{'s' * (device.blocks != 1)}"
     rows = [
-        row("reserved", device.reserved, f"{len(device.segments):,} segments", share=False),
-        row("in use", device.allocated, f"{device.blocks:,} blocks"),
+        row("reserved", device.reserved, pieces, share=False),
+        row("in use", device.allocated, f"{blocks} with pending" if device.pending else blocks),
     ]
     if device.pending:
         rows.append(row("pending", device.pending, "freed"))

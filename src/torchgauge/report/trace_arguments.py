@@ -20,6 +20,7 @@ KEYS = {
         "types": "Input type",
         "inputs": "Concrete Inputs",
         "modules": "Module Hierarchy",
+        "layer_class": "Class",
     },
     "launches": {"external_id": "External id", "correlation": "correlation"},
     "device_work": {

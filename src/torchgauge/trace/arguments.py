@@ -63,6 +63,8 @@ class Arguments(msgspec.Struct, gc=False):
     id: Integer = msgspec.field(name="Python id", default=ABSENT)
     parent: Integer = msgspec.field(name="Python parent id", default=ABSENT)
     module: Integer = msgspec.field(name="Python module id", default=ABSENT)
+    # Calls of layers, in traces that torchgauge wrote.
+    layer_class: str | None = msgspec.field(name="Class", default=None)
     # Allocations and frees; one without a size says nothing.
     address: Integer = msgspec.field(name="Addr", default=ABSENT)
     allocation: Integer = msgspec.field(name="Bytes", default=0)

@@ -67,7 +67,8 @@ def _of_operators() -> Iterator[Column]:
     yield Column("shapes", LIST, ((OPERATOR, "dims"),))
     for field in ("strides", "types", "inputs"):
         yield Column(field, LIST, ((OPERATOR, field),))
-    yield Column("modules", TEXT, ((OPERATOR, "modules"),))
+    for field in ("modules", "layer_class"):
+        yield Column(field, TEXT, ((OPERATOR, field),))
     tables = (OPERATOR, LAUNCH, DEVICE)
     yield Column("external_id", INTEGER, tuple((table, "external_id") for table in tables))
     yield Column("event_index", INTEGER, ((OPERATOR, "index"), (MEMORY, "index")))

@@ -12,7 +12,7 @@ import msgspec
 from torchgauge.model.events import Events, ThreadId, TraceMetadata
 from torchgauge.model.record import MeasurementWarning
 
-VERSION = 2  # of the columns and of these facts
+VERSION = 3  # of the columns and of these facts
 _KEY, _CHECK = b"torchgauge", b"torchgauge.crc32"
 
 

@@ -39,7 +39,7 @@ class Spans:
         self._tables = {
             "operators": Table(
                 *("external_id", "index", "older_index", "sequence", "forward_thread"),
-                *("dims", "strides", "types", "inputs", "modules"),
+                *("dims", "strides", "types", "inputs", "modules", "layer_class"),
             ),
             "launches": Table("correlation", "external_id"),
             "device_work": Table(

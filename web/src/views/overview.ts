@@ -115,7 +115,7 @@ function warnings(part: Overview): HTMLElement | null {
         h(
           "li",
           { class: one.failed ? "failed" : null },
-          h("b", {}, one.failed ? "✗ " : "! ", name(one.probe || "run")),
+          h("b", {}, one.failed ? "✗ " : "! ", name(one.probe)),
           " ",
           name(one.text),
           " ",
@@ -147,7 +147,7 @@ function summary(part: Overview, title: string): string {
     ) +
     list(
       "Warnings",
-      part.warnings.map((one) => `${one.probe} ${one.text} [${one.id}]`),
+      part.warnings.map((one) => `${one.probe} ${one.text} [${one.id}]`.trimStart()),
     )
   );
 }
