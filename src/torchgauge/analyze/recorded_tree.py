@@ -71,8 +71,9 @@ def tree_of(events: Events, modules: Modules, spans: Spans) -> Tree:
 
 
 def marked_steps(events: Events) -> int:
-    """Return how many steps the recording marks."""
-    return sum(STEP.fullmatch(name) is not None for name in _annotations(events))
+    """Return how many steps the host marks; marks of ours are operators to torch."""
+    on_host = events.category.where(lambda name: name in HOST)
+    return int((on_host & events.name.where(lambda name: bool(STEP.fullmatch(name)))).sum())
 
 
 def _count(growth: Growth, costs: EventCosts) -> None:
@@ -88,12 +89,6 @@ def _count(growth: Growth, costs: EventCosts) -> None:
 def _name(events: Events) -> str:
     name = events.metadata.trace_name
     return PurePath(name).name if name else "recording"
-
-
-def _annotations(events: Events) -> Iterator[str]:
-    """Yield the names of the host's ranges, one for each event; ours are operators to torch."""
-    rows = np.flatnonzero(events.category.where(lambda name: name in HOST))
-    return (str(events.name[row]) for row in rows.tolist())
 
 
 def _layer_warnings(modules: Modules, recorder: str | None) -> Iterator[MeasurementWarning]:
