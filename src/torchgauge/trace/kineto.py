@@ -64,7 +64,7 @@ def read_events(
     with reading() as chunks:
         for events in chunks:
             building.add(events if fits is None else before(events, fits.until))
-    found = building.finish(chunks)
+        found = building.finish(chunks)
     if fits is None:
         return found
     return dataclasses.replace(found, warnings=(*found.warnings, _cut_short(fits)))

@@ -89,13 +89,13 @@ class Spans:
     def finish(self, origin: int) -> dict[str, Any]:
         """Return the fields of Events that are about spans, and what those say that are `unsorted`.
 
-        These have no category.
+        These have no category. Raises ValueError for times beyond all reason.
         """
-        heads = self._heads.finish()
+        heads, duration = self._heads.finish(), self._duration.finish()
         tables = {name: table.finish() for name, table in self._tables.items()}
         return {
-            "start": self.start.finish_from(origin),
-            "duration": self._duration.finish(),
+            "start": self.start.finish_from(origin, float(duration.sum(dtype=np.float64))),
+            "duration": duration,
             "name": self._of.column("name", heads),
             "category": self._of.column("cat", heads),
             "thread": self._of.threads(heads),
