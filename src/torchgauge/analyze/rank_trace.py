@@ -43,12 +43,11 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
     found = pieces(events, work, facts)
     waited = waits(events)
     begin, end = window(events)
-    distributed = events.metadata.distributed or {}
     duration = found.end - found.begin
     record = RankTrace(
         file=file,
-        rank=_integer(distributed.get("rank")),
-        world=_integer(distributed.get("world_size")),
+        rank=events.metadata.rank,
+        world=events.metadata.world,
         window=(end - begin) * 1e-9,
         contents=_contents(events, modules),
         devices=tuple(_devices(events)),

@@ -117,8 +117,8 @@ def _read(
 
     for known, path in files:
         events = events_of(str(path), **how._asdict())
-        said = (events.metadata.distributed or {}).get("rank")
-        number = said if type(said) is int else known
+        said = events.metadata.rank
+        number = known if said is None else said
         if asked not in (None, number):
             raise rank_unknown(path.name, [number], asked)
         found = recording(events)

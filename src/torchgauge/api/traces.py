@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.model.events import MOST_RANKS
 from torchgauge.model.record import MeasurementWarning
 
 if TYPE_CHECKING:
@@ -141,17 +142,17 @@ def ranked(path: Path) -> dict[int, Path] | None:
     Ranks are read from how each begins. None of a single file.
     """
     from torchgauge.api.trace_files import trace_files
-    from torchgauge.trace.raw_events import rank_said
+    from torchgauge.trace.raw_events import ranks_before
 
     files = trace_files(path)
     if files is None:
         return None
-    said: list[int | None] = [None] * len(files)
+    said: list[tuple[int | None, int | None]] = [(None, None)] * len(files)
     for place, file in enumerate(files):
         with contextlib.suppress(InputError):  # what is wrong with it is said when it is read
-            said[place] = rank_said(file)
-    names = [file.name for file in files]
-    numbers = _numbers(list(zip(said, names, strict=True)), world=0)
+            said[place] = ranks_before(file)
+    named = [(rank, file.name) for (rank, _), file in zip(said, files, strict=True)]
+    numbers = _numbers(named, max(world or 0 for _, world in said))
     found = {
         number: file for number, file in zip(numbers, files, strict=True) if number is not None
     }
@@ -210,7 +211,7 @@ def _said(number: int | None, name: str) -> int | None:
     if number is not None:
         return number
     named = _NUMBER.search(name)
-    return int(named[1]) if named else None
+    return int(named[1]) if named and int(named[1]) < MOST_RANKS else None
 
 
 def _of_no_rank(file: str) -> MeasurementWarning:
