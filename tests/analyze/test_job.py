@@ -66,6 +66,20 @@ def test_a_collective_is_put_beside_those_of_its_group_alone():
         assert row.transfer == pytest.approx(2 * ROUNDS * 30e-6)
 
 
+def test_nanoseconds_count_however_long_ago_1970_is():
+    def one(rank):
+        parts = [
+            allreduce(1000 * number + 0.1 * rank, 30, [0, 1], "pair") for number in range(1, 4)
+        ]
+        since = 1_700_000_000_000_000_001
+        return rank_trace(read(*parts, baseTimeNanoseconds=since), f"{rank}.json")
+
+    found, ranks = put({rank: one(rank) for rank in (0, 1)})
+    assert [one.skew for one in found.waits] == pytest.approx([-50e-9, 50e-9], abs=1e-12)
+    assert [one.waits for one in found.waits] == [0, 0]
+    assert ranks[0].collectives[0].transfer == pytest.approx(90e-6, abs=1e-12)
+
+
 def test_groups_that_share_no_rank_are_not_put_beside_each_other():
     found, _ = together(range(4), groups=False)
     assert (found.calls, found.unmatched) == (2 * ROUNDS, 0)
