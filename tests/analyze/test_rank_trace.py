@@ -156,6 +156,14 @@ def test_what_was_there_before_the_first_event_may_be_the_most():
     assert [point[1] for point in used.timeline] == [4000, 1000, 1500]
 
 
+def test_a_moment_that_does_not_say_what_was_reserved_is_unknown():
+    events = [held(10, 500, 500), held(20, 500, 1000), held(30, 500, 1500)]
+    del events[1]["args"]["Total Reserved"]
+    (used,) = trace(op("aten::empty", 0, 100), *events).memory
+    assert [point[2] for point in used.timeline] == [4096, None, 4096]
+    assert used.reserved == 4096
+
+
 def test_a_long_course_keeps_its_ends_and_extremes():
     levels = [1000 + at % 7 for at in range(5000)]
     levels[777], levels[3210] = 9999, 1
@@ -213,6 +221,32 @@ def test_memory_sets_are_apart_and_what_says_no_bytes_is_unknown():
     parts = [launch(1, 0), kernel("Memset (Device)", 10, 5, 1, cat="gpu_memset")]
     (found,) = trace(parts).copies
     assert (found.kind, found.bytes, found.bandwidth) == ("memory set", None, None)
+
+
+@pytest.mark.parametrize(("sizes", "said"), [([2**62] * 3, 3 * 2**62), ([-5, 1, 1], None)])
+def test_bytes_of_copies_are_exact_or_unknown(sizes, said):
+    parts = [
+        [launch(n, n), copy("Memcpy HtoD (Pinned -> Device)", 10 * n, 5, n, size=size)]
+        for n, size in enumerate(sizes, 1)
+    ]
+    found = trace(*parts)
+    assert found.copies[0].bytes == said
+    assert {one.row.kernel.bytes for one in found.tree.root.walk() if one.row.kernel} == {said}
+
+
+def test_a_collective_of_less_than_nothing_is_of_unknown_size():
+    (found,) = trace(nccl(10, 20, 0, elements=-7, ranks=-4)).collectives
+    assert (found.bytes, found.group, found.bus_bandwidth) == (None, None, None)
+
+
+def test_an_operator_on_more_than_any_device_holds_has_no_figures():
+    found = trace(
+        sized("aten::mm", 0, 10, (2**31, 2**31), (2**31, 2**31)),
+        sized("aten::mm", 20, 10, (-2, 3), (3, 5)),
+        sized("aten::mm", 40, 10, (2, 3), (3, 5)),
+    )
+    rows = found.table("operators", by_shape=True).rows()
+    assert [row["flops"] for row in rows] == [None, None, 2 * 2 * 3 * 5]
 
 
 def nccl(ts, dur, at, name="allreduce", elements=1000, dtype="Float", ranks=4, out=None):

@@ -358,10 +358,16 @@ def zipped(**members):
     return file.getvalue()
 
 
+def test_a_rate_that_no_memory_has_is_unknown():
+    rates = {"memory bandwidth (GB/s)": 1e308}
+    events = read_events(encoded(span(cat="gpu_memcpy", **rates)))
+    assert np.isnan(events.device_work.bandwidth).all()
+
+
 def test_packed_files(tmp_path):
     text = encoded(span("a"), span("b"))
     packed = [text, b"\xef\xbb\xbf" + text, b"\n" + text, squeezed(text)]
-    packed += [squeezed(text[:20]) + squeezed(text[20:]) + b"\0" * 9]
+    packed += [squeezed(text[:20]) + b"\0" * 7 + squeezed(text[20:]) + b"\0" * 9]
     packed += [zipped(t_json=text, readme_txt=b"x"), zipped(t_json_gz=squeezed(text))]
     for data in packed:
         path = tmp_path / "trace"

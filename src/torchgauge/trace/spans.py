@@ -27,6 +27,9 @@ from torchgauge.trace.tables import Table
 from torchgauge.trace.times import Times, nanoseconds
 
 
+_FASTEST = 1e15  # GB/s: no memory is as fast
+
+
 class Spans:
     """Columns and tables of spans."""
 
@@ -116,7 +119,8 @@ def _operators(columns: dict[str, Any]) -> Operators:
 
 def _device_work(columns: dict[str, Any]) -> DeviceWork:
     columns["size"] = columns.pop("copied")
-    columns["bandwidth"] *= 1e9
+    rate = columns["bandwidth"]  # in GB/s
+    columns["bandwidth"] = np.where(np.abs(rate) < _FASTEST, rate, np.nan) * 1e9
     percent = columns["occupancy"]
     columns["occupancy"] = np.where(percent > 0, percent / 100, np.nan)
     return DeviceWork(**columns)
