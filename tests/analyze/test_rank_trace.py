@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from tests.analyze.kineto_events import (
     TRACES,
@@ -16,7 +17,9 @@ from tests.analyze.kineto_events import (
     read,
 )
 
+from torchgauge.analyze.host_work import HostWork
 from torchgauge.analyze.rank_trace import rank_trace
+from torchgauge.analyze.recorded_tree import attributed
 from torchgauge.trace.kineto import read_events
 
 US = 1e-6
@@ -162,6 +165,25 @@ def test_a_moment_that_does_not_say_what_was_reserved_is_unknown():
     (used,) = trace(op("aten::empty", 0, 100), *events).memory
     assert [point[2] for point in used.timeline] == [4096, None, 4096]
     assert used.reserved == 4096
+
+
+def test_what_the_host_did_is_sought_where_it_was():
+    events = read(
+        op("aten::long", 0, 10_000, tid=2),
+        *(op("aten::short", 10 * at, 5) for at in range(1000)),
+    )
+    _, spans = attributed(events)
+    work = HostWork(events, spans, np.unique(events.thread.codes))
+    asked = []
+
+    class Counted(list):
+        def __getitem__(self, place):
+            asked.append(place)
+            return super().__getitem__(place)
+
+    work._begin = Counted(work._begin)
+    assert list(work.between(5_000_000, 6_000_000)) == [("aten::long", 1_000_000)]
+    assert len(asked) < 10
 
 
 def test_a_long_course_keeps_its_ends_and_extremes():

@@ -14,7 +14,7 @@ import numpy as np
 from torchgauge.analyze.intervals import Intervals, union
 from torchgauge.analyze.kernel_facts import Facts
 from torchgauge.analyze.pieces import COMMUNICATION, COMPUTE, Pieces
-from torchgauge.model.events import ABSENT, Integers
+from torchgauge.model.events import Integers
 from torchgauge.model.trace import Collectives
 
 _KERNEL = re.compile(r"(?:nccl|rccl)(?:Dev)?Kernel_?([A-Za-z]+)", re.IGNORECASE)

@@ -105,7 +105,8 @@ def _matched(
 ) -> _Matched | None:
     """Return a collective on its ranks; None where most of them do not have it equally often.
 
-    Times count from `first`. One of a file that was cut off has fewer, and which of them is which is not known.
+    One of a file that was cut off has fewer, and which of them is which is not known. Times count
+    from `first`.
     """
     having = [at for at, number in enumerate(numbers) if said in calls[number].of]
     counts = Counter(len(calls[numbers[at]].of[said][0]) for at in having)

@@ -26,7 +26,6 @@ from torchgauge.trace.heads import SPAN, Heads
 from torchgauge.trace.tables import Table
 from torchgauge.trace.times import Times, nanoseconds
 
-
 _FASTEST = 1e15  # GB/s: no memory is as fast
 
 
