@@ -9,7 +9,7 @@ import numpy as np
 
 from torchgauge.errors import InputError
 from torchgauge.trace.categories import PYTHON
-from torchgauge.trace.chunks import Event
+from torchgauge.trace.decoding import Event
 from torchgauge.trace.times import nanoseconds
 
 # What reading and analysing needs at most, in bytes: of itself, for a span, for any other event.

@@ -16,7 +16,8 @@ from torchgauge import units
 from torchgauge.errors import InputError
 from torchgauge.model.events import Codes, Events
 from torchgauge.model.record import MeasurementWarning
-from torchgauge.trace.chunks import Chunks, Event
+from torchgauge.trace.chunks import Chunks
+from torchgauge.trace.decoding import Event
 from torchgauge.trace.dialects import translated
 from torchgauge.trace.fitting import Fitting, before, fitting
 from torchgauge.trace.heads import ARROW, MEMORY, NAME, SPAN, UNPAIRED, Heads, PythonDetail

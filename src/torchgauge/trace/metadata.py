@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from torchgauge.model.events import ThreadId, TraceMetadata
-from torchgauge.trace.chunks import Event, Header
+from torchgauge.trace.decoding import Event, Header
 from torchgauge.trace.versions import NUMBERED, versions
 
 V = TypeVar("V")

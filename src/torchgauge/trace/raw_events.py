@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from torchgauge.model.events import ranks_said
-from torchgauge.trace.chunks import ABSENT_TEXT, Chunks
+from torchgauge.trace.chunks import Chunks
+from torchgauge.trace.decoding import ABSENT_TEXT
 from torchgauge.trace.unpacking import open_trace, unpacked
 
 _CHUNK = 1 << 20

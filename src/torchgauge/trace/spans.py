@@ -20,8 +20,8 @@ from torchgauge.model.events import (
 )
 from torchgauge.trace.arguments import Arguments, Uncategorised
 from torchgauge.trace.categories import TABLES
-from torchgauge.trace.chunks import Event
 from torchgauge.trace.columns import Parts
+from torchgauge.trace.decoding import Event
 from torchgauge.trace.heads import SPAN, Heads
 from torchgauge.trace.tables import Table
 from torchgauge.trace.times import Times, nanoseconds
