@@ -527,3 +527,26 @@ def test_json_has_no_half_numbers():
     again = msgspec.json.decode(msgspec.json.encode(found), type=type(found))
     assert again == found
     assert json.loads(msgspec.json.encode(found))["times"][0]["breakdown"]["window"] == approx(5)
+
+
+def test_work_that_begins_with_its_launch_was_waiting_first():
+    (queue,) = trace(launched("a", 10, 20, at=10), launched("b", 40, 20, at=40)).queues
+    assert (queue.most, queue.mean, queue.empty) == (1, 0, 1)
+
+
+def test_a_host_that_waited_for_what_had_ended_goes_on_from_before():
+    found = trace(
+        op("aten::item", 0, 60),
+        launched("quick", 10, 20, at=4),
+        launch(1, 40, 10, name="cudaStreamSynchronize"),  # from 40 on: nothing ran
+        launched("next", 90, 10, at=80),
+    )
+    assert path(found) == {"compute": 10, "launch": 10, "host": 80}
+
+
+def test_memory_is_in_the_order_of_time_and_then_of_the_recorder():
+    events = [held(30, 8, 16), held(10, 8, 8), held(30, -16, 0)]
+    events[0]["args"]["Ev Idx"], events[2]["args"]["Ev Idx"] = 7, 9
+    for given in (events, events[::-1]):
+        (used,) = trace(op("aten::empty", 0, 100), *given).memory
+        assert [point[1] for point in used.timeline] == [8, 16, 0]
