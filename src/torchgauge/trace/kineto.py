@@ -48,9 +48,9 @@ def read_events(
     read, and a warning `trace-memory-limit` says up to when; that takes a second pass.
     `chunk_size`: bytes of text decoded at once.
 
-    Raises InputError: `file-missing`, `trace-directory`, `trace-archive`, `trace-too-large`, and
-    for files that are no (whole) trace `trace-empty`, `trace-not-json`, `trace-no-events`,
-    `trace-truncated`, `trace-malformed`, `trace-packing`; `memory-limit` where
+    Raises InputError: `file-missing`, `file-not-regular`, `trace-directory`, `trace-archive`,
+    `trace-too-large`, and for files that are no (whole) trace `trace-empty`, `trace-not-json`,
+    `trace-no-events`, `trace-truncated`, `trace-malformed`, `trace-packing`; `memory-limit` where
     nothing fits.
     """
 
