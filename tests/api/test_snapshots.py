@@ -1,5 +1,6 @@
 """Memory snapshots read from files, and what of them is written."""
 
+import copy
 import csv
 import gzip
 import io
@@ -252,7 +253,12 @@ ODD = (None, -1, 2**63, 2**70, 1.5, "", [], {}, True)
 
 
 def edited(content, choose):
-    """Replace, remove or double some values of a snapshot; `choose` picks one of a list."""
+    """Replace, remove or double some values of a snapshot; `choose` picks one of a list.
+
+    Stacks are shared by all that is made here, so a copy is edited: else each seed would depend on
+    those before it, and so would tests of other files.
+    """
+    content = copy.deepcopy(content)
     for _ in range(choose([1, 3, 10])):
         holder = content
         while True:
@@ -268,7 +274,7 @@ def edited(content, choose):
         elif kind == "double" and keys and isinstance(holder, list):
             holder.insert(choose(keys), inside)
         elif kind == "odd" and keys and choose([True, False, False]):
-            holder[key] = choose(ODD)
+            holder[key] = copy.copy(choose(ODD))
         elif isinstance(inside, int) and not isinstance(holder, tuple):
             holder[key] = choose([*NUMBERS, inside + 512])
         elif isinstance(inside, str) and key in ("action", "segment_type"):
