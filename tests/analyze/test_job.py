@@ -1,10 +1,11 @@
 """Ranks side by side where they work in groups: tensor and data parallel at once."""
 
+import numpy as np
 import pytest
 from tests.analyze.kineto_events import launched, read
 
 from torchgauge.analyze.job import job
-from torchgauge.analyze.rank_calls import Calls
+from torchgauge.analyze.rank_calls import Calls, Message
 from torchgauge.analyze.rank_trace import rank_trace
 
 ROUNDS = 10
@@ -66,6 +67,20 @@ def test_a_collective_is_put_beside_those_of_its_group_alone():
         assert row.transfer == pytest.approx(2 * ROUNDS * 30e-6)
 
 
+def test_nanoseconds_count_however_long_ago_1970_is():
+    def one(rank):
+        parts = [
+            allreduce(1000 * number + 0.1 * rank, 30, [0, 1], "pair") for number in range(1, 4)
+        ]
+        since = 1_700_000_000_000_000_001
+        return rank_trace(read(*parts, baseTimeNanoseconds=since), f"{rank}.json")
+
+    found, ranks = put({rank: one(rank) for rank in (0, 1)})
+    assert [one.skew for one in found.waits] == pytest.approx([-50e-9, 50e-9], abs=1e-12)
+    assert [one.waits for one in found.waits] == [0, 0]
+    assert ranks[0].collectives[0].transfer == pytest.approx(90e-6, abs=1e-12)
+
+
 def test_groups_that_share_no_rank_are_not_put_beside_each_other():
     found, _ = together(range(4), groups=False)
     assert (found.calls, found.unmatched) == (2 * ROUNDS, 0)
@@ -97,6 +112,50 @@ def test_a_rank_that_was_cut_off_leaves_the_others_beside_each_other():
     assert [one.rank for one in found.waits] == [0, 1, 2]
     assert ranks[3].collectives[0].wait is None
     assert ranks[0].collectives[0].wait == pytest.approx(10 * 50e-6)
+
+
+def calls(*ranks, name="allreduce"):
+    """One collective of these ranks: begin and end in µs of each call."""
+    said = Message(name, "Float", 4000, len(ranks))
+    return [
+        Calls({said: tuple(1000 * np.array(each, np.int64).T)} if each else {}) for each in ranks
+    ]
+
+
+def side_by_side(*found):
+    one = one_rank(0)[0]  # of 10 ms
+    return job(dict.fromkeys(range(len(found)), one), dict(enumerate(found)))[0]
+
+
+def test_where_each_is_the_last_in_turn_none_is_a_straggler():
+    each = [
+        [(1000 * at + 400 * (at % 3 == rank), 1000 * at + 500) for at in range(9)]
+        for rank in range(3)
+    ]
+    found = side_by_side(*calls(*each))
+    assert [one.waited_for for one in found.waits] == pytest.approx([1.2e-3] * 3)
+    assert found.straggler is None
+    alone = [
+        [(1000 * at + 400 * (rank == 2), 1000 * at + 500) for at in range(9)] for rank in range(3)
+    ]
+    assert side_by_side(*calls(*alone)).straggler == 2
+
+
+def test_nobody_waits_for_one_that_comes_when_others_have_gone():
+    found = side_by_side(*calls([(0, 100)] * 1, [(0, 100)] * 1, [(150, 200)] * 1))
+    # On one clock they end together: the third, 100 µs ahead, came at 50.
+    assert [one.waits for one in found.waits] == pytest.approx([50e-6, 50e-6, 0])
+    more = [(1000 * at, 1000 * at + 100) for at in range(1, 4)]
+    found = side_by_side(*calls([(0, 100), *more], [(0, 100), *more], [(150, 200), *more]))
+    assert [one.waits for one in found.waits] == pytest.approx([100e-6, 100e-6, 0])
+
+
+def test_what_one_side_has_alone_is_not_put_together():
+    parts = launched(
+        "ncclDevKernel_SendRecv", 100, 30, at=5,
+        **{"Collective name": "send", "In msg nelems": 10, "dtype": "Float", "Group size": 2},
+    )  # fmt: skip
+    assert rank_trace(read(*parts), "0.json")[1].of == {}
 
 
 def test_where_no_count_is_that_of_most_ranks_nothing_is_put_together():

@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from tests.analyze.kineto_events import (
     TRACES,
@@ -16,7 +17,9 @@ from tests.analyze.kineto_events import (
     read,
 )
 
+from torchgauge.analyze.host_work import HostWork
 from torchgauge.analyze.rank_trace import rank_trace
+from torchgauge.analyze.recorded_tree import attributed
 from torchgauge.trace.kineto import read_events
 
 US = 1e-6
@@ -156,6 +159,33 @@ def test_what_was_there_before_the_first_event_may_be_the_most():
     assert [point[1] for point in used.timeline] == [4000, 1000, 1500]
 
 
+def test_a_moment_that_does_not_say_what_was_reserved_is_unknown():
+    events = [held(10, 500, 500), held(20, 500, 1000), held(30, 500, 1500)]
+    del events[1]["args"]["Total Reserved"]
+    (used,) = trace(op("aten::empty", 0, 100), *events).memory
+    assert [point[2] for point in used.timeline] == [4096, None, 4096]
+    assert used.reserved == 4096
+
+
+def test_what_the_host_did_is_sought_where_it_was():
+    events = read(
+        op("aten::long", 0, 10_000, tid=2),
+        *(op("aten::short", 10 * at, 5) for at in range(1000)),
+    )
+    _, spans = attributed(events)
+    work = HostWork(events, spans, np.unique(events.thread.codes))
+    asked = []
+
+    class Counted(list):
+        def __getitem__(self, place):
+            asked.append(place)
+            return super().__getitem__(place)
+
+    work._begin = Counted(work._begin)
+    assert list(work.between(5_000_000, 6_000_000)) == [("aten::long", 1_000_000)]
+    assert len(asked) < 10
+
+
 def test_a_long_course_keeps_its_ends_and_extremes():
     levels = [1000 + at % 7 for at in range(5000)]
     levels[777], levels[3210] = 9999, 1
@@ -213,6 +243,32 @@ def test_memory_sets_are_apart_and_what_says_no_bytes_is_unknown():
     parts = [launch(1, 0), kernel("Memset (Device)", 10, 5, 1, cat="gpu_memset")]
     (found,) = trace(parts).copies
     assert (found.kind, found.bytes, found.bandwidth) == ("memory set", None, None)
+
+
+@pytest.mark.parametrize(("sizes", "said"), [([2**62] * 3, 3 * 2**62), ([-5, 1, 1], None)])
+def test_bytes_of_copies_are_exact_or_unknown(sizes, said):
+    parts = [
+        [launch(n, n), copy("Memcpy HtoD (Pinned -> Device)", 10 * n, 5, n, size=size)]
+        for n, size in enumerate(sizes, 1)
+    ]
+    found = trace(*parts)
+    assert found.copies[0].bytes == said
+    assert {one.row.kernel.bytes for one in found.tree.root.walk() if one.row.kernel} == {said}
+
+
+def test_a_collective_of_less_than_nothing_is_of_unknown_size():
+    (found,) = trace(nccl(10, 20, 0, elements=-7, ranks=-4)).collectives
+    assert (found.bytes, found.group, found.bus_bandwidth) == (None, None, None)
+
+
+def test_an_operator_on_more_than_any_device_holds_has_no_figures():
+    found = trace(
+        sized("aten::mm", 0, 10, (2**31, 2**31), (2**31, 2**31)),
+        sized("aten::mm", 20, 10, (-2, 3), (3, 5)),
+        sized("aten::mm", 40, 10, (2, 3), (3, 5)),
+    )
+    rows = found.table("operators", by_shape=True).rows()
+    assert [row["flops"] for row in rows] == [None, None, 2 * 2 * 3 * 5]
 
 
 def nccl(ts, dur, at, name="allreduce", elements=1000, dtype="Float", ranks=4, out=None):
@@ -471,3 +527,26 @@ def test_json_has_no_half_numbers():
     again = msgspec.json.decode(msgspec.json.encode(found), type=type(found))
     assert again == found
     assert json.loads(msgspec.json.encode(found))["times"][0]["breakdown"]["window"] == approx(5)
+
+
+def test_work_that_begins_with_its_launch_was_waiting_first():
+    (queue,) = trace(launched("a", 10, 20, at=10), launched("b", 40, 20, at=40)).queues
+    assert (queue.most, queue.mean, queue.empty) == (1, 0, 1)
+
+
+def test_a_host_that_waited_for_what_had_ended_goes_on_from_before():
+    found = trace(
+        op("aten::item", 0, 60),
+        launched("quick", 10, 20, at=4),
+        launch(1, 40, 10, name="cudaStreamSynchronize"),  # from 40 on: nothing ran
+        launched("next", 90, 10, at=80),
+    )
+    assert path(found) == {"compute": 10, "launch": 10, "host": 80}
+
+
+def test_memory_is_in_the_order_of_time_and_then_of_the_recorder():
+    events = [held(30, 8, 16), held(10, 8, 8), held(30, -16, 0)]
+    events[0]["args"]["Ev Idx"], events[2]["args"]["Ev Idx"] = 7, 9
+    for given in (events, events[::-1]):
+        (used,) = trace(op("aten::empty", 0, 100), *given).memory
+        assert [point[1] for point in used.timeline] == [8, 16, 0]

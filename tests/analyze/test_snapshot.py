@@ -10,6 +10,7 @@ from tests.trace.snapshots import ADAM, BASE, LOG, MIB, PUBLIC, TRAIN, block, se
 from torchgauge.analyze.snapshot import snapshot
 from torchgauge.analyze.snapshot_growth import growth
 from torchgauge.analyze.snapshot_ooms import Free, cause
+from torchgauge.analyze.snapshot_ranges import Ranges, gaps
 from torchgauge.model import codec
 from torchgauge.trace.snapshot import read_recording
 
@@ -83,6 +84,23 @@ def test_each_frame_lets_guess(place, category, own):
     (stack,) = told(content).stacks
     assert (stack.category, stack.own) == (category, own)
     assert len(stack.frames) == 1  # without one of the user's, what there is is shown
+
+
+def test_times_of_events_go_on_where_a_threads_clock_is_behind():
+    times = [one[0] for one in device(made.step()).timeline]
+    content = made.step()
+    content["device_traces"][0][1]["time_us"] -= 1000
+    assert times[1] == 0 < times[2]
+    found = [one[0] for one in device(content).timeline]
+    assert found == [0, 0, 0, *times[3:]]
+
+
+def test_blocks_are_as_large_as_the_allocator_rounds_them():
+    blocks = [(BASE, 10), (BASE + 1024, 512)]
+    ranges = Ranges(
+        read_recording(pickle.dumps(whole([segment(BASE, block(BASE, 2048))]))).segments
+    )
+    assert [one.size for one in gaps(ranges, blocks)] == [512, 512]
 
 
 def test_fragmentation_by_all_definitions():

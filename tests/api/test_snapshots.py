@@ -256,7 +256,8 @@ ODD = (None, -1, 2**63, 2**70, 1.5, "", [], {}, True)
 def edited(content, choose):
     """Replace, remove or double some values of a snapshot; `choose` picks one of a list.
 
-    In a copy: stacks are shared by all snapshots that are made, and a seed means one case.
+    Stacks are shared by all that is made here, so a copy is edited: else each seed would depend on
+    those before it, and so would tests of other files.
     """
     content = copy.deepcopy(content)
     for _ in range(choose([1, 3, 10])):

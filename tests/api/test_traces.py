@@ -10,6 +10,7 @@ from tests.analyze.ranks_from_one import recorded, write_ranks
 
 import torchgauge as tg
 from torchgauge import InputError
+from torchgauge.api.traces import ranked
 
 RANK = TRACES / "a100_nccl_rank0of2.json.gz"
 needs_rank = pytest.mark.skipif(not RANK.exists(), reason="the public traces are not there")
@@ -92,7 +93,7 @@ def test_ranks_are_known_by_the_file_else_by_its_name_else_by_its_place(tmp_path
 def test_a_folder_of_vllm_has_its_ranks_and_no_front_end(tmp_path):
     for number in range(2):
         name = f"9f2c1-rank-{number}.1732.pt.trace.json.gz"
-        text = {"traceEvents": EVENTS, "distributedInfo": {"rank": number, "world_size": 2}}
+        text = {"distributedInfo": {"rank": number, "world_size": 2}, "traceEvents": EVENTS}
         (tmp_path / name).write_bytes(gzip.compress(json.dumps(text).encode()))
     for name in ("0host_77.async_llm", "host_77.async_llm"):  # before and after its ranks
         path = tmp_path / f"{name}.1732.pt.trace.json.gz"
@@ -103,6 +104,19 @@ def test_a_folder_of_vllm_has_its_ranks_and_no_front_end(tmp_path):
     assert all("-rank-" in one.file for one in found.ranks)
     assert [one.id for one in found.warnings] == ["trace-no-rank"] * 2
     assert "0host_77" in found.warnings[0].message
+    assert list(ranked(tmp_path)) == [0, 1]  # so a conversion takes the same
+
+
+@pytest.mark.parametrize(("rank", "world"), [(10**30, 10**12), (-1, -5), (True, 2.0), ("0", [])])
+def test_what_is_no_number_of_ranks_is_unknown(tmp_path, rank, world):
+    for name in ("a.json", "rank99999999999999999999.json"):
+        write(tmp_path / name, distributedInfo={"rank": rank, "world_size": world})
+    found = tg.read_trace(tmp_path)
+    assert [one.rank for one in found.ranks] == [0, 1]
+    assert [one.world for one in found.ranks] == [None, None]
+    assert found.missing == ()
+    assert list(ranked(tmp_path)) == [0, 1]
+    assert tg.convert_trace(tmp_path, "parquet", tmp_path / "table").exists()
 
 
 def test_one_bad_file_does_not_cost_the_others(tmp_path):

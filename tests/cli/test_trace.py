@@ -67,6 +67,15 @@ def test_what_stands_out_in_one_of_several_ranks_says_in_which(folder, capsys):
     assert "Rank 1: GPU 0" not in capsys.readouterr().out
 
 
+def test_of_many_kinds_the_first_are_shown_and_the_others_counted(tmp_path, capsys):
+    calls = [f"cuda{name}Synchronize" for name in "ABCDEFGHIJK"]
+    parts = [launch(at, 10 * at, 5, name=name) for at, name in enumerate(calls, 1)]
+    file = tmp_path / "one.json"
+    file.write_text(json.dumps({"traceEvents": parts}))
+    assert main(["trace", str(file)]) == 0
+    assert "and 3 more" in capsys.readouterr().out
+
+
 def test_of_many_streams_the_busiest_are_shown(tmp_path, capsys):
     parts = [
         piece for stream in range(40)

@@ -26,13 +26,13 @@ def decoded(events, size, **options):
 def attempts(monkeypatch):
     """How many bytes were tried to decode, one entry per attempt."""
     sizes = []
-    decode = chunks._decode_events
+    decode = chunks.decode_events
 
     def counted(text):
         sizes.append(len(text))
         return decode(text)
 
-    monkeypatch.setattr(chunks, "_decode_events", counted)
+    monkeypatch.setattr(chunks, "decode_events", counted)
     return sizes
 
 

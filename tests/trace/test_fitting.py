@@ -17,7 +17,7 @@ def text(count=COUNT, step=10):
          "ts": 5_000_000 + at * step, "dur": 4}
         for at in reversed(range(count))
     ]  # fmt: skip
-    named = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
+    named = {"ph": "M", "name": "process_name", "pid": 1, "ts": "", "args": {"name": "python"}}
     return json.dumps({"traceEvents": [*spans, named]}).encode()
 
 

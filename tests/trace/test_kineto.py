@@ -360,10 +360,16 @@ def zipped(**members):
     return file.getvalue()
 
 
+def test_a_rate_that_no_memory_has_is_unknown():
+    rates = {"memory bandwidth (GB/s)": 1e308}
+    events = read_events(encoded(span(cat="gpu_memcpy", **rates)))
+    assert np.isnan(events.device_work.bandwidth).all()
+
+
 def test_packed_files(tmp_path):
     text = encoded(span("a"), span("b"))
     packed = [text, b"\xef\xbb\xbf" + text, b"\n" + text, squeezed(text)]
-    packed += [squeezed(text[:20]) + squeezed(text[20:]) + b"\0" * 9]
+    packed += [squeezed(text[:20]) + b"\0" * 7 + squeezed(text[20:]) + b"\0" * 9]
     packed += [zipped(t_json=text, readme_txt=b"x"), zipped(t_json_gz=squeezed(text))]
     for data in packed:
         path = tmp_path / "trace"
@@ -610,3 +616,24 @@ def test_any_bytes_give_events_or_an_error_of_ours(junk, chunk, partial):
             assert error.id.startswith("trace-")  # noqa: PT017 - either is right
         else:
             assert len(found.name.codes) == len(found)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [span(ts=-9.2e15), span(ts=9.2e15)],  # as far apart as an int64 does not hold
+        [span(dur=4e15), span(dur=4e15)],  # so long together
+        [span(ts=4.5e15, dur=4.5e15)],  # so late an end
+    ],
+)
+def test_times_whose_sums_no_int64_holds_are_malformed(events):
+    with pytest.raises(InputError, match="cannot be read") as error:
+        read_events(encoded(*events))
+    assert error.value.id == "trace-malformed"
+
+
+@pytest.mark.parametrize("base", [10**30, 2**63 - 1, -1])
+def test_a_base_time_that_is_none_is_unknown(base):
+    events = read_events(encoded(span(ts=2**52), baseTimeNanoseconds=base))
+    assert events.metadata.base_time is None
+    assert events.start.tolist() == [0]

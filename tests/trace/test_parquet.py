@@ -115,6 +115,19 @@ def test_the_columns_are_those_of_the_events(tmp_path):
     assert found.column("kind").to_pylist()[len(events) :] == ["memory"] * 2 + ["flow"] * 8
 
 
+def test_one_byte_that_is_freed_is_no_null(file):
+    events = [
+        {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": at, "args": {"Bytes": size}}
+        for at, size in enumerate((1, -1, 8, -8))
+    ]
+    before = read_events(json.dumps({"traceEvents": [*EVENTS, *events]}).encode())
+    path = file(packed(before))
+    table = pq.read_table(path).to_pylist()
+    freed = [row["bytes"] for row in table if row["kind"] == "memory"]
+    assert freed[-4:] == [1, -1, 8, -8]
+    assert_same(before, parquet_reading.read(path, ORIGIN))
+
+
 def test_each_event_says_where_it_belongs(tmp_path):
     source, out = tmp_path / "trace.json", tmp_path / "trace.parquet"
     source.write_text(TEXT)

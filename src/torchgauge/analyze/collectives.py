@@ -14,7 +14,7 @@ import numpy as np
 from torchgauge.analyze.intervals import Intervals, union
 from torchgauge.analyze.kernel_facts import Facts
 from torchgauge.analyze.pieces import COMMUNICATION, COMPUTE, Pieces
-from torchgauge.model.events import ABSENT, Integers
+from torchgauge.model.events import Integers
 from torchgauge.model.trace import Collectives
 
 _KERNEL = re.compile(r"(?:nccl|rccl)(?:Dev)?Kernel_?([A-Za-z]+)", re.IGNORECASE)
@@ -98,5 +98,5 @@ def message(facts: Facts, place: int) -> tuple[str, str | None, int | None, int 
     dtype, ranks = facts.dtype[place], int(facts.group_size[place])
     elements = max(int(facts.elements[place]), int(facts.elements_out[place]))
     width = item_bytes(dtype)
-    size = elements * width if elements != ABSENT and width is not None else None
-    return name, dtype, size, None if ranks == ABSENT else ranks
+    size = elements * width if elements >= 0 and width is not None else None
+    return name, dtype, size, ranks if ranks > 0 else None

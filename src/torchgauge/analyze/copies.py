@@ -6,9 +6,8 @@ import re
 
 import numpy as np
 
-from torchgauge.analyze.kernel_facts import Facts, pageable
+from torchgauge.analyze.kernel_facts import Facts, pageable, total_bytes
 from torchgauge.analyze.pieces import COPY, Pieces
-from torchgauge.model.events import ABSENT
 from torchgauge.model.trace import Copies
 
 _KINDS = {
@@ -38,13 +37,12 @@ def copies(pieces: Pieces, facts: Facts) -> tuple[Copies, ...]:
         )
     found = []
     for (kind, from_pageable), group in groups.items():
-        sizes = facts.size[group]
         found.append(
             Copies(
                 kind=kind,
                 count=len(group),
                 time=int((pieces.end[group] - pieces.begin[group]).sum()) * 1e-9,
-                bytes=int(sizes.sum()) if (sizes != ABSENT).all() else None,
+                bytes=total_bytes(facts.size[group]),
                 pageable=from_pageable,
             )
         )

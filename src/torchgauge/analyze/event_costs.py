@@ -33,6 +33,7 @@ CLOSING = (COUNTED, UNKNOWN, NEVER)
 _NODE = re.compile(r".*Backward\d*(_copy)?")
 # torch's own ranges, named like operators.
 _RANGES = ("autograd::", "torch::autograd::", "torch.distributed.ddp.", "torch::distributed::")
+_MOST = 2**53  # FLOP and bytes of a call: no device ends what is more
 _COMPILED = "## Call CompiledFxGraph"
 
 
@@ -229,6 +230,8 @@ def _plan(name: str, operator: bool, texts: Texts, overloads: bool) -> _Plan:
         return _Plan(name, OUTER if mixed else UNKNOWN, reason=found.reason)
     matmul, vector, *_ = found.work
     moved = _or_absent(found.bytes)
+    if max(matmul, vector, moved) > _MOST or min(matmul, vector) < 0:
+        return _Plan(name, UNKNOWN, reason="its sizes are those of no tensor")
     rule = OTHERWISE if composite else COUNTED
     return _Plan(name, rule, matmul, vector, moved, works=True)
 

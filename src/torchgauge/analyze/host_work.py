@@ -33,7 +33,7 @@ class HostWork:
         """Yield names and ns that add up to the stretch; of threads at once the first counts."""
         place = bisect.bisect_right(self._reach, begin)
         time = begin
-        while place < len(self._codes) and self._begin[place] < end:
+        while place < len(self._codes) and self._begin[place] < end and time < end:
             low, high = max(self._begin[place], time), min(self._end[place], end)
             if high > low:
                 if low > time:

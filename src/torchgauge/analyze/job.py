@@ -58,7 +58,8 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
     """Return what the ranks say together, and each with waiting and transfer told apart."""
     numbers = sorted(ranks)
     known = {said for number in numbers for said in calls[number].of}
-    every = (_matched(said, numbers, calls) for said in sorted(known, key=str))
+    first = _first(calls)
+    every = (_matched(said, numbers, calls, first) for said in sorted(known, key=str))
     matched = [one for one in every if one is not None]
     taking_part = {place for one in matched for place in one.places.tolist()}
     skew = _skew(matched, len(numbers))
@@ -93,10 +94,19 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
     ]
 
 
-def _matched(said: Message, numbers: list[int], calls: Mapping[int, Calls]) -> _Matched | None:
+def _first(calls: Mapping[int, Calls]) -> int:
+    """Return when the first call of all began: medians of ns since 1970 are off by up to 128."""
+    begins = (begin for each in calls.values() for begin, _ in each.of.values())
+    return min((int(begin.min()) for begin in begins), default=0)
+
+
+def _matched(
+    said: Message, numbers: list[int], calls: Mapping[int, Calls], first: int
+) -> _Matched | None:
     """Return a collective on its ranks; None where most of them do not have it equally often.
 
-    One of a file that was cut off has fewer, and which of them is which is not known.
+    One of a file that was cut off has fewer, and which of them is which is not known. Times count
+    from `first`.
     """
     having = [at for at, number in enumerate(numbers) if said in calls[number].of]
     counts = Counter(len(calls[numbers[at]].of[said][0]) for at in having)
@@ -108,7 +118,8 @@ def _matched(said: Message, numbers: list[int], calls: Mapping[int, Calls]) -> _
     if len(places) < 2 or len(places) <= group / 2:
         return None
     begins, ends = zip(*(calls[numbers[at]].of[said] for at in places), strict=True)
-    return _Matched(said, len(places) == group, np.array(places), np.stack(begins), np.stack(ends))
+    begin, end = np.stack(begins) - first, np.stack(ends) - first
+    return _Matched(said, len(places) == group, np.array(places), begin, end)
 
 
 def _on_one_clock(one: _Matched, skew: Integers) -> _Matched:

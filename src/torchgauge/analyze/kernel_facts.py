@@ -68,7 +68,6 @@ class Facts:
         first = int(group[0])
         work = _WORK[str(self._category[first])]
         occupied, limiter = self._filling(first)
-        sizes = self.size[group]
         return Kernel(
             durations=tuple(np.sort(self._durations[self._work.row[group]]).tolist()),
             work=work,
@@ -82,7 +81,7 @@ class Facts:
             limiter=limiter,
             launched=bool(self._work.launched[first]),
             graph=bool(self.is_graph[first]),
-            bytes=int(sizes.sum()) if (sizes != ABSENT).all() else None,
+            bytes=total_bytes(self.size[group]),
             pageable=pageable(f"{self.name[first]} {self.copy_kind[first]}")
             if work == "copy"
             else None,
@@ -124,6 +123,11 @@ class Facts:
             elements=_known(self.elements[place]),
             group_size=_known(self.group_size[place]),
         )
+
+
+def total_bytes(sizes: Integers) -> int | None:
+    """Return the bytes of all together; None where those of one are not known."""
+    return sum(sizes.tolist()) if (sizes >= 0).all() else None  # no int64, which wraps around
 
 
 def _communicates(name: str) -> bool:

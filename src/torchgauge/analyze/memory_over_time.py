@@ -33,7 +33,7 @@ def memory_uses(events: Events, begin: int) -> Iterator[MemoryUse]:
         allocated, reserved = memory.allocated[rows].astype(np.int64), memory.reserved[rows]
         if len(rows) > len(size):
             allocated[0] = before
-        known = bool((reserved > 0).any())
+        known = (reserved != ABSENT) & bool((reserved > 0).any())
         time = (memory.time[rows] - begin) * 1e-9
         peak = int(allocated.argmax())
         yield MemoryUse(
@@ -42,11 +42,11 @@ def memory_uses(events: Events, begin: int) -> Iterator[MemoryUse]:
             peak=int(allocated[peak]),
             peak_at=float(time[peak]),
             after=int(allocated[-1]),
-            reserved=int(reserved.max()) if known else None,
+            reserved=int(reserved.max()) if known.any() else None,
             allocations=int((size > 0).sum()),
             allocated=int(size[size > 0].sum()),
             timeline=tuple(
-                (float(time[at]), int(allocated[at]), int(reserved[at]) if known else None)
+                (float(time[at]), int(allocated[at]), int(reserved[at]) if known[at] else None)
                 for at in _kept(allocated).tolist()
             ),
         )

@@ -24,7 +24,7 @@ from torchgauge.analyze.pieces import Pieces, pieces
 from torchgauge.analyze.queues import queues
 from torchgauge.analyze.rank_calls import Calls, rank_calls
 from torchgauge.analyze.recorded_tree import attributed, marked_steps, tree_of
-from torchgauge.analyze.synchronisations import operator, synchronisations, waits
+from torchgauge.analyze.synchronisations import Waits, operator, synchronisations, waits
 from torchgauge.analyze.trace_findings import rank_findings
 from torchgauge.analyze.window import window
 from torchgauge.model.critical_path import CriticalPath
@@ -43,12 +43,11 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
     found = pieces(events, work, facts)
     waited = waits(events)
     begin, end = window(events)
-    distributed = events.metadata.distributed or {}
     duration = found.end - found.begin
     record = RankTrace(
         file=file,
-        rank=_integer(distributed.get("rank")),
-        world=_integer(distributed.get("world_size")),
+        rank=events.metadata.rank,
+        world=events.metadata.world,
         window=(end - begin) * 1e-9,
         contents=_contents(events, modules),
         devices=tuple(_devices(events)),
@@ -61,7 +60,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         collectives=collectives(found, facts),
         queues=queues(found),
         synchronisations=synchronisations(events, spans, modules.tree, waited),
-        critical_path=_critical(events, spans, work, found, begin),
+        critical_path=_critical(events, spans, work, found, waited, begin),
         memory=tuple(memory_uses(events, begin)),
         missing=tuple(not_recorded(events, modules)),
         warnings=events.warnings,
@@ -117,10 +116,10 @@ def _integer(value: Any) -> int | None:
 
 
 def _critical(
-    events: Events, spans: Spans, work: Launched, found: Pieces, begin: int
+    events: Events, spans: Spans, work: Launched, found: Pieces, waited: Waits, begin: int
 ) -> CriticalPath | None:
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
-    path = critical_path(found, thread, waits(events), begin)
+    path = critical_path(found, thread, waited, begin)
     host = HostWork(events, spans, np.unique(thread))
     names, codes = events.name.take(spans.row), packed(events.name.codes[work.row])
     of_code = [str(name) for name in events.name.values]

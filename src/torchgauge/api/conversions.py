@@ -132,8 +132,8 @@ def _read(
     for known, path in files:
         with showing(progress) as shown:
             events = events_of(str(path), **how._asdict(), progress=shown)
-        said = (events.metadata.distributed or {}).get("rank")
-        number = said if type(said) is int else known
+        said = events.metadata.rank
+        number = known if said is None else said
         if asked not in (None, number):
             raise rank_unknown(path.name, [number], asked)
         found = recording(events)

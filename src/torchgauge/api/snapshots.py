@@ -15,9 +15,9 @@ def read_snapshot(path: str | Path) -> Snapshot:
     A pickle is a program: one that holds more than plain values is refused, and none of it is run.
     Gzip and the same content as JSON are read too.
 
-    Raises InputError: `file-missing`, `pickle-unsafe`, `pickle-not-plain`, `pickle-damaged`,
-    `snapshot-not-one`, `snapshot-damaged`, `snapshot-malformed`, `trace-directory`,
-    `trace-too-large`.
+    Raises InputError: `file-missing`, `file-not-regular`, `pickle-unsafe`, `pickle-not-plain`,
+    `pickle-damaged`, `snapshot-not-one`, `snapshot-damaged`, `snapshot-malformed`,
+    `trace-directory`, `trace-too-large`.
     """
     from torchgauge.analyze.snapshot import snapshot
     from torchgauge.trace.snapshot import read_recording

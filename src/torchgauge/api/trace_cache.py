@@ -73,8 +73,7 @@ def _whole(events: Events, origin: Origin) -> parquet.Rank:
     counts = (len(events), len(events.memory.time), len(events.flows.time))
     facts = facts_of(events, counts, origin)
     rows = np.ones(sum(counts), np.bool_)
-    number = (events.metadata.distributed or {}).get("rank")
-    number = number if type(number) is int else None
+    number = events.metadata.rank
     return parquet.Rank(number, events, belonging(recording(events)), rows, facts)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.model.events import MOST_RANKS
 from torchgauge.model.record import MeasurementWarning
 
 if TYPE_CHECKING:
@@ -142,25 +143,20 @@ def ranked(path: Path) -> dict[int, Path] | None:
     Ranks are read from how each begins. None of a single file.
     """
     from torchgauge.api.trace_files import trace_files
-    from torchgauge.trace.raw_events import rank_said
+    from torchgauge.trace.raw_events import ranks_before
 
     files = trace_files(path)
     if files is None:
         return None
-    said: list[int | None] = []
-    traces: list[Path] = []
+    traces: dict[Path, tuple[int | None, int | None]] = {}
     for file in files:
-        number = None
         try:
-            number = rank_said(file)
+            traces[file] = ranks_before(file)
         except InputError as error:
-            if error.id == _OTHER:
-                continue
-            # what else is wrong with it is said when it is read
-        said.append(number)
-        traces.append(file)
-    names = [file.name for file in traces]
-    numbers = _numbers(list(zip(said, names, strict=True)), world=0)
+            if error.id != _OTHER:
+                traces[file] = None, None  # what is wrong with it is said when it is read
+    named = [(rank, file.name) for file, (rank, _) in traces.items()]
+    numbers = _numbers(named, max((world or 0 for _, world in traces.values()), default=0))
     found = {
         number: file for number, file in zip(numbers, traces, strict=True) if number is not None
     }
@@ -219,7 +215,7 @@ def _said(number: int | None, name: str) -> int | None:
     if number is not None:
         return number
     named = _NUMBER.search(name)
-    return int(named[1]) if named else None
+    return int(named[1]) if named and int(named[1]) < MOST_RANKS else None
 
 
 def _unread(error: TorchgaugeError) -> MeasurementWarning:

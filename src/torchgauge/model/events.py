@@ -8,7 +8,7 @@ say is `ABSENT`, a fraction NaN, a code ABSENT.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ Rows = NDArray[np.signedinteger[Any]]
 ThreadId = tuple[int | str, int | str]
 
 ABSENT = -1
+MOST_RANKS = 1 << 20  # no job has as many: what says more is no number of ranks
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -196,6 +197,26 @@ class TraceMetadata:
     thread_names: dict[ThreadId, str] = dataclasses.field(default_factory=dict)
     recorder: str | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def rank(self) -> int | None:
+        """The number of the process in its job."""
+        return ranks_said(self.distributed)[0]
+
+    @property
+    def world(self) -> int | None:
+        """How many processes the job has."""
+        return ranks_said(self.distributed)[1]
+
+
+def ranks_said(distributed: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
+    """Return rank and number of ranks that `distributedInfo` says, None for what is none."""
+    rank, world = ((distributed or {}).get(key) for key in ("rank", "world_size"))
+    return _ranks(rank), _ranks(world)
+
+
+def _ranks(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < MOST_RANKS else None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from torchgauge.report.page_choice import Choice, Option
 from torchgauge.report.page_overview import warnings
 from torchgauge.report.page_shorter import largest, short
 from torchgauge.report.trace import chosen, facts
+from torchgauge.report.trace_devices import side_by_side
 from torchgauge.report.trace_standing_out import standing_out, warned
 
 # Of all ranks of a page together, so that those of many stay one that opens at once.
@@ -232,7 +233,8 @@ def ranks(trace: Trace) -> dict[str, Any] | None:
     said = [
         f"Details are of {len(shown)} of {len(trace.ranks):,} ranks." * (len(shown) < len(rows)),
         f"No file of rank{'s' * (len(trace.missing) > 1)} {absent}." if absent else "",
-        *_job(trace.job),
+        *side_by_side(trace.job),
+        *_straggler(trace.job),
     ]
     return {
         "parts": PARTS,
@@ -251,13 +253,6 @@ def _waits(job: Job | None, rank: RankTrace) -> list[str]:
     return [_time(time) for time in times]
 
 
-def _job(job: Job | None) -> Iterable[str]:
-    if job is None:
-        return
-    calls = f"{job.calls:,} collective{'s' * (job.calls != 1)}"
-    yield f"{calls} put side by side, each on the ranks of its group."
-    if job.unmatched:
-        kinds = f"{job.unmatched} kind{'s are' if job.unmatched > 1 else ' is'}"
-        yield f"{kinds} not equally often on all ranks: those that differ are left out."
-    if job.straggler is not None and job.lost is not None:
+def _straggler(job: Job | None) -> Iterable[str]:
+    if job is not None and job.straggler is not None and job.lost is not None:
         yield f"The others wait for rank {job.straggler}: {units.time(job.lost, 3)}."

@@ -85,11 +85,12 @@ def ranks(trace: Trace, most: int = RANKS) -> Sheet:
         "Ranks", "measured", ("window", "compute", "comm.", "idle", "waits", "waited for"), rows,
         first="rank",
         strong=frozenset(at for at, one in enumerate(shown) if one.rank == late),
-        notes=(*left_out, *_job(trace.job)),
+        notes=(*left_out, *side_by_side(trace.job)),
     )  # fmt: skip
 
 
-def _job(job: Job | None) -> Iterator[str]:
+def side_by_side(job: Job | None) -> Iterator[str]:
+    """Say how many collectives were put beside each other, and which were not."""
     if job is None:
         return
     calls = f"{job.calls:,} collective{'s' * (job.calls != 1)}"

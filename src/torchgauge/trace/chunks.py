@@ -8,122 +8,30 @@ brackets are open, and the place is sought by counting them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterator
 
 import msgspec
 
 from torchgauge.errors import InputError
-from torchgauge.trace.arguments import Arguments, Uncategorised, tolerant
+from torchgauge.trace.decoding import (
+    UNDECODABLE,
+    Event,
+    Header,
+    decode_events,
+    decode_header,
+    truncated,
+)
 from torchgauge.trace.unpacking import PackingError
 
 _CUT = re.compile(rb'\}\s*(,)\s*\{\s*"\w[^"\\]{0,60}"\s*:')
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _BYTE = re.compile(r" \(byte (\d+)\)")
-# Where events have categories, one of the first has.
-_CATEGORY, _SOON = b'"cat"', 4096
 # A string without an end takes all that follows.
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[][{},]', re.DOTALL)
 # One event, or what stands before or after all of them, is never that large.
 _LARGEST = 1 << 28
 _BOM = b"\xef\xbb\xbf"
-
-ABSENT_TEXT = msgspec.Raw()
-
-
-class Event(msgspec.Struct, gc=False):
-    """One event as the file has it; times stay text, which a float would round."""
-
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    pid: int | str = 0
-    tid: int | str = 0
-    ts: msgspec.Raw = ABSENT_TEXT
-    dur: msgspec.Raw = ABSENT_TEXT
-    args: Arguments | None = None
-    id: int | str = ""
-
-
-class _Uncategorised(Event, gc=False):
-    """An event of a trace that names no categories."""
-
-    args: Uncategorised | None = None
-
-
-class _Odd(Event, gc=False):
-    """An event whose arguments stay text, for their type may refuse them."""
-
-    args: msgspec.Raw = ABSENT_TEXT  # type: ignore[assignment]
-
-
-THREAD = attrgetter("pid", "tid")
-CATEGORY = attrgetter("cat")
-
-
-class Header(msgspec.Struct, gc=False):
-    """What stands beside the events, before or after them."""
-
-    events: list[Event] = msgspec.field(name="traceEvents")
-    schema_version: msgspec.Raw = msgspec.field(name="schemaVersion", default=ABSENT_TEXT)
-    base_time: msgspec.Raw = msgspec.field(name="baseTimeNanoseconds", default=ABSENT_TEXT)
-    display_time_unit: msgspec.Raw = msgspec.field(name="displayTimeUnit", default=ABSENT_TEXT)
-    trace_name: msgspec.Raw = msgspec.field(name="traceName", default=ABSENT_TEXT)
-    devices: msgspec.Raw = msgspec.field(name="deviceProperties", default=ABSENT_TEXT)
-    distributed: msgspec.Raw = msgspec.field(name="distributedInfo", default=ABSENT_TEXT)
-    cuda_runtime: msgspec.Raw = msgspec.field(name="cuda_runtime_version", default=ABSENT_TEXT)
-    cuda_driver: msgspec.Raw = msgspec.field(name="cuda_driver_version", default=ABSENT_TEXT)
-    hip_runtime: msgspec.Raw = msgspec.field(name="hip_runtime_version", default=ABSENT_TEXT)
-    hip_driver: msgspec.Raw = msgspec.field(name="hip_driver_version", default=ABSENT_TEXT)
-
-
-class _UncategorisedHeader(Header, gc=False):
-    events: list[_Uncategorised] = msgspec.field(name="traceEvents")  # type: ignore[assignment]
-
-
-class _OddHeader(Header, gc=False):
-    events: list[_Odd] = msgspec.field(name="traceEvents")  # type: ignore[assignment]
-
-
-_decode_usual = msgspec.json.Decoder(list[Event]).decode
-_decode_uncategorised = msgspec.json.Decoder(list[_Uncategorised]).decode
-_decode_odd = msgspec.json.Decoder(list[_Odd]).decode
-_decode_usual_header = msgspec.json.Decoder(Header).decode
-_decode_uncategorised_header = msgspec.json.Decoder(_UncategorisedHeader).decode
-_decode_odd_header = msgspec.json.Decoder(_OddHeader).decode
-# UnicodeDecodeError is a ValueError as msgspec's own are.
-_UNDECODABLE = (ValueError, RecursionError)
-
-
-def _decode_events(text: bytes) -> list[Event]:
-    try:
-        if _CATEGORY not in text[:_SOON]:
-            return list(_decode_uncategorised(text))
-        return _decode_usual(text)
-    except _UNDECODABLE as error:
-        if _truncated(error):
-            raise
-    return _tolerated(_decode_odd(text))
-
-
-def _decode_header(text: bytes) -> Header:
-    try:
-        if _CATEGORY not in text[:_SOON]:
-            return _decode_uncategorised_header(text)
-        return _decode_usual_header(text)
-    except _UNDECODABLE as error:
-        if _truncated(error):
-            raise
-    header = _decode_odd_header(text)
-    _tolerated(header.events)
-    return header
-
-
-def _tolerated(events: Sequence[_Odd]) -> list[Event]:
-    for event in events:
-        event.args = tolerant(bytes(event.args))  # type: ignore[assignment]
-    return list(events)
 
 
 class Chunks:
@@ -145,10 +53,10 @@ class Chunks:
         self._opening = b""  # what makes the rest of the text valid again
 
     def _decode(self, text: bytes) -> list[Event]:
-        return _decode_events(text)
+        return decode_events(text)
 
     def _decode_header(self, text: bytes) -> Header:
-        return _decode_header(text)
+        return decode_header(text)
 
     def __iter__(self) -> Iterator[list[Event]]:
         self._open()
@@ -208,7 +116,7 @@ class Chunks:
         for match in _ARRAY.finditer(self._buffer):
             try:
                 header = self._decode_header(self._buffer[: match.end()] + b"]}")
-            except _UNDECODABLE:
+            except UNDECODABLE:
                 continue  # the same words inside something else
             self.headers.append(header)
             return match.end()
@@ -228,7 +136,7 @@ class Chunks:
             )
         try:
             msgspec.json.decode(self._buffer, type=msgspec.Raw)
-        except _UNDECODABLE as error:
+        except UNDECODABLE as error:
             known = _ARRAY.search(self._buffer)
             return self._error("trace-malformed" if known else "trace-not-json", str(error))
         return self._error("trace-no-events", "It is JSON without a list named traceEvents.")
@@ -243,8 +151,8 @@ class Chunks:
                 return self._decode(
                     b"".join((b"[", memoryview(self._buffer)[:place], b"]"))
                 ), place + 1
-            except _UNDECODABLE as error:
-                if _truncated(error):
+            except UNDECODABLE as error:
+                if truncated(error):
                     continue  # brackets are open: that was no place between two events
                 if "trailing characters" in str(error):
                     return None  # the array ends here
@@ -257,7 +165,7 @@ class Chunks:
         """Return the events before the end of the array, and keep what follows it."""
         try:
             return self._ended(self._buffer)
-        except _UNDECODABLE as error:
+        except UNDECODABLE as error:
             if not self._partial:
                 raise self._broken(error, self._opening) from error
             events = self._salvaged(self._buffer)
@@ -280,7 +188,7 @@ class Chunks:
         for end in [match.start(1) for match in _CUT.finditer(text)] + [len(text)]:
             try:
                 events += self._decode(b"[" + text[start:end] + b"]")
-            except _UNDECODABLE as error:
+            except UNDECODABLE as error:
                 if end < len(text) or not self._read_end(text[start:], events):
                     self._note(start, error)
             start = end + 1
@@ -289,7 +197,7 @@ class Chunks:
     def _read_end(self, text: bytes, events: list[Event]) -> bool:
         try:
             events += self._ended(text)
-        except _UNDECODABLE:
+        except UNDECODABLE:
             return False
         return True
 
@@ -298,7 +206,7 @@ class Chunks:
             self.damage = f"From byte {self._offset + start:,} on: {_said(error)}"
 
     def _broken(self, error: Exception, before: bytes) -> InputError:
-        if _truncated(error):
+        if truncated(error):
             end = self._offset + len(self._buffer)
             return self._error("trace-truncated", f"It is cut off at byte {end:,}.")
         found = _BYTE.search(str(error))
@@ -338,11 +246,6 @@ def _last_place_outside(text: bytes) -> int | None:
         elif first in b"," and depth == 0:
             place = token.start()
     return place
-
-
-def _truncated(error: Exception) -> bool:
-    """Whether the text is JSON up to its end, and more was expected."""
-    return isinstance(error, msgspec.DecodeError) and "truncated" in str(error)
 
 
 def _said(error: Exception) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from torchgauge.errors import InputError
 from torchgauge.trace.categories import PYTHON
-from torchgauge.trace.chunks import Event
+from torchgauge.trace.decoding import Event
 from torchgauge.trace.times import nanoseconds
 
 # What reading and analysing needs at most, in bytes: of itself, for a span, for any other event.
@@ -64,5 +64,7 @@ def fitting(chunks: Iterable[list[Event]], limit: int, *, functions: bool) -> Fi
 
 def before(events: list[Event], until: int) -> list[Event]:
     """Return the events that begin before `until` (ns), and all that name something."""
-    times = nanoseconds([e.ts for e in events]).tolist()
-    return [e for e, time in zip(events, times, strict=True) if time < until or e.ph == "M"]
+    timed = [e for e in events if e.ph != "M"]
+    times = nanoseconds([e.ts for e in timed]).tolist()
+    kept = [e for e, time in zip(timed, times, strict=True) if time < until]
+    return kept + [e for e in events if e.ph == "M"]

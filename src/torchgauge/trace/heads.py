@@ -23,8 +23,8 @@ from torchgauge.trace.categories import (
     current_name,
     table_of,
 )
-from torchgauge.trace.chunks import Event
 from torchgauge.trace.columns import Interned, Labels, Parts
+from torchgauge.trace.decoding import Event
 
 PythonDetail = Literal["none", "modules", "all"]
 

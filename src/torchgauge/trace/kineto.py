@@ -17,7 +17,8 @@ from torchgauge.errors import InputError
 from torchgauge.model.events import Codes, Events
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.progress import Progress
-from torchgauge.trace.chunks import Chunks, Event
+from torchgauge.trace.chunks import Chunks
+from torchgauge.trace.decoding import Event
 from torchgauge.trace.dialects import translated
 from torchgauge.trace.fitting import Fitting, before, fitting
 from torchgauge.trace.heads import ARROW, MEMORY, NAME, SPAN, UNPAIRED, Heads, PythonDetail
@@ -49,9 +50,9 @@ def read_events(
     read, and a warning `trace-memory-limit` says up to when; that takes a second pass.
     `chunk_size`: bytes of text decoded at once. `progress` is told how far it is.
 
-    Raises InputError: `file-missing`, `trace-directory`, `trace-archive`, `trace-too-large`, and
-    for files that are no (whole) trace `trace-empty`, `trace-not-json`, `trace-no-events`,
-    `trace-truncated`, `trace-malformed`, `trace-packing`; `memory-limit` where
+    Raises InputError: `file-missing`, `file-not-regular`, `trace-directory`, `trace-archive`,
+    `trace-too-large`, and for files that are no (whole) trace `trace-empty`, `trace-not-json`,
+    `trace-no-events`, `trace-truncated`, `trace-malformed`, `trace-packing`; `memory-limit` where
     nothing fits.
     """
 
@@ -66,7 +67,7 @@ def read_events(
     with reading() as chunks:
         for events in chunks:
             building.add(events if fits is None else before(events, fits.until))
-    found = building.finish(chunks)
+        found = building.finish(chunks)
     if fits is None:
         return found
     return dataclasses.replace(found, warnings=(*found.warnings, _cut_short(fits)))

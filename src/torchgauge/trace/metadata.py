@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from torchgauge.model.events import ThreadId, TraceMetadata
-from torchgauge.trace.chunks import Event, Header
+from torchgauge.trace.decoding import Event, Header
 from torchgauge.trace.versions import NUMBERED, versions
 
 V = TypeVar("V")
+_Since1970 = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]  # ns; times are added to it
 
 
 class Names:
@@ -44,7 +45,7 @@ def metadata(origin: int, headers: list[Header], names: Names) -> TraceMetadata:
     numbers = {field: _first(headers, field, int) for field in NUMBERED}
     return TraceMetadata(
         origin=origin,
-        base_time=_first(headers, "base_time", int),
+        base_time=_first(headers, "base_time", _Since1970),
         schema_version=_first(headers, "schema_version", int),
         display_time_unit=_first(headers, "display_time_unit", str),
         trace_name=_first(headers, "trace_name", str),

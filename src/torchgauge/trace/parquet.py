@@ -20,6 +20,7 @@ from torchgauge.trace.parquet_columns import (
     INTEGER,
     KINDS,
     LIST,
+    MEMORY,
     SPAN,
     TEXT,
     TRUTH,
@@ -156,7 +157,7 @@ class _Table:
             if column.form in (TEXT, LIST):
                 found[column.name] = _coded(values, self._texts[column.name])
             else:
-                found[column.name] = _numbers(values, column.form)
+                found[column.name] = _numbers(values, column.form, self._told(column, low, high))
             if column.name == "track":
                 found["process"] = _coded(self._processes.codes[values], self._processes.texts)
                 found["thread"] = _coded(self._threads.codes[values], self._threads.texts)
@@ -185,6 +186,12 @@ class _Table:
             values[self._rows[table][entries] - low] = here
         return values
 
+    def _told(self, column: Column, low: int, high: int) -> Any:
+        """Return the rows whose value is never absent: −1 B is what freeing one byte is."""
+        if (MEMORY, "size") not in column.fields:
+            return slice(0)
+        return self._rows[MEMORY][self._entries(MEMORY, low, high)] - low
+
     def _entries(self, table: str, low: int, high: int) -> slice:
         return slice(*np.searchsorted(self._rows[table], (low, high)).tolist())
 
@@ -198,9 +205,10 @@ class _Distinct:
         self.texts = tuple(known)
 
 
-def _numbers(values: Any, form: str) -> pa.Array:
+def _numbers(values: Any, form: str, told: Any = slice(0)) -> pa.Array:
     pa, _ = arrow()
     missing = np.isnan(values) if form == FRACTION else values == ABSENT
+    missing[told] = False
     if form == TRUTH:
         return pa.array(values == 1, mask=missing)
     return pa.array(values, mask=missing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,9 @@ from torchgauge.model.events import Events, ThreadId, TraceMetadata
 from torchgauge.model.record import MeasurementWarning
 
 VERSION = 3  # of the columns and of these facts
+# What the facts have by the names of the metadata, and which of it are mappings.
+_SAID = tuple(one.name for one in dataclasses.fields(TraceMetadata) if one.name != "origin")
+_PAIRS = ("process_names", "process_labels", "thread_names")
 _KEY, _CHECK = b"torchgauge", b"torchgauge.crc32"
 
 
@@ -50,43 +54,23 @@ class Facts(msgspec.Struct, frozen=True):
 
     def metadata(self) -> TraceMetadata:
         """Return the trace's metadata."""
-        return TraceMetadata(
-            origin=self.begin,
-            base_time=self.base_time,
-            schema_version=self.schema_version,
-            display_time_unit=self.display_time_unit,
-            trace_name=self.trace_name,
-            devices=self.devices,
-            distributed=self.distributed,
-            process_names=dict(self.process_names),
-            process_labels=dict(self.process_labels),
-            thread_names=dict(self.thread_names),
-            recorder=self.recorder,
-            versions=self.versions,
-        )
+        known = {name: getattr(self, name) for name in _SAID}
+        pairs = {name: dict(known[name]) for name in _PAIRS}
+        return TraceMetadata(origin=self.begin, **known | pairs)
 
 
 def facts_of(events: Events, counts: tuple[int, int, int], origin: Origin | None = None) -> Facts:
     """Return what is true of these events, of which so many are written."""
-    known = events.metadata
+    known = {name: getattr(events.metadata, name) for name in _SAID}
+    pairs = {name: list(known[name].items()) for name in _PAIRS}
     return Facts(
         version=VERSION,
         origin=origin,
         counts=counts,
         threads=list(events.thread.values),
         warnings=events.warnings,
-        begin=known.origin,
-        base_time=known.base_time,
-        schema_version=known.schema_version,
-        display_time_unit=known.display_time_unit,
-        trace_name=known.trace_name,
-        devices=known.devices,
-        distributed=known.distributed,
-        process_names=list(known.process_names.items()),
-        process_labels=list(known.process_labels.items()),
-        thread_names=list(known.thread_names.items()),
-        recorder=known.recorder,
-        versions=known.versions,
+        begin=events.metadata.origin,
+        **known | pairs,
     )
 
 

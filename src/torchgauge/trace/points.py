@@ -7,8 +7,8 @@ from operator import attrgetter
 import numpy as np
 
 from torchgauge.model.events import Codes, Flows, Integers, MemoryEvents
-from torchgauge.trace.chunks import Event
 from torchgauge.trace.columns import Numbers, Parts
+from torchgauge.trace.decoding import Event
 from torchgauge.trace.heads import Heads
 from torchgauge.trace.tables import Table
 from torchgauge.trace.times import Times

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from torchgauge.trace.chunks import ABSENT_TEXT, Chunks
+from torchgauge.model.events import ranks_said
+from torchgauge.trace.chunks import Chunks
+from torchgauge.trace.decoding import ABSENT_TEXT
 from torchgauge.trace.unpacking import open_trace, unpacked
 
 _CHUNK = 1 << 20
@@ -81,14 +83,13 @@ class RawEvents:
                 yield Batch(_decode_heads(b"[%b]" % b",".join(found)), found)
 
     @property
-    def rank(self) -> int | None:
-        """The rank of the process, where what was read so far says it."""
-        said = next((one.keys[_JOB] for one in self._headers if _JOB in one.keys), b"")
+    def ranks(self) -> tuple[int | None, int | None]:
+        """The rank of the process and the number of all, where what was read so far says them."""
+        said = next((one.keys[_JOB] for one in self._headers if _JOB in one.keys), b"null")
         try:
-            found = msgspec.json.decode(said, type=dict[str, Any]).get("rank")
-        except ValueError:
-            return None
-        return found if type(found) is int else None
+            return ranks_said(msgspec.json.decode(said, type=dict[str, Any] | None))
+        except (ValueError, RecursionError):
+            return None, None
 
     @property
     def before(self) -> bytes:
@@ -105,11 +106,14 @@ class RawEvents:
         return b"]" + b"".join(b"," + one for one in _pairs(*self._headers[1:])) + b"}\n"
 
 
-def rank_said(path: Path) -> int | None:
-    """Return the rank, as Kineto writes it before the events; raises what reading it raises."""
+def ranks_before(path: Path) -> tuple[int | None, int | None]:
+    """Return rank and number of ranks, as Kineto writes them before the events.
+
+    Raises what reading it raises.
+    """
     raw = RawEvents(path)
     next(iter(raw))
-    return raw.rank
+    return raw.ranks
 
 
 def _pairs(*around: _Around) -> Iterator[bytes]:

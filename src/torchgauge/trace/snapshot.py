@@ -41,9 +41,9 @@ _STATES = {
 def read_recording(source: str | Path | bytes) -> Recording:
     """Read a snapshot: a pickle, the same as JSON, or either in gzip; nothing in it is run.
 
-    Raises InputError: `file-missing`, `trace-directory`, `trace-too-large`, `snapshot-damaged`,
-    `snapshot-malformed`, `snapshot-not-one` for a file of another kind, and what
-    `trace.primitives.load_primitives` raises.
+    Raises InputError: `file-missing`, `file-not-regular`, `trace-directory`, `trace-too-large`,
+    `snapshot-damaged`, `snapshot-malformed`, `snapshot-not-one` for a file of another kind, and
+    what `trace.primitives.load_primitives` raises.
     """
     name = "The snapshot" if isinstance(source, bytes) else str(source)
     data = _bytes(source, name)

@@ -20,11 +20,13 @@ from torchgauge.model.events import (
 )
 from torchgauge.trace.arguments import Arguments, Uncategorised
 from torchgauge.trace.categories import TABLES
-from torchgauge.trace.chunks import Event
 from torchgauge.trace.columns import Parts
+from torchgauge.trace.decoding import Event
 from torchgauge.trace.heads import SPAN, Heads
 from torchgauge.trace.tables import Table
 from torchgauge.trace.times import Times, nanoseconds
+
+_FASTEST = 1e15  # GB/s: no memory is as fast
 
 
 class Spans:
@@ -89,13 +91,13 @@ class Spans:
     def finish(self, origin: int) -> dict[str, Any]:
         """Return the fields of Events that are about spans, and what those say that are `unsorted`.
 
-        These have no category.
+        These have no category. Raises ValueError for times beyond all reason.
         """
-        heads = self._heads.finish()
+        heads, duration = self._heads.finish(), self._duration.finish()
         tables = {name: table.finish() for name, table in self._tables.items()}
         return {
-            "start": self.start.finish_from(origin),
-            "duration": self._duration.finish(),
+            "start": self.start.finish_from(origin, float(duration.sum(dtype=np.float64))),
+            "duration": duration,
             "name": self._of.column("name", heads),
             "category": self._of.column("cat", heads),
             "thread": self._of.threads(heads),
@@ -116,7 +118,8 @@ def _operators(columns: dict[str, Any]) -> Operators:
 
 def _device_work(columns: dict[str, Any]) -> DeviceWork:
     columns["size"] = columns.pop("copied")
-    columns["bandwidth"] *= 1e9
+    rate = columns["bandwidth"]  # in GB/s
+    columns["bandwidth"] = np.where(np.abs(rate) < _FASTEST, rate, np.nan) * 1e9
     percent = columns["occupancy"]
     columns["occupancy"] = np.where(percent > 0, percent / 100, np.nan)
     return DeviceWork(**columns)

@@ -18,6 +18,7 @@ from torchgauge.trace.columns import Parts
 _ZERO, _NINE, _DOT, _COMMA = ord("0"), ord("9"), ord("."), ord(",")
 _DIGITS = 19  # that an int64 holds, unless the first is a nine
 _LIMIT = 2**63 - 1
+_FARTHEST = 2**62  # from 1970, so that sums of two times are no more than an int64 holds
 _is_usual = re.compile(rb"([0-9]{1,15}|[0-8][0-9]{15})(\.[0-9]{1,3})?").fullmatch
 
 
@@ -92,8 +93,14 @@ class Times(Parts):
             self.earliest = first if self.earliest is None else min(first, self.earliest)
         self.append(times)
 
-    def finish_from(self, origin: int) -> Integers:
-        """Return them counted from the origin, in ns."""
+    def finish_from(self, origin: int, lasting: float = 0) -> Integers:
+        """Return them counted from the origin, in ns; what begins then lasts so long together.
+
+        Raises ValueError where sums of them would be more than an int64 holds.
+        """
         times = self.finish()
+        last = int(times.max(initial=origin))
+        if origin < -_FARTHEST or last + lasting > _FARTHEST:
+            raise ValueError(f"times from {origin:.3e} to {last + lasting:.3e} ns are none")
         times -= origin
         return times

@@ -158,8 +158,8 @@ def _inflated(file: IO[bytes], size: int) -> Iterator[bytes]:
         if not waiting:
             break
         if inflate.eof:
-            if not waiting.strip(b"\0"):  # padding, as on tapes
-                waiting = b""
+            waiting = waiting.lstrip(b"\0")  # padding, as on tapes
+            if not waiting:
                 continue
             inflate = zlib.decompressobj(wbits=31)
         try:
