@@ -19,7 +19,6 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -70,22 +69,21 @@ print(json.dumps(found))
 def measured(code: str, arguments: list[str]) -> tuple[dict[str, Any], float, float, float]:
     """Return what a process found, its wall and CPU seconds, and the peak of its memory in MB."""
     wrapper = (
-        "import resource, subprocess, sys; "
+        "import resource, subprocess, sys, time; start = time.perf_counter(); "
         "subprocess.run([sys.executable, '-c', *sys.argv[1:]], check=True); "
+        "wall = time.perf_counter() - start; "
         "used = resource.getrusage(resource.RUSAGE_CHILDREN); "
-        "print(used.ru_utime + used.ru_stime, used.ru_maxrss)"
+        "print(wall, used.ru_utime + used.ru_stime, used.ru_maxrss)"
     )
-    start = time.perf_counter()
     command = [sys.executable, "-c", wrapper, code, *arguments]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    wall = time.perf_counter() - start
     if done.returncode:
         said = done.stderr.split("Traceback")[1].strip().splitlines()
         raise RuntimeError(said[-1])
     *_, found, used = done.stdout.strip().splitlines()
-    cpu, peak = used.split()
-    return json.loads(found), wall, float(cpu), float(peak) * 1024 / 1e6
+    wall, cpu, peak = used.split()
+    return json.loads(found), float(wall), float(cpu), float(peak) * 1024 / 1e6
 
 
 def figures(files: list[Path], peers: str) -> None:
