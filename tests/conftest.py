@@ -1,5 +1,7 @@
 """What every test relies on."""
 
+import dataclasses
+import os
 import signal
 
 import pytest
@@ -15,3 +17,29 @@ def ctrl_c_reaches_children():
     """A run started in the background has SIGINT ignored, and what it starts would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_of_their_own(tmp_path_factory):
+    """Nothing is read from or kept in the user's home; children have the same folder."""
+    before = os.environ.get("TORCHGAUGE_STATE")
+    os.environ["TORCHGAUGE_STATE"] = str(tmp_path_factory.mktemp("state"))
+    yield
+    if before is None:
+        del os.environ["TORCHGAUGE_STATE"]
+    else:
+        os.environ["TORCHGAUGE_STATE"] = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_roofs():
+    """The roofs that a profile measures by itself take no seconds of a test; children's do once."""
+    from torchgauge.device import roofs
+
+    with pytest.MonkeyPatch.context() as patched:
+        least = dataclasses.replace(
+            roofs.QUICK, largest_product=256, largest_set=2**18, repetitions=0.0, limit=0.0
+        )
+        patched.setattr(roofs, "QUICK", least)
+        patched.setattr(roofs, "numpy_peaks", lambda threads, effort: {})
+        yield

@@ -90,6 +90,7 @@ def test_the_main_job(model, tmp_path, capsys):
     assert (out / "profile.csv").read_text().count("\n") == 2
     assert {p.probe for p in profile.passes} == {
         "loading", "size", "latency", "system", "cost", "memory", "timeline",
+        "roofs",
     }  # fmt: skip
 
 

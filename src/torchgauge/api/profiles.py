@@ -33,6 +33,7 @@ def profile(
     iterations: int | None = None,
     processes: int = 1,
     budget: float | None = None,
+    roofs: bool | None = None,
     progress: bool | None = None,
 ) -> Profile:
     """Measure size, work, time and memory of a model and where they go, and return the record.
@@ -44,13 +45,16 @@ def profile(
     times them with nothing recorded, "summary" makes no tree. `trace` is a file (.json or .json.gz)
     to which the recording of the timeline is written, for Perfetto. `lines` tells the time that
     your own Python takes between operators by line (`tree.lines`). `budget` is the time in seconds
-    that sampling the latency may take. Ctrl-C ends the run early and returns what was measured,
-    with `interrupted` set. A probe that fails leaves a warning with `failed` on the record.
+    that sampling the latency may take. `roofs` True measures anew what the device can do at most,
+    in some ten seconds, and keeps it for later profiles; None does so quickly, in about two, where
+    nothing is kept of this machine; False not at all. Ctrl-C ends the run early and returns what
+    was measured, with `interrupted` set. A probe that fails leaves a warning with `failed` on the
+    record.
 
     Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
     device that is not there.
     """
-    wanted = _timeline(detail, trace, lines=lines)
+    wanted = _timeline(detail, trace, lines=lines, roofs=roofs)
     source, options = prepared(
         model,
         inputs,
@@ -85,20 +89,19 @@ def profile_request(
     iterations: int | None = None,
     processes: int = 1,
     budget: float | None = None,
-    roofs: bool = False,
+    roofs: bool | None = None,
     percentile: float | None = None,
     progress: bool | None = None,
 ) -> Profile:
     """Do the same for a target as the command line names it; `inputs` are texts of --input.
 
     `trust` allows files that hold a program, and measures in a process of its own. `loss` is "mean"
-    or names a function, `optimizer` a class of torch.optim. `roofs` measures anew what the device
-    can do at most, and keeps it for later profiles. `percentile` (0.99) has sampling go on until
-    there are samples enough for its interval, within the budget. `nvtx` runs steps with NVTX ranges
-    at the end.
+    or names a function, `optimizer` a class of torch.optim. `percentile` (0.99) has sampling go on
+    until there are samples enough for its interval, within the budget. `nvtx` runs steps with NVTX
+    ranges at the end.
     """
     require_torch()
-    wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx)
+    wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx, roofs=roofs)
     from torchgauge.device.select import resolve
     from torchgauge.target.source import Source
     from torchgauge.target.target import TargetRequest
@@ -123,8 +126,6 @@ def profile_request(
         budget=budget,
         percentile=percentile,
     )
-    if roofs:
-        _measure_roofs(request.device, progress)
     return _profile(Source.of_request(request), options, wanted, progress, apart=trust)
 
 
@@ -144,19 +145,18 @@ def _options(
     return LatencyOptions(train=training, **given(**timing))
 
 
-def _measure_roofs(device: str, progress: bool | None) -> None:
-    from torchgauge.device.roofs import roofs
-
-    with showing(progress) as shown:
-        roofs(device, refresh=True, progress=shown)
-
-
 def _timeline(
-    detail: Detail, trace: str | Path | None, *, lines: bool, nvtx: bool = False
+    detail: Detail,
+    trace: str | Path | None,
+    *,
+    lines: bool,
+    nvtx: bool = False,
+    roofs: bool | None = None,
 ) -> TimelineOptions:
     from torchgauge.measure.timeline_options import TimelineOptions
 
-    wanted = TimelineOptions(detail, None if trace is None else Path(trace), lines=lines, nvtx=nvtx)
+    file = None if trace is None else Path(trace)
+    wanted = TimelineOptions(detail, file, lines=lines, nvtx=nvtx, roofs=roofs)
     if wanted.trace is not None:
         check_replaceable(wanted.trace)  # before minutes of measuring, not after
     if wanted.nvtx:

@@ -105,9 +105,10 @@ def _how(how: argparse._ArgumentGroup) -> None:
     )
     how.add_argument(
         "--roofs",
-        action="store_true",
-        help="first measure what this machine can do at most, about ten seconds; it is kept, and "
-        "tells what bounds a model",
+        action=argparse.BooleanOptionalAction,
+        help="measure anew what this machine can do at most, which tells what bounds a model: some "
+        "ten seconds, and it is kept (default: in two seconds where nothing is kept; --no-roofs: "
+        "not at all)",
     )
     how.add_argument(
         "--budget", type=float, metavar="SECONDS", help="time for sampling at most (default: 30)"

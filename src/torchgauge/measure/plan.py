@@ -2,8 +2,9 @@
 
 Size runs nothing. Latency comes first of those that run the model, with nothing attached. The
 system's use is sampled in a phase of its own, because the sampler is a load itself. Costs are
-counted after what is timed. Memory and the timeline come last: they need torch's profiler, whose
-libraries stay loaded.
+counted after what is timed. Memory and the timeline come late: they need torch's profiler, whose
+libraries stay loaded. The machine's roofs come after them: they need memory of their own, and heat
+the machine.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torchgauge.measure import latency as latency_probe
 from torchgauge.measure import lines as lines_probe
 from torchgauge.measure import memory as memory_probe
 from torchgauge.measure import nvtx as nvtx_probe
+from torchgauge.measure import roofs as roofs_probe
 from torchgauge.measure import size as size_probe
 from torchgauge.measure import system as system_probe
 from torchgauge.measure import timeline as timeline_probe
@@ -45,6 +47,7 @@ from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Pass, Profile
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.roofline import Roofs
 from torchgauge.model.size import Size
 from torchgauge.model.system import System
 from torchgauge.model.tree import Tree
@@ -89,11 +92,12 @@ def _profile(
             "memory", lambda: memory_probe.measure(placement, train=options.train)
         )
     tree = _tree(placement, options, runner, timeline)
+    roofs = _roofs(placement, cost, timed.latency, runner, timeline)
     if tree is not None and cost is not None:
-        tree = judged(tree, cost, placement, where)
+        tree = judged(tree, cost, roofs, where)
     if timeline.nvtx and placement.device != "meta":
         runner.attempt("nvtx", lambda: nvtx_probe.run(placement, train=options.train))
-    near, bound = bounds(placement, where, cost, timed.latency, tree)
+    near, bound = bounds(placement, where, cost, timed.latency, tree, roofs)
     description = describe(placement, training=training)
     return Profile(
         target=description,
@@ -227,6 +231,28 @@ def _tree(
     if path is not None and recorded:
         runner.attempt("trace", lambda: rendering.trace(recorded[0], path))
     return _with_lines(tree, placement, options, runner) if timeline.lines and tree else tree
+
+
+def _roofs(
+    placement: Placement,
+    cost: Cost | None,
+    latency: Latency | None,
+    runner: Runner,
+    timeline: TimelineOptions,
+) -> Roofs | None:
+    """Return what the device can do at most, where there is work to hold to it."""
+    if cost is None or placement.device == "meta":
+        return None
+    measured = runner.attempt(
+        "roofs",
+        lambda: roofs_probe.measure(placement.device, timeline.roofs, latency, runner.progress),
+        tells=False,
+    )
+    if measured is None:
+        return None
+    roofs, warnings = measured
+    runner.warnings.extend(warnings)
+    return roofs
 
 
 def _with_lines(tree: Tree, placement: Placement, options: LatencyOptions, runner: Runner) -> Tree:
