@@ -122,7 +122,7 @@ class TorchSubject:
         flops = None if work.at_least else work.flops
         return Backward(phases.get("forward"), phases.get("backward"), flops, estimated=False)
 
-    def roofs(self, cost: Cost) -> Roofs:
+    def roofs(self, cost: Cost) -> Roofs:  # noqa: ARG002 - all dtypes are measured at once
         """Return the roofs that are kept of this device, else what is quickly measured."""
         where = str(next(iter(members.tensors(self.module)), torch.empty(0)).device)
         return known(where) or quick(where)

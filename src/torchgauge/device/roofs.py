@@ -37,7 +37,7 @@ def refreshed(device: str, *, progress: Progress | None = None, file: Path | Non
     a worse measurement: `known` returns the best. Random states, threads and settings stay as they
     were; where the home cannot be written, they are kept for this process.
     """
-    device, progress = _real(device), progress or Silent()
+    progress = progress or Silent()
     latest = _measured(device, FULL, progress)
     end = time.monotonic() + PATIENCE
     while disturbed(latest) and _quiet_moment(end, progress):
@@ -48,7 +48,7 @@ def refreshed(device: str, *, progress: Progress | None = None, file: Path | Non
 
 def quick(device: str, *, progress: Progress | None = None, file: Path | None = None) -> Roofs:
     """Measure fewer sizes in a few seconds, keep that, and return it."""
-    latest = _measured(_real(device), QUICK, progress or Silent())
+    latest = _measured(device, QUICK, progress or Silent())
     roof_store.keep(latest, file or roof_store.path())
     return latest
 
@@ -80,10 +80,6 @@ def others(watch: LoadWatch) -> float:
     """Return the cores' worth of time that others took since the watch began, host included."""
     load = watch.load()
     return (load.other + (load.steal or 0.0)) * _cores()
-
-
-def _real(device: str) -> str:
-    return "cpu" if device == "meta" else device
 
 
 def _measured(device: str, effort: Effort, progress: Progress) -> Roofs:
