@@ -1,10 +1,14 @@
 """Starting must cost nothing: heavy libraries are imported by the verbs that need them."""
 
+import importlib
+import os
 import subprocess
 import sys
 
 import pytest
 from benchmarks import startup
+
+from torchgauge.cli.main import VERBS
 
 HEAVY = {"torch", "numpy", "scipy", "msgspec", "rich", "psutil", "pandas", "sqlalchemy"}
 LISTED = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"
@@ -23,6 +27,44 @@ def test_nothing_heavy_is_imported(code):
         [sys.executable, "-c", f"{code}\n{LISTED}"], capture_output=True, text=True, check=True
     )
     assert HEAVY.isdisjoint(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verbs"),
+    [
+        (["--help"], set()),
+        (["count", "--help"], {"count", "profile"}),  # whose options count takes
+    ],
+)
+def test_help_imports_the_verbs_whose_options_it_shows(arguments, verbs):
+    code = (
+        "import sys; from torchgauge.cli.main import VERBS, main\n"
+        f"try: main({arguments!r})\n"
+        "except SystemExit: pass\n"
+        "print('\\n', *(name for name in VERBS if f'torchgauge.cli.{name}' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown, _, imported = done.stdout.rpartition("\n ")
+    assert shown.startswith(f"usage: torchgauge {arguments[0]}".replace(" --help", " [-h]"))
+    assert set(imported.split()) == verbs
+
+
+def test_every_verb_is_a_module_with_options():
+    for name in VERBS:
+        module = importlib.import_module(f"torchgauge.cli.{name}")
+        assert module.DESCRIPTION.strip()
+        assert callable(module.add_arguments)
+        assert callable(module.run)
+
+
+def test_help_in_a_pipe_is_as_wide_as_columns_says():
+    for columns, widest in (("60", 58), ("200", 198), ("", 78), ("none", 78)):
+        done = subprocess.run(
+            [sys.executable, "-m", "torchgauge", "profile", "--help"],
+            capture_output=True, text=True, check=True, env=os.environ | {"COLUMNS": columns},
+        )  # fmt: skip
+        usage = done.stdout.partition("\n\n")[0].splitlines()
+        assert widest - 30 < max(map(len, usage)) <= widest
 
 
 def test_reading_and_showing_a_record_needs_no_torch(tmp_path):

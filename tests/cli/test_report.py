@@ -11,7 +11,6 @@ from tests.report import exported_records as records
 import torchgauge as tg
 from torchgauge.cli import formats
 from torchgauge.cli.main import build, main
-from torchgauge.cli.report import NAME
 from torchgauge.model import codec, rendering
 from torchgauge.model.doctor import Diagnosis
 from torchgauge.model.exported import WEIGHTS
@@ -19,6 +18,8 @@ from torchgauge.model.exported import WEIGHTS
 MODEL = "from torch import nn, ones\ndef make(): return nn.Linear(4, 2), ones(1, 4)\n"
 LOOP = """
 import torch
+
+NAME = "report"
 net = torch.nn.Linear(4, 2)
 for _ in range(12):
     net(torch.ones(1, 4))

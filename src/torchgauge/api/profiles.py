@@ -10,6 +10,7 @@ from torchgauge.api.preparation import given, prepared, require_torch, showing
 from torchgauge.files import check_replaceable
 from torchgauge.model.profile import Profile
 from torchgauge.model.tree import DETAIL, Detail
+from torchgauge.progress import Progress
 
 if TYPE_CHECKING:
     from torchgauge.measure.latency import LatencyOptions
@@ -66,7 +67,8 @@ def profile(
         processes=processes,
         budget=budget,
     )
-    return _profile(source, options, wanted, progress)
+    with showing(progress) as shown:
+        return _profile(source, options, wanted, shown)
 
 
 def profile_request(
@@ -102,31 +104,33 @@ def profile_request(
     """
     require_torch()
     wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx, roofs=roofs)
-    from torchgauge.device.select import resolve
-    from torchgauge.target.source import Source
-    from torchgauge.target.target import TargetRequest
+    with showing(progress) as shown:
+        shown.start("importing torch")
+        from torchgauge.device.select import resolve
+        from torchgauge.target.source import Source
+        from torchgauge.target.target import TargetRequest
 
-    request = TargetRequest(
-        spec=target,
-        inputs=inputs,
-        weights=weights,
-        batch=batch,
-        device=resolve(device),
-        precision=precision,
-        training=train,
-        trust=trust,
-    )
-    options = _options(
-        request,
-        loss,
-        optimizer,
-        warmup=warmup,
-        iterations=iterations,
-        processes=processes,
-        budget=budget,
-        percentile=percentile,
-    )
-    return _profile(Source.of_request(request), options, wanted, progress, apart=trust)
+        request = TargetRequest(
+            spec=target,
+            inputs=inputs,
+            weights=weights,
+            batch=batch,
+            device=resolve(device),
+            precision=precision,
+            training=train,
+            trust=trust,
+        )
+        options = _options(
+            request,
+            loss,
+            optimizer,
+            warmup=warmup,
+            iterations=iterations,
+            processes=processes,
+            budget=budget,
+            percentile=percentile,
+        )
+        return _profile(Source.of_request(request), options, wanted, shown, apart=trust)
 
 
 def _options(
@@ -170,16 +174,15 @@ def _profile(
     source: Source,
     options: LatencyOptions,
     timeline: TimelineOptions,
-    progress: bool | None,
+    progress: Progress,
     *,
     apart: bool = False,
 ) -> Profile:
     """Measure here, or `apart`: in a process of its own."""
-    with showing(progress) as shown:
-        if apart:
-            from torchgauge.measure.apart import profile_apart
+    if apart:
+        from torchgauge.measure.apart import profile_apart
 
-            return profile_apart(source, options, shown, timeline)
-        from torchgauge.measure import plan
+        return profile_apart(source, options, progress, timeline)
+    from torchgauge.measure import plan
 
-        return plan.profile(source, options, shown, timeline)
+    return plan.profile(source, options, progress, timeline)

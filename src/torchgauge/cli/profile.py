@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from torchgauge.model.profile import Profile
     from torchgauge.model.verdict import Limit, Verdict
 
-NAME = "profile"
-SUMMARY = "measure size, latency, memory and system use of a model"
 DESCRIPTION = """\
 Measure a model: size, latency, throughput, memory by part, and use of the machine.
 
