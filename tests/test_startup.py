@@ -1,5 +1,6 @@
 """Starting must cost nothing: heavy libraries are imported by the verbs that need them."""
 
+import argparse
 import importlib
 import os
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import pytest
 from benchmarks import startup
 
-from torchgauge.cli.main import VERBS
+from torchgauge.cli.main import VERBS, PlainHelp
 
 HEAVY = {"torch", "numpy", "scipy", "msgspec", "rich", "psutil", "pandas", "sqlalchemy"}
 LISTED = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"
@@ -41,11 +42,11 @@ def test_help_imports_the_verbs_whose_options_it_shows(arguments, verbs):
         "import sys; from torchgauge.cli.main import VERBS, main\n"
         f"try: main({arguments!r})\n"
         "except SystemExit: pass\n"
-        "print('\\n', *(name for name in VERBS if f'torchgauge.cli.{name}' in sys.modules))"
+        "print('imported', *(name for name in VERBS if f'torchgauge.cli.{name}' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    shown, _, imported = done.stdout.rpartition("\n ")
-    assert shown.startswith(f"usage: torchgauge {arguments[0]}".replace(" --help", " [-h]"))
+    shown, _, imported = done.stdout.rpartition("imported")
+    assert shown.startswith("usage: torchgauge")
     assert set(imported.split()) == verbs
 
 
@@ -57,14 +58,15 @@ def test_every_verb_is_a_module_with_options():
         assert callable(module.run)
 
 
-def test_help_in_a_pipe_is_as_wide_as_columns_says():
-    for columns, widest in (("60", 58), ("200", 198), ("", 78), ("none", 78)):
-        done = subprocess.run(
-            [sys.executable, "-m", "torchgauge", "profile", "--help"],
-            capture_output=True, text=True, check=True, env=os.environ | {"COLUMNS": columns},
-        )  # fmt: skip
-        usage = done.stdout.partition("\n\n")[0].splitlines()
-        assert widest - 30 < max(map(len, usage)) <= widest
+@pytest.mark.parametrize("columns", ["60", "200", "0", "", "none"])
+def test_help_in_a_pipe_is_as_wide_as_argparse_makes_it(columns, monkeypatch):
+    def no_terminal(*_):
+        raise OSError
+
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(os, "get_terminal_size", no_terminal)
+    theirs = argparse.RawDescriptionHelpFormatter("torchgauge")
+    assert PlainHelp("torchgauge")._width == theirs._width
 
 
 def test_reading_and_showing_a_record_needs_no_torch(tmp_path):

@@ -15,11 +15,10 @@ from torchgauge.model import codec, rendering
 from torchgauge.model.doctor import Diagnosis
 from torchgauge.model.exported import WEIGHTS
 
+NAME = "report"
 MODEL = "from torch import nn, ones\ndef make(): return nn.Linear(4, 2), ones(1, 4)\n"
 LOOP = """
 import torch
-
-NAME = "report"
 net = torch.nn.Linear(4, 2)
 for _ in range(12):
     net(torch.ones(1, 4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from torchgauge.analyze.percentiles import PERCENTILES, samples_needed
 from torchgauge.analyze.quantities import EXAMPLES, amount, meant
 from torchgauge.errors import InputError
 from torchgauge.model.figures import COST, SIZE, Figure
@@ -130,9 +131,6 @@ def _without_interval(limit: Limit, profile: Profile) -> str:
     if limit.metric not in PERCENTILES:
         return ""
     worth = sum(len(run.steady_samples) / run.autocorrelation for run in found.processes)
-    # Not above: NumPy would be imported before a verb can say anything.
-    from torchgauge.analyze.percentiles import PERCENTILES, samples_needed
-
     needed = samples_needed(PERCENTILES[limit.metric])
     if worth >= needed:
         return ""
