@@ -20,15 +20,9 @@ def ctrl_c_reaches_children():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def state_of_their_own(tmp_path_factory):
-    """Nothing is read from or kept in the user's home; children have the same folder."""
-    before = os.environ.get("TORCHGAUGE_STATE")
+def own_state(tmp_path_factory):
+    """What the host remembers of runs and roofs is the user's; tests have a state of their own."""
     os.environ["TORCHGAUGE_STATE"] = str(tmp_path_factory.mktemp("state"))
-    yield
-    if before is None:
-        del os.environ["TORCHGAUGE_STATE"]
-    else:
-        os.environ["TORCHGAUGE_STATE"] = before
 
 
 @pytest.fixture(scope="session", autouse=True)
