@@ -148,7 +148,7 @@ class Gate(importlib.abc.MetaPathFinder):
     "Holds the import of torch until the test has seen that it is told."
 
     def find_spec(self, name, path=None, target=None):
-        if name == "torch":
+        if name.startswith("torch."):  # "torch" alone is also looked for where it is not imported
             wait("imported")
 
 def wait(name):

@@ -219,6 +219,17 @@ def test_on_a_slow_machine_a_quick_measurement_leaves_out_dtypes():
     assert found.spread is None
 
 
+def test_on_a_busy_machine_it_leaves_out_working_sets():
+    class Busy(Machine):
+        def streams(self, working_set):
+            self.clock.advance(2.0)
+            return super().streams(working_set)
+
+    found = measure(Busy(FakeClock()), roof_measurement.QUICK)
+    assert [point.working_set for point in found.bandwidth] == [2**15, 128 * MIB]
+    assert list(found.peaks) == ["float32"]
+
+
 class Watch:
     """What others take of two cores: the next share of `loads` at each reading."""
 
@@ -244,6 +255,7 @@ def machine(monkeypatch, tmp_path):
 
     monkeypatch.setattr(roofs, "measured", measured)
     monkeypatch.setattr(roofs, "LoadWatch", Watch)
+    monkeypatch.setattr(roofs, "QUICK", roof_measurement.QUICK)
     monkeypatch.setattr(roofs, "MOMENT", 0.0)
     monkeypatch.setattr(roofs, "PATIENCE", 0.05)
     monkeypatch.setattr(roofs, "_cores", lambda: 2)

@@ -47,7 +47,8 @@ class Effort:
         largest_product: the longest side of a product.
         sets_below_cache: of the working sets far below the last-level cache every so many.
         largest_set: bytes of the largest working set at least, or four times the cache.
-        limit: seconds after which further dtypes and the second pass of streams are left out.
+        limit: seconds after which what can be left out is: further working sets and dtypes, and
+            the second pass of streams.
     """
 
     extent: Literal["full", "quick"]
@@ -92,19 +93,16 @@ def measured(
     with kernels.quiet():
         dispatch = bench.dispatch()
         sets = working_sets(known.last_level_cache, kernels.free_memory(), effort)
-        before = [bench.stream(size, 0.3 * place / len(sets)) for place, size in enumerate(sets)]
+        before = bench.streams(sets, 0.0, least=2)
         peaks = bench.peaks()
         # Neighbours of a virtual machine take memory bandwidth for seconds, unseen from here.
-        after = [
-            None if bench.late else bench.stream(size, 0.7 + 0.3 * place / len(sets))
-            for place, size in enumerate(sets)
-        ]
-    rates = [max(once, again or 0.0) for once, again in zip(before, after, strict=True)]
+        after = bench.streams(list(before), 0.7)
+    rates = {size: max(rate, after.get(size, 0.0)) for size, rate in sorted(before.items())}
     return msgspec.structs.replace(
         known,
         peaks=peaks,
         libraries=dict.fromkeys(peaks, "torch"),
-        bandwidth=_curve(sets, rates),
+        bandwidth=_curve(list(rates), list(rates.values())),
         dispatch=dispatch,
         extent=effort.extent,
         spread=_spread(before, after),
@@ -157,21 +155,28 @@ class _Bench:
                 peaks[dtype] = peak
         return peaks
 
-    def stream(self, size: int, done: float) -> float:
-        """Return the bytes per second of the fastest stream through a working set."""
-        self.progress.update(f"streams through {size // 2**10} KiB", done)
-        return max(
-            moved / best_time(call, self.device, self.clock, self.effort.repetitions)
-            for moved, call in self.kernels.streams(size)
-        )
+    def streams(self, sets: list[int], done: float, *, least: int = 0) -> dict[int, float]:
+        """Return the bytes per second of the fastest stream through each working set.
+
+        The largest and the smallest come first; when it is late, no more than the `least` first.
+        """
+        rates: dict[int, float] = {}
+        for size in (sets[-1], *sets[:-1]):
+            if len(rates) >= least and self.late:
+                break
+            share = done + 0.3 * len(rates) / len(sets)
+            self.progress.update(f"streams through {size // 2**10} KiB", share)
+            rates[size] = max(
+                moved / best_time(call, self.device, self.clock, self.effort.repetitions)
+                for moved, call in self.kernels.streams(size)
+            )
+        return rates
 
 
-def _spread(before: list[float], after: list[float | None]) -> float | None:
+def _spread(before: dict[int, float], after: dict[int, float]) -> float | None:
     """Return the median over working sets of how far two passes differ; None after one pass."""
     differences = [
-        1 - min(once, again) / max(once, again)
-        for once, again in zip(before, after, strict=True)
-        if again is not None
+        1 - min(before[size], rate) / max(before[size], rate) for size, rate in after.items()
     ]
     return statistics.median(differences) if differences else None
 
