@@ -119,7 +119,7 @@ def _measured(
     latency = _last_runs(runs, placement, options, runner) if timed.measured else None
     roofs = _roofs(placement, cost, latency, runner, timeline)
     if tree is not None and cost is not None:
-        tree = judged(tree, cost, roofs, where)
+        tree = judged(tree, cost, latency, roofs, where)
     near, bound = bounds(placement, where, cost, latency, tree, roofs)
     description = describe(placement, training=training)
     return Profile(
