@@ -1,5 +1,6 @@
 """What every test relies on."""
 
+import os
 import signal
 
 import pytest
@@ -8,6 +9,10 @@ from hypothesis import settings
 # A run tells about the change that it tests, not about the examples drawn or a busy machine.
 settings.register_profile("torchgauge", derandomize=True, deadline=None)
 settings.load_profile("torchgauge")
+
+
+# Texts are as wide as the terminal is, or as this says.
+os.environ["COLUMNS"] = "80"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -89,7 +89,13 @@ def test_detailed_analysis():
     profiler = ModelProfiler(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))
     results = profiler.profile(torch.randn(2, 8), num_runs=5, warmup_runs=1, detailed_analysis=True)
     assert [row["path"] for row in results["layers"]] == ["", "0", "1"]
-    assert any(row["Name"] == "aten::addmm" for row in results["operators"])
+    whole, *layers = results["layers"]
+    host = results.profile.tree.root.host_time
+    assert whole["host_time_ms"] == pytest.approx(1e3 * host)
+    assert sum(row["host_time_ms"] for row in layers) <= whole["host_time_ms"]
+    addmm = next(row for row in results["operators"] if row["Name"] == "aten::addmm")
+    assert addmm["Self CPU ms"] == pytest.approx(addmm["Self CPU %"] / 100 * 1e3 * host)
+    assert not {"host_time", "Self CPU", "CPU total"} & {*whole, *addmm}
 
 
 def test_benchmark(profiler):
