@@ -50,7 +50,7 @@ def _events(sizes: list[int], seen: bool) -> dict[str, Any]:
 
 
 def gpu(record: Profile, *, kernels: bool, transfers: bool, nvtx: bool) -> dict[str, Any]:
-    """Return what the GPU did, in ms and bytes; rows of kernels and copies say so in their names."""
+    """Return what the GPU did, in ms and bytes, with rows of kernels and copies."""
     rows = [] if record.tree is None else rows_in_ms(record.table("kernels"))
     copies = [row for row in rows if row["name"].lower().startswith(TRANSFERS)]
     latency, system = record.latency, record.system

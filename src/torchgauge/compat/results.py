@@ -19,8 +19,8 @@ _MS = 1e3
 class Results(Mapping[str, Any]):
     """What ModelProfiler measured: `["latency"]["mean"]` in ms, `["memory"]["peak"]` in bytes.
 
-    `["layers"]` and `["operators"]` of a detailed analysis are rows with times in ms, whose names end
-    in "_ms" ("host_time_ms") or " ms" ("Self CPU ms", beside torch's names).
+    `["layers"]` and `["operators"]` of a detailed analysis are rows with times in ms, under names
+    that say so: "host_time_ms", "Self CPU ms".
     `profile` is the record behind it, in SI units, with intervals and raw samples. Of a benchmark
     `configuration` is what was asked for, and `error` why it failed: then there are no figures.
     Unknown is None.

@@ -7,10 +7,14 @@ from typing import Literal
 Quantity = Literal["time", "bytes", "count", "percent", "share", "rate", "number", "text"]
 
 _BY_NAME: dict[Quantity, tuple[str, ...]] = {
-    "time": ("host_time", "host_time_self", "device_time", "device_time_self")
-    + ("avg", "min", "median", "max"),
-    "bytes": ("bytes", "allocated", "allocations", "peak", "retained_for_backward")
-    + ("shared_memory",),
+    "time": (
+        *("host_time", "host_time_self", "device_time", "device_time_self"),
+        *("avg", "min", "median", "max"),
+    ),
+    "bytes": (
+        *("bytes", "allocated", "allocations", "peak", "retained_for_backward"),
+        "shared_memory",
+    ),
     "count": ("flops", "parameters", "calls", "# of Calls", "registers"),
     "share": ("share", "efficiency", "occupancy"),
     "rate": ("flops_per_second", "bytes_per_second", "bandwidth"),
@@ -29,7 +33,7 @@ _KNOWN = {name: quantity for quantity, names in _BY_NAME.items() for name in nam
 
 
 def quantity_of(column: str) -> Quantity:
-    """Return what a column holds: seconds, bytes, percent, a share of 1, …; text where not known."""
+    """Return what a column holds: seconds, bytes, percent, a share of 1; text where not known."""
     if column in _KNOWN:
         return _KNOWN[column]
     endings = (quantity for ending, quantity in _BY_ENDING.items() if column.endswith(ending))

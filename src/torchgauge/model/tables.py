@@ -137,11 +137,12 @@ def operators(tree: Tree, *, by_shape: bool = False) -> Table:
     """Return one row per operator, most time of its own first, under torch.profiler's names.
 
     Times in seconds of one step, columns named % in percent of it; `by_shape` tells the same
-    operator on other shapes apart. `CPU total` holds what an operator calls; the columns of a device are there where one worked. As in
-    torch's table, overloads are one operator, and one that calls nothing but itself under another
-    overload ran once. `flops` and `bytes` are its own, and per second of the time with what it
-    calls (at least so many where some calls are `nowhere`); `counted at` says where its work is
-    counted (see `counted_at`; each place where its calls differ), None where nothing was.
+    operator on other shapes apart. `CPU total` holds what an operator calls; the columns of a
+    device are there where one worked. As in torch's table, overloads are one operator, and one that
+    calls nothing but itself under another overload ran once. `flops` and `bytes` are its own, and
+    per second of the time with what it calls (at least so many where some calls are `nowhere`);
+    `counted at` says where its work is counted (see `counted_at`; each place where its calls
+    differ), None where nothing was.
     """
     groups: dict[tuple[str, str], list[Chain]] = {}
     for node in tree.root.walk():

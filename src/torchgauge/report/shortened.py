@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len, get_character_cell_size
@@ -27,12 +26,12 @@ def shortened_apart(
     Texts that would be alike when cut begin again, behind the cut, at the word that differs first;
     where that is not enough, they are numbered.
     """
-    indents = indents or [0] * len(texts)
-    cut = {text: shortened(text, width, indent) for text, indent in zip(texts, indents, strict=True)}
+    indented = zip(texts, indents or [0] * len(texts), strict=True)
+    cut = {text: shortened(text, width, indent) for text, indent in indented}
     pending = _alike(cut, cut)
     while pending:
         group = pending.pop()
-        start = len(os.path.commonprefix(group))
+        start = _first_difference(group)
         for text in group:
             cut[text] = _from(text, start, width)
         pending += [smaller for smaller in _alike(cut, group) if len(smaller) < len(group)]
@@ -49,6 +48,12 @@ def _alike(cut: dict[str, str], texts: Iterable[str]) -> list[list[str]]:
     for text in texts:
         groups.setdefault(cut[text], []).append(text)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def _first_difference(texts: Sequence[str]) -> int:
+    """Return how many characters all begin with."""
+    alike = (len(set(characters)) == 1 for characters in zip(*texts, strict=False))
+    return next((place for place, same in enumerate(alike) if not same), min(map(len, texts)))
 
 
 def _from(text: str, start: int, width: int) -> str:
