@@ -40,6 +40,12 @@ def test_columns_that_do_not_fit_are_named(monkeypatch):
     assert "no room for" not in str(wide)
 
 
+def test_where_there_is_little_room_figures_come_before_texts():
+    table = Table({"path": ["a" * 48], "type": ["B" * 30], "calls": [1], "host_time": [0.5]})
+    assert lines(table)[0] == ["path", "calls", "host_time"]
+    assert lines(table)[1][1:] == ["1", "500", "ms"]
+
+
 def test_many_rows_end_with_their_number():
     many = Table({"Name": [f"op{n}" for n in range(MOST + 7)], "# of Calls": [1] * (MOST + 7)})
     shown = lines(many)

@@ -42,10 +42,7 @@ def view(table: Table, *, width: int) -> RenderableType:
     if not len(table):
         return Text("a table without rows", style="dim")
     first, *names = _shown_columns(table)
-    columns = [
-        Column(name, need, left=quantity_of(name) == "text", most=LONGEST_TEXT)
-        for need, name in enumerate(names, 1)
-    ]
+    columns = [_column(name, place) for place, name in enumerate(names)]
     cells = {name: _cells(table, name) for name in names}
     lines = [
         Line(0, label, {name: cells[name][place] for name in names})
@@ -59,6 +56,12 @@ def view(table: Table, *, width: int) -> RenderableType:
     if absent := [name for name in names if name not in shown]:
         notes.append(f"… no room for {', '.join(absent)}; .columns has them")
     return Group(grid, *(Text(note, style="dim") for note in notes))
+
+
+def _column(name: str, place: int) -> Column:
+    """Return a column that is shown before those right of it; a text comes after three figures."""
+    text = quantity_of(name) == "text"
+    return Column(name, place + 3 * text, left=text, most=LONGEST_TEXT)
 
 
 def _shown_columns(table: Table) -> list[str]:
