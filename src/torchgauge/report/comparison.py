@@ -46,7 +46,7 @@ PLACES = (
 
 
 def render(comparison: Comparison) -> str:
-    """Return the comparison as plain text, 80 columns wide."""
+    """Return the comparison as plain text (see `plain`)."""
     return plain(lambda width: view(comparison, width=width))
 
 
