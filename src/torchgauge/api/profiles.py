@@ -31,7 +31,7 @@ def profile(
     lines: bool = False,
     warmup: int | None = None,
     iterations: int | None = None,
-    processes: int = 1,
+    processes: int | None = None,
     budget: float | None = None,
     progress: bool | None = None,
 ) -> Profile:
@@ -83,7 +83,7 @@ def profile_request(
     nvtx: bool = False,
     warmup: int | None = None,
     iterations: int | None = None,
-    processes: int = 1,
+    processes: int | None = None,
     budget: float | None = None,
     roofs: bool = False,
     percentile: float | None = None,
