@@ -62,7 +62,9 @@ def test_an_outlier_and_a_level_shift_are_no_spread():
     shifted = [log + 0.5 * (number >= 8) for number, log in enumerate(steady)]
     assert run_spread(runs(shifted), "mlp", busy=None).between == pytest.approx(plain, rel=0.1)
     spoilt = [*steady[:10], 2.0, *steady[11:]]
-    assert run_spread(runs(spoilt), "mlp", busy=None).between < 2.5 * plain  # taken whole it is 60 times
+    assert (
+        run_spread(runs(spoilt), "mlp", busy=None).between < 2.5 * plain
+    )  # taken whole it is 60 times
     # Three runs are too few to tell an outlier from spread.
     assert run_spread(runs([0.0, 0.0, 0.6]), "mlp", busy=None).between == pytest.approx(0.346, 0.01)
 

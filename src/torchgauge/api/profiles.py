@@ -43,8 +43,9 @@ def profile(
     measures a training step in place of inference. `detail` is how far down the tree goes: "layers"
     times them with nothing recorded, "summary" makes no tree. `trace` is a file (.json or .json.gz)
     to which the recording of the timeline is written, for Perfetto. `lines` tells the time that
-    your own Python takes between operators by line (`tree.lines`). `budget` is the time in seconds
-    that sampling the latency may take. Ctrl-C ends the run early and returns what was measured,
+    your own Python takes between operators by line (`tree.lines`). `processes` fresh processes time
+    the call, 1 stands for this one alone; None: as many short ones as the `budget` for the latency
+    allows (6 s), unless `iterations` are given, which this process takes. Ctrl-C ends the run early and returns what was measured,
     with `interrupted` set. A probe that fails leaves a warning with `failed` on the record.
 
     Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a

@@ -39,7 +39,7 @@ BUDGET = 6.0
 MOST_RUNS = 20
 # One run may take this share of the budget: a few slow calls in each, rather than many in one.
 LONGEST_SHARE = 1 / 3
-OVERDRAWN = 2.0
+OVERDRAWN = 3.0
 SERVER_LIMIT = 30.0
 # A model that travels by value is written to a file once and read by each process.
 MOST_CARRIED = 2**30
@@ -63,7 +63,7 @@ class LatencyRuns:
         self._server: ForkServer | None = None
         self._goes_on = False
 
-    def begin(self, placement: Placement | None = None) -> None:
+    def begin(self, placement: Placement) -> None:
         """Measure in this process, or in each of the processes that were asked for.
 
         Raises what the measurement raises.
@@ -73,10 +73,13 @@ class LatencyRuns:
         if options.processes is not None and options.processes > 1:
             self.runs, self.failures = repeated(self._source, options, self._progress)
             return
-        placement = placement or self._source.open()
         if options.several:
             self._goes_on = self._prepare(placement)
-        single = self._short() if self._goes_on else dataclasses.replace(options, processes=1)
+        single = dataclasses.replace(options, processes=1)
+        if options.several:
+            single = (
+                self._short() if self._goes_on else dataclasses.replace(single, budget=self._budget)
+            )
         began = time.monotonic()
         self.runs = [probe.measure(placement, single, progress=self._progress)]
         self._longest = time.monotonic() - began
@@ -91,7 +94,7 @@ class LatencyRuns:
     def go_on(self, share: float = 1.0) -> None:
         """Measure in further fresh processes until `share` of the budget is spent.
 
-        With the whole of it three processes are measured at least, if that does not take twice the
+        With the whole of it three processes are measured at least, if that does not take thrice the
         budget: fewer have no interval.
         """
         while self._goes_on and len(self.runs) < MOST_RUNS:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from torchgauge.analyze.latency import combine
 from torchgauge.analyze.named_spans import NamedSpans
 from torchgauge.analyze.throughput import throughput
 from torchgauge.device.environment import environment
@@ -34,6 +33,7 @@ from torchgauge.measure.forward import running
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.latency_runs import LatencyRuns, latency_runs
+from torchgauge.measure.remembered import combined
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import guarded, prepared
 from torchgauge.measure.timeline_options import TimelineOptions
@@ -184,7 +184,7 @@ def _last_runs(
     if runs.unfinished and not runner.interrupted:
         runner.attempt("latency", runs.go_on, fresh=True, tells=False)
         runner.interrupted |= runs.runs[-1].stop == "interrupted"
-    return _combined(runs, placement, options)
+    return combined(runs, placement, options)
 
 
 def opened(source: Source) -> Placement:
@@ -202,18 +202,10 @@ def measure_latency(
     """Measure in this process and in fresh ones, as asked for, and combine the runs."""
     with latency_runs(source, options, progress) as runs:
         runs.start_server()
+        placement = placement or opened(source)
         runs.begin(placement)
         runs.go_on()
-        return _combined(runs, placement, options)
-
-
-def _combined(runs: LatencyRuns, placement: Placement | None, options: LatencyOptions) -> Latency:
-    return combine(
-        runs.runs,
-        target_rel_error=options.asked_precision,
-        cold_cache=options.cold_cache,
-        failures=runs.failures,
-    )
+        return combined(runs, placement, options)
 
 
 def measure_cost(placement: Placement, *, backward: bool) -> Cost:

@@ -70,7 +70,7 @@ def repeated(
     nothing was measured KeyboardInterrupt is raised.
     """
     runs: list[LatencyRun] = []
-    of = options.processes
+    of = options.processes or 1
     for number in range(1, of + 1):
         try:
             progress.update(f"process {number} of {of}", (number - 1) / of)
