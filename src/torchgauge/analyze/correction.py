@@ -23,7 +23,7 @@ WORTH = 0.8
 """A correction must leave this share of the spread at most, in runs that it was not learnt from."""
 POOLED_RUNS = 10.0
 """No correction counts for so many runs against what other targets of the host tell."""
-OWN_RUNS = 3.0
+OWN_RUNS = 1.0
 """The weights of the other targets count for so many runs against the target's own."""
 
 _Floats = npt.NDArray[np.float64]

@@ -54,8 +54,8 @@ class Ruling(Record, frozen=True, kw_only=True):
     `change` is for the worse where positive, whatever direction is better; `interval` is that of
     the change, or of the value under a limit. `corrected`, with an interval of its own, is what is
     left of the change without what the machine's speed explains, estimated from both runs'
-    yardsticks; where it is known it was judged. `borderline` says that a limit lies in the interval.
-    `needed` is the number of ABBA blocks that would decide.
+    yardsticks; where it is known it was judged. `borderline` says that a limit lies in the
+    interval. `needed` is the number of ABBA blocks that would decide.
     """
 
     metric: str

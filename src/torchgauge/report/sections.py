@@ -18,6 +18,7 @@ from torchgauge.model.size import Size
 from torchgauge.model.system import GpuUse, System, Use
 from torchgauge.model.target import TargetDescription
 from torchgauge.model.training import TrainingTime
+from torchgauge.model.yardstick import Yardstick
 
 SMALLEST_SHARE = 0.0005
 SCOPES: dict[IntervalScope, str] = {
@@ -208,10 +209,22 @@ def latency(found: Latency, *, stages: bool = True) -> Section:
             f"after {warmup} of warm-up; stopped: {found.stop}",
         ),
     ]
+    if found.yardstick is not None and found.yardstick.unusual:
+        rows.append(_machine(found.yardstick))
     if processes > 1:
         medians = sorted(found.process_medians)
         rows.append(Row("between", units.times(medians[0], medians[-1]), "process medians"))
     return Section("Latency", found.how, tuple(rows))
+
+
+def _machine(yardstick: Yardstick) -> Row:
+    """Say that the machine ran at another speed than usual; the yardstick has it."""
+    speed, interval = yardstick.speed, yardstick.speed_interval
+    assert speed is not None  # noqa: S101 - it is unusual
+    assert interval is not None  # noqa: S101
+    reach = f"95 % in {interval.low:.2f} … {interval.high:.2f}"
+    usual = f"of its usual speed in {yardstick.runs} earlier runs, {yardstick.how}; {reach}"
+    return Row("machine", f"×{speed:.2f}", usual)
 
 
 def _interval(found: Latency, interval: Interval | None, of: float) -> str:
