@@ -38,10 +38,10 @@ def measure_latency(
 
     `preprocess` takes `inputs` as given and returns what the model takes; `postprocess` takes the
     outputs. Both are timed as stages, and the latency is then end to end. `cold_cache` pushes the
-    last-level cache out before each call. `iterations` times exactly so many calls after the
-    warm-up, in this process unless `processes` are given. With a `percentile` (0.99) sampling goes on until there are samples enough for its
-    interval, within the budget. `device` None leaves the model where it is. Ctrl-C returns what was
-    measured, with `stop` "interrupted".
+    last-level cache out before each call. `iterations` times exactly so many calls after the warm-
+    up, in this process unless `processes` are given. With a `percentile` (0.99) sampling goes on
+    until there are samples enough for its interval, within the budget. `device` None leaves the
+    model where it is. Ctrl-C returns what was measured, with `stop` "interrupted".
 
     Raises InputError for options that make no sense, MeasurementError where the call raises.
     """

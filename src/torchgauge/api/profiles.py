@@ -45,8 +45,9 @@ def profile(
     to which the recording of the timeline is written, for Perfetto. `lines` tells the time that
     your own Python takes between operators by line (`tree.lines`). `processes` fresh processes time
     the call, 1 stands for this one alone; None: as many short ones as the `budget` for the latency
-    allows (6 s), unless `iterations` are given, which this process takes. Ctrl-C ends the run early and returns what was measured,
-    with `interrupted` set. A probe that fails leaves a warning with `failed` on the record.
+    allows (6 s), unless `iterations` are given, which this process takes. Ctrl-C ends the run early
+    and returns what was measured, with `interrupted` set. A probe that fails leaves a warning with
+    `failed` on the record.
 
     Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
     device that is not there.
