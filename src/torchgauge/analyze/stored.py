@@ -50,6 +50,16 @@ class HostNoise:
         return math.expm1(reach * math.sqrt(2) * self.between)
 
     @property
+    def corrected(self) -> HostNoise:
+        """What is left of it after the correction."""
+        known = self.correction
+        if known is None:
+            return self
+        return dataclasses.replace(
+            self, between=known.between, sessions=known.runs, correction=None
+        )
+
+    @property
     def source(self) -> str:
         """Where it is known from."""
         if self.remembered:
@@ -107,7 +117,7 @@ def welch(
     """
     if min(len(baseline), len(current)) < 2 or min(*baseline, *current) <= 0:
         return None
-    parts = []
+    parts: list[tuple[float, float]] = []
     means = []
     for side in (baseline, current):
         logs = [math.log(value) for value in side]

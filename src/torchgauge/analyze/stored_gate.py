@@ -88,11 +88,8 @@ def gate(
         elif change.exact:
             rulings.append(exact_ruling(change, tolerance))
         elif name in tests:
-            reason = _reason(tests[name], noise, fails=fallen[name])
-            against = disturbed(METRICS[name], sides, noise, few=False)
-            if reason[0] == "fail" and against is not None and change.corrected is None:
-                reason = "inconclusive", against
-            rulings.append(_tested(change, tests[name], reason, len(tests)))
+            said = _said(change, tests[name], sides, noise, fails=fallen[name])
+            rulings.append(_tested(change, tests[name], said, len(tests)))
         else:
             rulings.append(_untested(change, tolerance, comparison, sides))
     found = (*rulings, *(judge_limit(limit, current) for limit in limits))
@@ -131,6 +128,18 @@ def _tests(
         if test is not None:
             found[wanted.name] = _Test(test, tolerance)
     return found
+
+
+def _said(
+    change: Change, test: _Test, sides: Sides, noise: HostNoise, *, fails: bool
+) -> tuple[Outcome, str]:
+    """Return the outcome of a tested metric and why; what disturbed a run fails nothing."""
+    if change.corrected is not None:
+        return _reason(test, noise.corrected, fails=fails)
+    against = disturbed(METRICS[change.metric], sides, noise, few=False)
+    if fails and against is not None:
+        return "inconclusive", against
+    return _reason(test, noise, fails=fails)
 
 
 def _reason(test: _Test, noise: HostNoise, *, fails: bool) -> tuple[Outcome, str]:

@@ -30,12 +30,16 @@ SCOPES: dict[IntervalScope, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line: what it is, the figure, what to know about it; `share` (0…1) draws a bar."""
+    """One line: what it is, the figure, what to know about it; `share` (0…1) draws a bar.
+
+    `how` is that of a figure which is not known as its section's are.
+    """
 
     label: str
     value: str
     note: str = ""
     share: float | None = None
+    how: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +228,7 @@ def _machine(yardstick: Yardstick) -> Row:
     assert interval is not None  # noqa: S101
     reach = f"95 % in {interval.low:.2f} … {interval.high:.2f}"
     usual = f"of its usual speed in {yardstick.runs} earlier runs, {yardstick.how}; {reach}"
-    return Row("machine", f"×{speed:.2f}", usual)
+    return Row("machine", f"×{speed:.2f}", usual, how=yardstick.how)
 
 
 def _interval(found: Latency, interval: Interval | None, of: float) -> str:
