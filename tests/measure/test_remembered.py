@@ -3,33 +3,37 @@
 import msgspec
 import pytest
 import torch
+from tests.model import records
 
-import torchgauge as tg
 from torchgauge.device import past_runs
 from torchgauge.device.environment import environment
+from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.latency_runs import LatencyRuns
+from torchgauge.measure.remembered import combined
+from torchgauge.progress import Silent
+from torchgauge.target.source import Source
+
+WORK = {"matmul": 1e-4, "copy": 2e-5, "python": 5e-5, "dispatch": 4e-5}
 
 
-@pytest.fixture
-def file(monkeypatch, tmp_path):
+def latency(factor, processes=3):
+    """Combine the runs of processes on a machine whose work takes `factor` as long."""
+    source = Source.of_object(torch.nn.Linear(8, 8), torch.ones(1, 8))
+    runs = LatencyRuns(source, LatencyOptions(), Silent())
+    (run,) = records.latency().processes
+    work = {kind: factor * seconds for kind, seconds in WORK.items()}
+    runs.runs = [msgspec.structs.replace(run, yardstick=work)] * processes
+    return combined(runs, source.open(), LatencyOptions())
+
+
+def test_the_yardstick_is_remembered_and_tells_the_speed_of_the_sixth_run(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHGAUGE_STATE", str(tmp_path))
-    return tmp_path / "past_runs.json"
-
-
-def test_the_yardstick_is_remembered_and_tells_the_speed_of_the_sixth_run(file):
-    fingerprint = environment().machine.fingerprint
-    module = torch.nn.Linear(8, 8)
-    latency = tg.measure_latency(module, torch.randn(1, 8), budget=0.5, progress=False)
-    (run,) = past_runs.past_runs(fingerprint)
-    assert run.yardstick == latency.yardstick.times
-    assert {"matmul", "copy", "python", "dispatch"} <= run.yardstick.keys()
-    assert latency.yardstick.speed is None
-    # A host on which all of it took half as long, five times.
-    halved = {kind: seconds / 2 for kind, seconds in run.yardstick.items()}
     for number in range(5):
-        earlier = msgspec.structs.replace(run, created=str(number), yardstick=halved)
-        past_runs.remember(fingerprint, earlier, file)
-    again = tg.measure_latency(module, torch.randn(1, 8), iterations=20, progress=False).yardstick
-    assert again.runs == 6
-    logs = [halved[kind] / again.times[kind] for kind in ("matmul", "copy", "python", "dispatch")]
-    product = logs[0] * logs[1] * logs[2] * logs[3]
-    assert again.speed == pytest.approx(product**0.25)
+        found = latency(1.0)
+        assert found.yardstick.times == WORK
+        assert found.yardstick.speed is None
+        kept = past_runs.past_runs(environment().machine.fingerprint)
+        assert [run.yardstick for run in kept] == [WORK] * (number + 1)
+    slow = latency(1.25).yardstick
+    assert slow.speed == pytest.approx(0.8)
+    assert (slow.runs, slow.unusual) == (5, True)
