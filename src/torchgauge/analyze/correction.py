@@ -1,15 +1,15 @@
-"""How much of the difference between two runs was the machine's, by their yardsticks.
+"""How much of the difference between runs was the machine's, by their yardsticks.
 
 The logarithm of a target's time follows those of the reference work with weights that depend on
 what the target is bound by. They are learnt from the host's earlier runs of the target, never from
-the two runs that are compared.
+the runs that are corrected.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -46,6 +46,24 @@ class Correction:
     runs: int
 
 
+@dataclasses.dataclass(frozen=True)
+class SeriesCorrection:
+    """What the machine did to each run of a series.
+
+    Attributes:
+        log_ratios: The part of ln(run ÷ a run at the machine's usual speed) that the machine
+            explains, to be subtracted; None for a run whose yardstick does not tell.
+        between: Standard deviation of a run's log figure that is left, by neighbouring runs.
+        before: The same without a correction.
+        runs: Runs that have a correction.
+    """
+
+    log_ratios: tuple[float | None, ...]
+    between: float
+    before: float
+    runs: int
+
+
 class _Logs(NamedTuple):
     """Runs of one target: log medians, and log times of reference work, a column to each kind."""
 
@@ -54,6 +72,13 @@ class _Logs(NamedTuple):
 
     def centred(self) -> _Logs:
         return _Logs(self.medians - self.medians.mean(), self.work - self.work.mean(axis=0))
+
+    def moves(self) -> _Logs:
+        """Return what changed from run to run, at the scale of a single run.
+
+        A change of the target that stays is in one of them, and in half of the centred runs.
+        """
+        return _Logs(*(np.diff(part, axis=0) / math.sqrt(2) for part in self))
 
     def without(self, at: int) -> _Logs:
         return _Logs(np.delete(self.medians, at), np.delete(self.work, at, axis=0))
@@ -96,6 +121,51 @@ def correction(baseline: PastRun, current: PastRun, past: Sequence[PastRun]) -> 
         before=before,
         runs=len(own.medians),
     )
+
+
+def series_correction(
+    values: Sequence[float], yardsticks: Sequence[Mapping[str, float]], versions: Sequence[str]
+) -> SeriesCorrection | None:
+    """Return what the machine explains of each run of a series, oldest first, of one target.
+
+    The weights of a run are learnt from all others, from what changes between neighbours. Another
+    version of torch makes the reference work another one, so that the machine's usual speed is the
+    median over the runs of each version. A run has no correction whose yardstick lacks a kind that
+    the newest yardstick has, or where fewer than six others of its version have one. None where no
+    run has one, and where the correction would not have made the spread smaller by a fifth.
+    """
+    newest = next((yardstick for yardstick in reversed(yardsticks) if yardstick), {})
+    whole = [
+        value > 0 and bool(newest) and all(yardstick.get(kind, 0) > 0 for kind in newest)
+        for value, yardstick in zip(values, yardsticks, strict=True)
+    ]
+    known = [version for version, has_all in zip(versions, whole, strict=True) if has_all]
+    places = [
+        at
+        for at, has_all in enumerate(whole)
+        if has_all and known.count(versions[at]) > FEWEST_RUNS
+    ]
+    if not places:
+        return None
+    work = np.log([[yardsticks[at][kind] for kind in newest] for at in places])
+    version = np.array([versions[at] for at in places])
+    for name in set(version):
+        work[version == name] -= np.median(work[version == name], axis=0)
+    logs = _Logs(np.log([values[at] for at in places]), work)
+    none = np.zeros(len(newest))
+    explained = np.array(
+        [
+            work[row] @ _weights(logs.without(row).moves(), none, OWN_RUNS)
+            for row in range(len(places))
+        ]
+    )
+    left = _Logs(logs.medians - explained, work)
+    before, after = (math.sqrt(float((one.moves().medians ** 2).mean())) for one in (logs, left))
+    if after > WORTH * before:
+        return None
+    by_place = dict(zip(places, map(float, explained), strict=True))
+    ratios = tuple(by_place.get(at) for at in range(len(values)))
+    return SeriesCorrection(ratios, between=after, before=before, runs=len(places))
 
 
 def _logs(runs: Sequence[PastRun], kinds: Sequence[str]) -> _Logs | None:

@@ -110,10 +110,20 @@ def metric_rows(profile: Profile) -> list[dict[str, Any]]:
             "value": float(figure.value),
             "low": None if figure.interval is None else figure.interval.low,
             "high": None if figure.interval is None else figure.interval.high,
+            "scope": None if figure.interval is None else figure.interval.scope,
         }
         for figure in figures(profile)
         if figure.value is not None
     ]
+
+
+def yardstick_rows(profile: Profile) -> list[dict[str, Any]]:
+    """Return the times of the reference work between the calls, one row to each kind, in s."""
+    latency = profile.latency
+    if latency is None or latency.yardstick is None:
+        return []
+    times = latency.yardstick.times
+    return [{"kind": kind, "seconds": seconds} for kind, seconds in times.items()]
 
 
 def layer_figures(profile: Profile) -> list[dict[str, Any]]:

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, select
 
 from torchgauge.history.content import LAYER_METRICS
 from torchgauge.history.store import EVERY, FEW, Selection, select_runs
-from torchgauge.history.tables import layers, metrics
-from torchgauge.model.record import How
+from torchgauge.history.tables import layers, metrics, yardsticks
+from torchgauge.model.record import How, IntervalScope
 from torchgauge.model.run import Run
 from torchgauge.model.trend import TrendPoint, TrendSeries
 
@@ -31,6 +31,7 @@ class _Figure(NamedTuple):
     value: float
     low: float | None = None
     high: float | None = None
+    scope: IntervalScope | None = None
 
 
 def read_series(
@@ -62,6 +63,18 @@ def read_series(
     return sorted(found, key=lambda one: (-len(one.points), one.target, order[one.metric]))
 
 
+def read_yardsticks(
+    connection: Connection, selection: Selection = EVERY
+) -> dict[str, dict[str, float]]:
+    """Return the seconds of reference work by kind, of each run (its uuid) that timed any."""
+    chosen = {number: run.uuid for number, run in select_runs(connection, selection)}
+    found: dict[str, dict[str, float]] = {}
+    for number, kind, seconds in connection.execute(select(yardsticks)):
+        if number in chosen:
+            found.setdefault(chosen[number], {})[kind] = seconds
+    return msgspec.convert(found, dict[str, dict[str, float]])
+
+
 def metric_names(connection: Connection) -> list[str]:
     """Return the headline figures that any run has."""
     names = connection.scalars(select(metrics.c.name).distinct()).all()
@@ -85,6 +98,7 @@ def _point(run: Run, figure: _Figure) -> TrendPoint:
         value=figure.value,
         low=figure.low,
         high=figure.high,
+        scope=figure.scope,
         commit=run.commit,
         dirty=run.dirty,
         torch=run.torch,
@@ -99,7 +113,7 @@ def _figures(
         if paths is None:
             wanted = metrics.c.run.in_(some) & metrics.c.name.in_(names)
             for row in connection.execute(select(metrics).where(wanted)):
-                known = (row.unit, row.how, row.value, row.low, row.high)
+                known = (row.unit, row.how, row.value, row.low, row.high, row.scope)
                 yield msgspec.convert((row.run, None, row.name, *known), _Figure)
             continue
         wanted = layers.c.run.in_(some) & layers.c.metric.in_(names)

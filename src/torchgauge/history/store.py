@@ -14,10 +14,16 @@ from sqlalchemy.exc import IntegrityError
 
 from torchgauge.errors import InputError, StoreError
 from torchgauge.history import connection as connections
-from torchgauge.history.content import layer_figures, metric_rows, packed, unpacked
+from torchgauge.history.content import (
+    layer_figures,
+    metric_rows,
+    packed,
+    unpacked,
+    yardstick_rows,
+)
 from torchgauge.history.faults import told
 from torchgauge.history.patience import patiently
-from torchgauge.history.tables import labels, layers, metrics, runs
+from torchgauge.history.tables import labels, layers, metrics, runs, yardsticks
 from torchgauge.history.versions import migrate, ready
 from torchgauge.model.profile import Profile
 from torchgauge.model.run import Entry, Run
@@ -83,8 +89,13 @@ class Store:
         It is on the disk when this returns, all of it. Waits for its turn at most
         `patience.LONGEST_WAIT` seconds. Raises StoreError.
         """
-        figures = metric_rows(entry.profile)
-        of_layers = layer_figures(entry.profile)
+        named = [{"key": key, "value": value} for key, value in entry.run.labels.items()]
+        parts = (
+            (labels, named),
+            (metrics, metric_rows(entry.profile)),
+            (layers, layer_figures(entry.profile)),
+            (yardsticks, yardstick_rows(entry.profile)),
+        )
         row = _row(entry)
         tries = 0
 
@@ -98,8 +109,7 @@ class Store:
                     return known, tries > 1 and known == entry.run.uuid
                 number = connection.execute(runs.insert().values(row)).inserted_primary_key
                 assert number is not None  # noqa: S101 - both databases return it
-                named = [{"key": k, "value": v} for k, v in entry.run.labels.items()]
-                for table, rows in ((labels, named), (metrics, figures), (layers, of_layers)):
+                for table, rows in parts:
                     if rows:
                         connection.execute(table.insert(), [{"run": number[0], **r} for r in rows])
             return entry.run.uuid, True

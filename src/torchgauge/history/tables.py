@@ -65,6 +65,15 @@ metrics = Table(
     Column("value", Float(53), nullable=False),
     Column("low", Float(53)),
     Column("high", Float(53)),
+    Column("scope", Text),
+    sqlite_with_rowid=False,
+)
+yardsticks = Table(
+    "yardsticks",
+    metadata,
+    _run(),
+    Column("kind", Text, primary_key=True),
+    Column("seconds", Float(53), nullable=False),
     sqlite_with_rowid=False,
 )
 layers = Table(

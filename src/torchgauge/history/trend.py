@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from torchgauge.analyze import change_points
 from torchgauge.analyze.change_points import Change
+from torchgauge.analyze.correction import series_correction
 from torchgauge.errors import InputError
 from torchgauge.history.content import LAYER_METRICS
-from torchgauge.history.series import metric_names, read_series
+from torchgauge.history.series import metric_names, read_series, read_yardsticks
 from torchgauge.history.store import EVERY, Selection, Store
-from torchgauge.model.figures import worse_when_higher
-from torchgauge.model.trend import CONFIRM, Trend, TrendChange, TrendSeries
+from torchgauge.model.figures import LATENCY, worse_when_higher
+from torchgauge.model.trend import CONFIRM, Trend, TrendChange, TrendCorrection, TrendSeries
 
 SHOWN = ("latency_median", "memory_peak", "flops", "parameters")
 SHOWN_OF_LAYERS = ("host_time", "device_time")
+CORRECTED = frozenset(f"latency_{name}" for name in LATENCY)
 
 
 def trend(
@@ -34,13 +37,55 @@ def trend(
     names = tuple(metrics) or (SHOWN if layer is None else SHOWN_OF_LAYERS)
     if known := store.read(metric_names) if layer is None else sorted(LAYER_METRICS):
         _check(metrics, known)
-    found = store.read(lambda connection: read_series(connection, selection, names, layer))
-    return Trend(store=store.shown, series=tuple(with_changes(one, len(found)) for one in found))
+    found, yardsticks = store.read(
+        lambda connection: (
+            read_series(connection, selection, names, layer),
+            read_yardsticks(connection, selection) if CORRECTED & set(names) else {},
+        )
+    )
+    return Trend(
+        store=store.shown,
+        series=tuple(
+            with_changes(with_correction(series, yardsticks), len(found)) for series in found
+        ),
+    )
+
+
+def with_correction(
+    series: TrendSeries, yardsticks: Mapping[str, Mapping[str, float]]
+) -> TrendSeries:
+    """Return a latency's series with its runs' values at the machine's usual speed.
+
+    `yardsticks` are the runs' seconds of reference work by kind. What it does not help stays as
+    it is.
+    """
+    if series.layer is not None or series.metric not in CORRECTED:
+        return series
+    found = series_correction(
+        series.values,
+        [yardsticks.get(point.run, {}) for point in series.points],
+        [point.torch for point in series.points],
+    )
+    if found is None:
+        return series
+    points = tuple(
+        point if log is None else replace(point, corrected=point.value / math.exp(log))
+        for point, log in zip(series.points, found.log_ratios, strict=True)
+    )
+    correction = TrendCorrection(before=found.before, after=found.between, runs=found.runs)
+    whole = found.runs == len(points)
+    return replace(
+        series,
+        points=points,
+        correction=correction,
+        changes_in="corrected" if whole else "measured",
+    )
 
 
 def with_changes(series: TrendSeries, together: int = 1) -> TrendSeries:
     """Return the series with its changes; more evidence is asked where many are seen `together`."""
-    values, unknown = series.values, ""
+    values = series.corrected if series.changes_in == "corrected" else series.values
+    unknown = ""
     if series.how == "counted":
         found = change_points.exact_changes(values)
     elif min(values) <= 0:
@@ -50,7 +95,7 @@ def with_changes(series: TrendSeries, together: int = 1) -> TrendSeries:
     else:
         found = change_points.changes(values, together)
     changes = tuple(_change(series, one) for one in found)
-    return msgspec.structs.replace(series, changes=changes, unknown=unknown)
+    return replace(series, changes=changes, unknown=unknown)
 
 
 def _change(series: TrendSeries, found: Change) -> TrendChange:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchgauge.model import rendering
-from torchgauge.model.record import How, Interval, Record
+from torchgauge.model.record import How, Interval, IntervalScope, Record
 
 SCHEMA = "torchgauge.trend/1"
 CONFIRM = "Advice, not proof: a paired run of both commits (torchgauge gate) confirms it."
@@ -15,7 +15,12 @@ Lasting = Literal["stays", "went away", "return"]
 
 
 class TrendPoint(Record, frozen=True, kw_only=True):
-    """One run's figure in SI units; `low` and `high` are its 95 % interval, None where unknown."""
+    """One run's figure in SI units.
+
+    `low` and `high` are its 95 % interval, `scope` says of which repetitions (`Interval.scope`);
+    None where unknown. `corrected` is the figure at the machine's usual speed, estimated from
+    reference work timed between the calls; None where that does not tell.
+    """
 
     run: str
     created: str
@@ -25,6 +30,24 @@ class TrendPoint(Record, frozen=True, kw_only=True):
     commit: str = ""
     dirty: bool | None = None
     torch: str = ""
+    scope: IntervalScope | None = None
+    corrected: float | None = None
+
+
+class TrendCorrection(Record, frozen=True, kw_only=True):
+    """What the machine's speed explains of a series.
+
+    Attributes:
+        before: Standard deviation of a run's logarithm by neighbouring runs, as measured.
+        after: The same of the corrected figures.
+        runs: Runs that have a corrected figure; each by weights learnt from the others.
+        how: How the corrected figures are known.
+    """
+
+    before: float
+    after: float
+    runs: int
+    how: How = "estimated"
 
 
 class TrendChange(Record, frozen=True, kw_only=True):
@@ -54,7 +77,9 @@ class TrendSeries(Record, frozen=True, kw_only=True):
     """One figure of one workload on one machine and branch, oldest run first.
 
     `layer` is a layer's path, None for a figure of the whole model. `unit` is SI's, empty for
-    counts. `unknown` says why changes were not looked for.
+    counts. `unknown` says why changes were not looked for. `correction` is None where the
+    machine's speed was not seen to explain the series; `changes_in` says which of the points'
+    values the changes are of: the corrected ones where each run has one.
     """
 
     target: str
@@ -73,11 +98,18 @@ class TrendSeries(Record, frozen=True, kw_only=True):
     points: tuple[TrendPoint, ...]
     changes: tuple[TrendChange, ...] = ()
     unknown: str = ""
+    correction: TrendCorrection | None = None
+    changes_in: Literal["measured", "corrected"] = "measured"
 
     @property
     def values(self) -> tuple[float, ...]:
         """The points' values."""
         return tuple(point.value for point in self.points)
+
+    @property
+    def corrected(self) -> tuple[float, ...]:
+        """The points' values at the machine's usual speed, of those that have one."""
+        return tuple(point.corrected for point in self.points if point.corrected is not None)
 
 
 class Alert(Record, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from torchgauge.report.trend import line
 CARDS = 6
 FINDINGS = 3
 COMMIT = 10
+USUAL_SPEED = " at the machine's usual speed"
 # How the page's script shows a unit, and how many of its units an SI unit is.
 SHOWN: dict[str, tuple[Unit, float]] = {
     "s": ("time", 1e9),
@@ -65,6 +66,8 @@ def _card(series: TrendSeries) -> dict[str, str]:
 
 def _finding(series: TrendSeries, change: TrendChange) -> dict[str, Any]:
     what = series.metric if series.layer is None else f"{series.layer or 'model'} {series.metric}"
+    if series.changes_in == "corrected":
+        what += USUAL_SPEED
     kept = "" if change.lasting == "stays" else f" ({change.lasting})"
     return {
         "title": f"{what}: {relative(change.size)}{kept}",
@@ -83,32 +86,60 @@ def _commits(change: TrendChange) -> str:
 
 
 def series(trend: Trend) -> dict[str, Any] | None:
-    """Return each series: values, intervals, commits, changes; times in whole nanoseconds."""
+    """Return each series: values, intervals, commits, changes; times in whole nanoseconds.
+
+    A series with corrected values is followed by one of them; changes are in the one they are of.
+    """
     if not trend.series:
         return None
-    return {"series": [_series(one) for one in trend.series], "confirm": CONFIRM}
+    shown: list[dict[str, Any]] = []
+    for one in trend.series:
+        measured = _series(one)
+        shown.append(measured)
+        if one.correction is not None:
+            shown.append(_corrected(one, measured))
+    return {"series": shown, "confirm": CONFIRM}
 
 
 def _series(one: TrendSeries) -> dict[str, Any]:
     unit, factor = SHOWN.get(one.unit, ("count", 1.0))
-
-    def scaled(values: list[float | None]) -> list[float | None]:
-        return [None if value is None else float(f"{value * factor:.7g}") for value in values]
-
     what = one.metric if one.layer is None else f"{one.layer or '(the model itself)'}: {one.metric}"
     return {
         "name": what,
         "place": ", ".join(filter(None, (one.target, one.branch, one.device, one.gpu or one.cpu))),
         "unit": unit,
         "how": one.how,
-        "values": scaled([point.value for point in one.points]),
-        "low": scaled([point.low for point in one.points]),
-        "high": scaled([point.high for point in one.points]),
+        "values": _scaled([point.value for point in one.points], factor),
+        "low": _scaled([point.low for point in one.points], factor),
+        "high": _scaled([point.high for point in one.points], factor),
         "created": [point.created[:16].replace("T", " ") for point in one.points],
         "commits": [point.commit[:COMMIT] for point in one.points],
         "changes": [_change(change) for change in one.changes],
         "unknown": one.unknown,
     }
+
+
+def _corrected(one: TrendSeries, measured: dict[str, Any]) -> dict[str, Any]:
+    """Return the series of the corrected values; move the changes there if they are of those."""
+    _, factor = SHOWN.get(one.unit, ("count", 1.0))
+    none = [None] * len(one.points)
+    changes, unknown = [], "Changes are of what was measured: not every run has a corrected value."
+    if one.changes_in == "corrected":
+        changes, unknown = measured["changes"], one.unknown
+        measured["changes"], measured["unknown"] = [], "Changes are of the corrected values."
+    return measured | {
+        "name": measured["name"] + USUAL_SPEED,
+        "how": "estimated",
+        "values": _scaled([point.corrected for point in one.points], factor),
+        "low": none,
+        "high": none,
+        "changes": changes,
+        "unknown": unknown,
+    }
+
+
+def _scaled(values: list[float | None], factor: float) -> list[float | None]:
+    return [None if value is None else float(f"{value * factor:.7g}") for value in values]
 
 
 def _change(change: TrendChange) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -12,11 +13,13 @@ from rich.text import Text
 from torchgauge import units
 from torchgauge.model.trend import CONFIRM, Alert, Trend, TrendChange, TrendPoint, TrendSeries
 from torchgauge.report.plain import plain
+from torchgauge.report.sections import SCOPES
 from torchgauge.report.sparkline import sparkline
 from torchgauge.report.visible import one_line
 
 SPARK = 24
 COMMIT = 10
+COMMIT_BESIDE_CORRECTED = 7
 MOST = 20
 SIGNS = {True: ("▲", "bold red"), False: ("▼", "bold green"), None: ("◆", "bold yellow")}
 
@@ -34,6 +37,7 @@ def view(trend: Trend, points: int = 0, *, width: int) -> RenderableType:
     for every in _groups(trend.series):
         group = sorted(every, key=_moved, reverse=True)[:MOST]
         blocks += [_head(group[0]), _figures(group, width)]
+        blocks += [_correction(one) for one in group if one.correction is not None]
         blocks += [_changes(one) for one in group if one.changes]
         if points:
             blocks += [_points(one, points) for one in group]
@@ -86,13 +90,34 @@ def _figures(group: Sequence[TrendSeries], width: int) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     spark = max(min(SPARK, width - 56), 8)
     for one in group:
-        first, newest = one.points[0].value, one.points[-1].value
-        change = f"{newest / first - 1:+.1%}".replace("%", " %") if first else ""
-        change = "=" if newest == first else change
-        spaced = Text(sparkline(one.values, spark), style="cyan")
-        cells = (units.amount(newest, one.unit), change, str(len(one.points)))
-        table.add_row(Text(f"  {_name(one)}"), spaced, *cells)
+        table.add_row(Text(f"  {_name(one)}"), *_cells(one.values, one.unit, spark))
+        if one.correction is not None:
+            how = one.correction.how
+            table.add_row(Text(f"   corrected ({how})"), *_cells(one.corrected, one.unit, spark))
     return table
+
+
+def _cells(values: Sequence[float], unit: str, spark: int) -> tuple[Text, str, str, str]:
+    first, newest = values[0], values[-1]
+    change = f"{newest / first - 1:+.1%}".replace("%", " %") if first else ""
+    change = "=" if newest == first else change
+    drawn = Text(sparkline(values, spark), style="cyan")
+    return drawn, units.amount(newest, unit), change, str(len(values))
+
+
+def _correction(series: TrendSeries) -> RenderableType:
+    """Say what the correction leaves, and which values the changes are of."""
+    known = series.correction
+    assert known is not None  # noqa: S101 - the caller looked
+    before, after = (units.percent(spread) for spread in (known.before, known.after))
+    text = (
+        f"{_name(series)} corrected is at the machine's usual speed, {known.how} from reference "
+        f"work between the calls: neighbouring runs differ by {after} instead of {before}."
+    )
+    if series.changes_in == "measured":
+        left = len(series.points) - known.runs
+        text += f" {left} of {len(series.points)} runs have none: changes are of what was measured."
+    return Padding(Text(text, style="dim"), (0, 0, 0, 2))
 
 
 def _name(series: TrendSeries) -> str:
@@ -113,6 +138,8 @@ def _changes(series: TrendSeries) -> RenderableType:
 
 
 def _how(series: TrendSeries) -> str:
+    if series.changes_in == "corrected":
+        return "estimated, at the machine's usual speed"
     return "exact" if series.how == "counted" else "estimated"
 
 
@@ -143,23 +170,37 @@ def _commit(point: TrendPoint) -> str:
 
 def _points(series: TrendSeries, newest: int) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    has_corrected = series.correction is not None
     for title in ("created", "commit", "run"):
         table.add_column(title, no_wrap=True)
-    table.add_column(_name(series), justify="right", no_wrap=True)
+    table.add_column("measured" if has_corrected else _name(series), justify="right", no_wrap=True)
+    if has_corrected:
+        table.add_column("corrected", justify="right", no_wrap=True)
     table.add_column("95 % interval", no_wrap=True)
+    shown = list(enumerate(series.points))[-newest:]
     starts = {change.at for change in series.changes}
-    for at, point in list(enumerate(series.points))[-newest:]:
-        commit = one_line(point.commit[:COMMIT]) + ("+" if point.dirty else "")
+    for at, point in shown:
+        length = COMMIT_BESIDE_CORRECTED if has_corrected else COMMIT
+        commit = one_line(point.commit[:length]) + ("+" if point.dirty else "")
         when = point.created[:16].replace("T", " ")
-        cells = (
-            when,
-            commit,
-            point.run[:8],
-            units.amount(point.value, series.unit),
-            _within(point, series),
-        )
+        values = [units.amount(point.value, series.unit)]
+        if has_corrected:
+            known = point.corrected
+            values.append("unknown" if known is None else units.amount(known, series.unit))
+        cells = (when, commit, point.run[:8], *values, _within(point, series))
         table.add_row(*cells, style="bold" if at in starts else "")
-    return Padding(table, (0, 0, 0, 2))
+    title = Text(_name(series), style="bold") if has_corrected else Text("")
+    parts = [title] * has_corrected + [table] + _scopes([point for _, point in shown])
+    return Padding(Group(*parts), (0, 0, 0, 2))
+
+
+def _scopes(points: Sequence[TrendPoint]) -> list[Text]:
+    """Say of which repetitions the intervals are, where the records tell."""
+    counts = Counter(point.scope for point in points if point.scope is not None)
+    if not counts:
+        return []
+    parts = [f"{count} {SCOPES[scope]}" for scope, count in counts.items()]
+    return [Text(f"Intervals: {', '.join(parts)}.", style="dim")]
 
 
 def _within(point: TrendPoint, series: TrendSeries) -> str:
