@@ -9,15 +9,26 @@ from torchgauge.history.content import entry
 from torchgauge.model.record import Interval
 from torchgauge.model.run import Facts
 from torchgauge.model.tree import Tree, TreeRow
+from torchgauge.model.yardstick import Yardstick
 
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 replace = msgspec.structs.replace
 
 
 def profile(
-    day=0, latency=0.010, layers=None, target="net.py:make", memory=16_000_000_000, torch="2.13.0"
+    day=0,
+    latency=0.010,
+    layers=None,
+    target="net.py:make",
+    memory=16_000_000_000,
+    torch="2.13.0",
+    work=None,
+    scope=None,
 ):
-    """Return a record of `day`; `layers` are host times by path, in ns."""
+    """Return a record of `day`; `layers` are host times by path, in ns.
+
+    `work` is the yardstick's seconds by kind, `scope` that of the median's interval.
+    """
     known = records.environment()
     environment = replace(
         known,
@@ -25,7 +36,7 @@ def profile(
         machine=replace(known.machine, memory=memory),
         software=replace(known.software, torch=torch),
     )
-    interval = Interval(low=0.99 * latency, high=1.01 * latency)
+    interval = Interval(low=0.99 * latency, high=1.01 * latency, scope=scope)
     rows = [TreeRow(name="Net", kind="model", parent=-1, calls=1, host=1000)]
     rows += [
         TreeRow(name=path, kind="layer", parent=0, calls=1, path=path, host=host)
@@ -34,7 +45,12 @@ def profile(
     return records.profile(
         environment=environment,
         target=replace(records.profile().target, spec=target),
-        latency=replace(records.latency(), median=latency, interval=interval),
+        latency=replace(
+            records.latency(),
+            median=latency,
+            interval=interval,
+            yardstick=None if work is None else Yardstick(times=work),
+        ),
         tree=Tree(rows=tuple(rows)),
     )
 

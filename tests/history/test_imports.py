@@ -10,6 +10,7 @@ from torchgauge.errors import RecordError, TorchgaugeError
 from torchgauge.history.content import entry
 from torchgauge.history.exports import json_lines, rows
 from torchgauge.history.imports import entries
+from torchgauge.history.series import read_yardsticks
 from torchgauge.history.store import Store
 from torchgauge.model import codec
 from torchgauge.model.run import Facts
@@ -24,6 +25,7 @@ def line(made):
 def test_all_of_a_history_goes_to_another(location, tmp_path):
     made = [runs.run(day, layers={"a": 5}, labels={"l": str(day)}) for day in range(3)]
     made.append(entry(exported_records.profile(), SAID))
+    made.append(runs.run(9, work={"python": 0.001}))
     file = tmp_path / "runs.jsonl"
     with Store.open(location) as store:
         for one in made:
@@ -32,9 +34,10 @@ def test_all_of_a_history_goes_to_another(location, tmp_path):
         held = store.runs()
     with Store.open(str(tmp_path / "other.db")) as other:
         answers = [other.add(one) for one in entries(file, SAID)]
-        assert [new for _, new in answers] == [True] * 4
+        assert [new for _, new in answers] == [True] * 5
         assert other.runs() == held
-        assert [other.add(one)[1] for one in entries(file, SAID)] == [False] * 4
+        assert other.read(read_yardsticks) == {made[-1].run.uuid: {"python": 0.001}}
+        assert [other.add(one)[1] for one in entries(file, SAID)] == [False] * 5
 
 
 def test_a_saved_profile_gets_what_is_said_of_it(tmp_path):

@@ -38,7 +38,7 @@ def test_a_run_comes_back_as_it_was(store):
 
 def test_columns_hold_the_figures(store):
     store.add(runs.run(latency=0.012, layers={"a": 2000, "b": 3000}, labels={"k": "v"}))
-    figures = {name: (unit, how, value, low, high) for _, name, unit, how, value, low, high in
+    figures = {name: (unit, how, value, low, high) for _, name, unit, how, value, low, high, _ in
                rows(store, metrics)}  # fmt: skip
     assert figures["latency_median"] == ("s", "measured", 0.012, 0.99 * 0.012, 1.01 * 0.012)
     assert figures["parameters"][1] == "counted"

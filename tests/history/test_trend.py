@@ -1,5 +1,7 @@
 """Series of a store: never two machines, branches or workloads in one, and changes by commit."""
 
+import math
+
 import pytest
 from tests.history import runs
 
@@ -9,6 +11,7 @@ from torchgauge.history.store import Selection, Store
 from torchgauge.history.trend import trend
 from torchgauge.model import codec
 from torchgauge.model.run import Facts
+from torchgauge.model.trend import Trend
 
 
 @pytest.fixture
@@ -99,3 +102,63 @@ def test_an_unknown_figure_is_named(store):
         trend(store, metrics=["latency_median"], layer="*")
     assert "host_time" in error.value.remedy
     assert trend(store, Selection(target="nothing")).series == ()
+
+
+def speed(day):
+    """Return the logarithm of a machine's slowness: it is slower from day 14 to 26."""
+    return (0.15 if 14 <= day < 27 else 0.0) + 0.02 * ((7 * day) % 5 - 2)
+
+
+def on_changing_machine(store, days=40, factor=lambda day: 1.0, without=()):
+    for day in range(days):
+        slow = math.exp(speed(day))
+        work = None if day in without else {"python": 0.001 * slow, "matmul": 0.002 * slow}
+        noise = 1.002 if day % 2 else 0.998
+        store.add(runs.run(day, latency=0.010 * slow * noise * factor(day), work=work))
+    (series,) = trend(store, metrics=["latency_median"]).series
+    return series
+
+
+def test_a_slower_machine_is_no_change_of_the_corrected_latency(store):
+    series = on_changing_machine(store)
+    assert series.changes == ()
+    assert series.changes_in == "corrected"
+    assert series.correction.runs == 40
+    assert series.correction.after < 0.2 * series.correction.before
+    usual = sorted(speed(day) for day in range(40))
+    usual = (usual[19] + usual[20]) / 2
+    for day, point in enumerate(series.points):
+        # The ridge leaves nearly all of the weight.
+        assert point.corrected == pytest.approx(0.010 * math.exp(usual), rel=0.02)
+        assert point.value / point.corrected == pytest.approx(
+            math.exp(speed(day) - usual), rel=0.02
+        )
+    record = Trend(store="", series=(series,))
+    assert codec.decode(codec.encode(record)) == record
+
+
+def test_a_true_step_is_found_beside_a_slower_machine(store):
+    series = on_changing_machine(store, factor=lambda day: 1.1 if day >= 20 else 1.0)
+    (change,) = series.changes
+    assert (change.at, change.after, change.until) == (20, "c19", "c20")
+    assert change.interval.low <= 0.1 <= change.interval.high
+
+
+def test_with_a_run_without_yardstick_the_measured_values_are_judged(store):
+    series = on_changing_machine(store, without=(3,))
+    assert series.changes_in == "measured"
+    assert series.correction.runs == 39
+    assert series.points[3].corrected is None
+    assert series.points[4].corrected is not None
+    assert [change.after for change in series.changes] == ["c13", "c26"]
+
+
+def test_other_figures_are_never_corrected(store):
+    for day in range(20):
+        work = {"python": math.exp(speed(day))}
+        layers = {"a": round(1e6 * work["python"])}
+        store.add(runs.run(day, latency=work["python"], layers=layers, work=work))
+    found = [*trend(store, metrics=["throughput_calls"]).series, *trend(store, layer="a").series]
+    assert found
+    assert all(series.correction is None for series in found)
+    assert all(point.corrected is None for series in found for point in series.points)

@@ -11,7 +11,7 @@ from torchgauge.history import versions
 from torchgauge.history.imports import entries
 from torchgauge.history.migrations import LATEST
 from torchgauge.history.store import Store
-from torchgauge.history.tables import layers, metadata
+from torchgauge.history.tables import layers, metadata, metrics, yardsticks
 from torchgauge.model.run import Facts
 
 
@@ -74,6 +74,32 @@ def test_down_and_up_again_keeps_every_run(store, location):
         assert empty.runs() == []
 
 
+def test_reference_work_and_scopes_come_and_go(store, location):
+    """What an older version cannot hold comes back from the records; runs without have none."""
+    work = {"python": 0.001, "waiting": 1.5}
+    store.add(runs.run(0, work=work, scope="runs"))
+    store.add(runs.run(1))
+
+    def held(connection):
+        of_work = connection.execute(yardsticks.select().order_by(yardsticks.c.kind))
+        scopes = metrics.select().where(metrics.c.name == "latency_median").order_by(metrics.c.run)
+        return (
+            [tuple(row)[1:] for row in of_work],
+            [(row.low, row.scope) for row in connection.execute(scopes)],
+        )
+
+    expected = (list(work.items()), [(0.0099, "runs"), (0.0099, None)])
+    assert store.read(held) == expected
+    store.migrate(2)
+    assert "yardsticks" not in store.read(lambda c: inspect(c).get_table_names())
+    columns = store.read(lambda c: [one["name"] for one in inspect(c).get_columns("metrics")])
+    assert "scope" not in columns
+    with Store.open(location) as again:  # opening brings it up
+        assert again.read(held) == expected
+        again.remove([again.find("latest").uuid, again.runs()[0].uuid])
+        assert again.read(held) == ([], [])
+
+
 def test_a_newer_store_is_refused(store, location):
     store.add(runs.run())
 
@@ -110,6 +136,16 @@ def test_another_programs_tables_are_left_alone(tmp_path):
         Store.open(str(file))
     assert error.value.id == "store-damaged"
     assert "another program" in error.value.cause
+
+
+def test_a_version_that_is_no_number_is_damage(tmp_path):
+    file = tmp_path / "damaged.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE torchgauge_store (version INTEGER)")
+        connection.execute("INSERT INTO torchgauge_store VALUES (NULL)")
+    with pytest.raises(StoreError) as error:
+        Store.open(str(file))
+    assert error.value.id == "store-damaged"
 
 
 def test_an_older_store_is_imported_and_stays_old(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, func, inspect, select
 
 from torchgauge.errors import StoreError
@@ -36,7 +37,8 @@ def version(connection: Connection, shown: str) -> int:
         if tables.has_table("runs"):
             raise fault("store-damaged", shown, "It has tables of another program.")
         return 0
-    found = int(connection.execute(select(_TABLE.c.version)).scalar_one())
+    # A damaged file may hold anything there, NULL as well.
+    found = msgspec.convert(connection.execute(select(_TABLE.c.version)).scalar_one(), int)
     if found > LATEST:
         raise StoreError(
             f"The history '{shown}' has version {found}; this torchgauge reads up to {LATEST}.",

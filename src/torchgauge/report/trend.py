@@ -189,8 +189,8 @@ def _points(series: TrendSeries, newest: int) -> RenderableType:
             values.append("unknown" if known is None else units.amount(known, series.unit))
         cells = (when, commit, point.run[:8], *values, _within(point, series))
         table.add_row(*cells, style="bold" if at in starts else "")
-    title = Text(_name(series), style="bold") if has_corrected else Text("")
-    parts = [title] * has_corrected + [table] + _scopes([point for _, point in shown])
+    heading = [Text(_name(series), style="bold")] if has_corrected else []
+    parts = [*heading, table, *_scopes([point for _, point in shown])]
     return Padding(Group(*parts), (0, 0, 0, 2))
 
 
