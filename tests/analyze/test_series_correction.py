@@ -68,6 +68,7 @@ def test_what_was_never_seen_to_help_is_not_used():
     for seed in range(20):
         values, yardsticks = machine(30, weights=np.zeros(5), seed=seed)
         assert series_correction(values, yardsticks, ["2.13"] * 30) is None
+    assert series_correction([1.0] * 8, python(LOGS), ["2.13"] * 8) is None
 
 
 def test_six_other_runs_with_all_kinds_of_the_newest_are_needed():

@@ -1,11 +1,16 @@
 """Trends for a terminal: what is drawn is what was measured."""
 
+import io
+
 import pytest
+from msgspec.structs import replace
+from rich.console import Console
 from tests.analyze.test_alerts import change, series
 
-from torchgauge.model.trend import Alert, Trend
+from torchgauge.model.trend import Alert, Trend, TrendCorrection
+from torchgauge.report import page_trend
 from torchgauge.report.sparkline import sparkline
-from torchgauge.report.trend import line
+from torchgauge.report.trend import line, view
 
 
 @pytest.mark.parametrize(
@@ -45,6 +50,58 @@ def test_figures_have_their_units():
         "machine_busy": ["20.00", "%", "=", "1"],
         "unknown_calls": ["5", "2"],  # from 0 there is no share
     }
+
+
+def corrected(count=12, without=(), **more):
+    """Return a latency of 10 or 12 ms by turns, of which the machine explains all."""
+    known = series([0.010 + 0.002 * (at % 2) for at in range(count)])
+    points = tuple(
+        point if at in without else replace(point, corrected=0.011, scope="runs")
+        for at, point in enumerate(known.points)
+    )
+    runs = count - len(without)
+    correction = TrendCorrection(before=0.13, after=0.02, runs=runs)
+    return replace(known, points=points, correction=correction, **more)
+
+
+def rows(shown):
+    return [" ".join(row.split()) for row in shown.splitlines()]
+
+
+def test_a_corrected_latency_stands_beside_the_measured_one():
+    shown = text(corrected(changes=(change(6, 0.1),), changes_in="corrected"))
+    (row,) = (row for row in rows(shown) if row.startswith("corrected"))
+    assert row == "corrected (estimated) ▄▄▄▄▄▄▄▄▄▄▄▄ 11.00 ms = 12"
+    assert "latency_median by 2.0 % instead of 13.0 %." in " ".join(rows(shown))
+    assert "latency_median changed (estimated, at the machine's usual speed)" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_runs_without_a_corrected_latency_are_unknown():
+    found = corrected(without=(2, 11))
+    shown = " ".join(rows(text(found)))
+    assert "corrected (estimated) ▄▄▄▄▄▄▄▄▄▄ unknown 10" in shown
+    assert "(2 of 12 runs unknown: changes are of the measured values)" in shown
+    console = Console(width=80, file=io.StringIO())
+    console.print(view(Trend(store="h.db", series=(found,)), 2, width=80))
+    lines = rows(console.file.getvalue())
+    assert any("c10 run10 10.00 ms 11.00 ms" in line for line in lines)
+    assert any("c11 run11 12.00 ms unknown" in line for line in lines)
+    assert "Intervals: 1 of processes seconds apart." in lines
+
+
+def test_the_page_has_the_corrected_values_as_a_series():
+    changes = (change(6, 0.1),)
+    found = corrected(without=(2,), changes=changes)
+    measured, of_corrected = page_trend.series(Trend(store="", series=(found,)))["series"]
+    assert measured["values"][2] == 1e7
+    assert of_corrected["values"][2:4] == [None, 1.1e7]
+    assert (measured["how"], of_corrected["how"]) == ("measured", "estimated")
+    assert (len(measured["changes"]), of_corrected["changes"]) == (1, [])
+    found = corrected(changes=changes, changes_in="corrected")
+    measured, of_corrected = page_trend.series(Trend(store="", series=(found,)))["series"]
+    assert (measured["changes"], len(of_corrected["changes"])) == ([], 1)
+    assert of_corrected["name"] == "latency_median at the machine's usual speed"
 
 
 def test_what_went_away_is_not_called_a_regression():

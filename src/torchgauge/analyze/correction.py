@@ -161,7 +161,7 @@ def series_correction(
     )
     left = _Logs(logs.medians - explained, work)
     before, after = (math.sqrt(float((one.moves().medians ** 2).mean())) for one in (logs, left))
-    if after > WORTH * before:
+    if after >= WORTH * before:  # both 0 where all runs are equal
         return None
     by_place = dict(zip(places, map(float, explained), strict=True))
     ratios = tuple(by_place.get(at) for at in range(len(values)))

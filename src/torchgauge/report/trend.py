@@ -37,7 +37,7 @@ def view(trend: Trend, points: int = 0, *, width: int) -> RenderableType:
     for every in _groups(trend.series):
         group = sorted(every, key=_moved, reverse=True)[:MOST]
         blocks += [_head(group[0]), _figures(group, width)]
-        blocks += [_correction(one) for one in group if one.correction is not None]
+        blocks += _correction(group)
         blocks += [_changes(one) for one in group if one.changes]
         if points:
             blocks += [_points(one, points) for one in group]
@@ -92,8 +92,10 @@ def _figures(group: Sequence[TrendSeries], width: int) -> Table:
     for one in group:
         table.add_row(Text(f"  {_name(one)}"), *_cells(one.values, one.unit, spark))
         if one.correction is not None:
-            how = one.correction.how
-            table.add_row(Text(f"   corrected ({how})"), *_cells(one.corrected, one.unit, spark))
+            drawn, *cells = _cells(one.corrected, one.unit, spark)
+            if one.points[-1].corrected is None:
+                cells[:2] = "unknown", ""
+            table.add_row(Text(f"   corrected ({one.correction.how})"), drawn, *cells)
     return table
 
 
@@ -105,19 +107,28 @@ def _cells(values: Sequence[float], unit: str, spark: int) -> tuple[Text, str, s
     return drawn, units.amount(newest, unit), change, str(len(values))
 
 
-def _correction(series: TrendSeries) -> RenderableType:
-    """Say what the correction leaves, and which values the changes are of."""
-    known = series.correction
-    assert known is not None  # noqa: S101 - the caller looked
-    before, after = (units.percent(spread) for spread in (known.before, known.after))
+def _correction(group: Sequence[TrendSeries]) -> list[RenderableType]:
+    """Say what the corrections leave, and where the changes are of the measured values."""
+    parts = [
+        f"{_name(one)} by {units.percent(one.correction.after)} instead of "
+        f"{units.percent(one.correction.before)}{_uncorrected(one)}"
+        for one in group
+        if one.correction is not None
+    ]
+    if not parts:
+        return []
     text = (
-        f"{_name(series)} corrected is at the machine's usual speed, {known.how} from reference "
-        f"work between the calls: neighbouring runs differ by {after} instead of {before}."
+        "Corrected: at the machine's usual speed, from reference work between the calls. "
+        f"Neighbouring runs then differ in {', in '.join(parts)}."
     )
-    if series.changes_in == "measured":
-        left = len(series.points) - known.runs
-        text += f" {left} of {len(series.points)} runs have none: changes are of what was measured."
-    return Padding(Text(text, style="dim"), (0, 0, 0, 2))
+    return [Padding(Text(text, style="dim"), (0, 0, 0, 2))]
+
+
+def _uncorrected(series: TrendSeries) -> str:
+    if series.changes_in == "corrected":
+        return ""
+    left = len(series.points) - len(series.corrected)
+    return f" ({left} of {len(series.points)} runs unknown: changes are of the measured values)"
 
 
 def _name(series: TrendSeries) -> str:
@@ -189,8 +200,8 @@ def _points(series: TrendSeries, newest: int) -> RenderableType:
             values.append("unknown" if known is None else units.amount(known, series.unit))
         cells = (when, commit, point.run[:8], *values, _within(point, series))
         table.add_row(*cells, style="bold" if at in starts else "")
-    heading = [Text(_name(series), style="bold")] if has_corrected else []
-    parts = [*heading, table, *_scopes([point for _, point in shown])]
+    parts: list[RenderableType] = [Text(_name(series), style="bold")] if has_corrected else []
+    parts += [table, *_scopes([point for _, point in shown])]
     return Padding(Group(*parts), (0, 0, 0, 2))
 
 
