@@ -72,7 +72,7 @@ def test_a_corrected_latency_stands_beside_the_measured_one():
     shown = text(corrected(changes=(change(6, 0.1),), changes_in="corrected"))
     (row,) = (row for row in rows(shown) if row.startswith("corrected"))
     assert row == "corrected (estimated) ▄▄▄▄▄▄▄▄▄▄▄▄ 11.00 ms = 12"
-    assert "latency_median by 2.0 % instead of 13.0 %." in " ".join(rows(shown))
+    assert "latency_median by 2.0 % instead of 13 %." in " ".join(rows(shown))
     assert "latency_median changed (estimated, at the machine's usual speed)" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
