@@ -25,6 +25,7 @@ from torchgauge.measure.internals import (
     storage_key,
 )
 from torchgauge.measure.layer_calls import LayerCall, LayerCalls
+from torchgauge.measure.meta_kernels import called
 from torchgauge.measure.operators import Operator, operator
 from torchgauge.measure.thread_nodes import OwnNodes
 from torchgauge.model.cost import CostRow, Phase
@@ -181,7 +182,7 @@ class Mode(DispatchMode):  # type: ignore[no-untyped-call]
                 return decomposed(func, args, kwargs)
         if found.kind == "higher" and any(map(callable, args)):
             return self._higher_order(func, args, kwargs)
-        outputs = func(*args, **kwargs)
+        outputs = called(func, args, kwargs)
         if found.kind != "question":
             self.counter.add(found, args, kwargs, outputs)
         return outputs
