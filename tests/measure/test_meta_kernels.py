@@ -15,14 +15,13 @@ from torchgauge.target.source import Source
 WIDTH, GROUPS, ROWS = 36, 3, 10
 OUT = 20
 EXPERTS = (
-    "num_hidden_layers=2&hidden_size=36&num_attention_heads=3&head_dim=12&num_key_value_heads=1"
-    "&vocab_size=50"
+    "num_hidden_layers=2&hidden_size=36&num_attention_heads=3&num_key_value_heads=1&vocab_size=50"
 )
 MIXTURES = {
     "mixtral": f"{EXPERTS}&intermediate_size=20&num_local_experts=4",
     "qwen3_moe": f"{EXPERTS}&intermediate_size=20&moe_intermediate_size=20&num_experts=4"
     "&num_experts_per_tok=2",
-    "gpt_oss": f"{EXPERTS}&intermediate_size=20&num_local_experts=4",
+    "gpt_oss": f"{EXPERTS}&head_dim=12&intermediate_size=20&num_local_experts=4",
 }
 
 

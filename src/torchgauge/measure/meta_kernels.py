@@ -1,6 +1,6 @@
-"""Shapes of a call that a meta kernel refuses by its element type, though the real kernel runs it.
+"""Shapes of a call whose element type a meta kernel refuses, though the real kernel runs it.
 
-A meta kernel may repeat the limits of one backend: the one of grouped products takes bfloat16 alone,
+A meta kernel may repeat the limits of one backend: that of grouped products takes bfloat16 alone,
 where CPU and GPU take float32 and float16 as well. The shape of a result does not depend on the
 type, so such a call is asked once more of operands in bfloat16, and its result gets the type back.
 """
