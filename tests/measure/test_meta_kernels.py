@@ -8,7 +8,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import torchgauge as tg
 from torchgauge.api.counts import count_request
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.plan import measure_cost, opened
+from torchgauge.measure.counted import measure_cost
+from torchgauge.measure.forward import opened
 from torchgauge.target.source import Source
 
 # 36 float32 are a multiple of 16 bytes apart, as grouped products want it; 36 bfloat16 are not.

@@ -21,7 +21,6 @@ from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.select import open_device
 from torchgauge.measure import compilation as compilation_probe
-from torchgauge.measure import cost as cost_probe
 from torchgauge.measure import latency as latency_probe
 from torchgauge.measure import lines as lines_probe
 from torchgauge.measure import memory as memory_probe
@@ -29,9 +28,10 @@ from torchgauge.measure import nvtx as nvtx_probe
 from torchgauge.measure import size as size_probe
 from torchgauge.measure import system as system_probe
 from torchgauge.measure import timeline as timeline_probe
+from torchgauge.measure.counted import counted
 from torchgauge.measure.derived import bounds, judged, phases
 from torchgauge.measure.description import describe
-from torchgauge.measure.forward import running
+from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.processes import repeated
@@ -40,7 +40,6 @@ from torchgauge.measure.step import guarded, prepared
 from torchgauge.measure.timeline_options import TimelineOptions
 from torchgauge.model import rendering
 from torchgauge.model.compilation import Compilation
-from torchgauge.model.cost import Cost
 from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Pass, Profile
@@ -82,7 +81,9 @@ def _profile(
     layers = options.processes > 1 and timeline.detail != "summary"
     timed = _timed(source, placement, dataclasses.replace(options, layers=layers), runner)
     training = options.train is not None
-    cost = runner.attempt("cost", lambda: measure_cost(placement, backward=training), tells=False)
+    cost = runner.attempt(
+        "cost", lambda: counted(source, placement, backward=training).cost, tells=False
+    )
     memory: Memory | None = None
     if placement.device != "meta":
         memory = runner.attempt(
@@ -157,12 +158,6 @@ def _timed(source: Source, placement: Placement, options: LatencyOptions, runner
     return _Timed(latency, system, watch.found())
 
 
-def opened(source: Source) -> Placement:
-    """Load and place the target; running out of memory there is said as anywhere else."""
-    with running(source.device or "cpu", "Loading the model"):
-        return source.open()
-
-
 def measure_latency(
     source: Source,
     options: LatencyOptions,
@@ -182,14 +177,6 @@ def measure_latency(
         cold_cache=options.cold_cache,
         failures=failures,
     )
-
-
-def measure_cost(placement: Placement, *, backward: bool) -> Cost:
-    """Count one call in the precision that it is measured in."""
-    with placement.arithmetic():
-        return cost_probe.measure(
-            placement.model, placement.inputs, backward=backward, device=placement.device
-        )
 
 
 def measure_system(placement: Placement, options: LatencyOptions) -> System:

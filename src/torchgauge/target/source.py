@@ -53,6 +53,17 @@ class Source:
         """Return the source for a target named on the command line."""
         return Source(request, request.device, request.precision, request.training)
 
+    def on_cpu(self) -> Source:
+        """Return the source with values, on the CPU: loaded there, or a copy filled at random."""
+        from torchgauge.target.values import with_values
+
+        what: TargetRequest | Target
+        if isinstance(self.what, Target):
+            what = with_values(self.what)
+        else:
+            what = dataclasses.replace(self.what, device="cpu")
+        return dataclasses.replace(self, what=what, device="cpu")
+
     def open(self) -> Placement:
         """Load the target where it must be loaded, and place it on its device."""
         if isinstance(self.what, Target):
