@@ -101,6 +101,10 @@ class LayerCalls:
             ending()
             thread.current = None
 
+    def was_called(self, module: nn.Module) -> bool:
+        """Return whether the module ran, under whatever name."""
+        return identity(module) in self._last
+
     def current(self) -> LayerCall:
         """Return the layer call that is running on this thread."""
         return self._thread.current or self.root

@@ -1,8 +1,11 @@
-"""Shapes of a call whose element type a meta kernel refuses, though the real kernel runs it.
+"""Calls that operators refuse on meta alone: by their element type, or to check values.
 
 A meta kernel may repeat the limits of one backend: that of grouped products takes bfloat16 alone,
 where CPU and GPU take float32 and float16 as well. The shape of a result does not depend on the
 type, so such a call is asked once more of operands in bfloat16, and its result gets the type back.
+
+torch._check_tensor_all asks whether all values are true, and raises where they are not. Where there
+are no values the check is taken for passed: what it guards does not depend on it.
 """
 
 from __future__ import annotations
@@ -16,10 +19,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 # float64 is left out: kernels made for half precision often lack it in earnest.
 _REFUSED = (torch.float32, torch.float16)
 _TAKEN = torch.bfloat16
+_CHECK = torch.ops.aten._is_all_true.default  # noqa: SLF001
 
 
 def called(function: Any, args: Any, kwargs: Any) -> Any:
     """Return what the operator returns; raises what it raises where its type is not the reason."""
+    if function is _CHECK and args[0].is_meta:
+        return torch.tensor(True)  # on the CPU: it is read next
     try:
         return function(*args, **kwargs)
     except RuntimeError:  # NotImplementedError is one

@@ -55,6 +55,14 @@ class CostNode(Record, frozen=True, kw_only=True):
             super().__post_init__()
 
 
+class NotCalled(Record, frozen=True, kw_only=True):
+    """A module that a call left alone: `parameters` elements, its submodules' with them."""
+
+    path: str
+    kind: str
+    parameters: int
+
+
 class Work(NamedTuple):
     """Sums over rows. `flops` is matmul + vector; `at_least` where an operator is unknown."""
 
@@ -144,7 +152,8 @@ class Cost(Record, frozen=True, kw_only=True):
     and outputs written once: it sees neither cache reuse nor what a kernel reads again.
     `executed_flops` adds recomputation (activation checkpointing) to the model's own `flops`.
     `counted_on` is "cpu", "cuda", "meta" or "fake"; `collapsed` names scripted or compiled modules
-    whose insides are not seen as layers. `retained_for_backward` is the bytes of tensors that the
+    whose insides are not seen as layers; `not_called` has the modules with parameters that did not
+    run. `retained_for_backward` is the bytes of tensors that the
     forward pass keeps for the backward pass beside parameters, buffers and inputs; None without it.
     """
 
@@ -153,6 +162,7 @@ class Cost(Record, frozen=True, kw_only=True):
     backward: bool
     counted_on: str
     collapsed: tuple[str, ...] = ()
+    not_called: tuple[NotCalled, ...] = ()
     retained_for_backward: int | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "counted"
