@@ -51,7 +51,7 @@ def bounds(
     near = None
     if roofs is not None:
         near = roofline(cost, latency, roofs, layer_times=times, fp32=rounding)
-        if roofs.source == "measured":
+        if near is not None and roofs.source == "measured":
             near = msgspec.structs.replace(near, datasheet=machine.datasheet(placement.device))
     return near, bottleneck(cost, latency, roofs, fp32=rounding)
 
