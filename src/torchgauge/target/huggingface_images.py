@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from torchgauge.target import huggingface_sizes as sizes
 
+_MAKES = "get_image_features"
 _NAMES = ("image_token_id", "image_token_index")
 
 
 def placeholder(model: Any) -> int | None:
     """Return the token id that stands for a part of an image; None where the model has none."""
-    if not model.can_generate() or not hasattr(model, "get_image_features"):
+    if not model.can_generate() or _features(model) is None:
         return None
     found = next((value for name in _NAMES if (value := getattr(model.config, name, None))), None)
     return found if isinstance(found, int) else None
@@ -25,9 +27,12 @@ def places(model: Any, pixels: torch.Tensor) -> int | None:
 
     None where it makes none of pixels alone, or not as many for each image.
     """
+    make = _features(model)
+    if make is None:
+        return None
     try:
         with torch.inference_mode():
-            features = model.get_image_features(pixel_values=pixels)
+            features = make(pixel_values=pixels)
     except Exception:  # noqa: BLE001 - it wants more than pixels, and says so in its own way
         return None
     features = getattr(features, "pooler_output", features)
@@ -37,6 +42,12 @@ def places(model: Any, pixels: torch.Tensor) -> int | None:
     rows = sum(math.prod(part.shape[:-1]) for part in parts)
     each, rest = divmod(rows, len(pixels))
     return each if each and not rest else None
+
+
+def _features(model: Any) -> Callable[..., Any] | None:
+    """Return what makes an image's features: of the model, or of what its head stands on."""
+    owners = (model, model.base_model)
+    return next((make for one in owners if (make := getattr(one, _MAKES, None))), None)
 
 
 def in_vocabulary(config: Any) -> None:
