@@ -132,7 +132,8 @@ def _measured(job: Job, profile: Profile, duration: float) -> Cell:
 def _cost(cost: Cost | None) -> CellCost | None:
     if cost is None:
         return None
-    return CellCost(flops=cost.flops, macs=cost.macs, bytes=cost.bytes, at_least=cost.at_least)
+    sums = {name: cost.totals[name] for name in ("flops", "macs", "bytes")}
+    return CellCost(**sums, at_least=cost.at_least)
 
 
 def _capacity(job: Job, profile: Profile) -> int | None:
