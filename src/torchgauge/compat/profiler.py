@@ -56,9 +56,11 @@ class Profiler:
         `activation_memory_mb` is all that the call holds at its peak beyond parameters, buffers and
         inputs. `memory_efficiency` is the share of the peak that any run of this model must hold:
         its parameters, buffers, inputs and outputs. Without torch it is measured by tracemalloc.
+        Of a plain function these parts are not known.
         """
         subject = subject_of(model)
-        return _memory(subject.memory(subject.inputs(checked_shape(input_shape))))
+        memory = subject.memory(subject.inputs(checked_shape(input_shape)))
+        return _memory(memory, subject.parameters())
 
     def measure_latency(
         self, model: Any, input_tensor: Any, warmup: int = 10, iterations: int = 100

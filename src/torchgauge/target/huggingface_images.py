@@ -10,6 +10,8 @@ import torch
 
 from torchgauge.target import huggingface_sizes as sizes
 
+# Types whose code reads values to put an image into a text, so that meta tensors do not do.
+_READ_VALUES = ("ovis2",)
 _MAKES = "get_image_features"
 _NAMES = ("image_token_id", "image_token_index")
 
@@ -17,6 +19,8 @@ _NAMES = ("image_token_id", "image_token_index")
 def placeholder(model: Any) -> int | None:
     """Return the token id that stands for a part of an image; None where the model has none."""
     if not model.can_generate() or _features(model) is None:
+        return None
+    if model.config.model_type in _READ_VALUES and model.device.type == "meta":
         return None
     found = next((value for name in _NAMES if (value := getattr(model.config, name, None))), None)
     return found if isinstance(found, int) else None

@@ -160,8 +160,9 @@ def _scattered(target: Target) -> str:
     """Say how many tensors are on each device, and name one of each."""
     module = module_of(target.model)
     names: dict[str, list[str]] = {}
-    for kind in ("_parameters", "_buffers") if module is not None else ():
-        for name, tensor in members.named(module, kind):
+    if module is not None:
+        own = [*members.named(module, "_parameters"), *members.named(module, "_buffers")]
+        for name, tensor in own:
             names.setdefault(str(tensor.device), []).append(name)
     counts = (f"{device}: {len(held):,} ({held[0]}, …)" for device, held in names.items())
     return f"tensors are on {'; on '.join(counts)}"
