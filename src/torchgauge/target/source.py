@@ -53,6 +53,11 @@ class Source:
         """Return the source for a target named on the command line."""
         return Source(request, request.device, request.precision, request.training)
 
+    @property
+    def is_request(self) -> bool:
+        """True where every process loads the target itself."""
+        return not isinstance(self.what, Target)
+
     def on_cpu(self) -> Source:
         """Return the source with values, on the CPU: loaded there, or a copy filled at random."""
         from torchgauge.target.values import with_values
