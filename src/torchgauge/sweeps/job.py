@@ -132,8 +132,10 @@ def _measured(job: Job, profile: Profile, duration: float) -> Cell:
 def _cost(cost: Cost | None) -> CellCost | None:
     if cost is None:
         return None
-    sums = {name: cost.totals[name] for name in ("flops", "macs", "bytes")}
-    return CellCost(**sums, at_least=cost.at_least)
+    known = cost.totals
+    return CellCost(
+        flops=known["flops"], macs=known["macs"], bytes=known["bytes"], at_least=cost.at_least
+    )
 
 
 def _capacity(job: Job, profile: Profile) -> int | None:
