@@ -43,14 +43,16 @@ def on_meta(make):
         return make()
 
 
-@pytest.mark.parametrize("name", READ_VALUES)
+@pytest.mark.parametrize(
+    "name", ["bart", *(pytest.param(name, marks=pytest.mark.slow) for name in [*READ_VALUES][1:])]
+)
 def test_an_object_on_meta_counts_as_the_command_line_does(name):
     spec = f"hf:{name}?{READ_VALUES[name]}"
     command_line = count_request(spec).cost
     target = load(TargetRequest(spec, device="meta"))
     cost = tg.count_cost(target.model, target.inputs)
     assert cost.counted_on == "cpu"
-    assert [one.id for one in cost.warnings] == ["counted-on-cpu"]
+    assert cost.warnings[-1].id == "counted-on-cpu"
     if name != "vits":  # its length is decided by the random values
         assert cost.totals == command_line.totals
     assert cost.matmul_flops > 0

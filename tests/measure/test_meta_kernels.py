@@ -88,7 +88,9 @@ def count_on(device, model, operand):
     return measure_cost(opened(source), backward=False)
 
 
-@pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.parametrize(
+    "name", ["mixtral", *(pytest.param(name, marks=pytest.mark.slow) for name in [*MIXTURES][1:])]
+)
 def test_experts_in_float32_count_on_meta_as_on_the_cpu(name):
     spec = f"hf:{name}?{MIXTURES[name]}"
     meta = count_request(spec, device="meta").cost
