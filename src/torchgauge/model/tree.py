@@ -152,13 +152,15 @@ class Node:
 
     @property
     def flops(self) -> int | None:
-        """FLOP, children included."""
-        return self.total("flops")
+        """FLOP, children included; None where no part of them is known."""
+        return self.total("flops") or (None if self.at_least else self.total("flops"))
 
     @property
     def bytes(self) -> int | None:
         """Compulsory traffic in bytes, children included; None where a part of it is not known."""
-        return None if self.total("unsaid") else self.total("bytes")
+        if self.total("unsaid"):
+            return None
+        return self.total("bytes") or (None if self.at_least else self.total("bytes"))
 
     @property
     def at_least(self) -> bool:

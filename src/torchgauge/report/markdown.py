@@ -132,7 +132,7 @@ def _counted_layers(cost: Cost) -> list[str]:
             code(one.node.kind),
             ("≥ " if one.own.at_least else "") + units.count(one.own.flops, 3),
             f"{100 * one.own.flops / whole:.1f} %",
-            units.size(one.own.bytes, 3),
+            ("≥ " if one.own.at_least else "") + units.size(one.own.bytes, 3),
         )
         for one in own[:TOP]
         if one.own.flops
@@ -152,7 +152,7 @@ def _elsewhere(found: Sequence[Elsewhere]) -> list[str]:
     rows = [
         (
             text(one.device),
-            units.time(one.latency),
+            ("≥ " if one.latency_at_least and one.latency else "") + units.time(one.latency),
             ("≥ " if one.memory_at_least else "") + units.size(one.memory),
             units.size(one.memory_available, 3),
             count_report.fits(one),

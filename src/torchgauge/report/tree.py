@@ -141,10 +141,12 @@ def _cells(alike: Alike, whole: float) -> dict[str, str]:
     }
     if alike.nodes[0].device_time is not None:
         cells["host"] = units.time(alike.sum("host_time"), 3)
-    if flops is not None:
+    if flops is None and least:
+        cells["FLOPs"] = units.UNKNOWN
+    elif flops is not None:
         cells["FLOPs"] = least + units.count(flops, 3) if flops else NOTHING
         cells["FLOP/s"] = least + _rate(flops, time)
-        cells["B/s"] = _rate(moved, time)
+        cells["B/s"] = least + _rate(moved, time)
     peaks = [node.peak for node in alike.nodes if node.peak is not None]
     if peaks:
         cells["peak"] = units.size(max(peaks), 3)
