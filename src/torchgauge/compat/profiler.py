@@ -184,7 +184,7 @@ class Profiler:
             "total_memory_mb": (memory.peak + gradients) / MEGABYTE,
             "total_gflops_per_second": _times(_over(work, total), 1e-9),
             "optimizer_memory_estimates": _optimizers(trainable),
-            "memory_efficiency": _memory(memory)["memory_efficiency"],
+            "memory_efficiency": _memory(memory, subject.parameters())["memory_efficiency"],
             "bottleneck": _rates(cost, timed, subject)["bottleneck"],
         }
 
