@@ -38,7 +38,7 @@ def typical(
     for layer, known in _forward_nodes(growth).items():
         times = [own[layer] for own in stamped.steps if layer in own]
         if times:
-            host[known] = shared(int(statistics.median(times)), host[known])
+            host[known] = shared(max(0, int(statistics.median(times))), host[known])
     order = _outer_first(growth)
     place = {number: row for row, number in enumerate(order)}
     device = None if growth.device is None else np.median(growth.device, axis=1).astype(np.int64)

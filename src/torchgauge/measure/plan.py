@@ -16,6 +16,7 @@ import msgspec
 
 from torchgauge.analyze.latency import combine
 from torchgauge.analyze.named_spans import NamedSpans
+from torchgauge.analyze.residual import beside_headline
 from torchgauge.analyze.throughput import throughput
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
@@ -91,6 +92,8 @@ def _profile(
     tree = _tree(placement, options, runner, timeline)
     if tree is not None and cost is not None:
         tree = judged(tree, cost, placement, where)
+    if tree is not None:
+        tree = beside_headline(tree, timed.latency)
     if timeline.nvtx and placement.device != "meta":
         runner.attempt("nvtx", lambda: nvtx_probe.run(placement, train=options.train))
     near, bound = bounds(placement, where, cost, timed.latency, tree)

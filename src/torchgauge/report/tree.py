@@ -273,7 +273,14 @@ def _method(tree: Tree, root: Node) -> RenderableType:
         share = units.percent(abs(tree.residual) / bare)
         text = f"{units.time(root.host_time, 4)}, {share} {side} the bare step's"
         grid.add_row("parts' sum", f"{text} {units.time(bare, 4)}")
+    if tree.headline_ratio is not None:
+        grid.add_row("headline", beside_headline(tree.headline_ratio))
     return grid
+
+
+def beside_headline(ratio: float) -> str:
+    """Return how the calls that the tree is of compare with the latency above it."""
+    return f"the tree is of calls that took {ratio:.2f}× the headline latency"
 
 
 def overhead(one: Pass) -> str:
