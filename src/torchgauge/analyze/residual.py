@@ -1,4 +1,4 @@
-"""How far a tree's parts are from the step as it runs undisturbed, and from the headline latency."""
+"""How far a tree's sum is from the step as it runs undisturbed, and from the headline latency."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def residual_warnings(residual: float | None, bare: float | None) -> tuple[Measu
 
 
 def beside_headline(tree: Tree, latency: Latency | None) -> Tree:
-    """Return the tree with its sum as a ratio to the headline latency, and a warning where it is off.
+    """Return the tree with its sum as a ratio to the headline latency, and a warning if it is off.
 
-    Unknown where latency was measured of other calls (cold caches, stages), and where the time is a
-    device's: the host's part of a step is then no latency.
+    Unknown where latency was measured of other calls (cold caches, stages), and where the time is
+    a device's: the host's part of a step is then no latency.
     """
     total = tree.root.host_time
     if latency is None or latency.cold_cache or latency.stages or not latency.median:
@@ -72,7 +72,7 @@ def _headline_warnings(tree: Tree, total: float, latency: Latency) -> list[Measu
 
 
 def _of(latency: Latency) -> Interval:
-    """Return what is known of the headline: its interval, or the range of the processes' medians."""
+    """Return what is known of the headline: its interval, or the range of processes' medians."""
     medians = latency.process_medians or (latency.median,)
     return latency.interval or Interval(low=min(medians), high=max(medians))
 

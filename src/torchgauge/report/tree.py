@@ -16,6 +16,7 @@ from torchgauge.model.counted_at import BELOW, ITSELF, NOWHERE
 from torchgauge.model.kernel_table import kernels
 from torchgauge.model.tree import Node, Pass, Tree
 from torchgauge.report import lines as lines_report
+from torchgauge.report import sections
 from torchgauge.report.alike_nodes import Alike
 from torchgauge.report.bar import bar
 from torchgauge.report.fitted_table import Column, Line, fitted_table
@@ -274,13 +275,8 @@ def _method(tree: Tree, root: Node) -> RenderableType:
         text = f"{units.time(root.host_time, 4)}, {share} {side} the bare step's"
         grid.add_row("parts' sum", f"{text} {units.time(bare, 4)}")
     if tree.headline_ratio is not None:
-        grid.add_row("headline", beside_headline(tree.headline_ratio))
+        grid.add_row("headline", sections.beside_headline(tree.headline_ratio))
     return grid
-
-
-def beside_headline(ratio: float) -> str:
-    """Return how the calls that the tree is of compare with the latency above it."""
-    return f"the tree is of calls that took {ratio:.2f}× the headline latency"
 
 
 def overhead(one: Pass) -> str:
