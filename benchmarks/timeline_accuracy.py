@@ -206,7 +206,7 @@ def level_by_level(model: nn.Module, call: Call) -> Times:
     """Time the calls of one level of the tree of modules after the other: none is in another."""
     own = own_time()
     levels: dict[int, list[str]] = defaultdict(list)
-    for path, _ in model.named_modules():
+    for path in called(model, call):
         if path:
             levels[path.count(".")].append(path)
     found: Times = {}
@@ -218,6 +218,17 @@ def level_by_level(model: nn.Module, call: Call) -> Times:
                 steps.append({path: one.reading(own) for path, one in timed.items()})
         found |= {path: statistics.median(one[path] for one in steps[1:]) for path in paths}
     return {path: seconds for path, seconds in found.items() if seconds > 0}
+
+
+def called(model: nn.Module, call: Call) -> list[str]:
+    """Return the paths of the modules that are called: of others their parents need the content."""
+    found: dict[str, None] = {}
+    with contextlib.ExitStack() as handles:
+        for path, module in model.named_modules():
+            hook = module.register_forward_pre_hook(lambda *_, path=path: found.setdefault(path))
+            handles.callback(hook.remove)
+        call()
+    return list(found)
 
 
 @contextlib.contextmanager
