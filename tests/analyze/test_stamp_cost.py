@@ -88,3 +88,41 @@ def test_recomputed_calls_say_nothing_of_a_forward_s():
     inner, outer = [Call(CONV, 1, 10, 20, True)], [Call(CONV, 1, 0, 50, True)]
     calibrated = StampCost({}, 7.0, inside=0.5)
     assert stamp_cost([inner], [outer], tree, calibrated) is calibrated
+
+
+def whole_step():
+    """Return the ns that the stamps of one step of `run` take."""
+    return INSIDE[NET] / SHARE + sum(
+        often * INSIDE[n] / SHARE for n, often in ((BLOCK, 2), (CONV, 2), (RELU, 4))
+    )
+
+
+def scaled(*differences):
+    tree = CallTree(NAMES, "Net")
+    inner, outer = run(2)
+    cost = stamp_cost([inner], [outer], tree, StampCost({}, 0, inside=SHARE), differences)
+    return cost.by_layer[3] * SHARE / INSIDE[RELU]
+
+
+def test_whole_steps_that_agree_tell_what_cold_caches_add():
+    assert scaled(*[2 * whole_step()] * 9) == pytest.approx(2, rel=0.02)
+    assert scaled(*[99 * whole_step()] * 9) == 4  # whatever that is, it is no stamp
+
+
+def test_whole_steps_that_do_not_agree_tell_nothing():
+    step = whole_step()
+    far = [2 * step + noise * 1e3 * step for noise in (-4, -3, -2, -1, 0, 1, 2, 3, 4)]
+    assert scaled(*far) == pytest.approx(1, abs=0.001)
+    assert scaled(2 * step, 2 * step) == pytest.approx(1, rel=0.02)  # too few
+    assert scaled() == pytest.approx(1, rel=0.02)
+
+
+def test_between_the_two_it_is_by_their_precision():
+    """Nine differences around 2 steps: deviation 1.4826 × 0.2, error × sqrt(π/18) = 0.1239."""
+    step = whole_step()
+    near = [step * (2 + noise) for noise in (-0.4, -0.3, -0.2, -0.1, 0, 0.1, 0.2, 0.3, 0.4)]
+    assert scaled(*near) == pytest.approx(1 + 0.25 / (0.25 + 0.1239**2), rel=0.02)
+
+
+def test_a_stamp_costs_no_less_than_between_its_readings():
+    assert scaled(*[-5 * whole_step()] * 9) == pytest.approx(1, rel=0.02)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -46,19 +47,20 @@ class _Rounds:
         self.calls: list[list[Call]] = []
         self.inner: list[list[Call]] = []
         self.outer: list[list[Call]] = []
+        self.differences: list[float] = []  # ns of the forward pass, of each round
 
-    def run_bare(self) -> None:
-        """Time steps with nothing attached."""
-        self.bare += [phases for phases, _ in settled(self._step, self._now, lambda: None)]
-
-    def run_stamped(self) -> None:
-        """Time steps and stamp their calls."""
+    def run(self) -> None:
+        """Time steps with nothing attached, and as many while their calls are stamped."""
+        bare = [phases for phases, _ in settled(self._step, self._now, lambda: None)]
         with self._stamps.watching():
             steps = settled(self._step, self._now, lambda: self._taken(self._stamps))
-        self.stamped += [phases for phases, _ in steps]
+        stamped = [phases for phases, _ in steps]
+        self.bare += bare
+        self.stamped += stamped
         self.calls += [calls for _, (calls,) in steps]
+        self.differences.append(_forward(stamped) - _forward(bare))
 
-    def run_stamped_twice(self) -> None:
+    def run_twice(self) -> None:
         """Stamp each call twice: what the outer stamp reads more is what the inner one takes."""
         both = self._stamps, self._around
         with self._stamps.watching(), self._around.watching():
@@ -87,15 +89,18 @@ def stamped_steps(
     rounds = _Rounds(placement, step, modules, now)
     began = now()
     for number in itertools.count():
-        rounds.run_bare()
-        rounds.run_stamped()
+        rounds.run()
         if number % EVERY == 0 and length(rounds.bare[0]) < LONG:
-            rounds.run_stamped_twice()
+            rounds.run_twice()
         enough = len(rounds.bare) >= STEPS or now() - began >= SECONDS * 1e9
         if enough and number + 1 >= fewest(length(rounds.bare[0])):
             break
-    cost = stamp_cost(rounds.inner, rounds.outer, tree, calibrated(now))
+    cost = stamp_cost(rounds.inner, rounds.outer, tree, calibrated(now), rounds.differences)
     return StampedSteps(layer_times(rounds.calls, tree, cost), rounds.bare, rounds.stamped)
+
+
+def _forward(steps: list[Phases]) -> float:
+    return statistics.median(step["forward"] for step in steps)
 
 
 def fewest(seconds: float) -> int:
