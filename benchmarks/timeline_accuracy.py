@@ -26,6 +26,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from small_models import SMALL
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.measure import timeline
 from torchgauge.measure.plan import opened
@@ -310,8 +311,14 @@ def main() -> None:
     print(f"what the truth's clock takes around a call, taken off: {1e9 * own_time():.0f} ns")
     if not options.model:
         known(options.rounds, thread_time=options.thread_time)
+        for name, made in SMALL.items():
+            model, tensors = made()
+            inputs = Inputs.of(tensors)
+            real(name, model, inputs, options.rounds, thread_time=options.thread_time)
     for spec in options.model or MODELS:
-        real(spec, options.rounds, thread_time=options.thread_time)
+        target = load(TargetRequest(spec, device="cpu"))
+        model = target.model.eval()
+        real(spec, model, target.inputs, options.rounds, thread_time=options.thread_time)
 
 
 def known(rounds: int, *, thread_time: bool) -> None:
@@ -334,10 +341,8 @@ def known(rounds: int, *, thread_time: bool) -> None:
         print("    " + ", ".join(each))
 
 
-def real(spec: str, rounds: int, *, thread_time: bool) -> None:
-    """Compare on a real model with what each layer's call takes in its place."""
-    target = load(TargetRequest(spec, device="cpu"))
-    model, inputs = target.model.eval(), target.inputs
+def real(name: str, model: nn.Module, inputs: Inputs, rounds: int, *, thread_time: bool) -> None:
+    """Compare on a model with what each layer's call takes in its place."""
 
     def call() -> None:
         with torch.inference_mode():
@@ -346,9 +351,9 @@ def real(spec: str, rounds: int, *, thread_time: bool) -> None:
     others = ways(inputs, thread_time=thread_time)
     found = interleaved(model, call, rounds, level_by_level, others)
     truth = found.pop("truth")
-    print(f"{spec}: {len(truth)} layers")
-    for name, times in found.items():
-        say(name, truth, times)
+    print(f"{name}: {len(truth)} layers")
+    for way, times in found.items():
+        say(way, truth, times)
 
 
 def say(name: str, truth: Times, times: Times) -> None:
