@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,17 +35,12 @@ class StampCost:
 
 FREE = StampCost(by_layer={}, median=0.0, inside=0.0)
 
-# In whole steps of four models stamps cost 1.0 to 2.8 times what lies between two readings.
-EXPECTED_SPREAD = 0.5
-MOST = 4.0
-
 
 def stamp_cost(
     inner: Sequence[Sequence[Call]],
     outer: Sequence[Sequence[Call]],
     tree: CallTree,
     calibrated: StampCost,
-    differences: Sequence[float] = (),
 ) -> StampCost:
     """Return what a stamp costs from steps with two stamps at each call, one around the other.
 
@@ -55,47 +49,18 @@ def stamp_cost(
     are of the same call, so that nothing else is in their difference, and so short a time that
     other work on the machine seldom falls into it. What part of it is inside is as `calibrated`,
     which also stands where nothing was stamped twice.
-
-    What the first of two stamps meets in cold caches the second does not: `differences`, the ns by
-    which stamped steps are longer than the bare ones beside them, scale the costs as far as they
-    are known well enough.
     """
     costs: dict[int, list[int]] = defaultdict(list)
-    layers: list[list[int]] = []
     for step_inner, step_outer in zip(inner, outer, strict=True):
         placed = place(step_inner, tree)
-        layers.append([])
         for number, cost in _pairs(step_inner, step_outer):
             if not step_inner[number].again:
                 costs[placed[number].layer].append(cost)
-                layers[-1].append(placed[number].layer)
+    by_layer = {layer: max(0.0, statistics.median(found)) for layer, found in costs.items()}
     every = [cost for found in costs.values() for cost in found]
     if not every:
         return calibrated
-    by_layer = {layer: max(0.0, statistics.median(found)) for layer, found in costs.items()}
-    step = statistics.median(sum(by_layer[layer] for layer in step) for step in layers)
-    scale = _scale(step, differences)
-    return StampCost(
-        {layer: cost * scale for layer, cost in by_layer.items()},
-        max(0.0, statistics.median(every)) * scale,
-        calibrated.inside,
-    )
-
-
-def _scale(step: float, differences: Sequence[float]) -> float:
-    """Return by how much more than `step` ns the stamps of a step cost, 1 where that is not known.
-
-    The median difference counts by its precision, beside what is expected without it; a stamp
-    takes no less than what lies between two readings.
-    """
-    if step <= 0 or len(differences) < 3:
-        return 1.0
-    median = statistics.median(differences)
-    spread = statistics.median(abs(one - median) for one in differences)
-    # Of a normal distribution: the deviation by the median one, the median's error by that.
-    error = 1.4826 * spread * math.sqrt(math.pi / 2 / len(differences)) / step
-    weight = EXPECTED_SPREAD**2 / (EXPECTED_SPREAD**2 + error**2)
-    return min(MOST, max(1.0, 1 + weight * (median / step - 1)))
+    return StampCost(by_layer, max(0.0, statistics.median(every)), calibrated.inside)
 
 
 def _pairs(inner: Sequence[Call], outer: Sequence[Call]) -> Iterator[tuple[int, int]]:

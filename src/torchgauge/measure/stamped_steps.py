@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -47,20 +46,19 @@ class _Rounds:
         self.calls: list[list[Call]] = []
         self.inner: list[list[Call]] = []
         self.outer: list[list[Call]] = []
-        self.differences: list[float] = []  # ns of the forward pass, of each round
 
-    def run(self) -> None:
-        """Time steps with nothing attached, and as many while their calls are stamped."""
-        bare = [phases for phases, _ in settled(self._step, self._now, lambda: None)]
+    def run_bare(self) -> None:
+        """Time steps with nothing attached."""
+        self.bare += [phases for phases, _ in settled(self._step, self._now, lambda: None)]
+
+    def run_stamped(self) -> None:
+        """Time steps and stamp their calls."""
         with self._stamps.watching():
             steps = settled(self._step, self._now, lambda: self._taken(self._stamps))
-        stamped = [phases for phases, _ in steps]
-        self.bare += bare
-        self.stamped += stamped
+        self.stamped += [phases for phases, _ in steps]
         self.calls += [calls for _, (calls,) in steps]
-        self.differences.append(_forward(stamped) - _forward(bare))
 
-    def run_twice(self) -> None:
+    def run_stamped_twice(self) -> None:
         """Stamp each call twice: what the outer stamp reads more is what the inner one takes."""
         both = self._stamps, self._around
         with self._stamps.watching(), self._around.watching():
@@ -89,18 +87,15 @@ def stamped_steps(
     rounds = _Rounds(placement, step, modules, now)
     began = now()
     for number in itertools.count():
-        rounds.run()
+        rounds.run_bare()
+        rounds.run_stamped()
         if number % EVERY == 0 and length(rounds.bare[0]) < LONG:
-            rounds.run_twice()
+            rounds.run_stamped_twice()
         enough = len(rounds.bare) >= STEPS or now() - began >= SECONDS * 1e9
         if enough and number + 1 >= fewest(length(rounds.bare[0])):
             break
-    cost = stamp_cost(rounds.inner, rounds.outer, tree, calibrated(now), rounds.differences)
+    cost = stamp_cost(rounds.inner, rounds.outer, tree, calibrated(now))
     return StampedSteps(layer_times(rounds.calls, tree, cost), rounds.bare, rounds.stamped)
-
-
-def _forward(steps: list[Phases]) -> float:
-    return statistics.median(step["forward"] for step in steps)
 
 
 def fewest(seconds: float) -> int:
