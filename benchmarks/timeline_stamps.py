@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from small_models import SMALL
-from timeline_accuracy import called, clock, in_place, own_time, say
 from torch import nn
 
+from small_models import SMALL
+from timeline_accuracy import called, clock, in_place, own_time, say
 from torchgauge.analyze.call_tree import Call, CallTree, place
 from torchgauge.analyze.stamp_cost import FREE, StampCost, stamp_cost
 from torchgauge.measure.modules import Modules
