@@ -8,6 +8,7 @@ compared, a low one by default: what other work on the machine interrupts is in 
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from small_models import SMALL
+from small_models import SMALL, Sized
 from timeline_accuracy import called, clock, in_place, own_time, say
 from torchgauge.analyze.call_tree import Call, CallTree, place
 from torchgauge.analyze.stamp_cost import FREE, StampCost, stamp_cost
@@ -114,12 +115,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=25)
     parser.add_argument("--quantile", type=float, default=0.2)
+    parser.add_argument("--torchvision", action="append", help="a model's name, instead of all")
     options = parser.parse_args()
 
     def at(samples: Sequence[float]) -> float:
         return float(np.quantile(samples, options.quantile))
 
-    for name, made in SMALL.items():
+    models = dict(SMALL)
+    if options.torchvision:
+        models = {name: functools.partial(vision, name) for name in options.torchvision}
+    for name, made in models.items():
         model, inputs = made()
         turns = run(model, inputs, options.seconds)
         halves = [{path: at(times) for path, times in half.items()} for half in turns.truth]
@@ -135,6 +140,13 @@ def main() -> None:
             times = {path: at(seconds) for path, seconds in turns.layers(cost).items()}
             say(what, truth, times)
             print(f"    the model ÷ bare step {times[''] / bare:.3f}")
+
+
+def vision(name: str) -> Sized:
+    """Return a model of torchvision and a small image."""
+    import torchvision
+
+    return torchvision.models.get_model(name).eval(), (torch.randn(1, 3, 64, 64),)
 
 
 def run(model: nn.Module, inputs: tuple[torch.Tensor, ...], seconds: float) -> Turns:
