@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from tests.analyze.costs import MIB, ROOFS, cost, latency, row
 
-from torchgauge.analyze.bottleneck import bottleneck
+from torchgauge.analyze.bottleneck import bottleneck, contradicted
 
 # 10 ms of arithmetic at the peak.
 PRODUCT = cost(row(matmul_flops=10**9, bytes=10**6))
@@ -65,7 +65,12 @@ def test_unknown_operators_may_be_what_takes_the_rest():
 
 def test_a_machine_that_does_more_than_its_disturbed_roofs_bounds_nothing():
     busy = msgspec.structs.replace(ROOFS, quality="busy", other=1.5)
-    assert answer(PRODUCT, 0.005, busy) == (None, "unsure")
+    found = bottleneck(PRODUCT, latency(0.005), busy)
+    assert (found.kind, found.compute_time) == (None, None)
+    assert "far too low" in found.evidence[0]
+    assert "1.50 cores" in found.evidence[1]
+    assert contradicted(PRODUCT, latency(0.005), busy)
+    assert not contradicted(PRODUCT, latency(0.005), ROOFS)
     assert answer(PRODUCT, 0.0125, busy) == ("compute", "likely")
 
 

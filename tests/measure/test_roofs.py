@@ -3,7 +3,7 @@ import itertools
 import msgspec
 import pytest
 import torch
-from tests.analyze.costs import latency
+from tests.analyze.costs import ROOFS, latency
 from tests.device.test_roofs import Watch, machine  # noqa: F401 - a fixture
 from torch import nn
 
@@ -84,3 +84,16 @@ def test_without_roofs_nothing_is_measured(nothing_kept):
     profile = tg.profile(nn.Linear(4, 4), torch.ones(1, 4), iterations=2, roofs=False)
     assert profile.roofline is None
     assert profile.bottleneck.kind is None
+
+
+def test_roofs_that_the_call_itself_shows_to_be_too_low_tell_nothing(nothing_kept, monkeypatch):
+    low = msgspec.structs.replace(
+        ROOFS, quality="busy", other=1.5, peaks={"float32": 1e3}, extent="quick"
+    )
+    monkeypatch.setattr(roofs_of_machine, "known", lambda device: low)
+    model, x = nn.Linear(64, 64), torch.ones(8, 64)
+    profile = tg.profile(model, x, warmup=1, iterations=5, roofs=False, detail="layers")
+    assert profile.roofline is None
+    assert profile.bottleneck.kind is None
+    assert "far too low" in profile.bottleneck.evidence[0]
+    assert {row.bound for row in profile.tree.rows} == {None}

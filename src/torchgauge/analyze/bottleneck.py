@@ -64,9 +64,15 @@ def bottleneck(
     if roofs is None or missing:
         return Bottleneck(kind=None, confidence="unsure", evidence=(missing,))
     bound = summed(row_bounds(cost, roofs, fp32))
+    if _contradicted(bound, latency, roofs):
+        return Bottleneck(
+            kind=None,
+            confidence="unsure",
+            evidence=(_contradiction(bound, latency), *reservations(roofs)),
+        )
     times = _Times(bound, calls * (roofs.dispatch or USUAL_DISPATCH), calls)
     kind, confidence = _kind(times, latency.median)
-    if _undecided(cost, roofs, bound.time / latency.median):
+    if _undecided(cost, bound.time / latency.median):
         kind = None
     for _ in range(_doubts(times, latency, kind, roofs)):
         confidence = _LESS_SURE[confidence]
@@ -120,12 +126,29 @@ def _kind(times: _Times, measured: float) -> tuple[Bound | None, Confidence]:
     return nearer, "likely" if sure else "unsure"
 
 
-def _undecided(cost: Cost, roofs: Roofs, explained: float) -> bool:
-    """Return whether the rest may be unknown operators', or the machine does more than measured."""
-    unknown = 1 - (cost.coverage or 0.0)
-    if unknown > MANY_UNKNOWN and explained < EXPLAINED:
-        return True
-    return disturbed(roofs) and explained > IMPOSSIBLE
+def contradicted(cost: Cost, latency: Latency, roofs: Roofs, *, fp32: Fp32 = TORCH_DEFAULT) -> bool:
+    """Return whether the call went faster than roofs that were measured beside other work allow.
+
+    They tell nothing of it then: two threads that wait for a core each multiply a hundred times
+    more slowly than they can.
+    """
+    return _contradicted(summed(row_bounds(cost, roofs, fp32)), latency, roofs)
+
+
+def _contradicted(bound: LowerBound, latency: Latency, roofs: Roofs) -> bool:
+    return disturbed(roofs) and bound.time > IMPOSSIBLE * latency.median
+
+
+def _contradiction(bound: LowerBound, latency: Latency) -> str:
+    return (
+        f"The call took {units.time(latency.median, 3)}, and at the roofs that are kept of this "
+        f"machine it would take {units.time(bound.time, 3)} at least: they are far too low."
+    )
+
+
+def _undecided(cost: Cost, explained: float) -> bool:
+    """Return whether the rest may be unknown operators'."""
+    return 1 - (cost.coverage or 0.0) > MANY_UNKNOWN and explained < EXPLAINED
 
 
 def _doubts(times: _Times, latency: Latency, kind: Bound | None, roofs: Roofs) -> int:

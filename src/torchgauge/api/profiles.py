@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from torchgauge.model.tree import DETAIL, Detail
 from torchgauge.progress import Progress
 
 if TYPE_CHECKING:
+    from torchgauge.measure.fork_server import ForkServer
     from torchgauge.measure.latency import LatencyOptions
     from torchgauge.measure.timeline_options import TimelineOptions
     from torchgauge.target.source import Source
@@ -105,8 +107,14 @@ def profile_request(
     """
     require_torch()
     wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx, roofs=roofs)
-    with showing(progress) as shown:
+    from torchgauge.measure.fork_server import forking
+
+    several = processes is None and iterations is None and not trust and device != "meta"
+    with contextlib.ExitStack() as stack:
+        shown = stack.enter_context(showing(progress))
         shown.start("importing torch")
+        # It imports torch on another core while this process does.
+        server = stack.enter_context(forking(target)) if several else None
         from torchgauge.device.select import resolve
         from torchgauge.target.source import Source
         from torchgauge.target.target import TargetRequest
@@ -131,7 +139,8 @@ def profile_request(
             budget=budget,
             percentile=percentile,
         )
-        return _profile(Source.of_request(request), options, wanted, shown, apart=trust)
+        source = Source.of_request(request)
+        return _profile(source, options, wanted, shown, server, apart=trust)
 
 
 def _options(
@@ -176,6 +185,7 @@ def _profile(
     options: LatencyOptions,
     timeline: TimelineOptions,
     progress: Progress,
+    server: ForkServer | None = None,
     *,
     apart: bool = False,
 ) -> Profile:
@@ -186,4 +196,4 @@ def _profile(
         return profile_apart(source, options, progress, timeline)
     from torchgauge.measure import plan
 
-    return plan.profile(source, options, progress, timeline)
+    return plan.profile(source, options, progress, timeline, server)

@@ -33,6 +33,7 @@ from torchgauge.measure import system as system_probe
 from torchgauge.measure import timeline as timeline_probe
 from torchgauge.measure.derived import bounds, judged, phases
 from torchgauge.measure.description import describe
+from torchgauge.measure.fork_server import ForkServer
 from torchgauge.measure.forward import running
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency import LatencyOptions
@@ -67,26 +68,31 @@ def profile(
     options: LatencyOptions,
     progress: Progress,
     timeline: TimelineOptions | None = None,
+    server: ForkServer | None = None,
 ) -> Profile:
     """Load the target, run every probe that applies, and return the record.
+
+    `server` is what measuring processes are forked from, where one is there already.
 
     Raises what loading raises; what a probe raises is a failed warning on the record. Ctrl-C while
     loading raises KeyboardInterrupt; later the record of what was measured is returned.
     """
     with Interrupts() as interrupts:
-        return _profile(
-            source, options, Runner(progress, interrupts), timeline or TimelineOptions()
-        )
+        runner = Runner(progress, interrupts)
+        return _profile(source, options, runner, timeline or TimelineOptions(), server)
 
 
 def _profile(
-    source: Source, options: LatencyOptions, runner: Runner, timeline: TimelineOptions
+    source: Source,
+    options: LatencyOptions,
+    runner: Runner,
+    timeline: TimelineOptions,
+    server: ForkServer | None,
 ) -> Profile:
     # What a later comparison of layers needs, where there is more than one process to tell it.
     layers = (options.processes or 1) > 1 and timeline.detail != "summary"
     options = dataclasses.replace(options, layers=layers)
-    with latency_runs(source, options, runner.progress) as runs:
-        runs.start_server()  # it imports torch while the model is loaded
+    with latency_runs(source, options, runner.progress, server) as runs:
         return _measured(_loaded(source, runner), runs, options, runner, timeline)
 
 
@@ -114,7 +120,7 @@ def _measured(
     latency = _last_runs(runs, placement, options, runner) if timed.measured else None
     roofs = _roofs(placement, cost, latency, runner, timeline)
     if tree is not None and cost is not None:
-        tree = judged(tree, cost, roofs, where)
+        tree = judged(tree, cost, latency, roofs, where)
     if tree is not None:
         tree = beside_headline(tree, latency)
     near, bound = bounds(placement, where, cost, latency, tree, roofs)
@@ -209,7 +215,6 @@ def measure_latency(
 ) -> Latency:
     """Measure in this process and in fresh ones, as asked for, and combine the runs."""
     with latency_runs(source, options, progress) as runs:
-        runs.start_server()
         placement = placement or opened(source)
         runs.begin(placement)
         runs.go_on()
