@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from torchgauge.analyze.named_spans import NamedSpans
+from torchgauge.analyze.residual import beside_headline
 from torchgauge.analyze.throughput import throughput
 from torchgauge.device import roofs as machine
 from torchgauge.device.environment import environment
@@ -123,6 +124,8 @@ def _measured(
     roofs = _roofs(placement, cost, latency, runner, timeline)
     if tree is not None and cost is not None:
         tree = judged(tree, cost, latency, roofs, where)
+    if tree is not None:
+        tree = beside_headline(tree, latency)
     near, bound = bounds(placement, where, cost, latency, tree, roofs)
     description = describe(placement, training=training)
     return Profile(

@@ -424,3 +424,8 @@ def warning_text(warning: MeasurementWarning) -> str:
 
 def _join(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
+
+
+def beside_headline(ratio: float) -> str:
+    """Return how the calls that a tree is of compare with the latency that stands above it."""
+    return f"the tree is of calls that took {ratio:.2f}× the headline latency"

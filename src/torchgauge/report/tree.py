@@ -16,6 +16,7 @@ from torchgauge.model.counted_at import BELOW, ITSELF, NOWHERE
 from torchgauge.model.kernel_table import kernels
 from torchgauge.model.tree import Node, Pass, Tree
 from torchgauge.report import lines as lines_report
+from torchgauge.report import sections
 from torchgauge.report.alike_nodes import Alike
 from torchgauge.report.bar import bar
 from torchgauge.report.fitted_table import NAME, Column, Line, fitted_table
@@ -283,6 +284,8 @@ def _method(tree: Tree, root: Node) -> RenderableType:
         share = units.percent(abs(tree.residual) / bare)
         text = f"{units.time(root.host_time, 4)}, {share} {side} the bare step's"
         grid.add_row("parts' sum", f"{text} {units.time(bare, 4)}")
+    if tree.headline_ratio is not None:
+        grid.add_row("headline", sections.beside_headline(tree.headline_ratio))
     return grid
 
 
