@@ -12,7 +12,8 @@ from torchgauge.model.record import MeasurementWarning
 from torchgauge.report import tree as tree_report
 from torchgauge.report.bar import bar
 from torchgauge.report.plain import plain
-from torchgauge.report.sections import Row, Section, sections, warning_text, warnings
+from torchgauge.report.section import Row, Section
+from torchgauge.report.sections import sections, warning_text, warnings
 from torchgauge.report.tree import View
 from torchgauge.report.visible import visible, visible_lines
 

@@ -17,7 +17,8 @@ from torchgauge.model.training_memory import TrainingMemory
 from torchgauge.report import csv
 from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
-from torchgauge.report.sections import SMALLEST_SHARE, Row, Section, cost, size
+from torchgauge.report.section import SMALLEST_SHARE, Row, Section
+from torchgauge.report.sections import cost, size
 from torchgauge.report.visible import visible
 from torchgauge.report.work_table import NOTHING, PHASES, By, entries, work_table
 

@@ -10,7 +10,7 @@ from torchgauge.model.loop import Captured, Loop
 from torchgauge.report import tree as tree_report
 from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
-from torchgauge.report.sections import Row, Section
+from torchgauge.report.section import Row, Section
 from torchgauge.report.tree import View
 from torchgauge.report.visible import visible
 

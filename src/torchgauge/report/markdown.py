@@ -36,7 +36,7 @@ from torchgauge.report import ranks as ranks_report
 from torchgauge.report.markdown_sheet import warnings
 from torchgauge.report.markdown_text import code, joined, more, table, text
 from torchgauge.report.markdown_tree import TOP, layers
-from torchgauge.report.sections import Row, Section
+from torchgauge.report.section import Row, Section
 
 # The rows of the console's sections that a reviewer looks for; others are in the record.
 HEADLINES = {

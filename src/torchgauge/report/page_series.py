@@ -9,7 +9,8 @@ from torchgauge.model.latency import Latency, LatencyRun
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Interval
 from torchgauge.model.system import GpuUse
-from torchgauge.report import sections
+from torchgauge.report import sections, time_sections
+from torchgauge.report.section import Row, Section
 
 
 def latency(profile: Profile) -> dict[str, Any] | None:
@@ -25,7 +26,7 @@ def latency(profile: Profile) -> dict[str, Any] | None:
         "percentiles": {name: _ns(getattr(found, name)) for name in ("p90", "p95", "p99")},
         "mean": _ns(found.mean),
         "steady": found.steady,
-        "rows": _rows(sections.latency(found, stages=profile.training is None)),
+        "rows": _rows(time_sections.latency(found, stages=profile.training is None)),
         "how": found.how,
         "summary": _summary(found),
     }
@@ -34,7 +35,7 @@ def latency(profile: Profile) -> dict[str, Any] | None:
 def _interval_title(found: Latency) -> str:
     scope = found.interval_scope
     known = "" if scope == "process" else "95 % "
-    return f"Interval of the median, {known}{sections.SCOPES[scope]}"
+    return f"Interval of the median, {known}{time_sections.SCOPES[scope]}"
 
 
 def _run(run: LatencyRun) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def _run(run: LatencyRun) -> dict[str, Any]:
 
 def _summary(found: Latency) -> str:
     """Say the two charts in a sentence, for those who do not see them."""
-    rows = {row.label: row for row in sections.latency(found).rows}
+    rows = {row.label: row for row in time_sections.latency(found).rows}
     calls = sum(len(run.samples) for run in found.processes)
     return (
         f"{calls:,} timed calls: median {rows['median'].value}, {rows['median'].note}; "
@@ -101,11 +102,11 @@ def _gpu(gpu: GpuUse) -> list[dict[str, Any]]:
     ]
 
 
-def _rows(section: sections.Section) -> list[list[str]]:
+def _rows(section: Section) -> list[list[str]]:
     return rows(section.rows)
 
 
-def rows(found: Iterable[sections.Row]) -> list[list[str]]:
+def rows(found: Iterable[Row]) -> list[list[str]]:
     """Return label, figure and note of each row; a share becomes part of the note."""
     return [
         [
