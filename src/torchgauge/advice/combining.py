@@ -99,9 +99,7 @@ def _measured(
     except BudgetOver:
         return Combination(**made, outcome="untried", reason=STOPPED), None
     if len(blocks) < FEWEST_CONFIRMING:
-        return Combination(
-            **made, outcome="untried", reason=STOPPED, output=checked.output
-        ), None
+        return Combination(**made, outcome="untried", reason=STOPPED, output=checked.output), None
     found = of_blocks(blocks)
     held = gain_p(found.differences) <= ALPHA / steps and found.interval.low > 1 + MINIMUM_GAIN
     combination = Combination(

@@ -67,7 +67,9 @@ def advise_request(
 ) -> Advice:
     """Do the same for a target as the command line names it; `metric` is file.py:function.
 
-    `spent` seconds of the budget were gone before the call. Raises InputError `candidate-unknown`, what finding the metric raises, and as `advise`.
+    `spent` seconds of the budget were gone before the call.
+
+    Raises InputError `candidate-unknown`, what finding the metric raises, and as `advise`.
     """
     until = Budget(budget, spent=spent)
     require_torch()

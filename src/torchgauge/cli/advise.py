@@ -124,7 +124,7 @@ def _since_start() -> float:
     """Return the seconds since this process was started: importing torch is most of them."""
     import psutil
 
-    return max(0.0, time.time() - psutil.Process().create_time())
+    return max(0.0, time.time() - float(psutil.Process().create_time()))
 
 
 def _limit(text: str | None) -> float | None:

@@ -79,7 +79,9 @@ def mean_difference(visits: Sequence[Sequence[float]]) -> float:
 def block(a: Build, b: Build, pace: Pace, limit: float | None = None) -> Timed:
     """Run one block and return what it timed; no process is left whatever happens.
 
-    After `limit` seconds its processes are killed. Raises what `waiting.Waiting` does; InputError `not-picklable`, and `output-unwritable` where
+    After `limit` seconds its processes are killed.
+
+    Raises what `waiting.Waiting` does; InputError `not-picklable`, and `output-unwritable` where
     the temporary folder is full.
     """
     began = time.perf_counter()

@@ -7,10 +7,13 @@ import io
 from collections.abc import Iterable
 from typing import Any, cast
 
-from torchgauge.model import tables
+from torchgauge.errors import InputError
+from torchgauge.model import line_table, tables
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.count import Count
 from torchgauge.model.exported import Csv, Exported
+from torchgauge.model.loop import Loop
+from torchgauge.model.profile import Profile
 from torchgauge.model.snapshot import Growth, Snapshot, SnapshotTable
 from torchgauge.model.sweep import Sweep
 from torchgauge.model.trace import Trace
@@ -27,6 +30,9 @@ def render(record: Exported | Growth, table: Csv | SnapshotTable = "figures") ->
 
     Of a verdict and a comparison the figures have a row each. Raises InputError `no-tree`.
     """
+    if table == "lines":
+        lines = _lines(record)
+        return text(lines.columns, (row.values() for row in lines.rows()))
     if isinstance(record, Snapshot):
         return text(*snapshot_csv.rows(record, table))
     if isinstance(record, Growth):
@@ -50,6 +56,21 @@ def render(record: Exported | Growth, table: Csv | SnapshotTable = "figures") ->
     # A table without rows has no columns; its readers want a header.
     names = list(found.columns) or ["name"]
     return text(names, (row.values() for row in found.rows()))
+
+
+def _lines(record: Exported | Growth) -> tables.Table:
+    """Return the lines of traced functions, else those sampled beside a tree."""
+    if isinstance(record, Loop) and record.functions is not None:
+        return line_table.traced(record.functions)
+    tree = record.tree if isinstance(record, Loop | Profile) else None
+    if tree is None or not tree.lines:
+        raise InputError(
+            "The record has no lines of Python.",
+            id="figure-absent",
+            cause="They were not asked for, or nothing was found.",
+            remedy="Use --lines of torchgauge profile or torchgauge run.",
+        )
+    return line_table.sampled(tree.lines)
 
 
 def text(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

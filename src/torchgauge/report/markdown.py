@@ -31,6 +31,7 @@ from torchgauge.report import (
     markdown_trace,
     markdown_verdict,
     sections,
+    traced_lines,
 )
 from torchgauge.report import ranks as ranks_report
 from torchgauge.report.markdown_sheet import warnings
@@ -85,8 +86,11 @@ def _loop(loop: Loop) -> str:
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
     where = f"{loop.count:,} steps, {loop_report.ENDS[loop.by]}{rank}"
     blocks = [f"### Loop of {roots}", where, *_figures([loop_report.steps(loop)])]
+    if loop.without_model:
+        blocks = ["### A program that called no model"]
     if loop.tree is not None:
         blocks += layers(loop.tree)
+    blocks += traced_lines.markdown(loop.functions or ())
     return _whole(blocks + warnings(loop.all_warnings))
 
 
