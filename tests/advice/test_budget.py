@@ -122,7 +122,7 @@ def test_no_world_is_slow_enough_to_break_it(seed):
         seed=seed,
     )
     seconds = chance.uniform(20, 200)
-    found, trials = tried(made, *map(candidate, names), budget=seconds)
+    _, trials = tried(made, *map(candidate, names), budget=seconds)
     assert made.time <= max(made.looked, seconds * (1 + GRACE_SHARE) + GRACE) + 1e-6
     for one in trials.values():
         assert (one.outcome == "untried") == ("budget" in one.reason)

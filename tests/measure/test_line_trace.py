@@ -175,7 +175,7 @@ def test_a_thread_that_goes_on_is_left_alone_and_has_its_time_until_then():
 def test_functions_are_named_as_in_the_source(name, found):
     class Owner:
         def method(self):
-            return [x for x in "ab"]
+            return [x * 2 for x in "ab"]
 
     functions, trace = traced(lambda _: Owner().method(), name)
     assert ("method" in functions) == found
