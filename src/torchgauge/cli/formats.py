@@ -33,6 +33,7 @@ FORMATS = {
     "operators": Format("operators.csv", "csv", {"table": "operators"}),
     "kernels": Format("kernels.csv", "csv", {"table": "kernels"}),
     "lines": Format("lines.csv", "csv", {"table": "lines"}),
+    "tensors": Format("tensors.csv", "csv", {"table": "tensors"}),
     "markdown": Format("md", "markdown"),
     "html": Format("html", "html"),
     "speedscope": Format("speedscope.json", "speedscope"),
@@ -56,7 +57,7 @@ def add_arguments(
         type=_formats,
         metavar="F,F",
         dest="formats",
-        help=f"which files: {ALL} (default: {default}); layers to lines are CSV",
+        help=f"which files: {ALL} (default: {default}); layers to tensors are CSV",
     )
     if page:
         out.add_argument("--html", type=Path, metavar="FILE", help="write the page to FILE")

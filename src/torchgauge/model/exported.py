@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from torchgauge.model import rendering
 from torchgauge.model.record import Record
 
-Csv = Literal["figures", "layers", "operators", "kernels", "lines"]
+Csv = Literal["figures", "layers", "operators", "kernels", "lines", "tensors"]
 Weight = Literal["time", "host", "device", "flops", "bytes", "memory"]
 WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 

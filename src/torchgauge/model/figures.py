@@ -75,6 +75,7 @@ THROUGHPUT: Named = {
 MEMORY: Named = {
     "peak": ("B", "Most memory of tensors during a step"),
     "average": ("B", "Memory of tensors during a step, weighted by time"),
+    "after": ("B", "Memory of tensors after a step, while its outputs are held"),
     "parameters": ("B", "Parameters at the peak"),
     "buffers": ("B", "Buffers at the peak"),
     "inputs": ("B", "Inputs at the peak"),

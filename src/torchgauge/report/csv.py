@@ -7,8 +7,7 @@ import io
 from collections.abc import Iterable
 from typing import Any, cast
 
-from torchgauge.errors import InputError
-from torchgauge.model import line_table, tables
+from torchgauge.model import line_table, rendering, tables
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.count import Count
 from torchgauge.model.exported import Csv, Exported
@@ -18,7 +17,7 @@ from torchgauge.model.snapshot import Growth, Snapshot, SnapshotTable
 from torchgauge.model.sweep import Sweep
 from torchgauge.model.trace import Trace
 from torchgauge.model.verdict import Verdict
-from torchgauge.report import comparison_csv, snapshot_csv, sweep_table, trace_csv
+from torchgauge.report import alive_tensors, comparison_csv, snapshot_csv, sweep_table, trace_csv
 from torchgauge.report.stacks import needed_tree
 
 # A spreadsheet would run a cell that starts so as a formula; some take the wide forms too.
@@ -30,9 +29,9 @@ def render(record: Exported | Growth, table: Csv | SnapshotTable = "figures") ->
 
     Of a verdict and a comparison the figures have a row each. Raises InputError `no-tree`.
     """
-    if table == "lines":
-        lines = _lines(record)
-        return text(lines.columns, (row.values() for row in lines.rows()))
+    if table in ("lines", "tensors"):
+        flat = _lines(record) if table == "lines" else _tensors(record)
+        return text(flat.columns, (row.values() for row in flat.rows()))
     if isinstance(record, Snapshot):
         return text(*snapshot_csv.rows(record, table))
     if isinstance(record, Growth):
@@ -62,15 +61,16 @@ def _lines(record: Exported | Growth) -> tables.Table:
     """Return the lines of traced functions, else those sampled beside a tree."""
     if isinstance(record, Loop) and record.functions is not None:
         return line_table.traced(record.functions)
-    tree = record.tree if isinstance(record, Loop | Profile) else None
-    if tree is None or not tree.lines:
-        raise InputError(
-            "The record has no lines of Python.",
-            id="figure-absent",
-            cause="They were not asked for, or nothing was found.",
-            remedy="Use --lines of torchgauge profile or torchgauge run.",
-        )
-    return line_table.sampled(tree.lines)
+    if not isinstance(record, Loop | Profile):
+        raise rendering.unfit(type(record).__name__, "lines")
+    return line_table.sampled(() if record.tree is None else record.tree.lines)
+
+
+def _tensors(record: Exported | Growth) -> tables.Table:
+    """Return the tensors alive at the peak of a profile's step."""
+    if not isinstance(record, Profile):
+        raise rendering.unfit(type(record).__name__, "tensors")
+    return alive_tensors.table(() if record.memory is None else record.memory.tensors)
 
 
 def text(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
