@@ -74,6 +74,14 @@ def test_of_recursion_the_innermost_call_has_the_time():
     assert functions["down"].calls == 4
 
 
+def test_a_line_goes_on_where_the_same_function_was_called_in_it():
+    def down(clock, depth):
+        return depth and (down(clock, depth - 1), clock.pass_by(5))
+
+    functions, _ = traced(lambda clock: down(clock, 3), "down")
+    assert by_line(functions["down"]) == {1: (4, 15)}
+
+
 def test_a_generator_has_no_time_while_it_waits():
     def numbers(clock):
         for number in range(3):

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchgauge.analyze.alive_tensors import Alive
-from torchgauge.model.memory import PARTS, MemoryPoint, Part
+from torchgauge.model.alive_tensor import Part
+from torchgauge.model.memory import PARTS, MemoryPoint
 from torchgauge.trace.allocations import Allocations, Column, Ranges
 
 MAX_POINTS = 2000

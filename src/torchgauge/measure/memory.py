@@ -21,8 +21,8 @@ from torchgauge.measure.recorded_allocations import DEVICE_TYPES, numbers, unrec
 from torchgauge.measure.recording import MARK, Marks, record
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.storages import NamedStorage, named_storages, storages, tensors_in
-from torchgauge.model.alive_tensor import AliveTensor
-from torchgauge.model.memory import Memory, Part
+from torchgauge.model.alive_tensor import AliveTensor, Part
+from torchgauge.model.memory import Memory
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.target import hygiene, members
 from torchgauge.target.placement import Placement

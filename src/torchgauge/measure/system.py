@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import psutil
 
@@ -53,7 +54,7 @@ class Sampler(threading.Thread):
             cores = (used - spent) / (now - last)
             rss = self._process.memory_info().rss
             flowed_now = flows(self._process)
-            rates = flowed.rates(flowed_now, now - last)
+            rates: dict[str, Any] = flowed.rates(flowed_now, now - last)
             self.samples.append(SystemSample(time=now - start, cores=cores, rss=rss, **rates))
             if total_now > total:
                 self.machine.append((busy_now - busy) / (total_now - total))
@@ -97,7 +98,7 @@ def measure(
     finally:
         sampler.stop()
     seconds = (clock.now() - start) * 1e-9
-    rates = flowed.rates(flows(process), seconds)
+    rates: dict[str, Any] = flowed.rates(flows(process), seconds)
     spent_after, (total_after, busy_after, _) = process_time(process), machine_times()
     ours, all_busy = spent_after - spent, busy_after - busy
     machine = max(total_after - total, 1e-9)
