@@ -7,6 +7,8 @@ from typing import Any
 
 from torchgauge.model.latency import Latency
 from torchgauge.model.profile import Profile
+from torchgauge.model.table_columns import quantity_of
+from torchgauge.model.tables import Table
 
 Group = dict[str, Any]
 
@@ -17,6 +19,8 @@ _MS = 1e3
 class Results(Mapping[str, Any]):
     """What ModelProfiler measured: `["latency"]["mean"]` in ms, `["memory"]["peak"]` in bytes.
 
+    `["layers"]` and `["operators"]` of a detailed analysis are rows with times in ms, under names
+    that say so: "host_time_ms", "Self CPU ms".
     `profile` is the record behind it, in SI units, with intervals and raw samples. Of a benchmark
     `configuration` is what was asked for, and `error` why it failed: then there are no figures.
     Unknown is None.
@@ -66,9 +70,21 @@ def _groups(profile: Profile, end_to_end: Latency | None) -> Group:
         "system": _system(profile),
     }
     if profile.tree is not None:
-        groups["layers"] = profile.table("layers").rows()
-        groups["operators"] = profile.table("operators").rows()
+        groups["layers"] = rows_in_ms(profile.table("layers"))
+        groups["operators"] = rows_in_ms(profile.table("operators"))
     return groups
+
+
+def rows_in_ms(table: Table) -> list[Group]:
+    """Return a table's rows with times in ms, under names that say so."""
+    columns: dict[str, list[Any]] = {}
+    for name, values in table.columns.items():
+        if quantity_of(name) == "time":
+            unit = " ms" if " " in name else "_ms"
+            columns[name + unit] = [_ms(value) for value in values]
+        else:
+            columns[name] = values
+    return Table(columns).rows()
 
 
 def _latency(found: Latency | None, end_to_end: Latency | None) -> Group:

@@ -123,7 +123,7 @@ def worse_when_higher(name: str, unit: str) -> bool | None:
     """
     if unit in ("s", "B") or name in SIZE or name in COST:
         return True
-    return False if unit == "1/s" or name == "roofline_efficiency" else None
+    return False if unit == "1/s" or name in ("roofline_efficiency", "machine_speed") else None
 
 
 def figures(record: Profile | Count | Loop | Ranks | Sweep) -> list[Figure]:
@@ -201,6 +201,16 @@ def _latency(latency: Latency | None) -> Iterator[Figure]:
         yield figure._replace(bounded=bounded, interval=intervals.get(name) if bounded else None)
     samples = None if latency is None else len(latency.samples)
     yield Figure("latency_samples", "", "counted", "Calls that were timed", samples)
+    yardstick = None if latency is None else latency.yardstick
+    yield Figure(
+        "machine_speed",
+        "ratio",
+        "estimated",
+        "Speed of the machine over its usual one",
+        None if yardstick is None else yardstick.speed,
+        bounded=True,
+        interval=None if yardstick is None else yardstick.speed_interval,
+    )
 
 
 def _throughput(profile: Profile) -> Iterator[Figure]:

@@ -33,12 +33,12 @@ UNSEEN = (
 
 
 def render(count: Count) -> str:
-    """Return the layers as plain text, 80 columns wide."""
+    """Return the layers as plain text (see `plain`)."""
     return text(count)
 
 
 def text(count: Count, by: By = "layer", depth: int | None = DEPTH) -> str:
-    """Return the report as plain text, 80 columns wide."""
+    """Return the report as plain text (see `plain`)."""
     return plain(lambda width: view(count, by, depth, width=width))
 
 

@@ -42,7 +42,7 @@ from torchgauge.report.sections import Row, Section
 
 # The rows of the console's sections that a reviewer looks for; others are in the record.
 HEADLINES = {
-    "Latency": ("median", "p90", "p99", "GPU time"),
+    "Latency": ("median", "p90", "p99", "GPU time", "machine"),
     "Throughput": ("images", "tokens", "samples", "calls"),
     "Training step": ("forward", "backward", "optimizer", "at least", "together"),
     "Memory of a step": ("peak", "after", "for backward"),
@@ -125,7 +125,7 @@ def _figures(found: Iterable[Section]) -> list[str]:
 def _figure(section: Section, row: Row) -> tuple[str, str, str, str]:
     note = row.note if row.share is None else units.percent(row.share)
     what = f"{section.title}, {row.label}"
-    return text(what), f"**{text(row.value)}**", text(note), section.how
+    return text(what), f"**{text(row.value)}**", text(note), row.how or section.how
 
 
 def _counted_layers(cost: Cost) -> list[str]:

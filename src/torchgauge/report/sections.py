@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from torchgauge import units
+from torchgauge.analyze.roof_quality import description, shortcomings
 from torchgauge.model.compilation import Compilation, CompiledKernel
 from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Settings
@@ -18,6 +19,7 @@ from torchgauge.model.size import Size
 from torchgauge.model.system import GpuUse, System, Use
 from torchgauge.model.target import TargetDescription
 from torchgauge.model.training import TrainingTime
+from torchgauge.model.yardstick import Yardstick
 
 SMALLEST_SHARE = 0.0005
 SCOPES: dict[IntervalScope, str] = {
@@ -29,12 +31,16 @@ SCOPES: dict[IntervalScope, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line: what it is, the figure, what to know about it; `share` (0…1) draws a bar."""
+    """One line: what it is, the figure, what to know about it; `share` (0…1) draws a bar.
+
+    `how` is that of a figure which is not known as its section's are.
+    """
 
     label: str
     value: str
     note: str = ""
     share: float | None = None
+    how: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,10 +178,12 @@ def bounds(found: Bottleneck, near: Roofline | None) -> Section:
     rows = [Row("bound by", found.kind or units.UNKNOWN, found.confidence if found.kind else "")]
     if near is not None:
         least = "at least " if near.at_least else ""
-        where = f"lower bound on {near.roofs.device}, {near.roofs.source} roofs"
+        where = f"lower bound on {near.roofs.device}, roofs: {description(near.roofs)}"
         rows.append(Row("at best", least + units.time(near.lower_bound), where))
         efficiency = units.percent(near.efficiency)
-        rows.append(Row("efficiency", efficiency, "that bound over the measured median"))
+        short = ", ".join(shortcomings(near.roofs))
+        note = "that bound over the measured median" + f"; roofs: {short}" * bool(short)
+        rows.append(Row("efficiency", efficiency, note))
     return Section("Bottleneck", found.how, tuple(rows), found.evidence)
 
 
@@ -208,10 +216,22 @@ def latency(found: Latency, *, stages: bool = True) -> Section:
             f"after {warmup} of warm-up; stopped: {found.stop}",
         ),
     ]
+    if found.yardstick is not None and found.yardstick.unusual:
+        rows.append(_machine(found.yardstick))
     if processes > 1:
         medians = sorted(found.process_medians)
         rows.append(Row("between", units.times(medians[0], medians[-1]), "process medians"))
     return Section("Latency", found.how, tuple(rows))
+
+
+def _machine(yardstick: Yardstick) -> Row:
+    """Say that the machine ran at another speed than usual; the yardstick has it."""
+    speed, interval = yardstick.speed, yardstick.speed_interval
+    assert speed is not None  # noqa: S101 - it is unusual
+    assert interval is not None  # noqa: S101
+    reach = f"95 % in {interval.low:.2f} … {interval.high:.2f}"
+    usual = f"of its usual speed in {yardstick.runs} earlier runs, {yardstick.how}; {reach}"
+    return Row("machine", f"×{speed:.2f}", usual, how=yardstick.how)
 
 
 def _interval(found: Latency, interval: Interval | None, of: float) -> str:

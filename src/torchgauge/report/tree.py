@@ -18,7 +18,8 @@ from torchgauge.model.tree import Node, Pass, Tree
 from torchgauge.report import lines as lines_report
 from torchgauge.report.alike_nodes import Alike
 from torchgauge.report.bar import bar
-from torchgauge.report.fitted_table import Column, Line, fitted_table
+from torchgauge.report.fitted_table import NAME, Column, Line, fitted_table
+from torchgauge.report.operand_shapes import labels
 
 BAR = 10
 NOTHING = "–"
@@ -76,14 +77,15 @@ class View(NamedTuple):
     by_shape: bool = False
 
 
+# By order: the figure of `tables.operators`, and the column here that shows it.
 ORDERS = {
-    "self": "Self {clock}",
-    "total": "{clock} total",
-    "average": "{clock} time avg",
-    "calls": "# of Calls",
-    "flops": "flops",
-    "bytes": "bytes",
-    "memory": "Self {allocator} Mem",
+    "self": ("Self {clock}", "self"),
+    "total": ("{clock} total", "total"),
+    "average": ("{clock} time avg", "average"),
+    "calls": ("# of Calls", "calls"),
+    "flops": ("flops", "FLOPs"),
+    "bytes": ("bytes", "bytes"),
+    "memory": ("Self {allocator} Mem", "memory"),
 }
 
 
@@ -97,7 +99,7 @@ def view(tree: Tree, shown: View | None = None, *, width: int) -> RenderableType
     ]
     lines, more = operators(tree, shown)
     if lines:
-        blocks += [Text(""), fitted_table("operator", lines, OPERATORS, width)]
+        blocks += [Text(""), _operator_table(lines, shown, width)]
         if more:
             blocks.append(Text(f"… {more} others", style="dim"))
     lines, more = launches(tree, shown)
@@ -179,26 +181,32 @@ def operators(tree: Tree, shown: View) -> tuple[list[Line], int]:
     """Return the first operators, and how many are not shown."""
     found = tables.operators(tree, by_shape=shown.by_shape)
     clock = "CUDA" if "Self CUDA" in found.columns else "CPU"
-    key = ORDERS[shown.sort].format(clock=clock, allocator=tree.allocator)
+    key = ORDERS[shown.sort][0].format(clock=clock, allocator=tree.allocator)
     rows = sorted(found.rows(), key=lambda row: -(row[key] or 0))
-    lines = [
-        Line(
-            0,
-            row["Name"] + (f" {row['Input Shapes']}" if shown.by_shape else ""),
-            _figures(row, clock, tree.allocator),
-        )
-        for row in rows[: shown.top]
-    ]
+    names = [row["Name"] for row in rows]
+    if shown.by_shape:
+        names = labels(names, [row["Input Shapes"] for row in rows])
+    figures = [_figures(row, clock, tree.allocator) for row in rows[: shown.top]]
+    lines = [Line(0, name, cells) for name, cells in zip(names, figures, strict=False)]
     return lines, len(rows) - len(lines)
 
 
+def _operator_table(lines: list[Line], shown: View, width: int) -> RenderableType:
+    """Return the operators' table: it has the column they are sorted by, and shapes whole first."""
+    sorted_by = ORDERS[shown.sort][1]
+    columns = [
+        column._replace(need=None) if column.name == sorted_by else column for column in OPERATORS
+    ]
+    return fitted_table("operator", lines, columns, width, width if shown.by_shape else NAME)
+
+
 def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, str]:
-    share = row[f"Self {clock} %"] or 0.0
+    percent = row[f"Self {clock} %"] or 0.0
     cells = {
         "calls": f"{row['# of Calls']:,}",
         "self": units.time(row[f"Self {clock}"], 3),
-        "share": f"{100 * share:.1f} %",
-        "bar": bar(share, BAR),
+        "share": f"{percent:.1f} %",
+        "bar": bar(percent / 100, BAR),
         "total": units.time(row[f"{clock} total"], 3),
         "average": units.time(row[f"{clock} time avg"], 3),
     }
