@@ -5,6 +5,7 @@ import pytest
 
 from torchgauge.device.gpu_metrics import GpuReading, NoGpu
 from torchgauge.measure import system
+from torchgauge.measure.flows import Flows
 
 
 def busy(seconds):
@@ -38,6 +39,24 @@ def test_written_bytes_are_seen(tmp_path):
 
     found = system.measure(write, duration=0.05)
     assert found.disk_write is None or found.disk_write > 0
+    if found.io_write is not None:  # every byte of every call, whatever the cache does with it
+        assert found.io_write * found.duration >= 2**20 * found.calls
+        sampled = sum(
+            one.io_write * (one.time - before)
+            for one, before in zip(
+                found.samples, [0, *(s.time for s in found.samples)], strict=False
+            )
+        )
+        assert sampled == pytest.approx(found.io_write * found.duration, rel=0.5)
+
+
+def test_rates_are_of_what_flowed_between_two_readings():
+    before = Flows(disk_read=100, io_read=10, network_sent=7)
+    after = Flows(disk_read=300, disk_write=5, io_read=4, network_sent=7)
+    assert before.rates(after, 2.0) == {
+        "disk_read": 100.0, "disk_write": None, "io_read": 0.0, "io_write": None,
+        "network_sent": 0.0, "network_received": None,
+    }  # fmt: skip
 
 
 def test_the_sampler_states_its_cost_and_ends():

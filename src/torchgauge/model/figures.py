@@ -78,6 +78,7 @@ THROUGHPUT: Named = {
 MEMORY: Named = {
     "peak": ("B", "Most memory of tensors during a step"),
     "average": ("B", "Memory of tensors during a step, weighted by time"),
+    "after": ("B", "Memory of tensors after a step, while its outputs are held"),
     "parameters": ("B", "Parameters at the peak"),
     "buffers": ("B", "Buffers at the peak"),
     "inputs": ("B", "Inputs at the peak"),
@@ -97,6 +98,8 @@ SYSTEM: Named = {
     "machine_busy": ("ratio", "Share of all cores that was busy"),
     "disk_read": ("B/s", "Read from disk by the process"),
     "disk_write": ("B/s", "Written to disk by the process"),
+    "io_read": ("B/s", "Read by the process, from caches and pipes too"),
+    "io_write": ("B/s", "Written by the process, to caches and pipes too"),
     "network_sent": ("B/s", "Sent by the machine"),
     "network_received": ("B/s", "Received by the machine"),
 }

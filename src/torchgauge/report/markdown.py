@@ -21,9 +21,8 @@ from torchgauge.model.sweep import Sweep
 from torchgauge.model.trace import Trace
 from torchgauge.model.trace_diff import TraceDiff
 from torchgauge.model.verdict import Verdict
-from torchgauge.report import count as count_report
-from torchgauge.report import loop as loop_report
 from torchgauge.report import (
+    alive_tensors,
     markdown_advice,
     markdown_comparison,
     markdown_snapshot,
@@ -31,7 +30,10 @@ from torchgauge.report import (
     markdown_trace,
     markdown_verdict,
     sections,
+    traced_lines,
 )
+from torchgauge.report import count as count_report
+from torchgauge.report import loop as loop_report
 from torchgauge.report import ranks as ranks_report
 from torchgauge.report.markdown_sheet import warnings
 from torchgauge.report.markdown_text import code, joined, more, table, text
@@ -43,7 +45,7 @@ HEADLINES = {
     "Latency": ("median", "p90", "p99", "GPU time", "machine"),
     "Throughput": ("images", "tokens", "samples", "calls"),
     "Training step": ("forward", "backward", "optimizer", "at least", "together"),
-    "Memory of a step": ("peak", "for backward"),
+    "Memory of a step": ("peak", "after", "for backward"),
     "Cost": ("FLOPs", "executed", "bytes", "coverage"),
     "Size": ("parameters", "on disk"),
     "Bottleneck": ("bound by", "efficiency"),
@@ -65,6 +67,7 @@ def _profile(profile: Profile) -> str:
     blocks = [f"### {code(head.title)}", f"{what}<br>{where}", *_figures(others)]
     if profile.tree is not None:
         blocks += layers(profile.tree)
+    blocks += alive_tensors.markdown(profile.memory)
     return _whole(blocks + warnings(sections.warnings(profile)))
 
 
@@ -85,8 +88,11 @@ def _loop(loop: Loop) -> str:
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
     where = f"{loop.count:,} steps, {loop_report.ENDS[loop.by]}{rank}"
     blocks = [f"### Loop of {roots}", where, *_figures([loop_report.steps(loop)])]
+    if loop.without_model:
+        blocks = ["### A program that called no model"]
     if loop.tree is not None:
         blocks += layers(loop.tree)
+    blocks += traced_lines.markdown(loop.functions or ())
     return _whole(blocks + warnings(loop.all_warnings))
 
 

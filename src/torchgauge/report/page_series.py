@@ -8,9 +8,18 @@ from typing import Any
 from torchgauge.model.latency import Latency, LatencyRun
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Interval
-from torchgauge.model.system import GpuUse
+from torchgauge.model.system import GpuUse, System
 from torchgauge.report import sections, time_sections
 from torchgauge.report.section import Row, Section
+
+FLOWS = {
+    "disk_read": "Read from disk by the process",
+    "disk_write": "Written to disk by the process",
+    "io_read": "Read by the process, from caches and pipes too",
+    "io_write": "Written by the process, to caches and pipes too",
+    "network_sent": "Sent by the whole machine",
+    "network_received": "Received by the whole machine",
+}
 
 
 def latency(profile: Profile) -> dict[str, Any] | None:
@@ -79,10 +88,21 @@ def system(profile: Profile) -> dict[str, Any] | None:
         "cores": [float(f"{one.cores:.4g}") for one in found.samples],
         "rss": [one.rss for one in found.samples],
         "core_count": found.core_count,
-        "gpus": [series for gpu in found.gpus for series in _gpu(gpu)],
+        "gpus": [*_flows(found), *(series for gpu in found.gpus for series in _gpu(gpu))],
         "rows": _rows(sections.system(found)),
         "how": found.how,
     }
+
+
+def _flows(found: System) -> list[dict[str, Any]]:
+    """Return what was read, written, sent and received over time; what stayed 0 is no series."""
+    times = [_ns(one.time) for one in found.samples]
+    made = []
+    for name, title in FLOWS.items():
+        values = [getattr(one, name) for one in found.samples]
+        if any(values):
+            made.append({"title": title, "unit": "bytes/s", "time": times, "values": values})
+    return made
 
 
 def _gpu(gpu: GpuUse) -> list[dict[str, Any]]:

@@ -177,6 +177,9 @@ def memory(found: Memory) -> Section:
             if part
         ),
     ]
+    if found.after is not None and found.left is not None:
+        more = f"{units.size(abs(found.left))} {'more' if found.left >= 0 else 'less'} than before"
+        rows.append(Row("after", units.size(found.after), f"once it returned: {more}"))
     if found.per_sample is not None:
         rows.append(
             Row("per sample", units.size(found.per_sample), "all but the fixed parts, by the batch")
@@ -207,7 +210,10 @@ def system(found: System) -> Section:
     rows += [_gpu(gpu) for gpu in found.gpus]
     if found.disk_read or found.disk_write:
         read, write = units.size(found.disk_read, 3), units.size(found.disk_write, 3)
-        rows.append(Row("disk", f"{read}/s read", f"{write}/s written"))
+        rows.append(Row("disk", f"{read}/s read", f"{write}/s written (this process)"))
+    if found.io_read or found.io_write:
+        read, write = units.size(found.io_read, 3), units.size(found.io_write, 3)
+        rows.append(Row("files, pipes", f"{read}/s read", f"{write}/s written (this process)"))
     if found.network_sent or found.network_received:
         received, sent = units.size(found.network_received, 3), units.size(found.network_sent, 3)
         rows.append(Row("network", f"{received}/s in", f"{sent}/s out (whole machine)"))
