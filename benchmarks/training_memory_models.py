@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -60,7 +61,7 @@ def checkpointed(model: nn.Module, case: Case) -> nn.Module:
 
 def mlp(widths: list[int]) -> nn.Sequential:
     """Return blocks of a linear layer and GELU."""
-    pairs = zip(widths, widths[1:], strict=False)
+    pairs = itertools.pairwise(widths)
     return nn.Sequential(*(nn.Sequential(nn.Linear(a, b), nn.GELU()) for a, b in pairs))
 
 

@@ -11,11 +11,12 @@ Rule = Callable[[Arguments, int], int]
 
 _BLOCK = 16  # channels of oneDNN's blocked layout for 512-bit vectors
 _FLOAT = 4  # bytes
+_SHORT, _LONGEST = 3, 15  # kernels of oneDNN's own: of one channel with channels last, of any
 _LSTM = 2  # the mode of mkldnn_rnn_layer whose sizes are known
 
 
 def scratch(name: str, args: Arguments, threads: int = 1) -> int:
-    """Return bytes that one call holds beyond its inputs and outputs at most; 0 where none is known.
+    """Return the most bytes that a call holds beyond inputs and outputs; 0 where none is known.
 
     `name` is "aten::convolution". Sizes are those of oneDNN on a CPU with 512-bit vectors, as
     measured; other machines' kernels take other layouts.
@@ -38,11 +39,13 @@ def sizes(name: str, args: Arguments) -> tuple[int | None, ...]:
 def _convolution(args: Arguments, _threads: int) -> int:
     """convolution(x, w, …): blocked copies of x, w and y, then y itself beside its copy."""
     x, weight, _, stride, padding, dilation, transposed, added, groups = args
+    if _plain(x, weight, stride, padding, groups, transposed):
+        return 0
+    if _channels_last(x) or _channels_last(weight):
+        return 2 * _weight(weight)
     outputs = _spatial(x, weight, stride, padding, dilation, transposed, added)
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
     y = _bytes((x.shape[0], channels, *outputs), x.itemsize)
-    if _plain(x, weight, stride, padding, groups, transposed):
-        return 0
     if transposed:  # the product, its plain copy, the sum with the bias
         return 2 * y
     copied = _blocked(x.shape[0], channels, outputs, x.itemsize)
@@ -55,22 +58,34 @@ def _convolution_backward(args: Arguments, threads: int) -> int:
     dy, x, weight, _, stride, padding, _, transposed, _, groups, mask = args
     if _plain(x, weight, stride, padding, groups, transposed):
         return 0
-    gradient, inputs, weights = _copy(dy), _input_copy(x), _weight(weight)
+    weights = _weight(weight)
+    if max(weight.shape[2:]) > _LONGEST:  # products of matrices, dw of several images at once
+        return 4 * threads * math.prod(weight.shape) * _FLOAT
+    if _channels_last(x) or _channels_last(weight):
+        mixed = 0 if _channels_last(dy) else _bytes(dy.shape, dy.itemsize)
+        return mixed + _of_channels_last(weight, groups)
+    gradient, inputs = _copy(dy), _input_copy(x)
     dx = _bytes(x.shape, x.itemsize) if mask[0] else 0
-    dw = _bytes(weight.shape, weight.itemsize)
-    of_weight = inputs + gradient
+    of_weight = inputs + gradient + weights
     if x.itemsize < _FLOAT:  # each thread turns an image around; sums are in float32
         images = min(threads, x.shape[0]) / max(x.shape[0], 1)
         of_weight += int(images * (inputs + gradient)) + 2 * weights
-    of_weight += weights
     blocked = _copy(x)
     of_input = max(gradient + weights + blocked, blocked + dx) if mask[0] else 0
-    return max(of_input, dx + max(of_weight, weights + dw)) - dx - dw
+    return max(of_input, dx + max(of_weight, 2 * weights)) - dx - weights
 
 
-def _plain(
-    x: Any, weight: Any, stride: Any, padding: Any, groups: int, transposed: bool
-) -> bool:
+def _of_channels_last(weight: Any, groups: int) -> int:
+    """Copies of w and dw; the groups of one channel are filled up to blocks where w is large."""
+    weights = _weight(weight)
+    half = weight.itemsize < _FLOAT
+    if groups > 1 and weight.shape[1] == 1 and max(weight.shape[2:]) > _SHORT:
+        filled = math.prod(weight.shape) * _BLOCK**2
+        return int(filled * (_FLOAT + weight.itemsize if half else _FLOAT))
+    return (5 if half else 3) * weights
+
+
+def _plain(x: Any, weight: Any, stride: Any, padding: Any, groups: int, transposed: bool) -> bool:
     """Whether it is one product of matrices, which needs no copies."""
     ones = all(n == 1 for n in (*weight.shape[2:], *stride)) and not any(padding)
     return ones and groups == 1 and not transposed and x.itemsize == _FLOAT
@@ -90,6 +105,10 @@ def _spatial(
     return tuple(found)
 
 
+def _channels_last(x: Any) -> bool:
+    return bool(x.shape[1] > 1 and x.stride()[1] == 1 and math.prod(x.shape[2:]) > 1)
+
+
 def _input_copy(x: Any) -> int:
     """A blocked copy; images of a few channels are read as they are."""
     return 0 if x.shape[1] < _BLOCK else _copy(x)
@@ -100,7 +119,7 @@ def _copy(x: Any) -> int:
 
 
 def _blocked(batch: int, channels: int, spatial: Any, itemsize: int) -> int:
-    padded = -(-channels // _BLOCK) * _BLOCK
+    padded = channels if channels < _BLOCK else -(-channels // _BLOCK) * _BLOCK
     return _bytes((batch, padded, *spatial), itemsize)
 
 
