@@ -1,8 +1,9 @@
 """Estimated memory of training steps beside the peaks of real ones, by a hook on the allocator.
 
-Each real step runs in a process of its own, in which `allocation_peak.c` stands before the C
-library's allocator and counts what torch's asks for; nothing of torchgauge or of torch's profiler
-is in it. The estimate is made in another process, of a model on meta tensors.
+The real steps of a model run in a process of its own, in which `allocation_peak.c` stands before
+the C library's allocator and counts what torch's asks for; nothing of torchgauge or of torch's
+profiler is in it. The estimates are made in another process, of the model on meta tensors. Both in
+one thread.
 """
 
 from __future__ import annotations
@@ -55,15 +56,24 @@ def steps(names: list[str]) -> Iterator[Step]:
                 yield Step(name, optimizer, precision, checkpointed)
 
 
-def real_peak(step: Step) -> int:
-    """Return the peak of the second of two real steps in bytes; the hook must be preloaded."""
+def real_peaks(name: str) -> dict[str, int]:
+    """Return the peak of every step of a model in bytes; the hook must be preloaded."""
+    import torch
+
+    torch.set_num_threads(1)
+    hook = ctypes.CDLL(None)
+    for function in ("allocation_live", "allocation_peak"):
+        getattr(hook, function).restype = ctypes.c_size_t
+    return {step.name: _real_peak(step, hook) for step in steps([name])}
+
+
+def _real_peak(step: Step, hook: Any) -> int:
+    """Return the peak of the second of two steps, over what was held before the model was made."""
     import torch
 
     from training_memory_models import CASES, checkpointed
 
-    hook = ctypes.CDLL(None)
-    for name in ("allocation_live", "allocation_peak"):
-        getattr(hook, name).restype = ctypes.c_size_t
+    gc.collect()
     case = CASES[step.model]
     before = hook.allocation_live()
     model = case.model().train()
@@ -99,6 +109,7 @@ def estimates(name: str) -> dict[str, int | None]:
     from torchgauge.target.training import Training
     from training_memory_models import CASES, checkpointed
 
+    torch.set_num_threads(1)
     case, found = CASES[name], dict[str, int | None]()
     train = Training(loss=case.loss, optimizer=torch.optim.SGD)
     for step in steps([name]):
@@ -159,11 +170,16 @@ def compare(names: list[str], jobs: int) -> int:
             print("Not run: it needs Linux and a C compiler.")
             return 0
         listed = list(steps(names))
-        estimated = {n: pool.submit(child, "--estimate", n) for n in names}
-        real = [pool.submit(child, "--real", json.dumps(s), preload=library) for s in listed]
+        runs = {
+            name: (
+                pool.submit(child, "--estimate", name),
+                pool.submit(child, "--real", name, preload=library),
+            )
+            for name in names
+        }
         print(f"{'training step':60} {'estimated':>10} {'real':>10} {'ratio':>7}")
-        for step, measured in zip(listed, real, strict=True):
-            peak, total = measured.result(), estimated[step.model].result()[step.name]
+        for step in listed:
+            total, peak = (run.result()[step.name] for run in runs[step.model])
             if total is None:
                 unknown += 1
                 print(f"{step.name:60} {'at least':>10} {peak / 1e6:10.2f}", flush=True)
@@ -197,7 +213,7 @@ def main() -> int:
         print(json.dumps(estimates(options.estimate)))
         return 0
     if options.real:
-        print(real_peak(Step(*json.loads(options.real))))
+        print(json.dumps(real_peaks(options.real)))
         return 0
     return compare(options.models or list(CASES), options.jobs)
 

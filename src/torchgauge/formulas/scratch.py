@@ -50,7 +50,7 @@ def _convolution(args: Arguments, _threads: int) -> int:
         return 2 * y
     copied = _blocked(x.shape[0], channels, outputs, x.itemsize)
     working = _input_copy(x) + _weight(weight) + copied - y
-    return max(working, copied)
+    return int(max(working, copied))
 
 
 def _convolution_backward(args: Arguments, threads: int) -> int:
@@ -128,7 +128,7 @@ def _weight(weight: Any) -> int:
 
 
 def _bytes(shape: Any, itemsize: int) -> int:
-    return math.prod(shape) * itemsize
+    return int(math.prod(shape) * itemsize)
 
 
 def _lstm(args: Arguments, _threads: int) -> int:
