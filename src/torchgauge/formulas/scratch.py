@@ -60,7 +60,7 @@ def _convolution_backward(args: Arguments, threads: int) -> int:
         return 0
     weights = _weight(weight)
     if max(weight.shape[2:]) > _LONGEST:  # products of matrices, dw of several images at once
-        return 4 * threads * math.prod(weight.shape) * _FLOAT
+        return 4 * threads * _bytes(weight.shape, _FLOAT)
     if _channels_last(x) or _channels_last(weight):
         mixed = 0 if _channels_last(dy) else _bytes(dy.shape, dy.itemsize)
         return mixed + _of_channels_last(weight, groups)
@@ -136,7 +136,7 @@ def _lstm(args: Arguments, _threads: int) -> int:
     x, weight, recurrent = args[:3]
     weights = _weight(weight) + _weight(recurrent)
     steps = x.shape[0] if x.itemsize == _FLOAT else 1
-    return weights + steps * x.shape[1] * recurrent.shape[0] * _FLOAT
+    return weights + _bytes((steps, x.shape[1], recurrent.shape[0]), _FLOAT)
 
 
 def _lstm_backward(args: Arguments, _threads: int) -> int:
@@ -144,7 +144,8 @@ def _lstm_backward(args: Arguments, _threads: int) -> int:
     x, weight, recurrent = args[:3]
     weights = _weight(weight) + _weight(recurrent)
     copies = 2 if x.itemsize == _FLOAT else 3  # float32 gradients of half-precision weights
-    return copies * weights + x.shape[0] * x.shape[1] * recurrent.shape[0] * x.itemsize
+    gates = _bytes((*x.shape[:2], recurrent.shape[0]), x.itemsize)
+    return copies * weights + gates
 
 
 def _reserve(x: Any, recurrent: Any) -> int:

@@ -62,7 +62,8 @@ class LiveBytes(DispatchMode):
             # Where it may, the engine adds to what a sum holds already; under a mode it may not.
             in_place = backward and name == "aten::add"
             block = self.lives.begin(Block(size, backward), may_replace=in_place)
-            self._alive[key] = _Alive(storage, self._ended(key, block), block)
+            alive = self._alive[key] = _Alive(storage, self._ended(key, block))
+            alive.block = block
         if size := scratch.scratch(name, args, self._threads):
             self.lives.end(self.lives.begin(Block(size, backward, scratch=True)))
 
@@ -77,15 +78,7 @@ class LiveBytes(DispatchMode):
 class _Alive(weakref.ref):  # type: ignore[type-arg]
     """A storage that is alive, by a reference that does not keep it, and its block."""
 
-    __slots__ = ("block",)
-
-    def __new__(cls, storage: Any, ended: Any, _: int) -> _Alive:
-        """Refer to the storage; `ended` is called once it is gone."""
-        return super().__new__(cls, storage, ended)
-
-    def __init__(self, storage: Any, ended: Any, block: int) -> None:
-        super().__init__(storage, ended)
-        self.block = block
+    block: int
 
 
 never_compiled(LiveBytes.__torch_dispatch__, below=True)
