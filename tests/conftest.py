@@ -1,5 +1,7 @@
 """What every test relies on."""
 
+import dataclasses
+import os
 import signal
 
 import pytest
@@ -15,3 +17,23 @@ def ctrl_c_reaches_children():
     """A run started in the background has SIGINT ignored, and what it starts would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory):
+    """What the host remembers of runs and roofs is the user's; tests have a state of their own."""
+    os.environ["TORCHGAUGE_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_roofs():
+    """The roofs that a profile measures by itself take no seconds of a test; children's do once."""
+    from torchgauge.device import roofs
+
+    with pytest.MonkeyPatch.context() as patched:
+        least = dataclasses.replace(
+            roofs.QUICK, largest_product=256, largest_set=2**18, repetitions=0.0, limit=0.0
+        )
+        patched.setattr(roofs, "QUICK", least)
+        patched.setattr(roofs, "numpy_peaks", lambda threads, effort: {})
+        yield

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from torchgauge.model.profile import Profile
     from torchgauge.model.verdict import Limit, Verdict
 
-NAME = "profile"
-SUMMARY = "measure size, latency, memory and system use of a model"
 DESCRIPTION = """\
 Measure a model: size, latency, throughput, memory by part, and use of the machine.
 
@@ -98,19 +96,27 @@ def _how(how: argparse._ArgumentGroup) -> None:
         "--iterations",
         type=int,
         metavar="N",
-        help="calls to time (default: until the median is known to ±1 %%)",
+        help="calls to time, in this process alone (default: half a second in each process)",
     )
     how.add_argument(
-        "--processes", type=int, default=1, metavar="N", help="repeat in N fresh processes"
+        "--processes",
+        type=int,
+        metavar="N",
+        help="measure in N freshly started processes, 1 for this one alone (default: in as many "
+        "short ones as the budget allows)",
     )
     how.add_argument(
         "--roofs",
-        action="store_true",
-        help="first measure what this machine can do at most, about ten seconds; it is kept, and "
-        "tells what bounds a model",
+        action=argparse.BooleanOptionalAction,
+        help="measure anew what this machine can do at most, which tells what bounds a model: some "
+        "ten seconds, and it is kept (default: in two seconds where nothing is kept; --no-roofs: "
+        "not at all)",
     )
     how.add_argument(
-        "--budget", type=float, metavar="SECONDS", help="time for sampling at most (default: 30)"
+        "--budget",
+        type=float,
+        metavar="SECONDS",
+        help="time for latency at most (default: 6; of one process 30)",
     )
 
 

@@ -15,16 +15,15 @@ from torchgauge.measure.latency import LatencyOptions
 from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Environment
 from torchgauge.model.latency import Latency
-from torchgauge.model.roofline import Bottleneck, Roofline
+from torchgauge.model.roofline import Bottleneck, Roofline, Roofs
 from torchgauge.model.training import TrainingTime
 from torchgauge.model.tree import Tree
 from torchgauge.target.placement import Placement
 
 
-def judged(tree: Tree, cost: Cost, placement: Placement, where: Environment) -> Tree:
+def judged(tree: Tree, cost: Cost, roofs: Roofs | None, where: Environment) -> Tree:
     """Return the tree with its work, and with what bounds each layer where the roofs are known."""
     tree = with_costs(tree, cost)
-    roofs = machine.known(placement.device)
     return tree if roofs is None else with_bounds(tree, cost, roofs, fp32=_rounding(where))
 
 
@@ -38,6 +37,7 @@ def bounds(
     cost: Cost | None,
     latency: Latency | None,
     tree: Tree | None,
+    roofs: Roofs | None,
 ) -> tuple[Roofline | None, Bottleneck | None]:
     """Return how near the call comes to the machine's roofs, and what bounds it.
 
@@ -45,7 +45,6 @@ def bounds(
     """
     if cost is None or latency is None or cost.backward or latency.cold_cache or latency.stages:
         return None, None
-    roofs = machine.known(placement.device)
     rounding = _rounding(where)
     times = {} if tree is None else layer_times(tree, cost)
     near = None

@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 
 from torchgauge import units
+from torchgauge.analyze.roof_quality import description, shortcomings
 from torchgauge.model.compilation import Compilation, CompiledKernel
 from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Settings
 from torchgauge.model.latency import Latency, Throughput
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Profile
-from torchgauge.model.record import Interval, MeasurementWarning
+from torchgauge.model.record import Interval, IntervalScope, MeasurementWarning
 from torchgauge.model.roofline import Bottleneck, Roofline
 from torchgauge.model.size import Size
 from torchgauge.model.system import GpuUse, System, Use
@@ -20,6 +21,11 @@ from torchgauge.model.target import TargetDescription
 from torchgauge.model.training import TrainingTime
 
 SMALLEST_SHARE = 0.0005
+SCOPES: dict[IntervalScope, str] = {
+    "process": "within this process",
+    "runs": "of processes seconds apart",
+    "calibrated": "of runs on this host",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,10 +173,12 @@ def bounds(found: Bottleneck, near: Roofline | None) -> Section:
     rows = [Row("bound by", found.kind or units.UNKNOWN, found.confidence if found.kind else "")]
     if near is not None:
         least = "at least " if near.at_least else ""
-        where = f"lower bound on {near.roofs.device}, {near.roofs.source} roofs"
+        where = f"lower bound on {near.roofs.device}, roofs: {description(near.roofs)}"
         rows.append(Row("at best", least + units.time(near.lower_bound), where))
         efficiency = units.percent(near.efficiency)
-        rows.append(Row("efficiency", efficiency, "that bound over the measured median"))
+        short = ", ".join(shortcomings(near.roofs))
+        note = "that bound over the measured median" + f"; roofs: {short}" * bool(short)
+        rows.append(Row("efficiency", efficiency, note))
     return Section("Bottleneck", found.how, tuple(rows), found.evidence)
 
 
@@ -212,10 +220,14 @@ def latency(found: Latency, *, stages: bool = True) -> Section:
 def _interval(found: Latency, interval: Interval | None, of: float) -> str:
     if interval is None:
         return "no interval: " + _why_none(found)
-    share = f" (±{units.percent(interval.half_width / of, least=1e-5)})" if of else ""
+    share = f"±{units.percent(interval.half_width / of, least=1e-5)}" if of else ""
     short = ", wider than asked" if interval.short else ""
     between = units.times(interval.low, interval.high)
-    return f"{interval.confidence:.0%} in {between}{share}{short}".replace("%", " %", 1)
+    if interval.scope == "process":
+        return f"{share or between} within this process{short}; between runs unknown"
+    reach = f", {SCOPES[interval.scope]}" if interval.scope is not None else ""
+    inside = f"{interval.confidence:.0%} in {between}".replace("%", " %", 1)
+    return f"{inside}{share and f' ({share})'}{reach}{short}"
 
 
 def _why_none(found: Latency) -> str:
@@ -226,7 +238,7 @@ def _why_none(found: Latency) -> str:
 def _percentile(found: Latency, name: str) -> str:
     interval = found.percentile_intervals.get(name)
     if interval is None and len(found.processes) > 1:
-        return "of all processes together, without interval"
+        return "of all processes together, n too small for an interval"
     if interval is None:
         return "n too small for an interval"
     return f"{units.times(interval.low, interval.high)}"
