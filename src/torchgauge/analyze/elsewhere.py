@@ -12,7 +12,7 @@ from torchgauge.model.training_memory import TrainingMemory
 METHOD = (
     "Lower bound: for each operator the longer of operations over the dtype's dense peak and bytes "
     "over the memory's bandwidth, summed. Memory: parameters, buffers and inputs; of a training "
-    "step gradients, optimizer states and activations too."
+    "step the most that is alive at once, as the CPU's kernels take it."
 )
 
 
