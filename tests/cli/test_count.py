@@ -147,6 +147,18 @@ def test_a_step_under_autocast_keeps_its_parameters(target, capsys):
     assert training["optimizers"]["sgd"]["at_peak"]["parameters"] == weights
 
 
+def test_a_step_that_reads_values_is_at_least_and_never_may_fit(target, capsys):
+    asked = ("--backward", "--on", "h100,l4")
+    record = json.loads(counted(capsys, target("reads"), *asked, "--json"))
+    assert {one["total"] for one in record["training"]["optimizers"].values()} == {None}
+    assert record["training"]["optimizers"]["adamw"]["least"] > 0
+    assert {one["fits"] for one in record["elsewhere"]} == {None}
+    assert "training-memory-at-least" in [one["id"] for one in record["warnings"]]
+    text = counted(capsys, target("reads"), *asked)
+    assert "at least" in text
+    assert "may fit" not in text
+
+
 def test_what_is_frozen_has_neither_gradient_nor_state(target, capsys):
     out = counted(capsys, target("frozen"), "--json", "--backward")
     training = json.loads(out)["training"]

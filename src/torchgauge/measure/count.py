@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 from torchgauge.analyze.elsewhere import elsewhere
 from torchgauge.analyze.passes import Passes
 from torchgauge.analyze.training_memory import OPTIMIZER, Trainable, training_memory
-from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
 from torchgauge.measure import size as size_probe
 from torchgauge.measure.description import describe
 from torchgauge.measure.plan import measure_cost, opened
@@ -94,7 +94,7 @@ def _count(request: TargetRequest, options: CountOptions) -> Count:
     inputs = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
     training, warnings = None, list[MeasurementWarning]()
     if module is not None and size is not None and options.backward:
-        training = _training(request, options, cost, warnings)
+        training = _training(request, placement, options, cost, warnings)
     return Count(
         target=describe(placement, training=options.backward),
         size=size,
@@ -110,6 +110,7 @@ def _count(request: TargetRequest, options: CountOptions) -> Count:
 
 def _training(
     request: TargetRequest,
+    placement: Placement,
     options: CountOptions,
     cost: Cost,
     warnings: list[MeasurementWarning],
@@ -121,11 +122,13 @@ def _training(
         options.autocast or request.precision,
         training=options.autocast is not None,
     )
-    placement = opened(source)
     passes = None
     try:
+        placement = opened(source)
         passes = simulate(placement, options.train)
-    except MeasurementError as error:
+    except TorchgaugeError as error:
+        if options.train is not None and isinstance(error, InputError):
+            raise  # the loss that was asked for is none
         warnings.append(
             MeasurementWarning(
                 id="training-memory-at-least",
