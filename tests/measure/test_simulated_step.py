@@ -37,8 +37,10 @@ def measured(case, *, again=False, optimizer="adam"):
     return tg.measure_memory(model, case.inputs(), train=train)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", ["MLP, large batch", "LSTM, small batch", "U-Net", "Recommender"])
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [("LSTM, small batch", "adam"), ("U-Net", "sgd"), ("Recommender", "adam")],
+)
 def test_the_peak_is_near_what_a_real_step_takes(name, optimizer):
     step = estimated(CASES[name], optimizer=optimizer).assumed
     peak = measured(CASES[name], optimizer=optimizer).peak
