@@ -55,7 +55,7 @@ docs: $(VENV)/dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(VENV)/dev $(VENV)/peers
-	for name in startup overhead training latency_peers latency_simulation models hygiene \
+	for name in startup overhead training training_memory latency_peers latency_simulation models hygiene \
 		costs_speed costs_torchvision costs_models costs_events decode timeline_overhead \
 		timeline_speed timeline_trees loop_memory sweep_fit history_trends history_writers; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
