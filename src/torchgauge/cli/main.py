@@ -52,9 +52,9 @@ class Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print and exit."""
-        from importlib.metadata import version
+        from torchgauge import __version__
 
-        sys.stdout.write(f"torchgauge {version('torchgauge')}\n")
+        sys.stdout.write(f"torchgauge {__version__}\n")
         parser.exit()
 
 

@@ -91,10 +91,12 @@ def _gpus() -> tuple[Gpu, ...]:
 
 
 def _software() -> Software:
+    from torchgauge import __version__
+
     torch = sys.modules.get("torch")
     cuda = torch is not None and torch.cuda.is_available()
     return Software(
-        torchgauge=importlib.metadata.version("torchgauge"),
+        torchgauge=__version__,
         python=platform.python_version(),
         torch=str(torch.__version__) if torch else "",
         cuda=(torch.version.cuda or "") if torch else "",
