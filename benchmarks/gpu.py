@@ -13,9 +13,11 @@ that is given is used, and what it lacks is said. Without a GPU every row says s
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,11 +36,13 @@ name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
 print(torch.__version__, torch.version.cuda, name, sep="\\n")
 """
 PROBE_SECONDS = 120
+_ERROR = re.compile(r"[\w.]+(Error|Exception)\b")
 
 
 def main() -> int:
     """Run all rows, or one of them, or make the page's table."""
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if options.table_of:
         lines = results.latest(results.read(path) for path in options.table_of)
         results.put_into_page(options.page, results.table(lines))
@@ -131,12 +135,14 @@ def why_not(device: str) -> tuple[str, list[str]]:
 
     It is asked in another process: this one is to hold nothing of the GPU's memory.
     """
+    if importlib.util.find_spec("torch") is None:
+        return "no GPU", ["torch is absent"]
     done = subprocess.run(
         [sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS,
         check=False,
     )  # fmt: skip
     version, cuda, name = ([*done.stdout.splitlines(), "", "", ""])[:3]
-    facts = [f"torch {version or 'absent'}, CUDA {cuda or 'None'}, {name or 'no GPU'}"]
+    facts = [f"torch {version or 'broken'}, CUDA {cuda or 'None'}, {name or 'no GPU'}"]
     if device == "cuda" and not name:
         return "no GPU", facts
     missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
@@ -147,15 +153,10 @@ def lines_of(row: Row, options: argparse.Namespace, limit: float) -> list[Line]:
     """Run one row in a process of its own, and return its lines, with one for how it ended."""
     path = options.out / "row.jsonl"
     path.unlink(missing_ok=True)
-    command = [sys.executable, __file__, "--row", row.name, "--out", str(options.out),
-               "--device", options.device]  # fmt: skip
-    command += ["--tiny"] * options.tiny
-    if options.recordings:
-        command += ["--recordings", str(options.recordings)]
     log_path = options.out / "row.log"
     with log_path.open("w") as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command_of(row, options), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
         code = waited_for(process, limit)
     lines = results.read(path)
@@ -166,20 +167,34 @@ def lines_of(row: Row, options: argparse.Namespace, limit: float) -> list[Line]:
     return [Line(**(line.as_dict() | {"row": row.name})) for line in lines]
 
 
+def command_of(row: Row, options: argparse.Namespace) -> list[str]:
+    """Return the command of the process that runs one row."""
+    command = [sys.executable, __file__, "--row", row.name, "--out", str(options.out),
+               "--device", options.device]  # fmt: skip
+    command += ["--tiny"] * options.tiny
+    if options.recordings:
+        command += ["--recordings", str(options.recordings)]
+    return command
+
+
 def waited_for(process: subprocess.Popen[bytes], limit: float) -> int | None:
     """Return the exit code; None where it took too long and was ended with all that it started."""
     try:
         return process.wait(limit)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
         return None
+    finally:  # after Ctrl-C too: it is in a session of its own
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def last_words(log: Path, code: int) -> str:
-    """Return the last line that a process wrote, which is its error."""
+    """Return the last line that a process wrote which names an error, else the last one."""
     written = [text.strip() for text in log.read_text(errors="replace").splitlines() if text.strip()]
-    return f"exit code {code}: {written[-1][:300] if written else 'nothing was written'}"
+    errors = [text for text in written if _ERROR.match(text)]
+    words = (errors or written or ["nothing was written"])[-1]
+    return f"exit code {code}: {words[:300]}"
 
 
 def run_row(options: argparse.Namespace) -> int:

@@ -79,7 +79,7 @@ def lines(machine: Machine, name: str, mode: str) -> Iterator[Line]:
         goal="within 5 %",
         met=abs(found.device / beside - 1) <= 0.05 if beside else None,
         ours=found.device,
-        beside_seconds=beside,
+        beside=beside,
     )
 
 

@@ -27,7 +27,7 @@ MODES = ("eager", "compiled", "CUDA graphs")
 def _attribution() -> list[Row]:
     return [
         Row(
-            f"attribution, {model}, {mode}",
+            f"attribution {mode}: {model}",
             "device time attributed to layers and named buckets",
             "attribution",
             "lines",
@@ -41,7 +41,7 @@ def _attribution() -> list[Row]:
 
 def _per_model(name: str, subject: str, module: str, limit: float, *more: str) -> list[Row]:
     return [
-        Row(f"{name}, {model}", subject, module, "lines", limit, (model, *more)) for model in MODELS
+        Row(f"{name}: {model}", subject, module, "lines", limit, (model, *more)) for model in MODELS
     ]
 
 
@@ -49,8 +49,8 @@ ROWS: tuple[Row, ...] = (
     Row("gpu tests", "the tests that need a GPU", "gpu_tests", "lines", 150),
     *_attribution()[: len(MODELS)],
     *_per_model("latency", "host clock and CUDA events beside other loops", "latency", 45),
-    *_per_model("memory, inference", "the peak, to the byte", "memory", 45, "inference"),
-    *_per_model("memory, training", "the peak, to the byte; estimates", "memory", 60, "training"),
+    *_per_model("memory inference", "the peak, to the byte", "memory", 45, "inference"),
+    *_per_model("memory training", "the peak, to the byte; estimates", "memory", 60, "training"),
     Row("findings", "injected faults, each named", "faults", "lines", 100),
     Row("roofs", "measured peaks beside published ones", "roofs", "lines", 60),
     Row("MFU", "model FLOP/s utilisation beside hand arithmetic", "mfu", "lines", 60),

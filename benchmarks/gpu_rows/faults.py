@@ -56,7 +56,8 @@ def lines(machine: Machine) -> Iterator[Line]:
         try:
             clean, faulty = fault.names(machine, False), fault.names(machine, True)
         except Exception as error:  # noqa: BLE001 - the others are still worth their lines
-            yield Line(fault.title, verdict="failed", note=f"{type(error).__name__}: {error}")
+            words = " ".join(str(error).split())[:300]
+            yield Line(fault.title, verdict="failed", note=f"{type(error).__name__}: {words}")
             continue
         yield verdict(fault, faulty, clean)
 

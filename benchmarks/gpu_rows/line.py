@@ -34,6 +34,7 @@ def judged(
     of: str,
     ours: str,
     beside: str = "",
+    /,
     *,
     goal: str = "",
     met: bool | None = None,

@@ -27,7 +27,7 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 # The same code paths in a second, on a CPU.
 TINY: dict[str, dict[str, Any]] = {
-    "ResNet-50": {"spec": "torchvision:resnet18", "inputs": ("1x3x32x32",)},
+    "ResNet-50": {"spec": "torchvision:resnet18", "inputs": ("2x3x32x32",)},
     "BERT": {
         "spec": "hf:bert?hidden_size=32&intermediate_size=64&num_hidden_layers=1"
         "&num_attention_heads=2&vocab_size=100",
