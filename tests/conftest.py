@@ -1,5 +1,6 @@
 """What every test relies on."""
 
+import os
 import signal
 
 import pytest
@@ -15,3 +16,9 @@ def ctrl_c_reaches_children():
     """A run started in the background has SIGINT ignored, and what it starts would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory):
+    """What the host remembers of runs and roofs is the user's; tests have a state of their own."""
+    os.environ["TORCHGAUGE_STATE"] = str(tmp_path_factory.mktemp("state"))

@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from torchgauge.analyze.latency import combine
 from torchgauge.analyze.latency_run import run_figures
-from torchgauge.analyze.processes import process_interval
+from torchgauge.analyze.processes import headline, process_interval
+from torchgauge.analyze.run_spread import RunSpread, run_spread
 from torchgauge.errors import MeasurementError
 from torchgauge.model.latency import Latency
+from torchgauge.model.past_run import PastRun
+from torchgauge.model.record import Interval
 
 
 def run_of(samples, **options):
@@ -109,7 +113,7 @@ def test_three_processes_have_a_t_interval_on_the_logs_of_their_medians():
     """Log medians 0, 0.1, 0.2 and a constant: s = 0.1; t(2) = 4.3027; ± 4.3027·0.1/√3."""
     runs = [run_of(noise(200, seed, median=0.01 * math.exp(seed / 10))) for seed in range(3)]
     runs = [msgspec.structs.replace(run, median=math.exp(i / 10)) for i, run in enumerate(runs)]
-    latency = combine(runs)
+    latency = combine(runs, target_rel_error=0.01)
     assert latency.median == pytest.approx(math.exp(0.1))
     reach = 4.302653 * 0.1 / math.sqrt(3)
     assert latency.interval.low == pytest.approx(math.exp(0.1 - reach))
@@ -117,7 +121,9 @@ def test_three_processes_have_a_t_interval_on_the_logs_of_their_medians():
     assert latency.interval.short
     assert latency.interval_method == "Student's t on the log medians of 3 processes"
     assert set(latency.percentile_intervals) == {"p50", "p90", "p95", "p99"}
-    assert latency.percentile_intervals["p90"] is None
+    assert (latency.interval_scope, latency.interval.scope) == ("runs", "runs")
+    assert latency.percentile_intervals["p90"].scope == "runs"
+    assert latency.percentile_intervals["p99"] is None  # fewer than two samples are beyond it
     assert len(latency.samples) == sum(len(run.steady_samples) for run in runs)
 
 
@@ -136,6 +142,74 @@ def test_process_interval_holds_the_median(medians):
 
 def test_process_interval_needs_positive_medians():
     assert process_interval([0.0, 1.0, 1.0]) is None
+
+
+def test_a_calibrated_interval_by_hand():
+    """Three processes at ln 0, 0.1, 0.2 (variance 0.01) of a host whose runs differ by 20 %.
+
+    Of processes of one run it tells no more. V = 0.2² + 0.01/3, degrees of freedom after
+    Satterthwaite V² ÷ (0.04²/10 + 0.00333²/2) = 11.3, t = 2.1937.
+    """
+    spread = RunSpread(between=0.2, runs=10.0, within=None, within_freedom=0.0)
+    found = headline([1.0, math.exp(0.1), math.exp(0.2)], None, spread)
+    assert found.scope == found.interval.scope == "calibrated"
+    variance = 0.04 + 0.01 / 3
+    freedom = variance**2 / (0.04**2 / 10 + (0.01 / 3) ** 2 / 2)
+    reach = stats.t.ppf(0.975, freedom) * math.sqrt(variance)
+    assert found.interval.low == pytest.approx(math.exp(0.1 - reach))
+    assert found.interval.high == pytest.approx(math.exp(0.1 + reach))
+
+
+def test_what_earlier_processes_differ_by_counts_for_eight_degrees_of_freedom_at_most():
+    """Variance 0.01 of 2 degrees, and 0.04 of 100 that count as 8: (0.02 + 0.32) ÷ 10 = 0.034."""
+    spread = RunSpread(between=1e-9, runs=10.0, within=0.2, within_freedom=100.0)
+    found = headline([1.0, math.exp(0.1), math.exp(0.2)], None, spread)
+    reach = stats.t.ppf(0.975, 10) * math.sqrt(0.034 / 3)
+    assert found.interval.high == pytest.approx(math.exp(0.1 + reach), rel=1e-6)
+
+
+def test_one_process_is_calibrated_only_where_it_is_known_what_processes_differ_by():
+    within = Interval(low=0.99, high=1.01, scope="process")
+    alone = headline([1.0], within, None)
+    assert (alone.interval, alone.scope) == (within, "process")
+    unknown = RunSpread(between=0.1, runs=9.0, within=None, within_freedom=0.0)
+    assert headline([1.0], within, unknown) == alone
+    known = RunSpread(between=0.1, runs=9.0, within=0.05, within_freedom=30.0)
+    found = headline([1.0], within, known)
+    assert found.scope == "calibrated"
+    assert found.interval.high > math.exp(1.96 * math.hypot(0.1, 0.05))
+
+
+def test_two_processes_have_an_interval_where_the_host_remembers():
+    spread = RunSpread(between=0.1, runs=9.0, within=0.05, within_freedom=30.0)
+    assert headline([1.0, 1.1], None).interval is None
+    assert headline([1.0, 1.1], None, spread).interval.low < 1.0
+
+
+def test_processes_that_drift_widen_the_interval():
+    steady = process_interval(np.exp([0.0, 0.04, 0.01, 0.03, 0.02, 0.0]))
+    drifting = process_interval(np.exp([0.0, 0.0, 0.01, 0.02, 0.03, 0.04]))
+    assert drifting.half_width > 1.5 * steady.half_width
+
+
+@pytest.mark.parametrize(("remembered", "least", "most"), [(False, 0.1, 0.6), (True, 0.9, 0.995)])
+def test_only_with_what_the_host_remembers_the_interval_holds_the_next_runs(
+    remembered, least, most
+):
+    """Runs differ by 10 %, processes of a run by 4 %: the run alone cannot see the former."""
+    rng = np.random.default_rng(5)
+    held = 0
+    for _ in range(400):
+        runs = [
+            PastRun(
+                target="model", created="", medians=tuple(np.exp(shift + rng.normal(0, 0.04, 6)))
+            )
+            for shift in rng.normal(0, 0.1, 9)
+        ]
+        spread = run_spread(runs[:-1], "model", busy=None) if remembered else None
+        interval = headline(runs[-1].medians, None, spread).interval
+        held += interval.low <= 1 <= interval.high
+    assert least <= held / 400 <= most
 
 
 def test_process_interval_covers_the_truth():

@@ -24,13 +24,15 @@ def test_autocorrelation_widens():
 
 def test_six_independent_samples_are_the_fewest():
     """All six lie on one side of the median with probability 2/64 < 5 %, five with 2/32."""
-    assert median_interval([3.0, 1.0, 4.0, 1.5, 9.0, 2.6], tau=1.0) == Interval(low=1.0, high=9.0)
+    assert median_interval([3.0, 1.0, 4.0, 1.5, 9.0, 2.6], tau=1.0) == Interval(
+        low=1.0, high=9.0, scope="process"
+    )
     assert median_interval([3.0, 1.0, 4.0, 1.5, 9.0], tau=1.0) is None
     assert median_interval([3.0, 1.0, 4.0, 1.5, 9.0, 2.6], tau=1.1) is None
 
 
 def test_equal_samples_leave_no_doubt():
-    assert median_interval([0.25] * 30) == Interval(low=0.25, high=0.25)
+    assert median_interval([0.25] * 30) == Interval(low=0.25, high=0.25, scope="process")
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200))

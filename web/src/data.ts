@@ -73,6 +73,7 @@ export interface LatencyData {
   runs: { samples: number[]; warmup: number }[];
   median: number;
   interval: [number, number] | null;
+  interval_title: string;
   percentiles: Record<string, number>;
   mean: number;
   steady: boolean;

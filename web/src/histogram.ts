@@ -73,7 +73,7 @@ function interval(
     width: Math.max(to - from, 1),
     height: floor - MARGIN.top,
   };
-  const said = `95 % interval of the median: ${time(part.interval[0], 4)} to ${time(part.interval[1], 4)}`;
+  const said = `${part.interval_title}: ${time(part.interval[0], 4)} to ${time(part.interval[1], 4)}`;
   return [svg("rect", band, svg("title", {}, said))];
 }
 

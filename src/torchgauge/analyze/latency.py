@@ -15,13 +15,14 @@ from torchgauge.analyze.latency_warnings import (
 )
 from torchgauge.analyze.median import median_interval
 from torchgauge.analyze.percentiles import PERCENTILES, percentile_interval
-from torchgauge.analyze.processes import process_interval
+from torchgauge.analyze.processes import headline, process_interval
 from torchgauge.errors import MeasurementError
 from torchgauge.model.latency import Latency, LatencyRun, Stage, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torchgauge.analyze.run_spread import RunSpread
     from torchgauge.model.record import Interval, MeasurementWarning
 
 _WORST_FIRST: tuple[Stop, ...] = (
@@ -29,26 +30,31 @@ _WORST_FIRST: tuple[Stop, ...] = (
     "time budget spent",
     "sample limit reached",
     "iterations done",
+    "short run done",
     "precision reached",
 )
+
+# Samples beyond a percentile that each of several processes must have for an interval.
+FEWEST_BEYOND = 2
 
 
 def combine(
     runs: Sequence[LatencyRun],
     *,
-    target_rel_error: float = 0.01,
+    target_rel_error: float | None = None,
     cold_cache: bool = False,
     failures: Sequence[MeasurementWarning] = (),
+    spread: RunSpread | None = None,
 ) -> Latency:
     """Return the latency, in seconds, of one process or of several that measured the same thing.
 
-    One process: the median's interval comes from order statistics. Three and more: the median of
-    the process medians, and Student's t on their logs. Two: the same median and no interval,
-    because two medians do not show how processes spread.
+    The median is that of the processes' medians; `analyze.processes` has its interval, for which
+    `spread` is what earlier runs on this host tell. It is marked `short` where it is wider than
+    ±`target_rel_error`, if that was asked for.
 
-    Percentiles, mean, deviation and extremes are those of all steady samples together. With
-    several processes the percentiles have no interval: the samples of one process share its
-    luck, and an interval that takes them for independent would be too narrow.
+    Percentiles, mean, deviation and extremes are those of all steady samples together. Over several
+    processes a percentile's interval comes from that percentile in each of them: the samples of one
+    process share its luck.
 
     `failures` says which further processes gave no run; it becomes part of the warnings.
 
@@ -58,8 +64,10 @@ def combine(
         raise MeasurementError("No process gave a measurement.", id="samples-invalid")
     steady = np.concatenate([run.steady_samples for run in runs])
     middle = statistics.median(run.median for run in runs)
-    found = runs[0].interval if len(runs) == 1 else process_interval([r.median for r in runs])
-    interval = judged(found, middle, target_rel_error)
+    within = runs[0].interval if len(runs) == 1 else None
+    interval, scope, method = headline([run.median for run in runs], within, spread)
+    if target_rel_error is not None:
+        interval = judged(interval, middle, target_rel_error)
     stop = min((run.stop for run in runs), key=_WORST_FIRST.index)
     p90, p95, p99 = (float(np.quantile(steady, share)) for share in PERCENTILES.values())
     independent = sum(len(run.steady_samples) / run.autocorrelation for run in runs)
@@ -74,7 +82,8 @@ def combine(
         p95=p95,
         p99=p99,
         interval=interval,
-        interval_method=_method(len(runs), interval),
+        interval_scope=scope,
+        interval_method=method,
         percentile_intervals={"p50": interval, **_percentile_intervals(runs)},
         first_call=statistics.median(run.first_call for run in runs),
         steady=all(run.steady for run in runs),
@@ -92,19 +101,20 @@ def combine(
     )
 
 
-def _method(processes: int, interval: Interval | None) -> str:
-    if interval is None:
-        return "none: two processes" if processes == 2 else "none: too few samples"
-    if processes == 1:
-        return "order statistics under autocorrelation, one process"
-    return f"Student's t on the log medians of {processes} processes"
-
-
 def _percentile_intervals(runs: Sequence[LatencyRun]) -> dict[str, Interval | None]:
-    if len(runs) > 1:
-        return dict.fromkeys(PERCENTILES)
-    steady, tau = runs[0].steady_samples, runs[0].autocorrelation
-    return {name: percentile_interval(steady, share, tau) for name, share in PERCENTILES.items()}
+    if len(runs) == 1:
+        steady, tau = runs[0].steady_samples, runs[0].autocorrelation
+        return {
+            name: percentile_interval(steady, share, tau) for name, share in PERCENTILES.items()
+        }
+    return {name: _over_processes(runs, share) for name, share in PERCENTILES.items()}
+
+
+def _over_processes(runs: Sequence[LatencyRun], share: float) -> Interval | None:
+    """Return the interval of a percentile; None where a process has too few samples beyond it."""
+    if min(len(run.steady_samples) * (1 - share) for run in runs) < FEWEST_BEYOND:
+        return None
+    return process_interval([float(np.quantile(run.steady_samples, share)) for run in runs])
 
 
 def _device_time(runs: Sequence[LatencyRun]) -> float | None:

@@ -32,4 +32,4 @@ def median_interval(samples: npt.ArrayLike, tau: float | None = None) -> Interva
     reach = Z * math.sqrt(x.size * cautious(tau, x.size) / 4)
     # Between two samples the line is taken: whole ranks, rounded outwards, covered up to 98 %.
     low, high = np.interp((middle - reach, middle + reach), np.arange(1, x.size + 1), np.sort(x))
-    return Interval(low=float(low), high=float(high))
+    return Interval(low=float(low), high=float(high), scope="process")

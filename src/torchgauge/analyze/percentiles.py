@@ -48,7 +48,7 @@ def percentile_interval(samples: npt.ArrayLike, fraction: float, tau: float) -> 
     each = x.size / effective
     first = math.floor((low - 1) * each)
     last = x.size - 1 - math.floor((effective - high) * each)
-    return Interval(low=float(x[first]), high=float(x[last]))
+    return Interval(low=float(x[first]), high=float(x[last]), scope="process")
 
 
 def _ranks(n: int, fraction: float) -> tuple[int, int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from torchgauge.model.latency import Latency, Throughput
-from torchgauge.model.record import Interval
 from torchgauge.model.target import TargetDescription
 
 
@@ -24,5 +25,5 @@ def throughput(latency: Latency, target: TargetDescription) -> Throughput | None
         images=None if target.images is None else target.images * calls,
         interval=None
         if interval is None or interval.low <= 0
-        else Interval(low=1 / interval.high, high=1 / interval.low, short=interval.short),
+        else msgspec.structs.replace(interval, low=1 / interval.high, high=1 / interval.low),
     )

@@ -20,8 +20,8 @@ def measure_latency(
     train: Training | bool | None = None,
     warmup: int | None = None,
     iterations: int | None = None,
-    processes: int = 1,
-    target_rel_error: float = 0.01,
+    processes: int | None = None,
+    target_rel_error: float | None = None,
     budget: float | None = None,
     preprocess: Callable[[Any], Any] | None = None,
     postprocess: Callable[[Any], Any] | None = None,
@@ -30,14 +30,18 @@ def measure_latency(
     device: str | None = None,
     progress: bool | None = None,
 ) -> Latency:
-    """Time calls until the median is known to ±`target_rel_error` (95 %), or `budget` s are over.
+    """Time calls in this process and in fresh ones, for `budget` seconds in all (6).
+
+    `processes` is how many are to be started, 1 stands for this one alone, which then samples until
+    its median is known to ±`target_rel_error` (±1 %) or the `budget` (30 s) is over. The interval's
+    `scope` says how far it reaches.
 
     `preprocess` takes `inputs` as given and returns what the model takes; `postprocess` takes the
     outputs. Both are timed as stages, and the latency is then end to end. `cold_cache` pushes the
-    last-level cache out before each call. `iterations` times exactly so many calls after the
-    warm-up. With a `percentile` (0.99) sampling goes on until there are samples enough for its
-    interval, within the budget. `device` None leaves the model where it is. Ctrl-C returns what was
-    measured, with `stop` "interrupted".
+    last-level cache out before each call. `iterations` times exactly so many calls after the warm-
+    up, in this process unless `processes` are given. With a `percentile` (0.99) sampling goes on
+    until there are samples enough for its interval, within the budget. `device` None leaves the
+    model where it is. Ctrl-C returns what was measured, with `stop` "interrupted".
 
     Raises InputError for options that make no sense, MeasurementError where the call raises.
     """

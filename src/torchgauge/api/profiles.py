@@ -31,7 +31,7 @@ def profile(
     lines: bool = False,
     warmup: int | None = None,
     iterations: int | None = None,
-    processes: int = 1,
+    processes: int | None = None,
     budget: float | None = None,
     progress: bool | None = None,
 ) -> Profile:
@@ -43,9 +43,11 @@ def profile(
     measures a training step in place of inference. `detail` is how far down the tree goes: "layers"
     times them with nothing recorded, "summary" makes no tree. `trace` is a file (.json or .json.gz)
     to which the recording of the timeline is written, for Perfetto. `lines` tells the time that
-    your own Python takes between operators by line (`tree.lines`). `budget` is the time in seconds
-    that sampling the latency may take. Ctrl-C ends the run early and returns what was measured,
-    with `interrupted` set. A probe that fails leaves a warning with `failed` on the record.
+    your own Python takes between operators by line (`tree.lines`). `processes` fresh processes time
+    the call, 1 stands for this one alone; None: as many short ones as the `budget` for the latency
+    allows (6 s), unless `iterations` are given, which this process takes. Ctrl-C ends the run early
+    and returns what was measured, with `interrupted` set. A probe that fails leaves a warning with
+    `failed` on the record.
 
     Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
     device that is not there.
@@ -83,7 +85,7 @@ def profile_request(
     nvtx: bool = False,
     warmup: int | None = None,
     iterations: int | None = None,
-    processes: int = 1,
+    processes: int | None = None,
     budget: float | None = None,
     roofs: bool = False,
     percentile: float | None = None,

@@ -98,10 +98,14 @@ def _how(how: argparse._ArgumentGroup) -> None:
         "--iterations",
         type=int,
         metavar="N",
-        help="calls to time (default: until the median is known to ±1 %%)",
+        help="calls to time, in this process alone (default: half a second in each process)",
     )
     how.add_argument(
-        "--processes", type=int, default=1, metavar="N", help="repeat in N fresh processes"
+        "--processes",
+        type=int,
+        metavar="N",
+        help="measure in N freshly started processes, 1 for this one alone (default: in as many "
+        "short ones as the budget allows)",
     )
     how.add_argument(
         "--roofs",
@@ -110,7 +114,10 @@ def _how(how: argparse._ArgumentGroup) -> None:
         "tells what bounds a model",
     )
     how.add_argument(
-        "--budget", type=float, metavar="SECONDS", help="time for sampling at most (default: 30)"
+        "--budget",
+        type=float,
+        metavar="SECONDS",
+        help="time for latency at most (default: 6; of one process 30)",
     )
 
 

@@ -27,7 +27,7 @@ def main(folder: str, parent: str, work: str) -> None:
     """Read the request in `folder`, do the work (`processes.Work`), and write the answer.
 
     With the work "wait" the answers go to standard output, one to each line read: see
-    `waiting_child`.
+    `waiting_child`. With "fork" a process is forked for each line read: see `fork_child`.
     """
     end_with(int(parent))
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -42,6 +42,17 @@ def main(folder: str, parent: str, work: str) -> None:
         serve(request, place["foreign"])
         return
 
+    if work == "fork":
+        from torchgauge.measure.fork_child import serve as fork_for_each
+
+        request.close()
+        fork_for_each(place["modules"])
+        return
+    answer_to(Path(folder), request, work, place["foreign"])
+
+
+def answer_to(folder: Path, request: BinaryIO, work: str, foreign: str = "") -> None:
+    """Do the work that is asked for, and write the answer, or the error that ended it."""
     import msgspec
 
     from torchgauge.errors import TorchgaugeError
@@ -52,10 +63,10 @@ def main(folder: str, parent: str, work: str) -> None:
 
     try:
         answer = measured(request, work)
-        check_home(place["foreign"])
+        check_home(foreign)
     except TorchgaugeError as error:
         answer = ChildAnswer(failure=Failure.of(error))
-    write_atomically(Path(folder, "answer"), msgspec.json.encode(answer))
+    write_atomically(folder / "answer", msgspec.json.encode(answer))
 
 
 def measured(request: BinaryIO, work: str) -> ChildAnswer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 from torchgauge.analyze.throughput import throughput
@@ -27,6 +28,8 @@ def measure(source: Source, options: LatencyOptions) -> Profile:
     """
     with Interrupts() as interrupts:
         runner = Runner(Silent(), interrupts)
+        if options.several:  # this is one of several processes already
+            options = dataclasses.replace(options, processes=1)
         start = time.perf_counter()
         with interrupts.allowed():
             placement = opened(source)

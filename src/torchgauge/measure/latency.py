@@ -17,7 +17,13 @@ from torchgauge.device.load import LoadWatch
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure.load import load_warnings
-from torchgauge.measure.sampling import DEFAULT_BUDGET, SamplingPlan, Timing, sample
+from torchgauge.measure.sampling import (
+    DEFAULT_BUDGET,
+    DEFAULT_PRECISION,
+    SamplingPlan,
+    Timing,
+    sample,
+)
 from torchgauge.measure.step import Step, guarded, prepared
 from torchgauge.model.latency import LatencyRun
 from torchgauge.progress import Progress, Silent
@@ -34,6 +40,10 @@ PHASES: tuple[Phase, ...] = ("zero_grad", "forward", "loss", "backward", "optimi
 class LatencyOptions:
     """How latency is to be measured; `budget` in seconds, for all processes together.
 
+    `processes` None: as many short ones as `budget` allows, the first of them this one; with
+    `iterations` given, this one alone. `target_rel_error` None: ±1 % in a process that is measured
+    alone, and nothing is asked of several. `short` is for one of several: see `SamplingPlan`.
+
     `layers` has each of several processes time its layers as well, when all calls are timed.
 
     `independent` is the least number of samples n/τ, of all processes together.
@@ -44,17 +54,18 @@ class LatencyOptions:
     train: Training | None = None
     warmup: int | None = None
     iterations: int | None = None
-    processes: int = 1
-    target_rel_error: float = 0.01
+    processes: int | None = None
+    target_rel_error: float | None = None
     budget: float | None = None
     independent: int = 0
     preprocess: Callable[[Any], Any] | None = None
     postprocess: Callable[[Any], Any] | None = None
     cold_cache: bool = False
     layers: bool = False
+    short: bool = False
 
     def __post_init__(self) -> None:
-        if self.processes < 1:
+        if self.processes is not None and self.processes < 1:
             raise InputError(
                 f"processes = {self.processes} is not possible.",
                 id="option-invalid",
@@ -74,8 +85,25 @@ class LatencyOptions:
     def plan(self) -> SamplingPlan:
         """The part that the sampling loop needs."""
         return SamplingPlan(
-            self.warmup, self.iterations, self.target_rel_error, self.budget, self.independent
+            self.warmup,
+            self.iterations,
+            DEFAULT_PRECISION if self.target_rel_error is None else self.target_rel_error,
+            self.budget,
+            self.independent,
+            self.short,
         )
+
+    @property
+    def several(self) -> bool:
+        """True where as many processes are to be measured as the budget allows."""
+        return self.processes is None and self.iterations is None
+
+    @property
+    def asked_precision(self) -> float | None:
+        """What the median's interval is held against; None where nothing was asked of it."""
+        if self.target_rel_error is None and not self.several:
+            return DEFAULT_PRECISION
+        return self.target_rel_error
 
     @property
     def staged(self) -> bool:
@@ -84,9 +112,9 @@ class LatencyOptions:
 
     def shared(self) -> LatencyOptions:
         """Return the options of one of the processes: its share of the time, and no children."""
-        whole = self.plan.time_limit
-        share = None if whole == float("inf") else whole / self.processes
-        samples = math.ceil(self.independent / self.processes)
+        whole, processes = self.plan.time_limit, self.processes or 1
+        share = None if whole == float("inf") else whole / processes
+        samples = math.ceil(self.independent / processes)
         return dataclasses.replace(self, processes=1, budget=share, independent=samples)
 
 

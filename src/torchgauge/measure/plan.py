@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from torchgauge.analyze.latency import combine
 from torchgauge.analyze.named_spans import NamedSpans
 from torchgauge.analyze.throughput import throughput
 from torchgauge.device.environment import environment
@@ -22,7 +21,6 @@ from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.select import open_device
 from torchgauge.measure import compilation as compilation_probe
 from torchgauge.measure import cost as cost_probe
-from torchgauge.measure import latency as latency_probe
 from torchgauge.measure import lines as lines_probe
 from torchgauge.measure import memory as memory_probe
 from torchgauge.measure import nvtx as nvtx_probe
@@ -34,7 +32,8 @@ from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency import LatencyOptions
-from torchgauge.measure.processes import repeated
+from torchgauge.measure.latency_runs import LatencyRuns, latency_runs
+from torchgauge.measure.remembered import combined
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import guarded, prepared
 from torchgauge.measure.timeline_options import TimelineOptions
@@ -53,6 +52,9 @@ from torchgauge.target.hygiene import module_of
 from torchgauge.target.placement import Placement
 from torchgauge.target.source import Source
 from torchgauge.target.target import Target
+
+# The share of the latency's time that is spent before the other probes; the rest comes after them.
+FIRST_SHARE = 0.5
 
 
 def profile(
@@ -75,12 +77,24 @@ def profile(
 def _profile(
     source: Source, options: LatencyOptions, runner: Runner, timeline: TimelineOptions
 ) -> Profile:
-    placement = _loaded(source, runner)
+    # What a later comparison of layers needs, where there is more than one process to tell it.
+    layers = (options.processes or 1) > 1 and timeline.detail != "summary"
+    options = dataclasses.replace(options, layers=layers)
+    with latency_runs(source, options, runner.progress) as runs:
+        runs.start_server()  # it imports torch while the model is loaded
+        return _measured(_loaded(source, runner), runs, options, runner, timeline)
+
+
+def _measured(
+    placement: Placement,
+    runs: LatencyRuns,
+    options: LatencyOptions,
+    runner: Runner,
+    timeline: TimelineOptions,
+) -> Profile:
     where = environment()
     size = _size(placement, runner)
-    # What a later comparison of layers needs, where there is more than one process to tell it.
-    layers = options.processes > 1 and timeline.detail != "summary"
-    timed = _timed(source, placement, dataclasses.replace(options, layers=layers), runner)
+    timed = _timed(runs, placement, options, runner)
     training = options.train is not None
     cost = runner.attempt("cost", lambda: measure_cost(placement, backward=training), tells=False)
     memory: Memory | None = None
@@ -93,17 +107,19 @@ def _profile(
         tree = judged(tree, cost, placement, where)
     if timeline.nvtx and placement.device != "meta":
         runner.attempt("nvtx", lambda: nvtx_probe.run(placement, train=options.train))
-    near, bound = bounds(placement, where, cost, timed.latency, tree)
+    # The last processes come here, so that all of them are spread over the profile's time.
+    latency = _last_runs(runs, placement, options, runner) if timed.measured else None
+    near, bound = bounds(placement, where, cost, latency, tree)
     description = describe(placement, training=training)
     return Profile(
         target=description,
         environment=where,
         size=size,
         cost=cost,
-        latency=timed.latency,
-        throughput=None if timed.latency is None else throughput(timed.latency, description),
+        latency=latency,
+        throughput=None if latency is None else throughput(latency, description),
         memory=memory,
-        training=phases(timed.latency, placement, options),
+        training=phases(latency, placement, options),
         system=timed.system,
         roofline=near,
         bottleneck=bound,
@@ -133,28 +149,42 @@ def _size(placement: Placement, runner: Runner) -> Size | None:
 
 
 class _Timed(NamedTuple):
-    """What was measured with nothing attached; all None on the meta device."""
+    """What was measured with nothing attached; nothing on the meta device."""
 
-    latency: Latency | None = None
+    measured: bool = False
     system: System | None = None
     compilation: Compilation | None = None
 
 
-def _timed(source: Source, placement: Placement, options: LatencyOptions, runner: Runner) -> _Timed:
+def _timed(
+    runs: LatencyRuns, placement: Placement, options: LatencyOptions, runner: Runner
+) -> _Timed:
     if placement.device == "meta":
         runner.warnings.append(_meta())
         return _Timed()
+
+    def first_runs() -> bool:
+        runs.begin(placement)
+        runs.go_on(FIRST_SHARE)
+        return True
+
     with compilation_probe.watching(placement.model) as watch:
-        latency = runner.attempt(
-            "latency",
-            lambda: measure_latency(source, options, runner.progress, placement=placement),
-            fresh=options.processes > 1,
-        )
-        if latency is not None:
-            runner.interrupted |= latency.stop == "interrupted"
-            runner.heed(latency.warnings)
+        fresh = (options.processes or 1) > 1
+        measured = bool(runner.attempt("latency", first_runs, fresh=fresh)) or bool(runs.runs)
+        if measured:
+            runner.interrupted |= runs.runs[-1].stop == "interrupted"
+            runner.heed(runs.failures)
         system = runner.attempt("system", lambda: measure_system(placement, options))
-    return _Timed(latency, system, watch.found())
+    return _Timed(measured, system, watch.found())
+
+
+def _last_runs(
+    runs: LatencyRuns, placement: Placement, options: LatencyOptions, runner: Runner
+) -> Latency:
+    if runs.unfinished and not runner.interrupted:
+        runner.attempt("latency", runs.go_on, fresh=True, tells=False)
+        runner.interrupted |= runs.runs[-1].stop == "interrupted"
+    return combined(runs, placement, options)
 
 
 def opened(source: Source) -> Placement:
@@ -169,19 +199,13 @@ def measure_latency(
     progress: Progress,
     placement: Placement | None = None,
 ) -> Latency:
-    """Measure in this process, or in as many fresh ones as asked for, and combine the runs."""
-    failures: list[MeasurementWarning] = []
-    if options.processes == 1:
+    """Measure in this process and in fresh ones, as asked for, and combine the runs."""
+    with latency_runs(source, options, progress) as runs:
+        runs.start_server()
         placement = placement or opened(source)
-        runs = [latency_probe.measure(placement, options, progress=progress)]
-    else:
-        runs, failures = repeated(source, options, progress)
-    return combine(
-        runs,
-        target_rel_error=options.target_rel_error,
-        cold_cache=options.cold_cache,
-        failures=failures,
-    )
+        runs.begin(placement)
+        runs.go_on()
+        return combined(runs, placement, options)
 
 
 def measure_cost(placement: Placement, *, backward: bool) -> Cost:

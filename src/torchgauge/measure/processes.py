@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import cloudpickle
 import msgspec
@@ -22,6 +22,7 @@ import msgspec
 from torchgauge.device import settings
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
 from torchgauge.measure.check import Checked
+from torchgauge.measure.child_end import ChildEnd
 from torchgauge.measure.fresh_folder import fresh_folder
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.timeline_options import TimelineOptions
@@ -57,14 +58,6 @@ class ChildAnswer(msgspec.Struct, frozen=True):
     failure: Failure | None = None
 
 
-class _End(NamedTuple):
-    """How a child ended: `code` is negative for a signal, `late` says that we killed it."""
-
-    code: int
-    late: bool = False
-    interrupted: bool = False
-
-
 def repeated(
     source: Source, options: LatencyOptions, progress: Progress
 ) -> tuple[list[LatencyRun], list[MeasurementWarning]]:
@@ -77,7 +70,7 @@ def repeated(
     nothing was measured KeyboardInterrupt is raised.
     """
     runs: list[LatencyRun] = []
-    of = options.processes
+    of = options.processes or 1
     for number in range(1, of + 1):
         try:
             progress.update(f"process {number} of {of}", (number - 1) / of)
@@ -125,29 +118,46 @@ def ask(
 
     Raises what `in_fresh_process` does.
     """
-    limit = START_LIMIT + BUDGET_FACTOR * min(options.plan.time_limit, LONGEST)
+    limit = time_limit(options)
     with fresh_folder() as folder:
         write_request(folder / "request", (source, options, timeline), home)
-        end = _run(work, folder, limit, variables)
-        answer = folder / "answer"
-        if end.interrupted:
-            return _interrupted(answer), True
-        # An answer counts however the child ended after writing it.
-        if answer.exists():
-            return _read(answer.read_bytes()), False
-        raise timed_out(limit) if end.late else died(end.code, tail(folder / "stderr"))
+        return answer_of(_run(work, folder, limit, variables), folder, limit)
 
 
-def write_request(path: Path, request: Request, home: Home | None = None) -> None:
+def time_limit(options: LatencyOptions) -> float:
+    """Return the seconds after which a child that measures so is stopped."""
+    return START_LIMIT + BUDGET_FACTOR * min(options.plan.time_limit, LONGEST)
+
+
+def answer_of(end: ChildEnd, folder: Path, limit: float) -> tuple[ChildAnswer, bool]:
+    """Return what an ended child has written to `folder`, and whether Ctrl-C ended it.
+
+    Raises what `in_fresh_process` does.
+    """
+    answer = folder / "answer"
+    if end.interrupted:
+        return _interrupted(answer), True
+    # An answer counts however the child ended after writing it.
+    if answer.exists():
+        return _read(answer.read_bytes()), False
+    raise timed_out(limit) if end.late else died(end.code, tail(folder / "stderr"))
+
+
+def write_request(
+    path: Path, request: Request, home: Home | None = None, *, place: bool = True
+) -> None:
     """Write what a child reads: where its code lives, the settings, what to measure and how.
+
+    A child of a server is in its place already.
 
     Raises InputError `not-picklable`; OSError where it cannot be written.
     """
     home = home or Home.here()
     # Three pickles, in the order in which the child can read them: see `child`.
     with path.open("wb") as file:
-        known = {"path": list(home.path), "folder": home.folder, "foreign": home.foreign}
-        cloudpickle.dump(known, file)
+        if place:
+            known = {"path": list(home.path), "folder": home.folder, "foreign": home.foreign}
+            cloudpickle.dump(known, file)
         cloudpickle.dump(settings.read(), file)
         try:
             cloudpickle.dump(request, file)
@@ -162,7 +172,7 @@ def write_request(path: Path, request: Request, home: Home | None = None) -> Non
             ) from error
 
 
-def _run(work: Work, folder: Path, limit: float, variables: Mapping[str, str]) -> _End:
+def _run(work: Work, folder: Path, limit: float, variables: Mapping[str, str]) -> ChildEnd:
     # The child is started by its path: `-m` would import torchgauge before it has our sys.path.
     command = [sys.executable, "-P", str(CHILD), str(folder), str(os.getpid()), work]
     # What the user's model prints must not land in our standard output (it may be JSON). A file
@@ -187,7 +197,7 @@ def _run(work: Work, folder: Path, limit: float, variables: Mapping[str, str]) -
             child.wait()
 
 
-def _wait(child: subprocess.Popen[bytes], limit: float) -> _End:
+def _wait(child: subprocess.Popen[bytes], limit: float) -> ChildEnd:
     """Wait for the child, and kill it after `limit` seconds.
 
     `Popen.wait(timeout)` looks 20 times a second, which is work beside the measurement; here two
@@ -202,7 +212,7 @@ def _wait(child: subprocess.Popen[bytes], limit: float) -> _End:
     timer = threading.Timer(limit, kill)
     timer.start()
     try:
-        return _End(child.wait(), late.is_set())
+        return ChildEnd(child.wait(), late.is_set())
     finally:
         timer.cancel()
 

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from torchgauge.model.latency import LatencyRun, Stop
 
 DEFAULT_BUDGET = 30.0
+DEFAULT_PRECISION = 0.01
 FIRST_LOOK_TIME = 0.5
 MOST_SAMPLES = 250_000
 """Raw samples are kept in the record: a call of a microsecond must not fill it in 30 s."""
+MOST_SHORT_SAMPLES = 20_000
+SHORT_TIME = 0.5
+SHORT_CALLS = 10
 PROGRESS_PERIOD = 300_000_000
 
 
@@ -53,16 +57,18 @@ class SamplingPlan:
     exactly (None: until the precision is reached). `budget` is in seconds and holds for the calls
     after the first; None stands for 30 s, and with `iterations` given for no limit. `independent`
     samples n/τ are taken at least, for the interval of a percentile; the budget still ends it, and
-    `iterations` are taken exactly.
+    `iterations` are taken exactly. `short` is for one of several processes: half a second and ten
+    calls are enough, because processes differ by more than a longer look at one of them tells.
 
     Raises InputError `option-invalid`.
     """
 
     warmup: int | None = None
     iterations: int | None = None
-    target_rel_error: float = 0.01
+    target_rel_error: float = DEFAULT_PRECISION
     budget: float | None = None
     independent: int = 0
+    short: bool = False
 
     def __post_init__(self) -> None:
         if self.warmup is not None and self.warmup < 0:
@@ -111,7 +117,7 @@ def sample(
     before the first sample it passes through. So does whatever else `call` raises.
     """
     taken = _Taken(call(), busy_warmup)
-    goal = _Precision(plan) if plan.iterations is None else _Iterations(plan, plan.iterations)
+    goal = _goal(plan)
     pace = _Pace(clock, plan.time_limit, on_progress)
     try:
         stop = _collect(call, clock, taken, goal, pace)
@@ -134,11 +140,17 @@ def sample(
     )
 
 
+def _goal(plan: SamplingPlan) -> _Goal:
+    if plan.iterations is not None:
+        return _Iterations(plan, plan.iterations)
+    return _Short(plan) if plan.short else _Precision(plan)
+
+
 def _collect(
     call: Callable[[], Timing],
     clock: Clock,
     taken: _Taken,
-    goal: _Precision | _Iterations,
+    goal: _Goal,
     pace: _Pace,
 ) -> Stop:
     began = clock.now()
@@ -193,10 +205,24 @@ class _Taken:
         return len(self.totals) if before is None else before + 1
 
 
+class _Goal(Protocol):
+    """When a run has samples enough; looked at from `next_look` samples on, never beyond `most`."""
+
+    stop: Stop
+    next_look: int
+    most: float
+    relative_error: float | None
+
+    def reached(self, taken: _Taken, elapsed: float, /) -> bool:
+        """Return whether the run may end, and set the next look."""
+        ...
+
+
 class _Precision:
     """Stop when the median's interval is within the target: looks at n = 100·1.5^k."""
 
     stop: Stop = "precision reached"
+    most: float
 
     def __init__(self, plan: SamplingPlan) -> None:
         self._plan = plan
@@ -229,8 +255,8 @@ class _Iterations:
     """
 
     stop: Stop = "iterations done"
-    most = math.inf
-    relative_error = None
+    most: float = math.inf
+    relative_error: float | None = None
 
     def __init__(self, plan: SamplingPlan, iterations: int) -> None:
         self._given = plan.warmup
@@ -244,6 +270,30 @@ class _Iterations:
         skip = busy + find_warmup(taken.totals[busy:]).samples
         self.next_look = self._iterations + skip
         return len(taken.totals) >= self.next_look
+
+
+class _Short:
+    """Stop when there are calls and seconds enough for one of several processes."""
+
+    stop: Stop = "short run done"
+    most: float = MOST_SHORT_SAMPLES
+    relative_error: float | None = None
+
+    def __init__(self, plan: SamplingPlan) -> None:
+        self._independent = plan.independent
+        self.next_look = (plan.warmup or 0) + max(SHORT_CALLS, plan.independent)
+
+    def reached(self, taken: _Taken, elapsed: float, /) -> bool:
+        calls = len(taken.totals)
+        if elapsed < SHORT_TIME:
+            # The pace so far tells when the time will have passed: little may happen before.
+            left = calls * (SHORT_TIME - elapsed) / max(elapsed, 1e-9)
+            self.next_look = calls + max(1, math.ceil(min(left, calls)))
+            return False
+        if self._independent and look(taken.totals, 1.0).independent < self._independent:
+            self.next_look = math.ceil(calls * 1.5)
+            return False
+        return True
 
 
 class _Pace:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from torchgauge.model.cost import Cost
 from torchgauge.model.count import Count
 from torchgauge.model.latency import Latency
@@ -205,7 +207,8 @@ def _throughput(profile: Profile) -> Iterator[Figure]:
         calls, times = None if found is None else found.interval, each[name]
         scaled = None
         if calls is not None and times is not None and figure.value is not None:
-            scaled = Interval(low=calls.low * times, high=calls.high * times, short=calls.short)
+            low, high = calls.low * times, calls.high * times
+            scaled = msgspec.structs.replace(calls, low=low, high=high)
         yield figure._replace(bounded=True, interval=scaled)
 
 

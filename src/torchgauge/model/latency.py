@@ -7,11 +7,12 @@ from typing import Literal
 
 import msgspec
 
-from torchgauge.model.record import How, Interval, MeasurementWarning, Record
+from torchgauge.model.record import How, Interval, IntervalScope, MeasurementWarning, Record
 
 Stop = Literal[
     "precision reached",
     "iterations done",
+    "short run done",
     "sample limit reached",
     "time budget spent",
     "interrupted",
@@ -59,12 +60,13 @@ class Stage(Record, frozen=True, kw_only=True):
 class Latency(Record, frozen=True, kw_only=True):
     """Time per call in seconds, with the interval of the median and how it was got.
 
-    `interval` is the 95 % interval of the median: within one process by order statistics under
-    autocorrelation, over three processes and more by Student's t on their log medians
-    (`interval_method` says which); None with two processes, which do not show their spread. An
-    entry of `percentile_intervals` is None where the effective sample is too small for a finite
-    95 % interval, and with several processes. `std` is None for a single sample. `device_time` is
-    the GPU's time per call, or None. Raw samples stay in `processes`.
+    `interval` is the 95 % interval of the median, and `interval_scope` says of what: "process" of
+    the calls of this one process, by order statistics under autocorrelation, while it is not known
+    by how much runs differ; "runs" of processes that ran one after the other, by Student's t on
+    their log medians (None with two of them, which do not show their spread); "calibrated" with
+    what earlier runs on this host differed by. An entry of `percentile_intervals` is None where the
+    effective sample is too small for a finite 95 % interval. `std` is None for a single sample.
+    `device_time` is the GPU's time per call, or None. Raw samples stay in `processes`.
     """
 
     median: float
@@ -78,6 +80,7 @@ class Latency(Record, frozen=True, kw_only=True):
     p99: float
     interval: Interval | None
     interval_method: str
+    interval_scope: IntervalScope = "process"
     percentile_intervals: dict[str, Interval | None]
     first_call: float
     steady: bool

@@ -14,6 +14,9 @@ from torchgauge.errors import RecordError, TorchgaugeError, user_traceback
 LARGEST = int(sys.float_info.max)
 _NUMBERS = {int, float, bool, type(None)}
 How = Literal["measured", "counted", "estimated"]
+# How far an interval reaches: calls of one process, processes that ran one after the other, or
+# those and what the host remembers of earlier runs.
+IntervalScope = Literal["process", "runs", "calibrated"]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,12 +79,18 @@ def _whole(value: Any) -> Any:
 
 
 class Interval(Record, frozen=True, kw_only=True):
-    """A confidence interval; `short` where it is wider than what was asked for."""
+    """A confidence interval; `short` where it is wider than what was asked for.
+
+    `scope` says of which repetitions it is, None where the figure is not one that is repeated:
+    "process" of calls in this process, while it is unknown by how much runs differ; "runs" of
+    processes that ran one after the other; "calibrated" of runs as this host has seen them differ.
+    """
 
     low: float
     high: float
     confidence: float = 0.95
     short: bool = False
+    scope: IntervalScope | None = None
 
     @property
     def half_width(self) -> float:

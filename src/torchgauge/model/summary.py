@@ -30,7 +30,9 @@ def summarize(record: Profile | Count | Loop | Ranks | Sweep) -> dict[str, Value
     for figure in figures(record):
         row.update(_cells(figure))
     if isinstance(record, Profile):
-        row["latency_stop"] = None if record.latency is None else record.latency.stop
+        latency = record.latency
+        row["latency_stop"] = None if latency is None else latency.stop
+        row["latency_interval_scope"] = None if latency is None else latency.interval_scope
         row["bound_by"] = None if record.bottleneck is None else record.bottleneck.kind
     warnings = record.warnings if isinstance(record, Ranks) else record.all_warnings
     row["warnings"] = "; ".join(warning.id for warning in warnings)

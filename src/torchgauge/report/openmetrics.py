@@ -79,5 +79,7 @@ def _series(
             own["rank"] = str(figure.rank)
         if text != first.text and figure.interval is not None:
             own["confidence"] = f"{figure.interval.confidence:g}"
+            if figure.interval.scope is not None:
+                own["interval_scope"] = figure.interval.scope
         pairs = ",".join(f'{key}="{said.translate(_ESCAPES)}"' for key, said in own.items())
         yield f"{full}{{{pairs}}} {value!r}"

@@ -21,6 +21,7 @@ def latency(profile: Profile) -> dict[str, Any] | None:
         "runs": [_run(run) for run in found.processes],
         "median": _ns(found.median),
         "interval": _interval(found.interval),
+        "interval_title": _interval_title(found),
         "percentiles": {name: _ns(getattr(found, name)) for name in ("p90", "p95", "p99")},
         "mean": _ns(found.mean),
         "steady": found.steady,
@@ -28,6 +29,12 @@ def latency(profile: Profile) -> dict[str, Any] | None:
         "how": found.how,
         "summary": _summary(found),
     }
+
+
+def _interval_title(found: Latency) -> str:
+    scope = found.interval_scope
+    known = "" if scope == "process" else "95 % "
+    return f"Interval of the median, {known}{sections.SCOPES[scope]}"
 
 
 def _run(run: LatencyRun) -> dict[str, Any]:

@@ -36,7 +36,13 @@ def interval(ruling: Ruling) -> str:
         return ""
     if ruling.limit is None:
         return f"{relative(found.low).removesuffix(' %')} … {relative(found.high)}"
-    return _between(ruling, found)
+    return _between(ruling, found) + (", this process" if _of_calls(ruling) else "")
+
+
+def _of_calls(ruling: Ruling) -> bool:
+    """True where the interval is of one process's calls, and by how much runs differ is unknown."""
+    found = ruling.interval
+    return ruling.limit is not None and found is not None and found.scope == "process"
 
 
 def _between(ruling: Ruling, found: Interval) -> str:
@@ -77,6 +83,8 @@ def why(ruling: Ruling) -> str:
     parts = [one_line(ruling.reason.rstrip("."))] if ruling.reason else []
     if ruling.borderline:
         parts.insert(0, "borderline, the limit lies in the interval")
+    if _of_calls(ruling):
+        parts.append("between runs unknown")
     if ruling.outcome == "inconclusive" and ruling.needed is not None:
         parts.append(f"about {ruling.needed:,} blocks would decide")
     return "; ".join(parts)
@@ -85,7 +93,8 @@ def why(ruling: Ruling) -> str:
 def line(ruling: Ruling) -> str:
     """Return the whole ruling as one line of plain text."""
     found, bounds, reason = interval(ruling), allowed(ruling), why(ruling)
-    known = ", ".join(filter(None, (change(ruling), f"95 % in {found}" if found else "")))
+    inside = f"{'' if _of_calls(ruling) else '95 % in '}{found}" if found else ""
+    known = ", ".join(filter(None, (change(ruling), inside)))
     parts = [figure(ruling) + (f" ({known})" if known else "")]
     parts += [f"allowed {bounds}"] if bounds else []
     parts += [reason] if reason else []

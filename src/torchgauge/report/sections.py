@@ -12,7 +12,7 @@ from torchgauge.model.environment import Settings
 from torchgauge.model.latency import Latency, Throughput
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Profile
-from torchgauge.model.record import Interval, MeasurementWarning
+from torchgauge.model.record import Interval, IntervalScope, MeasurementWarning
 from torchgauge.model.roofline import Bottleneck, Roofline
 from torchgauge.model.size import Size
 from torchgauge.model.system import GpuUse, System, Use
@@ -20,6 +20,11 @@ from torchgauge.model.target import TargetDescription
 from torchgauge.model.training import TrainingTime
 
 SMALLEST_SHARE = 0.0005
+SCOPES: dict[IntervalScope, str] = {
+    "process": "within this process",
+    "runs": "of processes seconds apart",
+    "calibrated": "of runs on this host",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,10 +217,14 @@ def latency(found: Latency, *, stages: bool = True) -> Section:
 def _interval(found: Latency, interval: Interval | None, of: float) -> str:
     if interval is None:
         return "no interval: " + _why_none(found)
-    share = f" (±{units.percent(interval.half_width / of, least=1e-5)})" if of else ""
+    share = f"±{units.percent(interval.half_width / of, least=1e-5)}" if of else ""
     short = ", wider than asked" if interval.short else ""
     between = units.times(interval.low, interval.high)
-    return f"{interval.confidence:.0%} in {between}{share}{short}".replace("%", " %", 1)
+    if interval.scope == "process":
+        return f"{share or between} within this process{short}; between runs unknown"
+    reach = f", {SCOPES[interval.scope]}" if interval.scope is not None else ""
+    inside = f"{interval.confidence:.0%} in {between}".replace("%", " %", 1)
+    return f"{inside}{share and f' ({share})'}{reach}{short}"
 
 
 def _why_none(found: Latency) -> str:
@@ -226,7 +235,7 @@ def _why_none(found: Latency) -> str:
 def _percentile(found: Latency, name: str) -> str:
     interval = found.percentile_intervals.get(name)
     if interval is None and len(found.processes) > 1:
-        return "of all processes together, without interval"
+        return "of all processes together, n too small for an interval"
     if interval is None:
         return "n too small for an interval"
     return f"{units.times(interval.low, interval.high)}"

@@ -53,6 +53,11 @@ class Source:
         """Return the source for a target named on the command line."""
         return Source(request, request.device, request.precision, request.training)
 
+    @property
+    def is_request(self) -> bool:
+        """True where every process loads the target itself."""
+        return not isinstance(self.what, Target)
+
     def open(self) -> Placement:
         """Load the target where it must be loaded, and place it on its device."""
         if isinstance(self.what, Target):

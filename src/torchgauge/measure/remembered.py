@@ -1,0 +1,54 @@
+"""A latency in the light of the runs that the host remembers, which then remembers this one too."""
+
+from __future__ import annotations
+
+from torch.nn.parameter import is_lazy
+
+from torchgauge.analyze.latency import combine
+from torchgauge.analyze.processes import FEWEST
+from torchgauge.analyze.run_spread import past_target, run_spread
+from torchgauge.device.environment import environment
+from torchgauge.device.past_runs import past_runs, remember
+from torchgauge.measure.description import describe
+from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.latency_runs import LatencyRuns
+from torchgauge.model.latency import Latency
+from torchgauge.model.past_run import PastRun
+from torchgauge.target.hygiene import module_of
+from torchgauge.target.placement import Placement
+
+
+def combined(runs: LatencyRuns, placement: Placement, options: LatencyOptions) -> Latency:
+    """Return the latency of the runs, its interval widened by what runs on this host differ by.
+
+    A run of fewer than three processes, or one that was interrupted, is not remembered.
+    """
+    where = environment()
+    fingerprint = where.machine.fingerprint
+    target = past_target(
+        describe(placement, training=options.train is not None),
+        where,
+        parameters=_parameters(placement),
+        staged=options.staged,
+        cold_cache=options.cold_cache,
+    )
+    busy = any(warning.id == "other-load" for run in runs.runs for warning in run.warnings)
+    latency = combine(
+        runs.runs,
+        target_rel_error=options.asked_precision,
+        cold_cache=options.cold_cache,
+        failures=runs.failures,
+        spread=run_spread(past_runs(fingerprint), target, busy=busy),
+    )
+    if latency.stop != "interrupted" and len(latency.processes) >= FEWEST:
+        medians = latency.process_medians
+        run = PastRun(target=target, created=where.created, medians=medians, busy=busy)
+        remember(fingerprint, run)
+    return latency
+
+
+def _parameters(placement: Placement) -> int | None:
+    model = module_of(placement.model)
+    if model is None:
+        return None
+    return sum(tensor.numel() for tensor in model.parameters() if not is_lazy(tensor))
