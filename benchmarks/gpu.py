@@ -137,10 +137,13 @@ def why_not(device: str) -> tuple[str, list[str]]:
     """
     if importlib.util.find_spec("torch") is None:
         return "no GPU", ["torch is absent"]
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS,
-        check=False,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "torch could not be asked", [f"torch did not load in {PROBE_SECONDS} s"]
     version, cuda, name = ([*done.stdout.splitlines(), "", "", ""])[:3]
     facts = [f"torch {version or 'broken'}, CUDA {cuda or 'None'}, {name or 'no GPU'}"]
     if device == "cuda" and not name:
