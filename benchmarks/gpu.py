@@ -194,7 +194,8 @@ def waited_for(process: subprocess.Popen[bytes], limit: float) -> int | None:
 
 def last_words(log: Path, code: int) -> str:
     """Return the last line that a process wrote which names an error, else the last one."""
-    written = [text.strip() for text in log.read_text(errors="replace").splitlines() if text.strip()]
+    written = [text.strip() for text in log.read_text(errors="replace").splitlines()]
+    written = [text for text in written if text]
     errors = [text for text in written if _ERROR.match(text)]
     words = (errors or written or ["nothing was written"])[-1]
     return f"exit code {code}: {words[:300]}"

@@ -15,6 +15,7 @@ from gpu_rows.line import Line, absent, judged
 
 if TYPE_CHECKING:
     import torch
+
     from gpu_rows.machine import Machine
 
 STEPS = 5
@@ -71,8 +72,9 @@ def _within(expected: str, names: Named) -> bool:
 
 def traced(machine: Machine, step: Callable[[], object], *, before: Callable[[], object]) -> Named:
     """Return the findings in a trace of some steps; `before` runs right before the recording."""
-    import torchgauge as tg
     from torch.profiler import ProfilerActivity, profile
+
+    import torchgauge as tg
 
     step()
     machine.synchronize()
@@ -155,6 +157,7 @@ def waiting_for_data(machine: Machine, faulty: bool) -> Callable[[], object]:
 def full_fp32(machine: Machine, faulty: bool) -> Named:
     """Multiply in float32 without TF32, or with it."""
     import torch
+
     from torchgauge.device.fp32 import tf32
 
     x = _operand(machine, 4096, torch.float32)
@@ -240,8 +243,9 @@ def out_of_memory(machine: Machine, faulty: bool) -> None:
 def overflow(machine: Machine, faulty: bool) -> Named:
     """Multiply beyond the largest number of fp16, or below it."""
     import torch
-    import torchgauge as tg
     from torch import nn
+
+    import torchgauge as tg
 
     model = nn.Linear(64, 64, bias=False).to(machine.device, torch.float16)
     nn.init.constant_(model.weight, 1e4 if faulty else 1e-2)
@@ -252,6 +256,7 @@ def overflow(machine: Machine, faulty: bool) -> Named:
 def graph_break(machine: Machine, faulty: bool) -> Named:
     """Print in the middle of a compiled model, or not."""
     import torch
+
     import torchgauge as tg
 
     class Printing(torch.nn.Linear):

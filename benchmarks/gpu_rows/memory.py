@@ -36,6 +36,7 @@ def account(stats: Mapping[str, int]) -> Account:
 def lines(machine: Machine, name: str, step: str) -> Iterator[Line]:
     """Yield peak, reserved and fragmentation of one model, and of training the estimate."""
     import torch
+
     import torchgauge as tg
     from gpu_rows.machine import mean_square
 
@@ -108,6 +109,7 @@ def estimated(of: str, machine: Machine, name: str, peak: int) -> Line:
 def by_hand(machine: Machine, placement: Any, *, training: bool) -> Account:
     """Run steps as a script does, and return what the allocator says of the last one."""
     import torch
+
     from gpu_rows.machine import call_of
 
     step = training_step(placement) if training else call_of(placement)
@@ -127,6 +129,7 @@ def by_hand(machine: Machine, placement: Any, *, training: bool) -> Account:
 def training_step(placement: Any) -> Callable[[], Any]:
     """Return a training step with AdamW, in the order of torch's tutorials."""
     import torch
+
     from gpu_rows.machine import mean_square
 
     model, inputs = placement.model.train(), placement.inputs

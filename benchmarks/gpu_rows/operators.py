@@ -9,6 +9,7 @@ from gpu_rows.line import Line, judged
 
 if TYPE_CHECKING:
     import torch
+
     from gpu_rows.machine import Machine
 
 # A kernel below its bound has a bound that is wrong; caches between calls excuse a little.
@@ -90,6 +91,7 @@ def cases(device: str, size: int) -> list[tuple[str, str, Callable[..., Any], tu
 def lines(machine: Machine) -> Iterator[Line]:
     """Yield a line per operator, and one for all of them."""
     import torch
+
     import torchgauge as tg
     from torchgauge.analyze.bottleneck import bottleneck
     from torchgauge.analyze.lower_bound import Fp32

@@ -1,4 +1,4 @@
-"""What NVML tells while a model runs: the series, throttling, and energy where there is a counter."""
+"""What NVML tells while a model runs: the series, throttling, energy where it is counted."""
 
 from __future__ import annotations
 

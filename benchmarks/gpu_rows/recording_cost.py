@@ -23,9 +23,10 @@ def ratio(rounds: Sequence[tuple[float, float, float]]) -> float:
 
 def lines(machine: Machine) -> Iterator[Line]:
     """Yield both ratios of two models."""
+    from torch import nn
+
     from gpu_rows.latency import host_loop
     from gpu_rows.machine import call_of
-    from torch import nn
 
     for name in ("ResNet-50", "BERT"):
         placement = machine.model(name)

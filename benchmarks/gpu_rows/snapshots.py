@@ -20,6 +20,7 @@ def lines(machine: Machine) -> Iterator[Line]:
         yield absent("training of a small model", "no CUDA allocator without a GPU")
         return
     import torch
+
     import torchgauge as tg
 
     with tempfile.TemporaryDirectory() as folder:

@@ -110,8 +110,9 @@ def averages(
 ) -> tuple[dict[str, Used], dict[str, Used]]:
     """Return operators and kernels of a step by torch.profiler."""
     import torch
-    from gpu_rows.machine import call_of
     from torch.profiler import ProfilerActivity, profile
+
+    from gpu_rows.machine import call_of
 
     call = call_of(placement)
     call()

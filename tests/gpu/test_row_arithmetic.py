@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from tests.analyze.kineto_events import kernel, launch, launched, mark, module, op, read
+
 from gpu_rows import (
     attribution,
     coverage,
@@ -24,8 +26,6 @@ from gpu_rows import (
     tables,
 )
 from gpu_rows.line import judged
-from tests.analyze.kineto_events import kernel, launch, launched, mark, module, op, read
-
 from torchgauge.analyze.rank_trace import rank_trace
 from torchgauge.model.memory import Fragmentation
 from torchgauge.model.roofline import BandwidthPoint, Roofs

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gpu
 import pytest
 import torch
+
+import gpu
 from gpu_rows import results
 from gpu_rows.every import ROWS, Row
 from gpu_rows.line import Line, judged

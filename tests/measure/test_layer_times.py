@@ -7,7 +7,6 @@ from torch import nn
 
 from torchgauge.measure.layer_times import FEWEST, own_times
 
-
 CLOCK = FakeClock()
 
 

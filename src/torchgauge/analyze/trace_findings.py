@@ -175,8 +175,8 @@ def _full_fp32(rank: RankTrace) -> Found:
             id="fp32-products",
             severity="warning",
             title=f"Products in full fp32 take {units.percent(share)} of the device's time",
-            evidence=f"{units.time(time)} in {sum(one.calls for _, one in kernels):,} calls of kernels that "
-            f"use no Tensor Core, most of it in {most[:80]}.",
+            evidence=f"{units.time(time)} in {sum(one.calls for _, one in kernels):,} calls of "
+            f"kernels that use no Tensor Core, most of it in {most[:80]}.",
             remedy="Where 10 bits of mantissa do, torch.set_float32_matmul_precision('high') "
             "(TF32); else bf16 by autocast.",
         ),
