@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpu_rows.line import Line, absent, judged
@@ -53,7 +53,7 @@ def lines(machine: Machine, name: str, mode: str) -> Iterator[Line]:
     placement = machine.model(name)
     model = in_mode(placement.model, mode, tiny=machine.tiny)
     budget = machine.seconds(1.0)
-    profile = tg.profile(model, placement.inputs, budget=budget, progress=False)
+    profile = tg.profile(model, placement.inputs, processes=1, budget=budget, progress=False)
     of = f"{name}, {mode}"
     if profile.tree is None:
         failures = "; ".join(w.message for w in profile.all_warnings if w.failed)
@@ -107,4 +107,16 @@ def kernel_seconds(machine: Machine, model: Any, inputs: Any, steps: int = 5) ->
             for _ in range(steps):
                 model(*inputs.args, **inputs.kwargs)
             machine.synchronize()
-    return sum(e.self_device_time_total for e in recorded.key_averages()) * 1e-6 / steps
+    return device_seconds(recorded.key_averages(), torch.autograd.DeviceType.CPU) / steps
+
+
+def device_seconds(averages: Iterable[Any], host: object) -> float:
+    """Return the seconds of all device work in key_averages.
+
+    Operators have the time of their kernels as well, and ranges that of what is in them.
+    """
+    return sum(
+        event.self_device_time_total * 1e-6
+        for event in averages
+        if event.device_type != host and not event.is_user_annotation
+    )

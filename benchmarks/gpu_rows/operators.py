@@ -65,10 +65,10 @@ def cases(device: str, size: int) -> list[tuple[str, str, Callable[..., Any], tu
         ("add", "memory", torch.add, (a, b)),
         ("mul", "memory", torch.mul, (a, b)),
         ("copy", "memory", torch.clone, (x,)),
-        ("cast", "memory", single.to, (half,)),
+        ("cast", "memory", lambda t: t.to(half), (single,)),
         ("fill", "memory", torch.full_like, (x, 1.0)),
-        ("cat", "memory", lambda: torch.cat((a, b)), ()),
-        ("transposed copy", "memory", lambda: x.t().contiguous(), ()),
+        ("cat", "memory", lambda s, t: torch.cat((s, t)), (a, b)),
+        ("transposed copy", "memory", lambda t: t.t().contiguous(), (x,)),
         ("relu", "memory", torch.relu, (x,)),
         ("gelu", "memory", functional.gelu, (x,)),
         ("silu", "memory", functional.silu, (x,)),
@@ -77,8 +77,8 @@ def cases(device: str, size: int) -> list[tuple[str, str, Callable[..., Any], tu
         ("softmax", "memory", torch.softmax, (x, -1)),
         ("layer_norm", "memory", functional.layer_norm, (x, (size,), ones, ones)),
         ("rms_norm", "memory", functional.rms_norm, (x, (size,), ones)),
-        ("batch_norm", "memory", lambda: functional.batch_norm(image, None, None, None, None, True),
-         ()),
+        ("batch_norm", "memory",
+         lambda t: functional.batch_norm(t, None, None, None, None, True), (image,)),
         ("sum", "memory", torch.sum, (x,)),
         ("max", "memory", torch.amax, (x, -1)),
         ("embedding", "memory", functional.embedding, (rows, x)),
@@ -106,7 +106,12 @@ def lines(machine: Machine) -> Iterator[Line]:
         with torch.inference_mode():
             cost = tg.count_cost(call, arguments)
             latency = tg.measure_latency(
-                call, arguments, iterations=machine.few(50), processes=1, progress=False
+                call,
+                arguments,
+                device=machine.device,
+                iterations=machine.few(50),
+                processes=1,
+                progress=False,
             )
         near = roofline(cost, latency, limits, fp32=fp32)
         kind = bottleneck(cost, latency, limits, fp32=fp32).kind

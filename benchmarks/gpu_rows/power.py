@@ -43,13 +43,13 @@ def lines(machine: Machine) -> Iterator[Line]:
         machine.synchronize()
 
     with gpu_metrics(machine.device) as gpus:
+        if not gpus.names:
+            yield absent("NVML", gpus.absent or "no GPU")
+            return
         counter = Counter(machine)
         before = counter.joules()
         found = system.measure(work, gpus=gpus, duration=machine.seconds(SECONDS))
         after = counter.joules()
-    if not found.gpus:
-        yield absent("NVML", gpus.absent or "no GPU")
-        return
     (use,) = found.gpus
     yield from told(use, found.duration)
     spent = None if before is None or after is None else after - before

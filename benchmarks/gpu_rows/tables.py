@@ -62,7 +62,11 @@ def lines(machine: Machine) -> Iterator[Line]:
     for name in ("ResNet-50", "BERT"):
         placement = machine.model(name)
         profile = tg.profile(
-            placement.model, placement.inputs, budget=machine.seconds(0.5), progress=False
+            placement.model,
+            placement.inputs,
+            processes=1,
+            budget=machine.seconds(0.5),
+            progress=False,
         )
         operators, kernels = averages(machine, placement, machine.few(STEPS))
         clock = "CUDA" if machine.on_gpu else "CPU"
@@ -127,6 +131,8 @@ def averages(
     for event in recorded.key_averages():
         on_device = event.device_type != torch.autograd.DeviceType.CPU
         seconds = event.self_device_time_total if machine.on_gpu else event.self_cpu_time_total
+        if event.is_user_annotation:
+            continue
         if on_device or event.key.startswith("aten::"):
             table = kernels if on_device else operators
             table[event.key] = Used(event.count / steps, seconds * 1e-6 / steps)

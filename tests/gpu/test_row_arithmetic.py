@@ -57,6 +57,16 @@ def test_device_time_is_attributed_to_layers_and_named_buckets_alone():
     assert found.attributed == pytest.approx(0.8)
 
 
+def test_device_time_of_key_averages_counts_once():
+    def event(microseconds, kind, annotation=False):
+        return SimpleNamespace(
+            self_device_time_total=microseconds, device_type=kind, is_user_annotation=annotation
+        )
+
+    averages = [event(50, "cpu"), event(50, "cuda"), event(30, "cuda"), event(80, "cuda", True)]
+    assert attribution.device_seconds(averages, "cpu") == pytest.approx(80e-6)
+
+
 def test_a_tree_without_a_device_has_no_shares():
     tree = rank_trace(read(op("aten::mm", 0, 5)), "made.json")[0].tree
     assert attribution.shares(tree) is None

@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,8 +14,10 @@ import torch
 import gpu
 from gpu_rows import results
 from gpu_rows.every import ROWS, Row
+from gpu_rows.faults import FAULTS
 from gpu_rows.line import Line, judged
 from gpu_rows.machine import Machine
+from torchgauge.target.inputs import Inputs
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = str(ROOT / "benchmarks" / "gpu.py")
@@ -155,6 +158,42 @@ def test_a_trial_of_the_memory_row_measures_and_estimates():
     peak, allocator, estimate = memory.lines(Machine("cpu", tiny=True), "Llama 1B", "training")
     assert peak.figures["peak"] > 0
     assert (allocator.verdict, estimate.figures["peak"]) == ("not run", peak.figures["peak"])
+
+
+def test_the_allocator_is_asked_of_the_third_step_alone(monkeypatch):
+    from gpu_rows import memory, snapshots
+
+    asked, model = [], torch.nn.Linear(4, 4)
+    stats = {
+        f"{name}.all.{when}": 0
+        for name in ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes")
+        for when in ("peak", "current")
+    }
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: asked.append("empty"))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda *_: asked.append("reset"))
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda _: asked.append("stats") or stats)
+    model.register_forward_hook(lambda *_: asked.append("step"))
+    placement = SimpleNamespace(model=model, inputs=Inputs.of(torch.ones(1, 4)))
+    memory.by_hand(Machine("cpu"), placement, training=True)
+    assert asked == ["step", "step", "empty", "reset", "step", "stats"]
+    assert model.weight.grad is None
+
+    history = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(
+        torch.cuda.memory, "_record_memory_history", lambda **how: history.append(how)
+    )
+    with pytest.raises(ZeroDivisionError):
+        snapshots.record(Path("unused"), lambda: 1 / 0)
+    assert history[-1] == {"enabled": None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [f for f in FAULTS if f.needs_gpu], ids=lambda fault: fault.title)
+def test_a_trial_of_every_fault_s_step_on_a_cpu(fault):
+    if fault.expected in ("kept", "fragmented", "oom-"):
+        pytest.skip("it needs the allocator of a GPU")
+    assert isinstance(fault.names(Machine("cpu", tiny=True), True), set)
 
 
 @pytest.mark.slow
