@@ -114,7 +114,7 @@ def test_the_page_has_a_line_for_every_row(tmp_path):
     )
 
 
-def test_rows_fit_into_their_time_and_have_names_of_their_own():
+def test_rows_have_files_and_names_of_their_own():
     assert len({row.name for row in ROWS}) == len(ROWS)
     for row in ROWS:
         assert (ROOT / "benchmarks" / "gpu_rows" / f"{row.module}.py").exists()
