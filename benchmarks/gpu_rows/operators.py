@@ -66,7 +66,7 @@ def cases(device: str, size: int) -> list[tuple[str, str, Callable[..., Any], tu
         ("mul", "memory", torch.mul, (a, b)),
         ("copy", "memory", torch.clone, (x,)),
         ("cast", "memory", lambda t: t.to(half), (single,)),
-        ("fill", "memory", torch.full_like, (x, 1.0)),
+        ("fill", "memory", torch.Tensor.fill_, (x.clone(), 1.0)),
         ("cat", "memory", lambda s, t: torch.cat((s, t)), (a, b)),
         ("transposed copy", "memory", lambda t: t.t().contiguous(), (x,)),
         ("relu", "memory", torch.relu, (x,)),
