@@ -35,7 +35,7 @@ import torch
 name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
 print(torch.__version__, torch.version.cuda, name, sep="\\n")
 """
-PROBE_SECONDS = 120
+PROBE_SECONDS = 300
 _ERROR = re.compile(r"[\w.]+(Error|Exception)\b")
 
 
