@@ -1,5 +1,6 @@
 """What every test relies on."""
 
+import dataclasses
 import os
 import signal
 
@@ -22,3 +23,17 @@ def ctrl_c_reaches_children():
 def own_state(tmp_path_factory):
     """What the host remembers of runs and roofs is the user's; tests have a state of their own."""
     os.environ["TORCHGAUGE_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_roofs():
+    """The roofs that a profile measures by itself take no seconds of a test; children's do once."""
+    from torchgauge.device import roofs
+
+    with pytest.MonkeyPatch.context() as patched:
+        least = dataclasses.replace(
+            roofs.QUICK, largest_product=256, largest_set=2**18, repetitions=0.0, limit=0.0
+        )
+        patched.setattr(roofs, "QUICK", least)
+        patched.setattr(roofs, "numpy_peaks", lambda threads, effort: {})
+        yield

@@ -1,10 +1,15 @@
 """Starting must cost nothing: heavy libraries are imported by the verbs that need them."""
 
+import argparse
+import importlib
+import os
 import subprocess
 import sys
 
 import pytest
 from benchmarks import startup
+
+from torchgauge.cli.main import VERBS, PlainHelp
 
 HEAVY = {"torch", "numpy", "scipy", "msgspec", "rich", "psutil", "pandas", "sqlalchemy"}
 LISTED = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"
@@ -23,6 +28,45 @@ def test_nothing_heavy_is_imported(code):
         [sys.executable, "-c", f"{code}\n{LISTED}"], capture_output=True, text=True, check=True
     )
     assert HEAVY.isdisjoint(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verbs"),
+    [
+        (["--help"], set()),
+        (["count", "--help"], {"count", "profile"}),  # whose options count takes
+    ],
+)
+def test_help_imports_the_verbs_whose_options_it_shows(arguments, verbs):
+    code = (
+        "import sys; from torchgauge.cli.main import VERBS, main\n"
+        f"try: main({arguments!r})\n"
+        "except SystemExit: pass\n"
+        "print('imported', *(name for name in VERBS if f'torchgauge.cli.{name}' in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown, _, imported = done.stdout.rpartition("imported")
+    assert shown.startswith("usage: torchgauge")
+    assert set(imported.split()) == verbs
+
+
+def test_every_verb_is_a_module_with_options():
+    for name in VERBS:
+        module = importlib.import_module(f"torchgauge.cli.{name}")
+        assert module.DESCRIPTION.strip()
+        assert callable(module.add_arguments)
+        assert callable(module.run)
+
+
+@pytest.mark.parametrize("columns", ["60", "200", "0", "", "none"])
+def test_help_in_a_pipe_is_as_wide_as_argparse_makes_it(columns, monkeypatch):
+    def no_terminal(*_):
+        raise OSError
+
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(os, "get_terminal_size", no_terminal)
+    theirs = argparse.RawDescriptionHelpFormatter("torchgauge")
+    assert PlainHelp("torchgauge")._width == theirs._width
 
 
 def test_reading_and_showing_a_record_needs_no_torch(tmp_path):

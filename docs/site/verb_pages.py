@@ -18,7 +18,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 def on_config(config: Any) -> Any:
     """List the pages under their section."""
-    pages = [{f"torchgauge {verb.NAME}": source(verb.NAME)} for verb in VERBS]
+    pages = [{f"torchgauge {verb}": source(verb)} for verb in VERBS]
     for section in config.nav:
         if SECTION in section:
             section[SECTION] = pages
@@ -28,7 +28,7 @@ def on_config(config: Any) -> Any:
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages."""
     for verb in VERBS:
-        files.append(File.generated(config, source(verb.NAME), content=page(verb.NAME)))
+        files.append(File.generated(config, source(verb), content=page(verb)))
     return files
 
 

@@ -6,9 +6,10 @@ records needs no torch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # importing typing would be a good part of an import that costs nothing
 if TYPE_CHECKING:
+    from typing import Any
+
     from torchgauge.api import (
         advise,
         compare,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -40,6 +39,8 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> Path:
     A process killed meanwhile leaves a hidden `.part` file, which a later write of the same path
     removes. Raises InputError `output-unwritable` where the folder cannot be made or written.
     """
+    import tempfile  # every verb's --help would wait for it
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)

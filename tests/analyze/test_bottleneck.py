@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from tests.analyze.costs import MIB, ROOFS, cost, latency, row
 
-from torchgauge.analyze.bottleneck import bottleneck
+from torchgauge.analyze.bottleneck import bottleneck, contradicted
 
 # 10 ms of arithmetic at the peak.
 PRODUCT = cost(row(matmul_flops=10**9, bytes=10**6))
@@ -46,6 +46,32 @@ def test_dispatch_that_cannot_take_the_time_is_not_blamed():
     # A fifth of the peak, in a single call: a slow kernel, not overhead.
     assert answer(PRODUCT, 0.05) == ("compute", "unsure")
     assert answer(PRODUCT, 0.03) == ("compute", "likely")
+
+
+def test_what_roofs_and_dispatch_hardly_explain_is_not_called_by_the_nearer_roof():
+    assert answer(PRODUCT, 0.11) == (None, "unsure")  # 9 %, in a single call
+    assert answer(PRODUCT, 10e-3 / 0.0015) == (None, "unsure")
+    found = bottleneck(PRODUCT, latency(0.11), ROOFS)
+    assert found.compute_time == pytest.approx(0.01)  # the figures are there all the same
+    assert any("explained by neither" in line for line in found.evidence)
+
+
+def test_unknown_operators_may_be_what_takes_the_rest():
+    made = cost(*PRODUCT.rows, row(operator="my::op", known=False))
+    assert answer(made, 0.03) == (None, "unsure")
+    many = cost(row(calls=100, matmul_flops=10**9, bytes=10**6), row(operator="x", known=False))
+    assert answer(many, 0.03) == ("compute", "unsure")
+
+
+def test_a_machine_that_does_more_than_its_disturbed_roofs_bounds_nothing():
+    busy = msgspec.structs.replace(ROOFS, quality="busy", other=1.5)
+    found = bottleneck(PRODUCT, latency(0.005), busy)
+    assert (found.kind, found.compute_time) == (None, None)
+    assert "far too low" in found.evidence[0]
+    assert "1.50 cores" in found.evidence[1]
+    assert contradicted(PRODUCT, latency(0.005), busy)
+    assert not contradicted(PRODUCT, latency(0.005), ROOFS)
+    assert answer(PRODUCT, 0.0125, busy) == ("compute", "likely")
 
 
 def test_two_roofs_that_share_the_time_are_no_clear_case():

@@ -94,6 +94,7 @@ def test_the_main_job(model, tmp_path, capsys):
     assert (out / "profile.csv").read_text().count("\n") == 2
     assert {p.probe for p in profile.passes} == {
         "loading", "size", "latency", "system", "cost", "memory", "timeline",
+        "roofs",
     }  # fmt: skip
 
 
@@ -142,6 +143,65 @@ def test_a_terminal_sees_progress_and_colours(model):
     assert b"latency" in seen
     assert b"calls" in seen
     assert b"\x1b[1" in seen
+
+
+GATED = """
+import importlib.abc, pathlib, sys, time
+
+class Gate(importlib.abc.MetaPathFinder):
+    "Holds the import of torch until the test has seen that it is told."
+
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("torch."):  # "torch" alone is also looked for where it is not imported
+            wait("imported")
+
+def wait(name):
+    end = time.monotonic() + 60
+    while not pathlib.Path(sys.argv[1], name).exists():
+        if time.monotonic() > end:
+            sys.exit("nobody was told")
+        time.sleep(0.01)
+
+sys.meta_path.insert(0, Gate())
+from torchgauge.cli.main import main
+sys.exit(main(sys.argv[2:]))
+"""
+WAITING = """
+import __main__
+import torch
+
+def make():
+    __main__.wait("loaded")
+    return torch.nn.Linear(4, 4), torch.ones(1, 4)
+"""
+
+
+def test_a_terminal_is_told_before_torch_is_imported_and_while_the_model_is_loaded(tmp_path):
+    ours, theirs = pty.openpty()
+    target = tmp_path / "waiting.py"
+    target.write_text(WAITING)
+    command = [sys.executable, "-c", GATED, str(tmp_path), "profile", f"{target}:make", *QUICK]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"}
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment) as child:
+        os.close(theirs)
+        seen = b""
+        try:
+            for told, gate in ((b"importing torch", "imported"), (b"loading", "loaded")):
+                while told not in seen:  # ends with an OSError where the child ends before
+                    seen += os.read(ours, 4096)
+                (tmp_path / gate).touch()
+            while piece := _read(ours):
+                seen += piece
+        finally:
+            child.kill()
+    assert b"Linear" in seen
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other end is closed
+        return b""
 
 
 def test_a_factory_that_raises_shows_the_users_traceback_only(model):

@@ -11,11 +11,11 @@ from tests.report import exported_records as records
 import torchgauge as tg
 from torchgauge.cli import formats
 from torchgauge.cli.main import build, main
-from torchgauge.cli.report import NAME
 from torchgauge.model import codec, rendering
 from torchgauge.model.doctor import Diagnosis
 from torchgauge.model.exported import WEIGHTS
 
+NAME = "report"
 MODEL = "from torch import nn, ones\ndef make(): return nn.Linear(4, 2), ones(1, 4)\n"
 LOOP = """
 import torch

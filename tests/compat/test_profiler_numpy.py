@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 
 import numpy as np
@@ -136,7 +137,23 @@ def test_forward_pass():
     assert found["parameter_memory_mb"] == pytest.approx(4 * found["parameters"] / 1e6)
     assert found["peak_memory_mb"] > found["parameter_memory_mb"] + found["activation_memory_mb"]
     assert 0 < found["memory_efficiency"] <= 1
-    assert found["bottleneck"] in ("memory", "compute")
+    assert found["bottleneck"] in ("compute", "memory", "overhead", "unknown")
+
+
+def test_no_roof_is_blamed_for_what_is_not_known():
+    def slow(x):
+        time.sleep(0.005)
+        return x @ x
+
+    def foreign(x):
+        return np.fft.fft(np.fft.ifft(np.fft.fft(x @ x)))
+
+    x = np.ones((8, 8))
+    found = profiler.profile_forward_pass(slow, x, warmup=0, iterations=3)
+    assert (found["bottleneck"], found["batch_flops"]) == ("unknown", 2 * 8**3)
+    found = profiler.profile_forward_pass(foreign, x, warmup=0, iterations=3)
+    assert (found["bottleneck"], found["batch_flops"]) == ("unknown", None)
+    assert "no formula" in found["bottleneck_evidence"][0]
 
 
 def test_quick_profile_and_layer():

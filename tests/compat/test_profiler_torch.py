@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
+import msgspec
 import numpy as np
 import pytest
 import torch
+from tests.analyze.costs import ROOFS
 from tests.compat import framework as fw
 from torch import nn
 
@@ -60,9 +63,33 @@ def test_a_module():
     assert found["batch_flops"] == 4 * found["flops"]
     rate = found["batch_flops"] / (found["latency_ms"] * 1e-3) / 1e9
     assert found["gflops_per_second"] == pytest.approx(rate)
-    assert found["bottleneck"] in ("memory", "compute")
+    assert found["bottleneck"] in ("compute", "memory", "overhead", "unknown")
     assert found["parameter_memory_mb"] == pytest.approx(found["parameters"] * 4 / 1e6)
     assert 0 < found["memory_efficiency"] <= 1
+
+
+def test_the_bottleneck_is_that_of_a_profile(monkeypatch):
+    from torchgauge.compat import torch_subject
+
+    class Slow(nn.Linear):
+        def forward(self, x):
+            time.sleep(0.005)
+            return super().forward(x)
+
+    monkeypatch.setattr(torch_subject, "known", lambda where: ROOFS)
+    found = profiler.profile_forward_pass(Slow(32, 64), torch.ones(4, 32), warmup=0, iterations=5)
+    # 16 kFLOP at 100 GFLOP/s are 0.003 % of 5 ms, and one call of 2 µs is no overhead.
+    assert 0 < found["computational_efficiency"] < 0.001
+    assert found["bottleneck"] == "unknown"
+    assert found["bottleneck_confidence"] == "unsure"
+
+    # As many calls as would take 2 ms empty on such a machine.
+    slow_calls = msgspec.structs.replace(ROOFS, dispatch=1e-4)
+    monkeypatch.setattr(torch_subject, "known", lambda where: slow_calls)
+    many = nn.Sequential(*(nn.Linear(8, 8) for _ in range(20)))
+    found = profiler.profile_forward_pass(many, torch.ones(1, 8), warmup=2, iterations=10)
+    assert found["bottleneck"] == "overhead"
+    assert any("operator calls" in line for line in found["bottleneck_evidence"])
 
 
 def test_a_training_pass_of_a_module():
@@ -136,11 +163,12 @@ from tests.compat import framework as fw
 
 block = fw.Sequential(fw.Embedding(20, 16), fw.TransformerBlock(16, 4, 32), fw.Linear(16, 20))
 profiler = tg.Profiler()
+ANSWERS = ("compute", "memory", "overhead", "unknown")
 x = fw.Tensor(np.zeros((2, 5), np.int64))
 found = profiler.profile_forward_pass(block, x, warmup=1, iterations=3)
 assert found["flops"] == profiler.count_flops(block, (7, 5)) > 0
 assert found["batch_flops"] == 2 * found["flops"] and found["latency_ms"] > 0
-assert found["peak_memory_mb"] > 0 and found["bottleneck"] in ("memory", "compute")
+assert found["peak_memory_mb"] > 0 and found["bottleneck"] in ANSWERS
 assert profiler.profile_backward_pass(fw.Linear(4, 4), fw.Tensor(np.ones((2, 4))))["total_flops"]
 
 class Estimator:

@@ -8,14 +8,13 @@ import pytest
 import torch
 from tests.fakes import FakeClock, FakeGpu
 
-from torchgauge.device import calibration, roofs, settings
+from torchgauge.device import calibration, roof_measurement, roof_store, roofs, settings
 from torchgauge.device.best_time import best_time
 from torchgauge.device.checks.load import most_other
 from torchgauge.device.cpu import Cpu, last_level_cache
 from torchgauge.device.gpu_metrics import NoGpu
-from torchgauge.device.load import LoadWatch
+from torchgauge.device.load import Load, LoadWatch
 from torchgauge.device.roof_kernels import TorchKernels
-from torchgauge.errors import InputError
 from torchgauge.model.roofline import Roofs
 from torchgauge.progress import Silent
 
@@ -87,8 +86,10 @@ def known(cache=32 * MIB):
     )
 
 
-def measure(machine):
-    return roofs.measured(known(), machine, machine, machine.clock, progress=Silent())
+def measure(machine, effort=roof_measurement.FULL):
+    return roof_measurement.measured(
+        known(), machine, machine, machine.clock, progress=Silent(), effort=effort
+    )
 
 
 def test_peaks_are_those_of_the_largest_product():
@@ -169,23 +170,98 @@ def test_a_gpus_own_timer_counts():
     ],
 )
 def test_working_sets_reach_beyond_the_cache_and_not_beyond_memory(cache, free, largest):
-    sizes = roofs.working_sets(cache, free)
+    sizes = roof_measurement.working_sets(cache, free)
     assert sizes[0] == 2**15
     assert sizes[-1] == largest
     assert all(low < high <= 2 * low for low, high in itertools.pairwise(sizes))
 
 
+def test_passes_that_differ_are_a_spread():
+    class Slower(Machine):
+        multiplied = False
+
+        def product(self, dtype, size):
+            self.multiplied = True
+            return super().product(dtype, size)
+
+        def streams(self, working_set):
+            for moved, call in super().streams(working_set):
+                yield (moved * 3 // 4 if self.multiplied else moved), call
+
+    assert measure(Machine(FakeClock())).spread == pytest.approx(0, abs=1e-6)
+    assert measure(Slower(FakeClock())).spread == pytest.approx(0.25, rel=0.01)
+
+
+def test_a_quick_measurement_is_near_the_full_one_and_much_shorter():
+    clocks = FakeClock(), FakeClock()
+    full, quick = (
+        measure(Machine(clock), effort)
+        for clock, effort in zip(
+            clocks, (roof_measurement.FULL, roof_measurement.QUICK), strict=True
+        )
+    )
+    assert clocks[1].now() < clocks[0].now() / 3
+    assert clocks[1].now() < 3e9
+    assert (full.extent, quick.extent) == ("full", "quick")
+    assert quick.peaks["float32"] == pytest.approx(full.peaks["float32"], rel=0.2)
+    assert quick.memory_bandwidth == pytest.approx(full.memory_bandwidth, rel=0.01)
+    assert len(quick.bandwidth) < len(full.bandwidth)
+
+
+def test_on_a_slow_machine_a_quick_measurement_leaves_out_dtypes():
+    class Slow(Machine):
+        def product(self, dtype, size):
+            self.clock.advance(2.0)
+            return super().product(dtype, size)
+
+    found = measure(Slow(FakeClock()), roof_measurement.QUICK)
+    assert list(found.peaks) == ["float32"]
+    assert found.spread is None
+
+
+def test_on_a_busy_machine_it_leaves_out_working_sets():
+    class Busy(Machine):
+        def streams(self, working_set):
+            self.clock.advance(2.0)
+            return super().streams(working_set)
+
+    found = measure(Busy(FakeClock()), roof_measurement.QUICK)
+    assert [point.working_set for point in found.bandwidth] == [2**15, 128 * MIB]
+    assert list(found.peaks) == ["float32"]
+
+
+class Watch:
+    """What others take of two cores: the next share of `loads` at each reading."""
+
+    loads = ()
+
+    def __init__(self, gpus):
+        pass
+
+    def load(self):
+        return Load(other=next(Watch.loads), steal=None, throttled=None)
+
+
 @pytest.fixture
-def fake_machine(monkeypatch):
-    """Measuring takes no time; how often it was done is counted."""
+def machine(monkeypatch, tmp_path):
+    """Measuring takes no time, finds more each time, and others take what `Watch.loads` says."""
     runs = []
 
-    def measured(facts, kernels, device, clock, *, progress):
-        runs.append(facts)
-        return msgspec.structs.replace(facts, peaks={"float32": float(len(runs))})
+    def measured(facts, kernels, device, clock, *, progress, effort):
+        runs.append(effort.extent)
+        return msgspec.structs.replace(
+            facts, peaks={"float32": float(len(runs))}, extent=effort.extent
+        )
 
     monkeypatch.setattr(roofs, "measured", measured)
-    monkeypatch.setattr(roofs, "undisturbed", lambda found, cores: True)
+    monkeypatch.setattr(roofs, "LoadWatch", Watch)
+    monkeypatch.setattr(roofs, "QUICK", roof_measurement.QUICK)
+    monkeypatch.setattr(roofs, "MOMENT", 0.0)
+    monkeypatch.setattr(roofs, "PATIENCE", 0.05)
+    monkeypatch.setattr(roofs, "_cores", lambda: 2)
+    monkeypatch.setattr(Watch, "loads", itertools.repeat(0.0))
+    monkeypatch.setattr(roof_store, "_unwritten", {})
+    monkeypatch.setenv(calibration.VARIABLE, str(tmp_path / "state"))
     return runs
 
 
@@ -198,68 +274,106 @@ def test_a_gpus_roofs_are_those_measured_and_its_datasheets_else(monkeypatch, tm
     assert printed is not None
     assert printed.source == "datasheet"
     assert roofs.known("cuda:0", file) == printed
-    roofs.keep(gpu, file)
+    roof_store.keep(gpu, file)
     assert roofs.known("cuda:0", file) == gpu
     assert roofs.datasheet("cuda:0") == printed
 
 
-def test_what_was_measured_is_kept(fake_machine, tmp_path):
-    file = tmp_path / "deep" / "roofs.json"
-    first = roofs.roofs("cpu", file=file)
-    assert roofs.roofs("cpu", file=file) == first
-    assert len(fake_machine) == 1
-    again = roofs.roofs("cpu", file=file, refresh=True)
-    assert again.peaks == {"float32": 2.0}
-    assert roofs.roofs("cpu", file=file) == again
-    assert first.created.endswith("+00:00")
-    assert first.threads == torch.get_num_threads()
+def test_what_was_measured_is_kept_beside_the_calibration(machine, tmp_path):
+    assert roofs.known("cpu") is None
+    latest = roofs.refreshed("cpu")
+    assert (tmp_path / "state" / "roofs.json").exists()
+    assert roofs.known("cpu") == latest
+    assert (latest.quality, latest.extent, latest.other) == ("quiet", "full", 0.0)
+    assert latest.created.endswith("+00:00")
+    assert latest.threads == torch.get_num_threads()
+    assert machine == ["full"]
 
 
-def test_other_threads_are_another_machine(fake_machine, tmp_path):
-    file, threads = tmp_path / "roofs.json", torch.get_num_threads()
+def test_a_machine_that_became_slower_is_measured_anew(machine):
+    first = roofs.refreshed("cpu")
+    machine.clear()  # the same figure again, from a later measurement
+    roof_store.keep(msgspec.structs.replace(first, peaks={"float32": 9.0}), roof_store.path())
+    roofs.refreshed("cpu")
+    assert roofs.known("cpu").peaks == {"float32": 1.0}
+
+
+def test_beside_other_work_what_was_found_is_kept_and_says_so(machine, monkeypatch):
+    monkeypatch.setattr(Watch, "loads", itertools.repeat(0.6))
+    latest = roofs.refreshed("cpu")
+    assert roofs.known("cpu") == latest
+    assert (latest.quality, latest.other) == ("busy", 1.2)
+    assert machine == ["full"]  # no quiet moment came
+
+
+def test_a_quiet_moment_is_used_to_measure_again(machine, monkeypatch):
+    # Busy while measuring, busy at a first look, quiet at the second and from then on.
+    monkeypatch.setattr(Watch, "loads", itertools.chain([0.6, 0.6], itertools.repeat(0.0)))
+    latest = roofs.refreshed("cpu")
+    assert machine == ["full", "full"]
+    assert (latest.quality, latest.peaks) == ("quiet", {"float32": 2.0})
+
+
+def test_a_worse_measurement_replaces_no_better_one(machine, monkeypatch):
+    better = roofs.refreshed("cpu")
+    monkeypatch.setattr(Watch, "loads", itertools.repeat(0.6))
+    worse = roofs.refreshed("cpu")
+    assert worse.quality == "busy"
+    kept = roofs.known("cpu")
+    assert (kept.quality, kept.created) == ("quiet", better.created)
+    monkeypatch.setattr(Watch, "loads", itertools.repeat(0.0))
+    roofs.quick("cpu")
+    assert roofs.known("cpu").extent == "full"
+
+
+def test_other_threads_are_another_machine(machine):
+    threads = torch.get_num_threads()
     try:
-        roofs.roofs("cpu", file=file)
+        roofs.quick("cpu")
         torch.set_num_threads(threads + 1)
-        assert roofs.roofs("cpu", file=file).threads == threads + 1
+        assert roofs.known("cpu") is None
+        assert roofs.quick("cpu").threads == threads + 1
     finally:
         torch.set_num_threads(threads)
-    assert len(fake_machine) == 2
-    assert len(roofs.read(file).machines) == 2
+    assert len(roof_store.read(roof_store.path()).machines) == 2
 
 
-def test_a_folder_that_cannot_be_written_does_not_matter(fake_machine, tmp_path):
+def test_a_folder_that_cannot_be_written_does_not_matter(machine, tmp_path):
     file = tmp_path / "file" / "roofs.json"
     file.parent.write_text("a file, not a folder")
-    assert roofs.roofs("cpu", file=file).peaks == {"float32": 1.0}
-    with pytest.raises(InputError):
-        roofs.keep(known(), file)
+    latest = roofs.quick("cpu", file=file)
+    assert roofs.known("cpu", file) == latest  # for this process
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"schema": "torchgauge.roofs/9"}', b"\xff"])
-def test_a_damaged_file_holds_nothing(fake_machine, tmp_path, content):
+def test_a_damaged_file_holds_nothing(machine, tmp_path, content):
     file = tmp_path / "roofs.json"
     file.write_bytes(content)
-    assert roofs.read(file).machines == {}
-    roofs.roofs("cpu", file=file)
-    assert len(roofs.read(file).machines) == 1
-
-
-def test_roofs_measured_beside_other_work_are_not_kept(fake_machine, monkeypatch, tmp_path):
-    monkeypatch.setattr(roofs, "undisturbed", lambda found, cores: False)
-    file = tmp_path / "roofs.json"
-    roofs.roofs("cpu", file=file)
-    assert not file.exists()
+    assert roof_store.read(file).machines == {}
+    roofs.quick("cpu", file=file)
+    assert len(roof_store.read(file).machines) == 1
 
 
 def test_other_work_is_more_than_a_machine_at_rest_shows():
-    busy = msgspec.structs.replace(known(), other=1.5)
-    assert not roofs.undisturbed(busy, cores=2)
-    assert roofs.undisturbed(msgspec.structs.replace(known(), other=0.05), cores=2)
+    busy = most_other(roofs._cores()) + 0.01
+    assert roofs.judged(known(), busy).quality == "busy"
+    assert roofs.judged(known(), busy - 0.02).quality == "quiet"
 
 
-def test_it_is_kept_beside_the_calibration(monkeypatch, tmp_path):
-    monkeypatch.setenv(calibration.VARIABLE, str(tmp_path))
-    assert roofs.path() == tmp_path / "roofs.json"
+def test_numpys_product_counts_where_it_is_faster(machine, monkeypatch):
+    asked = []
+
+    def numpy_peaks(threads, effort):
+        asked.append((threads, effort.extent))
+        return {"float32": 7.0, "float64": 3.0}
+
+    monkeypatch.setattr(roofs, "numpy_peaks", numpy_peaks)
+    latest = roofs.quick("cpu")
+    assert latest.peaks == {"float32": 7.0, "float64": 3.0}
+    assert latest.libraries == {"float32": "numpy", "float64": "numpy"}
+    assert asked == [(torch.get_num_threads(), "quick")]
+    monkeypatch.setattr(roofs, "numpy_peaks", lambda threads, effort: {"float32": 0.5})
+    assert roofs.refreshed("cpu").peaks == {"float32": 2.0}
 
 
 def small(kernels):
@@ -313,7 +427,7 @@ def test_large_products_and_copies_reach_the_roofs(tmp_path):
     others = []
     for _ in range(3):
         watch = LoadWatch(NoGpu())
-        found = roofs.roofs("cpu", refresh=True, file=tmp_path / "roofs.json")
+        found = roofs.refreshed("cpu", file=tmp_path / "roofs.json")
         shares = reached(found)
         far = {name: share for name, share in shares.items() if not 0.7 <= share <= 1.05}
         if not far:

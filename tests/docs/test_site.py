@@ -66,7 +66,7 @@ def nested(parser):
     ]
 
 
-@pytest.mark.parametrize("verb", [verb.NAME for verb in VERBS])
+@pytest.mark.parametrize("verb", VERBS)
 def test_a_verbs_page_has_all_that_the_parser_knows(verb, site):
     text = " ".join(Seen(site / "verbs" / f"{verb}.html").text).replace("\u00a0", " ")
     words = " ".join(text.split())

@@ -50,7 +50,6 @@ def timed(monkeypatch):
     """Return what makes runs whose processes take as long as they are told to, by a fake clock."""
     clock = FakeClock()
     monkeypatch.setattr(module.time, "monotonic", lambda: clock.now() / 1e9)
-    monkeypatch.setattr(module.LatencyRuns, "start_server", lambda self: None)
 
     def make(here, fresh, **options):
         def measure(*_args, **_options):

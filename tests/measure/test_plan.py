@@ -31,6 +31,7 @@ def test_everything_is_measured_and_adds_up(model):
     assert profile.system.calls >= 1
     assert [p.probe for p in profile.passes] == [
         "loading", "size", "latency", "system", "cost", "memory", "timeline",
+        "roofs",
     ]  # fmt: skip
 
 

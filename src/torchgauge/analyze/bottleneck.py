@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from torchgauge import units
 from torchgauge.analyze.lower_bound import TORCH_DEFAULT, Fp32, LowerBound, row_bounds, summed
+from torchgauge.analyze.roof_quality import description, disturbed, reservations
 from torchgauge.model.cost import Cost
 from torchgauge.model.latency import Latency
 from torchgauge.model.roofline import Bottleneck, Bound, Confidence, Roofs
@@ -25,8 +26,10 @@ USUAL_DISPATCH = 4e-6
 # A lower bound so far above the measured time says that the roofs are not those of the run.
 IMPOSSIBLE = 1.25
 MOST_UNKNOWN = 0.5
-# Cores' worth of time of other processes, from which on measured roofs are too low.
-DISTURBED = 0.25
+# Operator calls without a formula, from which on they may be what the roofs do not explain.
+MANY_UNKNOWN = 0.1
+# Below this share of the time the nearer roof tells nothing about the rest.
+LEAST_EXPLAINED = 0.1
 
 _LESS_SURE: dict[Confidence, Confidence] = {
     "clear": "likely",
@@ -49,23 +52,33 @@ def bottleneck(
 
     "compute" or "memory" where that roof's lower bound explains most of the time. "overhead" where
     neither does and the operator calls alone, each at the cost of an empty one, plausibly take the
-    rest. Where they cannot, kernels are slow: the nearer roof is named, never as clear. Unknown
-    operators, dtypes without a peak, roofs from a datasheet or measured beside other work, and an
-    interval that reaches into another answer each make it less sure. `cost` and `latency` must be
-    of the same call.
+    rest. Where they cannot, kernels are slow: the nearer roof is named, never as clear, and none
+    where it explains less than a tenth. None as well where many operators are unknown and may take
+    the rest, and where the machine evidently does more than was measured of it beside other work.
+    Unknown operators, dtypes without a peak, roofs from a
+    datasheet or measured beside other work, and an interval that reaches into another answer each
+    make it less sure. `cost` and `latency` must be of the same call.
     """
     calls = sum(row.calls for row in cost.rows)
     missing = _missing(cost, latency, roofs, calls)
     if roofs is None or missing:
         return Bottleneck(kind=None, confidence="unsure", evidence=(missing,))
     bound = summed(row_bounds(cost, roofs, fp32))
+    if _contradicted(bound, latency, roofs):
+        return Bottleneck(
+            kind=None,
+            confidence="unsure",
+            evidence=(_contradiction(bound, latency), *reservations(roofs)),
+        )
     times = _Times(bound, calls * (roofs.dispatch or USUAL_DISPATCH), calls)
     kind, confidence = _kind(times, latency.median)
+    if _undecided(cost, bound.time / latency.median):
+        kind = None
     for _ in range(_doubts(times, latency, kind, roofs)):
         confidence = _LESS_SURE[confidence]
     return Bottleneck(
         kind=kind,
-        confidence=confidence,
+        confidence=confidence if kind else "unsure",
         evidence=(*_shares(times, latency.median, roofs), *_reservations(cost, times, roofs)),
         compute_time=bound.compute,
         memory_time=bound.memory,
@@ -73,7 +86,7 @@ def bottleneck(
     )
 
 
-def nearest(bound: LowerBound, measured: float, roofs: Roofs, calls: int) -> Bound:
+def nearest(bound: LowerBound, measured: float, roofs: Roofs, calls: int) -> Bound | None:
     """Return what most likely bounds a part of a call, of so many seconds and operator calls."""
     return _kind(_Times(bound, calls * (roofs.dispatch or USUAL_DISPATCH), calls), measured)[0]
 
@@ -92,7 +105,7 @@ def _missing(cost: Cost, latency: Latency, roofs: Roofs | None, calls: int) -> s
     return ""
 
 
-def _kind(times: _Times, measured: float) -> tuple[Bound, Confidence]:
+def _kind(times: _Times, measured: float) -> tuple[Bound | None, Confidence]:
     """Return the answer for one time, were every figure certain."""
     bound = times.bound
     nearer: Literal["compute", "memory"] = "compute" if bound.compute > bound.memory else "memory"
@@ -107,25 +120,53 @@ def _kind(times: _Times, measured: float) -> tuple[Bound, Confidence]:
     if plausible >= PLAUSIBLE:
         sure = plausible >= WELL_PLAUSIBLE and explained <= 1 - WELL_EXPLAINED
         return "overhead", "clear" if sure else "likely"
+    if explained < LEAST_EXPLAINED:
+        return None, "unsure"
     sure = explained >= EXPLAINED / 2 and dominance >= DOMINANT
     return nearer, "likely" if sure else "unsure"
 
 
-def _doubts(times: _Times, latency: Latency, kind: Bound, roofs: Roofs) -> int:
+def contradicted(cost: Cost, latency: Latency, roofs: Roofs, *, fp32: Fp32 = TORCH_DEFAULT) -> bool:
+    """Return whether the call went faster than roofs that were measured beside other work allow.
+
+    They tell nothing of it then: two threads that wait for a core each multiply a hundred times
+    more slowly than they can.
+    """
+    return _contradicted(summed(row_bounds(cost, roofs, fp32)), latency, roofs)
+
+
+def _contradicted(bound: LowerBound, latency: Latency, roofs: Roofs) -> bool:
+    return disturbed(roofs) and bound.time > IMPOSSIBLE * latency.median
+
+
+def _contradiction(bound: LowerBound, latency: Latency) -> str:
+    return (
+        f"The call took {units.time(latency.median, 3)}, and at the roofs that are kept of this "
+        f"machine it would take {units.time(bound.time, 3)} at least: they are far too low."
+    )
+
+
+def _undecided(cost: Cost, explained: float) -> bool:
+    """Return whether the rest may be unknown operators'."""
+    return 1 - (cost.coverage or 0.0) > MANY_UNKNOWN and explained < EXPLAINED
+
+
+def _doubts(times: _Times, latency: Latency, kind: Bound | None, roofs: Roofs) -> int:
     """Return how many of the known doubts there are."""
     interval = latency.interval
     ends = () if interval is None else (interval.low, interval.high)
     wavers = any(end > 0 and _kind(times, end)[0] != kind for end in ends)
-    disturbed = (roofs.other or 0.0) > DISTURBED
-    return sum((times.bound.at_least, roofs.source == "datasheet", disturbed, wavers))
+    doubted = roofs.source == "datasheet" or disturbed(roofs)
+    return sum((times.bound.at_least, doubted, wavers))
 
 
 def _shares(times: _Times, measured: float, roofs: Roofs) -> tuple[str, ...]:
     bound = times.bound
     rest = max(0.0, measured - bound.time)
     parts = [
-        f"{units.time(measured, 3)} measured; at the roofs of {roofs.device} ({roofs.source}) "
-        f"{units.time(bound.time, 3)}, {units.percent(bound.time / measured)} of it.",
+        f"{units.time(measured, 3)} measured; at the roofs of {roofs.device} "
+        f"({description(roofs)}) {units.time(bound.time, 3)}, "
+        f"{units.percent(bound.time / measured)} of it.",
         *(
             f"{_ROOFS[name].capitalize()} bounds operators of {units.time(time, 3)} "
             f"({units.percent(time / measured)})."
@@ -152,8 +193,4 @@ def _reservations(cost: Cost, times: _Times, roofs: Roofs) -> tuple[str, ...]:
     elif times.bound.at_least:
         dtypes = sorted({row.dtype for row in cost.rows if roofs.peak(row.dtype) is None})
         notes.append(f"No peak is known of {', '.join(dtypes)}: the bound is too low.")
-    if roofs.source == "datasheet":
-        notes.append("Datasheet roofs are higher than any kernel reaches.")
-    if (roofs.other or 0.0) > DISTURBED:
-        notes.append(f"Others took {roofs.other:.2f} cores while the roofs were measured.")
-    return tuple(notes)
+    return (*notes, *reservations(roofs))

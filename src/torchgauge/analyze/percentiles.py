@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from torchgauge.errors import InputError
 from torchgauge.model.record import Interval
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 PERCENTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99}
 """The percentiles beside the median (p50), which has its own estimator."""
@@ -40,6 +41,8 @@ def percentile_interval(samples: npt.ArrayLike, fraction: float, tau: float) -> 
 
     Source: David & Nagaraja, "Order Statistics", section 7.1.
     """
+    import numpy as np  # the command line reads limits before it may take a second
+
     x = np.sort(np.asarray(samples, dtype=np.float64))
     effective = int(x.size / tau)
     if effective < samples_needed(fraction):
@@ -52,6 +55,7 @@ def percentile_interval(samples: npt.ArrayLike, fraction: float, tau: float) -> 
 
 
 def _ranks(n: int, fraction: float) -> tuple[int, int]:
+    import numpy as np
     from scipy.special import bdtr
 
     below = bdtr(np.arange(n + 1), n, fraction)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,10 @@ from torchgauge.api.preparation import given, prepared, require_torch, showing
 from torchgauge.files import check_replaceable
 from torchgauge.model.profile import Profile
 from torchgauge.model.tree import DETAIL, Detail
+from torchgauge.progress import Progress
 
 if TYPE_CHECKING:
+    from torchgauge.measure.fork_server import ForkServer
     from torchgauge.measure.latency import LatencyOptions
     from torchgauge.measure.timeline_options import TimelineOptions
     from torchgauge.target.source import Source
@@ -33,6 +36,7 @@ def profile(
     iterations: int | None = None,
     processes: int | None = None,
     budget: float | None = None,
+    roofs: bool | None = None,
     progress: bool | None = None,
 ) -> Profile:
     """Measure size, work, time and memory of a model and where they go, and return the record.
@@ -45,14 +49,16 @@ def profile(
     to which the recording of the timeline is written, for Perfetto. `lines` tells the time that
     your own Python takes between operators by line (`tree.lines`). `processes` fresh processes time
     the call, 1 stands for this one alone; None: as many short ones as the `budget` for the latency
-    allows (6 s), unless `iterations` are given, which this process takes. Ctrl-C ends the run early
-    and returns what was measured, with `interrupted` set. A probe that fails leaves a warning with
-    `failed` on the record.
+    allows (6 s), unless `iterations` are given, which this process takes. `roofs` True measures
+    anew what the device can do at most, in some ten seconds, and keeps it for later profiles; None
+    does so quickly, in about two, where nothing is kept of this machine; False not at all. Ctrl-C
+    ends the run early and returns what was measured, with `interrupted` set. A probe that fails
+    leaves a warning with `failed` on the record.
 
     Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
     device that is not there.
     """
-    wanted = _timeline(detail, trace, lines=lines)
+    wanted = _timeline(detail, trace, lines=lines, roofs=roofs)
     source, options = prepared(
         model,
         inputs,
@@ -64,7 +70,8 @@ def profile(
         processes=processes,
         budget=budget,
     )
-    return _profile(source, options, wanted, progress)
+    with showing(progress) as shown:
+        return _profile(source, options, wanted, shown)
 
 
 def profile_request(
@@ -87,47 +94,53 @@ def profile_request(
     iterations: int | None = None,
     processes: int | None = None,
     budget: float | None = None,
-    roofs: bool = False,
+    roofs: bool | None = None,
     percentile: float | None = None,
     progress: bool | None = None,
 ) -> Profile:
     """Do the same for a target as the command line names it; `inputs` are texts of --input.
 
     `trust` allows files that hold a program, and measures in a process of its own. `loss` is "mean"
-    or names a function, `optimizer` a class of torch.optim. `roofs` measures anew what the device
-    can do at most, and keeps it for later profiles. `percentile` (0.99) has sampling go on until
-    there are samples enough for its interval, within the budget. `nvtx` runs steps with NVTX ranges
-    at the end.
+    or names a function, `optimizer` a class of torch.optim. `percentile` (0.99) has sampling go on
+    until there are samples enough for its interval, within the budget. `nvtx` runs steps with NVTX
+    ranges at the end.
     """
     require_torch()
-    wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx)
-    from torchgauge.device.select import resolve
-    from torchgauge.target.source import Source
-    from torchgauge.target.target import TargetRequest
+    wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx, roofs=roofs)
+    from torchgauge.measure.fork_server import forking
 
-    request = TargetRequest(
-        spec=target,
-        inputs=inputs,
-        weights=weights,
-        batch=batch,
-        device=resolve(device),
-        precision=precision,
-        training=train,
-        trust=trust,
-    )
-    options = _options(
-        request,
-        loss,
-        optimizer,
-        warmup=warmup,
-        iterations=iterations,
-        processes=processes,
-        budget=budget,
-        percentile=percentile,
-    )
-    if roofs:
-        _measure_roofs(request.device, progress)
-    return _profile(Source.of_request(request), options, wanted, progress, apart=trust)
+    several = processes is None and iterations is None and not trust and device != "meta"
+    with contextlib.ExitStack() as stack:
+        shown = stack.enter_context(showing(progress))
+        shown.start("importing torch")
+        # It imports torch on another core while this process does.
+        server = stack.enter_context(forking(target)) if several else None
+        from torchgauge.device.select import resolve
+        from torchgauge.target.source import Source
+        from torchgauge.target.target import TargetRequest
+
+        request = TargetRequest(
+            spec=target,
+            inputs=inputs,
+            weights=weights,
+            batch=batch,
+            device=resolve(device),
+            precision=precision,
+            training=train,
+            trust=trust,
+        )
+        options = _options(
+            request,
+            loss,
+            optimizer,
+            warmup=warmup,
+            iterations=iterations,
+            processes=processes,
+            budget=budget,
+            percentile=percentile,
+        )
+        source = Source.of_request(request)
+        return _profile(source, options, wanted, shown, server, apart=trust)
 
 
 def _options(
@@ -146,19 +159,18 @@ def _options(
     return LatencyOptions(train=training, **given(**timing))
 
 
-def _measure_roofs(device: str, progress: bool | None) -> None:
-    from torchgauge.device.roofs import roofs
-
-    with showing(progress) as shown:
-        roofs(device, refresh=True, progress=shown)
-
-
 def _timeline(
-    detail: Detail, trace: str | Path | None, *, lines: bool, nvtx: bool = False
+    detail: Detail,
+    trace: str | Path | None,
+    *,
+    lines: bool,
+    nvtx: bool = False,
+    roofs: bool | None = None,
 ) -> TimelineOptions:
     from torchgauge.measure.timeline_options import TimelineOptions
 
-    wanted = TimelineOptions(detail, None if trace is None else Path(trace), lines=lines, nvtx=nvtx)
+    file = None if trace is None else Path(trace)
+    wanted = TimelineOptions(detail, file, lines=lines, nvtx=nvtx, roofs=roofs)
     if wanted.trace is not None:
         check_replaceable(wanted.trace)  # before minutes of measuring, not after
     if wanted.nvtx:
@@ -172,16 +184,16 @@ def _profile(
     source: Source,
     options: LatencyOptions,
     timeline: TimelineOptions,
-    progress: bool | None,
+    progress: Progress,
+    server: ForkServer | None = None,
     *,
     apart: bool = False,
 ) -> Profile:
     """Measure here, or `apart`: in a process of its own."""
-    with showing(progress) as shown:
-        if apart:
-            from torchgauge.measure.apart import profile_apart
+    if apart:
+        from torchgauge.measure.apart import profile_apart
 
-            return profile_apart(source, options, shown, timeline)
-        from torchgauge.measure import plan
+        return profile_apart(source, options, progress, timeline)
+    from torchgauge.measure import plan
 
-        return plan.profile(source, options, shown, timeline)
+    return plan.profile(source, options, progress, timeline, server)

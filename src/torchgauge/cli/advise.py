@@ -12,8 +12,6 @@ from torchgauge.cli.profile import training, what_is_run
 from torchgauge.cli.target_option import add_target, settle
 from torchgauge.errors import ExitCode, InputError
 
-NAME = "advise"
-SUMMARY = "try improvements on a model, and show those that held with their code"
 DESCRIPTION = """\
 Try improvements on copies of a model: compilation, precision, memory layout, threads and more.
 

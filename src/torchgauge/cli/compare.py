@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from torchgauge.model.snapshot import Growth
     from torchgauge.model.trace_diff import TraceDiff
 
-NAME = "compare"
-SUMMARY = "show what changed between two runs or traces, and where"
 DESCRIPTION = """\
 Compare two saved runs, two traces or two targets: figures, layers, operators and kernels.
 

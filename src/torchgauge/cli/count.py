@@ -14,8 +14,6 @@ from torchgauge.errors import ExitCode, InputError
 if TYPE_CHECKING:
     from torchgauge.model.count import Count
 
-NAME = "count"
-SUMMARY = "count parameters, FLOPs and bytes by layer and operator; nothing is computed"
 DESCRIPTION = """\
 Count the work of one call, from the shapes of every operator that it runs: MACs, FLOPs, bytes.
 

@@ -7,8 +7,6 @@ import argparse
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode
 
-NAME = "doctor"
-SUMMARY = "find what on this machine makes timings lie, and how to fix it"
 DESCRIPTION = """\
 Look for what makes timings lie on this machine: other load, quotas, threads, clocks, heat,
 memory, debug builds, switches. Each finding has its evidence and a remedy.

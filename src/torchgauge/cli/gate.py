@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from torchgauge.api.gates import GateRequest
     from torchgauge.model.verdict import Limit, Verdict
 
-NAME = "gate"
-SUMMARY = "tell whether a model got worse: pass, fail or inconclusive"
 DESCRIPTION = """\
 Gate a model against another build of it, and name the layers that got worse.
 

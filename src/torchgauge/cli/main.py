@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
-from torchgauge.cli import (
-    advise,
-    compare,
-    count,
-    doctor,
-    gate,
-    history,
-    profile,
-    report,
-    run,
-    snapshot,
-    sweep,
-    trace,
-)
 from torchgauge.cli.output import emit, take_any_text
-from torchgauge.cli.terminations import as_ctrl_c
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 
-VERBS = (
-    *(profile, run, count, sweep, advise, compare, gate),
-    *(trace, snapshot, history, report, doctor),
-)
+TYPE_CHECKING = False  # typing would be a quarter of the time of --help
+if TYPE_CHECKING:
+    from typing import Any
+
+USUAL_COLUMNS = 80
+# A verb is a module of this room, imported when it is chosen.
+VERBS = {
+    "profile": "measure size, latency, memory and system use of a model",
+    "run": "run an unedited script and show where the steps of its loop go",
+    "count": "count parameters, FLOPs and bytes by layer and operator; nothing is computed",
+    "sweep": "measure a model over batch sizes, precisions and more, and find the best",
+    "advise": "try improvements on a model, and show those that held with their code",
+    "compare": "show what changed between two runs or traces, and where",
+    "gate": "tell whether a model got worse: pass, fail or inconclusive",
+    "trace": "read a recorded trace, or those of a job's ranks, on any machine",
+    "snapshot": "read a CUDA memory snapshot, on any machine",
+    "history": "keep runs with their commits, and see where figures changed",
+    "report": "show a saved run again, in any format; nothing is measured",
+    "doctor": "find what on this machine makes timings lie, and how to fix it",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,13 +40,22 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, formatter_class=_formatter(), **options)
 
 
+class PlainHelp(argparse.RawDescriptionHelpFormatter):
+    """Help for a pipe: as wide as COLUMNS says, which is known without importing shutil."""
+
+    def __init__(self, prog: str) -> None:
+        columns = os.environ.get("COLUMNS", "")
+        wide = int(columns) if columns.isdecimal() else 0
+        super().__init__(prog, width=(wide or USUAL_COLUMNS) - 2)
+
+
 def _formatter() -> type[argparse.HelpFormatter]:
     # rich is imported for eyes only: in a pipe it would triple the time of --help.
     if sys.stdout is not None and sys.stdout.isatty():
         from rich_argparse import RawDescriptionRichHelpFormatter
 
         return RawDescriptionRichHelpFormatter
-    return argparse.RawDescriptionHelpFormatter
+    return PlainHelp
 
 
 class Version(argparse.Action):
@@ -58,8 +69,8 @@ class Version(argparse.Action):
         parser.exit()
 
 
-def build() -> Parser:
-    """Return the parser of the whole command line."""
+def build(chosen: Collection[str] = tuple(VERBS)) -> Parser:
+    """Return the parser of the command line: all verbs, with the options of those `chosen`."""
     parser = Parser(
         prog="torchgauge",
         description="How big a PyTorch model is, how much work it does, how long it takes.",
@@ -68,17 +79,24 @@ def build() -> Parser:
     )
     parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
     verbs = parser.add_subparsers(metavar="VERB", parser_class=Parser, required=True)
-    for verb in VERBS:
-        added = verbs.add_parser(verb.NAME, help=verb.SUMMARY, description=verb.DESCRIPTION)
-        verb.add_arguments(added)
-        added.set_defaults(run=verb.run)
+    for name, summary in VERBS.items():
+        if name in chosen:
+            verb = importlib.import_module(f"torchgauge.cli.{name}")
+            added = verbs.add_parser(name, help=summary, description=verb.DESCRIPTION)
+            verb.add_arguments(added)
+            added.set_defaults(run=verb.run)
+        else:
+            verbs.add_parser(name, help=summary)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     take_any_text()
-    options = build().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = build(VERBS.keys() & set(given)).parse_args(given)
+    from torchgauge.cli.terminations import as_ctrl_c
+
     try:
         with as_ctrl_c():
             return int(options.run(options))

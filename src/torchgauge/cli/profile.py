@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from torchgauge.model.profile import Profile
     from torchgauge.model.verdict import Limit, Verdict
 
-NAME = "profile"
-SUMMARY = "measure size, latency, memory and system use of a model"
 DESCRIPTION = """\
 Measure a model: size, latency, throughput, memory by part, and use of the machine.
 
@@ -109,9 +107,10 @@ def _how(how: argparse._ArgumentGroup) -> None:
     )
     how.add_argument(
         "--roofs",
-        action="store_true",
-        help="first measure what this machine can do at most, about ten seconds; it is kept, and "
-        "tells what bounds a model",
+        action=argparse.BooleanOptionalAction,
+        help="measure anew what this machine can do at most, which tells what bounds a model: some "
+        "ten seconds, and it is kept (default: in two seconds where nothing is kept; --no-roofs: "
+        "not at all)",
     )
     how.add_argument(
         "--budget",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from torchgauge.model.codec import Saved
 
-NAME = "report"
-SUMMARY = "show a saved run again, in any format; nothing is measured"
 DESCRIPTION = """\
 Show what profile, run, count, doctor or history saved, on any machine; torch is not needed.
 

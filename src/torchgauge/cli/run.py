@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from torchgauge.model.loop import Loop
     from torchgauge.model.ranks import Ranks
 
-NAME = "run"
-SUMMARY = "run an unedited script and show where the steps of its loop go"
 DESCRIPTION = """\
 Run a script as Python would, and record some steps of its loop.
 

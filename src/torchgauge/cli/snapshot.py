@@ -10,8 +10,6 @@ from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view
 from torchgauge.errors import ExitCode
 
-NAME = "snapshot"
-SUMMARY = "read a CUDA memory snapshot, on any machine"
 DESCRIPTION = """\
 Read what torch.cuda.memory._dump_snapshot wrote: who held memory at the peak and at the end, how
 fragmented it is, and why an allocation failed.

@@ -15,8 +15,6 @@ from torchgauge.errors import ExitCode, InputError
 if TYPE_CHECKING:
     from torchgauge.model.sweep import Sweep
 
-NAME = "sweep"
-SUMMARY = "measure a model over batch sizes, precisions and more, and find the best"
 DESCRIPTION = """\
 Measure every combination of settings, each in a process of its own: latency, throughput, memory.
 

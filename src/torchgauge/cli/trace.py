@@ -16,8 +16,6 @@ from torchgauge.errors import ExitCode
 if TYPE_CHECKING:
     from torchgauge.model.trace import Trace
 
-NAME = "trace"
-SUMMARY = "read a recorded trace, or those of a job's ranks, on any machine"
 DESCRIPTION = """\
 Read what torch.profiler exported: a file (.json, .json.gz), or a folder or .zip of ranks' files.
 

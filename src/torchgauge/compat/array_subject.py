@@ -13,10 +13,10 @@ from torchgauge.analyze.training_memory import Trainable
 from torchgauge.compat.arrays import counting, latency, members, memory
 from torchgauge.compat.arrays.calling import accepted, batch_of, like, mapped, run
 from torchgauge.compat.arrays.kept import kept
-from torchgauge.compat.arrays.kernels import Host, NumpyKernels
 from torchgauge.compat.arrays.members import Array
 from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.compat.subject import Backward, Shape
+from torchgauge.device.numpy_kernels import Host, NumpyKernels
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.sampling import SamplingPlan
 from torchgauge.model.cost import Cost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.analyze.lower_bound import row_bounds, summed
+from torchgauge.analyze.bottleneck import bottleneck
 from torchgauge.analyze.training_memory import Trainable, states
 from torchgauge.compat.subject import (
     InvalidError,
@@ -83,8 +83,9 @@ class Profiler:
 
         `flops` is of one sample, `batch_flops` of the call; where part of the work is unknown both
         are None, `flops_at_least` is what is known of the call, and `unknown` names the rest.
-        `gflops_per_second` is `batch_flops` over the median latency. `bottleneck` is "compute" or
-        "memory", whichever takes longer at the machine's measured rates.
+        `gflops_per_second` is `batch_flops` over the median latency. `bottleneck` is that of
+        `tg.profile`: "compute", "memory", "overhead" or "unknown"; `bottleneck_confidence` says how
+        sure it is, `bottleneck_evidence` why.
         """
         _check(warmup, iterations)
         inputs = given_inputs(input_tensor)
@@ -188,13 +189,15 @@ def _memory(found: Memory) -> dict[str, Any]:
 def _rates(cost: Cost, timed: Latency, subject: Subject) -> dict[str, Any]:
     """Return rates of the call and what bounds it; None where the work is not known."""
     seconds, flops = timed.median, _known(cost)
-    bound = summed(row_bounds(cost, subject.roofs(cost)))
-    longer = "compute" if bound.compute > bound.memory else "memory"
+    bound = bottleneck(cost, timed, subject.roofs(cost))
+    least = _sum(bound.compute_time, bound.memory_time)
     return {
         "gflops_per_second": _times(_over(flops, seconds), 1e-9),
         "memory_bandwidth_mbs": None if flops is None else _times(_over(cost.bytes, seconds), 1e-6),
-        "computational_efficiency": None if flops is None else _over(bound.time, seconds),
-        "bottleneck": longer if bound.time else None,
+        "computational_efficiency": None if flops is None else _over(least, seconds),
+        "bottleneck": bound.kind or "unknown",
+        "bottleneck_confidence": bound.confidence,
+        "bottleneck_evidence": bound.evidence,
     }
 
 

@@ -1,4 +1,4 @@
-"""What a machine can do, in about a second: for a bottleneck where no roofs are kept."""
+"""What NumPy does on this machine at most, in about a second: for models without torch."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from torchgauge.clock import SystemClock
-from torchgauge.compat.arrays.kernels import Call
 from torchgauge.device.base import Device
 from torchgauge.device.best_time import best_time
+from torchgauge.device.gpu_metrics import NoGpu
+from torchgauge.device.load import LoadWatch
+from torchgauge.device.numpy_kernels import Call
+from torchgauge.device.roofs import judged, others
 from torchgauge.model.cost import Cost
 from torchgauge.model.roofline import BandwidthPoint, Roofs
 
@@ -36,12 +39,14 @@ class Kernels(Protocol):
 
 
 _found: dict[tuple[str, str], dict[str, float]] = {}
+_others: dict[tuple[str, str], float] = {}
 
 
 def quick_roofs(cost: Cost, kernels: Kernels, device: Device) -> Roofs:
     """Return what the device does at most on the dtypes of this cost, measured once per process."""
-    key = type(kernels).__name__, device.name
+    key, watch = (type(kernels).__name__, device.name), LoadWatch(NoGpu())
     known = _found.setdefault(key, {})
+    before = len(known)
     for size in SETS:
         if str(size) not in known:
             known[str(size)] = max(
@@ -51,10 +56,12 @@ def quick_roofs(cost: Cost, kernels: Kernels, device: Device) -> Roofs:
     for dtype in _dtypes(cost):
         if dtype not in known:
             known[dtype] = _peak(dtype, kernels, device)
+    if len(known) > before:
+        _others[key] = max(_others.get(key, 0.0), others(watch))
     rates = [known[str(size)] for size in SETS]
     # A smaller set is never slower: dispatch hides how fast it streams.
     curve = [max(rates[place:]) for place in range(len(rates))]
-    return Roofs(
+    roofs = Roofs(
         device=device.name,
         source="measured",
         method=METHOD,
@@ -63,7 +70,9 @@ def quick_roofs(cost: Cost, kernels: Kernels, device: Device) -> Roofs:
             BandwidthPoint(working_set=size, bytes_per_second=rate)
             for size, rate in zip(SETS, curve, strict=True)
         ),
+        extent="quick",
     )
+    return judged(roofs, _others[key])
 
 
 def _dtypes(cost: Cost) -> Iterable[str]:

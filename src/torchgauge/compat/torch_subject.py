@@ -10,11 +10,8 @@ from torch import nn
 
 from torchgauge import api
 from torchgauge.analyze.training_memory import Trainable
-from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.compat.subject import Backward, Shape
-from torchgauge.device.roof_kernels import TorchKernels
-from torchgauge.device.roofs import known
-from torchgauge.device.select import open_device
+from torchgauge.device.roofs import known, quick
 from torchgauge.errors import MeasurementError
 from torchgauge.model.cost import Cost
 from torchgauge.model.latency import Latency
@@ -125,8 +122,7 @@ class TorchSubject:
         flops = None if work.at_least else work.flops
         return Backward(phases.get("forward"), phases.get("backward"), flops, estimated=False)
 
-    def roofs(self, cost: Cost) -> Roofs:
+    def roofs(self, cost: Cost) -> Roofs:  # noqa: ARG002 - all dtypes are measured at once
         """Return the roofs that are kept of this device, else what is quickly measured."""
         where = str(next(iter(members.tensors(self.module)), torch.empty(0)).device)
-        kept = known(where)
-        return kept or quick_roofs(cost, TorchKernels(where), open_device(where))
+        return known(where) or quick(where)

@@ -22,8 +22,11 @@ def best_time(
     call: Callable[[], object],
     device: Device,
     clock: Clock,
+    budget: float | None = None,
 ) -> float:
     """Return the seconds per call of the fastest repetition.
+
+    `budget` is the seconds of repetitions after which no more than the fewest are timed.
 
     What disturbs a repetition makes it slower, never faster, and each is long beside the clock's
     resolution: the shortest is the nearest to what the device can do. Where the device has a timer
@@ -32,8 +35,9 @@ def best_time(
     call()
     once = max(_timed(call, 1, device, clock), 1e-9)
     calls = max(1, math.ceil(SECONDS / once))
+    most = BUDGET if budget is None else budget
     times: list[float] = []
-    while len(times) < FEWEST or (len(times) < REPETITIONS and sum(times) < BUDGET):
+    while len(times) < FEWEST or (len(times) < REPETITIONS and sum(times) < most):
         times.append(_timed(call, calls, device, clock))
     return min(times) / calls
 

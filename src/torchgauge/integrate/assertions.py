@@ -222,6 +222,7 @@ class Assertions:
             processes=how.processes,
             budget=how.budget,
             detail="layers" if how.processes >= TIMED else "summary",
+            roofs=False,
         )
 
     def _conclude(self, verdict: Verdict, model: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from torchgauge.analyze.bottleneck import bottleneck
+from torchgauge.analyze.bottleneck import bottleneck, contradicted
 from torchgauge.analyze.lower_bound import Fp32
 from torchgauge.analyze.roofline import roofline
 from torchgauge.analyze.training import training_time
@@ -15,17 +15,20 @@ from torchgauge.measure.latency import LatencyOptions
 from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Environment
 from torchgauge.model.latency import Latency
-from torchgauge.model.roofline import Bottleneck, Roofline
+from torchgauge.model.roofline import Bottleneck, Roofline, Roofs
 from torchgauge.model.training import TrainingTime
 from torchgauge.model.tree import Tree
 from torchgauge.target.placement import Placement
 
 
-def judged(tree: Tree, cost: Cost, placement: Placement, where: Environment) -> Tree:
+def judged(
+    tree: Tree, cost: Cost, latency: Latency | None, roofs: Roofs | None, where: Environment
+) -> Tree:
     """Return the tree with its work, and with what bounds each layer where the roofs are known."""
-    tree = with_costs(tree, cost)
-    roofs = machine.known(placement.device)
-    return tree if roofs is None else with_bounds(tree, cost, roofs, fp32=_rounding(where))
+    tree, rounding = with_costs(tree, cost), _rounding(where)
+    if roofs is None or (latency and contradicted(cost, latency, roofs, fp32=rounding)):
+        return tree
+    return with_bounds(tree, cost, roofs, fp32=rounding)
 
 
 def _rounding(where: Environment) -> Fp32:
@@ -38,18 +41,19 @@ def bounds(
     cost: Cost | None,
     latency: Latency | None,
     tree: Tree | None,
+    roofs: Roofs | None,
 ) -> tuple[Roofline | None, Bottleneck | None]:
     """Return how near the call comes to the machine's roofs, and what bounds it.
 
-    Of a training step neither: it is timed with its optimizer, and counted without.
+    Of a training step neither: it is timed with its optimizer, and counted without. No roofline
+    under roofs that the call itself shows to be far too low.
     """
     if cost is None or latency is None or cost.backward or latency.cold_cache or latency.stages:
         return None, None
-    roofs = machine.known(placement.device)
     rounding = _rounding(where)
     times = {} if tree is None else layer_times(tree, cost)
     near = None
-    if roofs is not None:
+    if roofs is not None and not contradicted(cost, latency, roofs, fp32=rounding):
         near = roofline(cost, latency, roofs, layer_times=times, fp32=rounding)
         if roofs.source == "measured":
             near = msgspec.structs.replace(near, datasheet=machine.datasheet(placement.device))

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -27,8 +27,31 @@ from torchgauge.measure.child_end import ChildEnd
 CHILD = Path(__file__).with_name("child.py")
 # How long a child may go on after an interrupt, for the call that is running.
 PATIENCE = 5.0
-# Packages that a server imports besides torch: their import builds nothing and starts no thread.
-IMPORTED_AHEAD = ("torchvision", "timm", "transformers")
+# Packages that a server imports besides torch, and what names their targets: their import builds
+# nothing and starts no thread.
+IMPORTED_AHEAD = {"torchvision": "torchvision:", "timm": "timm:", "transformers": "hf:"}
+
+
+@contextlib.contextmanager
+def forking(spec: str = "") -> Iterator[ForkServer | None]:
+    """Yield a new server, which is gone after the block; None where none can be had.
+
+    What the target `spec` is made of is imported ahead, and what this process has already.
+    """
+    server = None
+    if supported():
+        ahead = [
+            name
+            for name, prefix in IMPORTED_AHEAD.items()
+            if spec.startswith(prefix) or name in sys.modules
+        ]
+        with contextlib.suppress(OSError):
+            server = ForkServer(ahead)
+    try:
+        yield server
+    finally:
+        if server is not None:
+            server.close()
 
 
 def supported() -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import sys
 import time
 from collections.abc import Iterator
 
@@ -20,7 +19,7 @@ from torchgauge import units
 from torchgauge.analyze.processes import FEWEST
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure import latency as probe
-from torchgauge.measure.fork_server import IMPORTED_AHEAD, ForkServer, supported
+from torchgauge.measure.fork_server import ForkServer, forking
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.processes import (
     answer_of,
@@ -53,14 +52,20 @@ class LatencyRuns:
     what there is so far.
     """
 
-    def __init__(self, source: Source, options: LatencyOptions, progress: Progress) -> None:
+    def __init__(
+        self,
+        source: Source,
+        options: LatencyOptions,
+        progress: Progress,
+        server: ForkServer | None = None,
+    ) -> None:
         self.runs: list[LatencyRun] = []
         self.failures: list[MeasurementWarning] = []
         self._source, self._options, self._progress = source, options, progress
         self._budget = BUDGET if options.budget is None else options.budget
         self._spent = 0.0
         self._longest = 0.0
-        self._server: ForkServer | None = None
+        self._server = server
         self._goes_on = False
 
     def begin(self, placement: Placement) -> None:
@@ -118,24 +123,10 @@ class LatencyRuns:
             self._spent += took
             self._longest = took if len(self.runs) == 2 else max(self._longest, took)
 
-    def start_server(self) -> None:
-        """Start what processes are forked from, if there is use for it: it takes its time."""
-        if self._options.several and supported() and self._server is None:
-            with contextlib.suppress(OSError):
-                ahead = [name for name in IMPORTED_AHEAD if name in sys.modules]
-                self._server = ForkServer(ahead)
-
-    def close(self) -> None:
-        """End the processes that were started."""
-        self._goes_on = False
-        if self._server is not None:
-            self._server.close()
-
     def _prepare(self, placement: Placement) -> bool:
         """Tell whether further processes can be measured; if not, a warning says why."""
         reason = _too_large(self._source, placement)
         if reason is None:
-            self.start_server()
             reason = self._unready()
         if reason is not None:
             self.failures.append(_alone(reason))
@@ -152,7 +143,6 @@ class LatencyRuns:
             return getattr(error, "cause", "") or str(error)
         self._progress.update("importing torch for fresh processes")
         if not self._server.ready(SERVER_LIMIT):
-            self._server.close()
             self._server = None
         return None
 
@@ -187,14 +177,20 @@ class LatencyRuns:
 
 @contextlib.contextmanager
 def latency_runs(
-    source: Source, options: LatencyOptions, progress: Progress
+    source: Source,
+    options: LatencyOptions,
+    progress: Progress,
+    server: ForkServer | None = None,
 ) -> Iterator[LatencyRuns]:
-    """Yield the runs of one latency, none of them begun; no process is left after the block."""
-    runs = LatencyRuns(source, options, progress)
-    try:
-        yield runs
-    finally:
-        runs.close()
+    """Yield the runs of one latency, none of them begun; no process is left after the block.
+
+    What processes are forked from is started now, where it is not given and there is use for it:
+    it imports torch meanwhile.
+    """
+    with contextlib.ExitStack() as stack:
+        if server is None and options.several:
+            server = stack.enter_context(forking())
+        yield LatencyRuns(source, options, progress, server)
 
 
 def _too_large(source: Source, placement: Placement) -> str | None:

@@ -2,8 +2,9 @@
 
 Size runs nothing. Latency comes first of those that run the model, with nothing attached. The
 system's use is sampled in a phase of its own, because the sampler is a load itself. Costs are
-counted after what is timed. Memory and the timeline come last: they need torch's profiler, whose
-libraries stay loaded.
+counted after what is timed. Memory and the timeline come late: they need torch's profiler, whose
+libraries stay loaded. The machine's roofs come after them: they need memory of their own, and heat
+the machine.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 
 from torchgauge.analyze.named_spans import NamedSpans
 from torchgauge.analyze.throughput import throughput
+from torchgauge.device import roofs as machine
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.select import open_device
@@ -24,11 +26,13 @@ from torchgauge.measure import cost as cost_probe
 from torchgauge.measure import lines as lines_probe
 from torchgauge.measure import memory as memory_probe
 from torchgauge.measure import nvtx as nvtx_probe
+from torchgauge.measure import roofs as roofs_probe
 from torchgauge.measure import size as size_probe
 from torchgauge.measure import system as system_probe
 from torchgauge.measure import timeline as timeline_probe
 from torchgauge.measure.derived import bounds, judged, phases
 from torchgauge.measure.description import describe
+from torchgauge.measure.fork_server import ForkServer
 from torchgauge.measure.forward import running
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency import LatencyOptions
@@ -44,6 +48,7 @@ from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Pass, Profile
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.model.roofline import Roofs
 from torchgauge.model.size import Size
 from torchgauge.model.system import System
 from torchgauge.model.tree import Tree
@@ -62,26 +67,31 @@ def profile(
     options: LatencyOptions,
     progress: Progress,
     timeline: TimelineOptions | None = None,
+    server: ForkServer | None = None,
 ) -> Profile:
     """Load the target, run every probe that applies, and return the record.
+
+    `server` is what measuring processes are forked from, where one is there already.
 
     Raises what loading raises; what a probe raises is a failed warning on the record. Ctrl-C while
     loading raises KeyboardInterrupt; later the record of what was measured is returned.
     """
     with Interrupts() as interrupts:
-        return _profile(
-            source, options, Runner(progress, interrupts), timeline or TimelineOptions()
-        )
+        runner = Runner(progress, interrupts)
+        return _profile(source, options, runner, timeline or TimelineOptions(), server)
 
 
 def _profile(
-    source: Source, options: LatencyOptions, runner: Runner, timeline: TimelineOptions
+    source: Source,
+    options: LatencyOptions,
+    runner: Runner,
+    timeline: TimelineOptions,
+    server: ForkServer | None,
 ) -> Profile:
     # What a later comparison of layers needs, where there is more than one process to tell it.
     layers = (options.processes or 1) > 1 and timeline.detail != "summary"
     options = dataclasses.replace(options, layers=layers)
-    with latency_runs(source, options, runner.progress) as runs:
-        runs.start_server()  # it imports torch while the model is loaded
+    with latency_runs(source, options, runner.progress, server) as runs:
         return _measured(_loaded(source, runner), runs, options, runner, timeline)
 
 
@@ -103,13 +113,14 @@ def _measured(
             "memory", lambda: memory_probe.measure(placement, train=options.train)
         )
     tree = _tree(placement, options, runner, timeline)
-    if tree is not None and cost is not None:
-        tree = judged(tree, cost, placement, where)
     if timeline.nvtx and placement.device != "meta":
         runner.attempt("nvtx", lambda: nvtx_probe.run(placement, train=options.train))
     # The last processes come here, so that all of them are spread over the profile's time.
     latency = _last_runs(runs, placement, options, runner) if timed.measured else None
-    near, bound = bounds(placement, where, cost, latency, tree)
+    roofs = _roofs(placement, cost, latency, runner, timeline)
+    if tree is not None and cost is not None:
+        tree = judged(tree, cost, latency, roofs, where)
+    near, bound = bounds(placement, where, cost, latency, tree, roofs)
     description = describe(placement, training=training)
     return Profile(
         target=description,
@@ -201,7 +212,6 @@ def measure_latency(
 ) -> Latency:
     """Measure in this process and in fresh ones, as asked for, and combine the runs."""
     with latency_runs(source, options, progress) as runs:
-        runs.start_server()
         placement = placement or opened(source)
         runs.begin(placement)
         runs.go_on()
@@ -251,6 +261,28 @@ def _tree(
     if path is not None and recorded:
         runner.attempt("trace", lambda: rendering.trace(recorded[0], path))
     return _with_lines(tree, placement, options, runner) if timeline.lines and tree else tree
+
+
+def _roofs(
+    placement: Placement,
+    cost: Cost | None,
+    latency: Latency | None,
+    runner: Runner,
+    timeline: TimelineOptions,
+) -> Roofs | None:
+    """Return what the device can do at most, where there is work to hold to it."""
+    if cost is None or placement.device == "meta":
+        return None
+    measured = runner.attempt(
+        "roofs",
+        lambda: roofs_probe.measure(placement.device, timeline.roofs, latency, runner.progress),
+        tells=False,
+    )
+    if measured is None:  # interrupted, or it failed: what is kept serves
+        return machine.known(placement.device)
+    roofs, warnings = measured
+    runner.warnings.extend(warnings)
+    return roofs
 
 
 def _with_lines(tree: Tree, placement: Placement, options: LatencyOptions, runner: Runner) -> Tree:

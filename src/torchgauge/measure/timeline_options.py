@@ -1,4 +1,4 @@
-"""What of a timeline is wanted: how far down, and what else than the tree."""
+"""What of a profile is wanted beside latency: how far down the tree goes, and what else."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class TimelineOptions:
     """How far down the tree goes; `trace` is the file that the recording is written to.
 
     `nvtx` runs steps with NVTX ranges at the end, `lines` samples the lines of Python that run.
+    `roofs` True measures anew what the device can do at most, None quickly where that is not known,
+    False not at all.
 
     Raises InputError `detail-unknown`, `trace-name`; `option-conflict` for what needs a recording
     where `detail` makes none.
@@ -26,6 +28,7 @@ class TimelineOptions:
     trace: Path | None = None
     nvtx: bool = False
     lines: bool = False
+    roofs: bool | None = None
 
     def __post_init__(self) -> None:
         check_detail(self.detail)

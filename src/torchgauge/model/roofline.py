@@ -27,13 +27,30 @@ class BandwidthPoint(Record, frozen=True, kw_only=True):
 class Roofs(Record, frozen=True, kw_only=True):
     """What one device does at most: operations per second by dtype, bytes per second by size.
 
-    `peaks` is FLOP/s of dense products by dtype ("float32", "tf32", "bfloat16", "float16",
-    "float8", "float64"), operations per second for "int8". `bandwidth` is in order of working set
-    and never rises with it; a datasheet gives one point, the device's memory. `dispatch` is the
-    seconds that an operator call takes which does nothing. `last_level_cache` and `memory` are
-    bytes. `other` is the cores' worth of time that other processes took meanwhile, which makes
-    measured roofs too low. `sources` names the document of each figure of a datasheet; `machine` is
-    the key under which measured roofs are kept, `created` their time in ISO 8601.
+    Attributes:
+        device: its name.
+        source: whether it was measured, or is what the vendor prints.
+        method: how, in words.
+        peaks: FLOP/s of dense products by dtype ("float32", "tf32", "bfloat16", "float16",
+            "float8", "float64"), operations per second for "int8".
+        libraries: whose product reached each peak: "torch" or "numpy".
+        bandwidth: in order of working set, and never rising with it; a datasheet gives one point,
+            the device's memory.
+        extent: "full", or "quick": fewer sizes in a few seconds, and so a little too low.
+        quality: "busy" where other work ran meanwhile, which makes measured roofs too low; None of
+            a datasheet.
+        other: cores' worth of time that other processes, and other guests of the host, took
+            meanwhile.
+        spread: how far two passes over the same streams differ, as a share of the faster; the
+            median over working sets.
+        created: when it was measured, in ISO 8601.
+        machine: the key under which measured roofs are kept.
+        threads: torch's threads; None of a GPU.
+        torch: its version.
+        last_level_cache: bytes.
+        memory: bytes.
+        dispatch: seconds that an operator call takes which does nothing.
+        sources: the document of each figure of a datasheet.
     """
 
     device: str
@@ -41,6 +58,9 @@ class Roofs(Record, frozen=True, kw_only=True):
     method: str
     peaks: dict[str, float]
     bandwidth: tuple[BandwidthPoint, ...]
+    libraries: dict[str, str] = msgspec.field(default_factory=dict)
+    extent: Literal["full", "quick"] = "full"
+    quality: Literal["quiet", "busy"] | None = None
     created: str = ""
     machine: str = ""
     threads: int | None = None
@@ -49,6 +69,7 @@ class Roofs(Record, frozen=True, kw_only=True):
     memory: int | None = None
     dispatch: float | None = None
     other: float | None = None
+    spread: float | None = None
     sources: dict[str, str] = msgspec.field(default_factory=dict)
 
     def peak(self, dtype: str, *, tf32: bool = False) -> float | None:

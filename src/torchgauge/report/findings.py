@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from torchgauge import units
+from torchgauge.analyze.roof_quality import shortcomings
 from torchgauge.model import tables
 from torchgauge.model.profile import Profile
 from torchgauge.model.tree import Node
@@ -122,7 +123,7 @@ def out_of_proportion(timed: Timed) -> Finding | None:
 
 def farthest_from_roof(timed: Timed) -> Finding | None:
     """Say which layer would gain most at the device's roofs."""
-    _, nodes, whole = timed
+    profile, nodes, whole = timed
     gains = [
         ((node.time or 0.0) * (1 - node.efficiency), at)
         for at, node in enumerate(nodes)
@@ -134,11 +135,17 @@ def farthest_from_roof(timed: Timed) -> Finding | None:
     return Finding(
         f"{nodes[at].path} is farthest from the roofs",
         f"It takes {units.time(nodes[at].time, 3)} and reaches "
-        f"{units.percent(nodes[at].efficiency)} of what the device can do: "
+        f"{units.percent(nodes[at].efficiency)} of what the device can do{_how(profile)}: "
         f"{units.time(gain, 3)}, {units.percent(gain / whole)} of the step, lie between.",
         gain / whole,
         node=at,
     )
+
+
+def _how(profile: Profile) -> str:
+    """Return what makes the roofs too low, in brackets; empty of good ones."""
+    short = () if profile.roofline is None else shortcomings(profile.roofline.roofs)
+    return f" (roofs: {', '.join(short)})" if short else ""
 
 
 def outside_layers(timed: Timed) -> Finding | None:

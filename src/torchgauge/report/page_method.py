@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from torchgauge import units
+from torchgauge.analyze.roof_quality import description, reservations
 from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Environment
 from torchgauge.model.latency import Latency
@@ -37,7 +38,7 @@ def of_profile(profile: Profile) -> dict[str, Any]:
     if profile.roofline is not None:
         roofs = profile.roofline.roofs
         parts["Roofs"] = [
-            [roofs.source, roofs.method, ""],
+            [description(roofs), roofs.method, " ".join(reservations(roofs))],
             *([name, source, ""] for name, source in roofs.sources.items()),
         ]
     if profile.tree is not None:

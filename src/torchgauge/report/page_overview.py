@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from torchgauge import units
+from torchgauge.analyze.roof_quality import description
 from torchgauge.model.advice import Advice
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.loop import Loop
@@ -89,7 +90,7 @@ def figures(profile: Profile) -> list[dict[str, str]]:
     ]
     near = profile.roofline
     if near is not None and near.efficiency is not None:
-        note = f"at best {units.time(near.lower_bound)} at the {near.roofs.source} roofs"
+        note = f"at best {units.time(near.lower_bound)} at the roofs ({description(near.roofs)})"
         found.append(
             _figure("efficiency", units.percent(near.efficiency), note, near.how, "roofline")
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgauge.analyze.roof_quality import shortcomings
 from torchgauge.model.profile import Profile
 from torchgauge.model.roofline import Roofs
 from torchgauge.model.tree import Node
@@ -72,7 +73,7 @@ def _roofs(roofs: Roofs, dtypes: list[str]) -> dict[str, Any]:
         if fastest > 1.5 * roofs.memory_bandwidth:
             traffic["cache"] = fastest
     return {
-        "device": roofs.device,
+        "device": ", ".join((roofs.device, *shortcomings(roofs))),
         "source": roofs.source,
         "peaks": peaks or roofs.peaks,
         "traffic": traffic,

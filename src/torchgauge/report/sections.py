@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from torchgauge import units
+from torchgauge.analyze.roof_quality import description, shortcomings
 from torchgauge.model.compilation import Compilation, CompiledKernel
 from torchgauge.model.cost import Cost
 from torchgauge.model.environment import Settings
@@ -172,10 +173,12 @@ def bounds(found: Bottleneck, near: Roofline | None) -> Section:
     rows = [Row("bound by", found.kind or units.UNKNOWN, found.confidence if found.kind else "")]
     if near is not None:
         least = "at least " if near.at_least else ""
-        where = f"lower bound on {near.roofs.device}, {near.roofs.source} roofs"
+        where = f"lower bound on {near.roofs.device}, roofs: {description(near.roofs)}"
         rows.append(Row("at best", least + units.time(near.lower_bound), where))
         efficiency = units.percent(near.efficiency)
-        rows.append(Row("efficiency", efficiency, "that bound over the measured median"))
+        short = ", ".join(shortcomings(near.roofs))
+        note = "that bound over the measured median" + f"; roofs: {short}" * bool(short)
+        rows.append(Row("efficiency", efficiency, note))
     return Section("Bottleneck", found.how, tuple(rows), found.evidence)
 
 

@@ -6,8 +6,6 @@ import argparse
 
 from torchgauge.cli.history import add, export, listing, prune, show, trend
 
-NAME = "history"
-SUMMARY = "keep runs with their commits, and see where figures changed"
 DESCRIPTION = """\
 Keep profiles over time in a database, with commit, branch, machine and labels; show how figures
 and layers developed, where they changed, and warn by rules.

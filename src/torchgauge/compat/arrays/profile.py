@@ -10,10 +10,10 @@ from torchgauge.analyze.throughput import throughput
 from torchgauge.compat.arrays import counting, latency, members, memory
 from torchgauge.compat.arrays.calling import batch_of, run
 from torchgauge.compat.arrays.kept import kept
-from torchgauge.compat.arrays.kernels import Host, NumpyKernels
 from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import NoGpu
+from torchgauge.device.numpy_kernels import Host, NumpyKernels
 from torchgauge.measure import system
 from torchgauge.measure.sampling import SamplingPlan
 from torchgauge.model.profile import Profile

@@ -1,0 +1,59 @@
+"""The roofs that are kept of each machine, in one file of the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from torchgauge.analyze.roof_quality import combined
+from torchgauge.device import calibration
+from torchgauge.errors import InputError
+from torchgauge.files import write_atomically
+from torchgauge.model.record import Record
+from torchgauge.model.roofline import Roofs
+
+# Those of this process whose file cannot be written.
+_unwritten: dict[str, Roofs] = {}
+
+
+class Kept(Record, frozen=True, kw_only=True):
+    """The roofs of each machine by its key."""
+
+    schema: str = "torchgauge.roofs/1"
+    machines: dict[str, Roofs] = msgspec.field(default_factory=dict)
+
+
+def path() -> Path:
+    """Return the file in which roofs are kept, beside doctor's calibration."""
+    return calibration.path().with_name("roofs.json")
+
+
+def read(file: Path) -> Kept:
+    """Return what is kept; nothing where the file is absent, damaged or of another version."""
+    try:
+        kept = msgspec.json.decode(file.read_bytes(), type=Kept)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return Kept()
+    return kept if kept.schema == Kept().schema else Kept()
+
+
+def best(machine: str, file: Path) -> Roofs | None:
+    """Return the roofs kept under a machine's key, None where there are none."""
+    return _unwritten.get(machine) or read(file).machines.get(machine)
+
+
+def keep(latest: Roofs, file: Path) -> Roofs:
+    """Combine the roofs with those kept of their machine, and return what is kept now.
+
+    Where the file cannot be written, it is kept for this process.
+    """
+    now = combined(best(latest.machine, file), latest)
+    machines = read(file).machines | {latest.machine: now}
+    try:
+        write_atomically(file, msgspec.json.encode(Kept(machines=machines)))
+    except InputError:
+        _unwritten[latest.machine] = now
+    else:
+        _unwritten.pop(latest.machine, None)
+    return now

@@ -1,0 +1,53 @@
+"""Every report says how good the roofs are where they are not."""
+
+import msgspec
+import pytest
+from tests.analyze.costs import ROOFS, cost, latency, row
+from tests.report import pages
+
+from torchgauge.analyze.bottleneck import bottleneck
+from torchgauge.analyze.roofline import roofline
+from torchgauge.report import findings, page_method, page_overview, page_roofline
+
+WORK = cost(row(matmul_flops=10**9, bytes=10**6))
+
+
+def profile(**quality):
+    roofs = msgspec.structs.replace(ROOFS, **quality)
+    timed = latency(0.0125)
+    tree = pages.tree()
+    rows = [msgspec.structs.replace(row, lower_bound=1_000) for row in tree.rows]
+    return pages.with_tree(
+        cost=WORK,
+        latency=timed,
+        roofline=roofline(WORK, timed, roofs),
+        bottleneck=bottleneck(WORK, timed, roofs),
+        tree=msgspec.structs.replace(tree, rows=tuple(rows)),
+    )
+
+
+def reports(record):
+    timed = findings.Timed(record, record.tree.nodes, 0.01)
+    return {
+        "summary": " ".join(str(record).split()),
+        "markdown": record.to_markdown(),
+        "overview": str(page_overview.figures(record)),
+        "roofline": str(page_roofline.roofline(record)["roofs"]),
+        "method": str(dict(page_method.of_profile(record)["parts"])["Roofs"]),
+        "finding": findings.farthest_from_roof(timed).text,
+    }
+
+
+@pytest.mark.parametrize("report", list(reports(profile())))
+def test_a_report_says_that_roofs_are_quick_and_of_a_busy_machine(report):
+    good = reports(profile(quality="quiet"))[report]
+    assert "busy machine" not in good
+    assert "quick" not in good
+    poor = reports(profile(quality="busy", extent="quick", other=1.3))[report]
+    assert "quick, busy machine" in poor
+
+
+def test_a_summary_says_why_they_are_not_better():
+    text = reports(profile(quality="busy", extent="quick", other=1.3))["summary"]
+    assert "Others took 1.30 cores while the roofs were measured" in text
+    assert "`torchgauge profile --roofs` refines them" in text
