@@ -153,13 +153,20 @@ def why_not(device: str) -> tuple[str, list[str]]:
 
 
 def lines_of(row: Row, options: argparse.Namespace, limit: float) -> list[Line]:
-    """Run one row in a process of its own, and return its lines, with one for how it ended."""
+    """Run one row in a process of its own, and return its lines, with one for how it ended.
+
+    What the machine is remembered by (roofs, runs) is that of this folder, not the user's.
+    """
     path = options.out / "row.jsonl"
     path.unlink(missing_ok=True)
     log_path = options.out / "row.log"
     with log_path.open("w") as log:
         process = subprocess.Popen(
-            command_of(row, options), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command_of(row, options),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=os.environ | {"TORCHGAUGE_STATE": str((options.out / "state").resolve())},
         )
         code = waited_for(process, limit)
     lines = results.read(path)

@@ -49,7 +49,7 @@ def lines(machine: Machine) -> Iterator[Line]:
     import torchgauge as tg
     from gpu_rows.latency import host_loop
     from gpu_rows.machine import call_of
-    from torchgauge.device.roofs import known, roofs
+    from torchgauge.device.roofs import datasheet, quick
 
     placement = machine.model("Llama 1B")
     config = placement.model.config
@@ -70,7 +70,7 @@ def lines(machine: Machine) -> Iterator[Line]:
         placement.model, placement.inputs, budget=machine.seconds(3.0), processes=1, progress=False
     )
     seconds = host_loop(call_of(placement), machine.synchronize, machine.few(30))
-    peak = (known(machine.device) or roofs(machine.device)).peak("bfloat16")
+    peak = (datasheet(machine.device) or quick(machine.device)).peak("bfloat16")
     if not peak:
         yield Line("Llama 1B: MFU", verdict="not run", note="the device's bfloat16 peak is unknown")
         return

@@ -97,10 +97,10 @@ def lines(machine: Machine) -> Iterator[Line]:
     from torchgauge.analyze.lower_bound import Fp32
     from torchgauge.analyze.roofline import roofline
     from torchgauge.device.fp32 import switches
-    from torchgauge.device.roofs import roofs
+    from torchgauge.device.roofs import known, quick
 
-    limits, rounding = roofs(machine.device), switches()
-    fp32: Fp32 = rounding
+    limits = known(machine.device) or quick(machine.device)
+    fp32: Fp32 = switches()
     found = []
     for name, expected, call, arguments in cases(machine.device, 64 if machine.tiny else 4096):
         with torch.inference_mode():

@@ -119,7 +119,7 @@ def record(
         return path.read_bytes()
 
 
-def _settings(**switches: bool) -> _ExperimentalConfig:
+def _settings(**switches: Any) -> _ExperimentalConfig:
     """Return the profiler's settings; it need not parse the events where it can be told so.
 
     torch 2.11 has no such switch, and parses them.
