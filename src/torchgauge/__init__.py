@@ -57,9 +57,6 @@ if TYPE_CHECKING:
     from torchgauge.target.inputs import Inputs
     from torchgauge.target.training import Training
 
-UNINSTALLED = "0+source"
-"""The version of a checkout that is on the path and not installed."""
-
 _HOMES = {
     "torchgauge.api": (
         "advise",
@@ -160,12 +157,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
+        from torchgauge.version import version
 
-        try:
-            return version("torchgauge")
-        except PackageNotFoundError:  # run from its sources, on a machine where none can install
-            return UNINSTALLED
+        return version()
     if name not in _HOME_OF:
         message = f"module 'torchgauge' has no attribute '{name}'"
         raise AttributeError(message)

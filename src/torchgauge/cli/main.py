@@ -63,9 +63,9 @@ class Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print and exit."""
-        from torchgauge import __version__
+        from torchgauge.version import version
 
-        sys.stdout.write(f"torchgauge {__version__}\n")
+        sys.stdout.write(f"torchgauge {version()}\n")
         parser.exit()
 
 
