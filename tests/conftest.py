@@ -12,6 +12,10 @@ settings.register_profile("torchgauge", derandomize=True, deadline=None)
 settings.load_profile("torchgauge")
 
 
+# Texts are as wide as the terminal is, or as this says.
+os.environ["COLUMNS"] = "80"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c_reaches_children():
     """A run started in the background has SIGINT ignored, and what it starts would inherit that."""

@@ -4,6 +4,7 @@ import msgspec
 from tests.model import records
 from tests.report import pages
 
+from torchgauge.analyze.processes import process_interval
 from torchgauge.model.profile import Profile
 
 
@@ -22,5 +23,12 @@ def timed(*medians: float, layers: list[dict[str, float]] | None = None, **chang
         for number, median in enumerate(medians)
     )
     middle = sorted(medians)[len(medians) // 2]
-    latency = msgspec.structs.replace(base.latency, median=middle, p50=middle, processes=runs)
+    latency = msgspec.structs.replace(
+        base.latency,
+        median=middle,
+        p50=middle,
+        interval=process_interval(medians),
+        processes=runs,
+        warnings=(),
+    )
     return msgspec.structs.replace(base, latency=latency)

@@ -12,7 +12,6 @@ from torchgauge.device.checks.readings import TorchState
 from torchgauge.model import rendering
 from torchgauge.model.doctor import Check, Diagnosis
 from torchgauge.report.doctor import view
-from torchgauge.report.plain import WIDTH
 
 
 def torchgauge(*arguments, **variables):
@@ -92,7 +91,7 @@ def test_the_view_fits_80_columns_and_names_every_check_and_finding(tmp_path):
         activity=dataclasses.replace(QUIET, other=8.0, steal=0.2),
     )
     text = rendering.text(found, "doctor")
-    assert max(map(len, text.splitlines())) <= WIDTH
+    assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
     assert str(found) == text
     flat = " ".join(text.split())

@@ -4,6 +4,7 @@ A few runs are whole: the command of COMPATIBILITY on a saved model, and Ctrl-C'
 """
 
 import json
+import re
 
 import junitparser
 import pytest
@@ -264,7 +265,9 @@ def test_a_percentile_limit_extends_a_real_sampling(model, tmp_path):
     assert main(["profile", model, *limit, "--budget", "2", *common, str(tmp_path / "more")]) == 0
     few, more = (tg.load(tmp_path / name / "profile.json").latency for name in ("few", "more"))
     assert few.percentile_intervals["p99"] is None
-    known = more.percentile_intervals["p99"] is not None
-    assert known or more.stop in {"time budget spent", "sample limit reached"}
+    assert all(len(run.samples) > 5 for run in more.processes)
     ruling = tg.load(tmp_path / "more" / "verdict.json").rulings[0]
-    assert ruling.reason == "" if known else "independent samples of the 368" in ruling.reason
+    if more.percentile_intervals["p99"] is not None:
+        assert ruling.reason == ""
+    else:  # a machine that is too busy for so many samples within the budget
+        assert re.search("independent samples of the 368|too few of its samples", ruling.reason)

@@ -268,6 +268,47 @@ def test_a_layer_without_call_that_does_nothing_is_counted_by_shape():
     assert not callable(Conv2d())
 
 
+class WeightsAlone:
+    """A layer that holds its weight and that nothing calls."""
+
+    def __init__(self, inner, outer):
+        self.weight = fw.weights(inner, outer)
+
+
+class Stack:
+    """Layers in a list, without a call of its own."""
+
+    def __init__(self, *layers):
+        self.layers = list(layers)
+
+
+def test_a_known_layer_that_holds_only_its_weight_is_counted_by_shape():
+    class Linear(WeightsAlone):
+        pass
+
+    for batch in (1, 32):
+        assert profiler.count_flops(Linear(128, 64), (batch, 128)) == 2 * 128 * 64
+    assert not hasattr(Linear, "forward")
+    assert profiler.count_flops(Stack(Linear(8, 4), Linear(4, 2)), (3, 8)) == 64 + 16
+    assert profiler.count_flops(Stack(fw.Linear(8, 4), fw.ReLU()), (3, 8)) == 64 + 4
+    with pytest.raises(tg.InputError, match="cannot be called"):
+        profiler.count_flops(WeightsAlone(8, 4), (1, 8))
+    with pytest.raises(tg.InputError, match="cannot be called"):
+        profiler.measure_memory(Linear(8, 4), (1, 8))
+
+
+def test_layers_in_a_list_are_called_in_turn():
+    found = tg.quick_profile(Stack(fw.Linear(8, 4), fw.Linear(4, 2)), fw.Tensor(np.ones((3, 8))))
+    assert found["batch_flops"] == 3 * (64 + 16)
+    assert found["latency_ms"] > 0
+
+
+@pytest.mark.parametrize("make", [np.ones, lambda shape: fw.Tensor(np.ones(shape))])
+def test_a_tensor_is_one_operation_for_each_element(make):
+    assert profiler.count_flops(make((4, 8)), (4, 8)) == 32
+    assert profiler.count_parameters(fw.Tensor(np.ones((2, 3)))) == 0
+
+
 def test_tensors_of_every_make():
     class ReadOnly:
         def __init__(self, values):

@@ -89,7 +89,13 @@ def test_detailed_analysis():
     profiler = ModelProfiler(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))
     results = profiler.profile(torch.randn(2, 8), num_runs=5, warmup_runs=1, detailed_analysis=True)
     assert [row["path"] for row in results["layers"]] == ["", "0", "1"]
-    assert any(row["Name"] == "aten::addmm" for row in results["operators"])
+    whole, *layers = results["layers"]
+    host = results.profile.tree.root.host_time
+    assert whole["host_time_ms"] == pytest.approx(1e3 * host)
+    assert sum(row["host_time_ms"] for row in layers) <= whole["host_time_ms"]
+    addmm = next(row for row in results["operators"] if row["Name"] == "aten::addmm")
+    assert addmm["Self CPU ms"] == pytest.approx(addmm["Self CPU %"] / 100 * 1e3 * host)
+    assert not {"host_time", "Self CPU", "CPU total"} & {*whole, *addmm}
 
 
 def test_benchmark(profiler):
@@ -283,6 +289,57 @@ def test_targets_by_name(tmp_path):
         assert results["model"]["flops"] == 5 * 64
     with pytest.raises(tg.InputError):
         ModelProfiler(tmp_path / "nothing.pt2")
+
+
+def test_its_own_path_in_place_of_inputs_means_the_targets_own(tmp_path):
+    (tmp_path / "model.py").write_text(FACTORY)
+    (tmp_path / "other.pt2").touch()
+    model_path = f"{tmp_path}/model.py:complete"
+    profiler = ModelProfiler(model_path)
+    assert profiler.profile(model_path, num_runs=2)["throughput"]["batch_size"] == 3
+    with pytest.raises(tg.InputError, match=r"other\.pt2") as error:
+        profiler.profile(tmp_path / "other.pt2")
+    assert error.value.id == "other-model"
+    with pytest.raises(tg.InputError) as error:
+        profiler.profile("torchvision:resnet18")
+    assert "--input" not in str(error.value)
+    alone = f"{tmp_path}/model.py:alone"
+    with pytest.raises(tg.InputError) as error:
+        ModelProfiler(alone).profile(alone)
+    assert error.value.id == "input-missing"
+    assert "--input" not in str(error.value)
+    with pytest.raises(tg.InputError, match="holds a Linear"):
+        ModelProfiler(nn.Linear(2, 2)).profile(str(tmp_path))
+
+
+def test_a_folder_by_another_way_to_write_it(tmp_path, monkeypatch):
+    model = nn.Sequential(nn.Linear(8, 4))
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(model, (torch.ones(3, 8),)), path)
+    monkeypatch.chdir(tmp_path)
+    results = ModelProfiler(path, trust=True).profile("model.pt2", num_runs=2, warmup_runs=0)
+    assert results["throughput"]["batch_size"] == 3
+
+
+class Tokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(50, 4)
+
+    def forward(self, input_ids, attention_mask=None):
+        return self.table(input_ids)
+
+
+def test_a_positional_input_has_the_name_that_the_signature_gives_it():
+    profiler = ModelProfiler(Tokens())
+    ids = torch.randint(0, 50, (2, 16))
+    for given in (ids, (ids,), {"input_ids": ids}):
+        throughput = profiler.profile(given, num_runs=2, warmup_runs=0)["throughput"]
+        assert throughput["tokens_per_second"] == pytest.approx(
+            32 * throughput["requests_per_second"]
+        )
+    other = ModelProfiler(nn.Embedding(50, 4)).profile(ids, num_runs=2, warmup_runs=0)
+    assert other["throughput"]["tokens_per_second"] is None
 
 
 @pytest.mark.slow

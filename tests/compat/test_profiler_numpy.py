@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 import tracemalloc
 
@@ -205,6 +206,100 @@ def test_tracemalloc_is_left_as_it_was(tracing):
         assert not tracing or tracemalloc.get_traceback_limit() == 3
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError, OSError, UnicodeError, ZeroDivisionError])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: profiler.measure_memory(model, (1, 2)),
+        lambda model: profiler.count_flops(model, (1, 2)),
+        lambda model: profiler.measure_latency(model, np.ones((1, 2)), iterations=2),
+        lambda model: profiler.profile_layer(model, (1, 2)),
+        lambda model: profiler.profile_forward_pass(model, np.ones((1, 2))),
+        lambda model: profiler.profile_backward_pass(model, np.ones((1, 2))),
+        lambda model: tg.quick_profile(model, np.ones((1, 2))),
+    ],
+)
+def test_what_a_model_raises_reaches_the_caller_by_its_own_type(kind, call):
+    class Failing:
+        def forward(self, x):
+            raise kind("bad input")
+
+    with pytest.raises(kind) as error:
+        call(Failing())
+    assert isinstance(error.value, tg.MeasurementError)
+    assert type(error.value.__cause__) is kind
+    assert f"raised {kind.__name__}" in str(error.value)
+    again = pickle.loads(pickle.dumps(error.value))
+    assert (type(again), str(again)) == (tg.MeasurementError, str(error.value))
+
+
+def test_an_exception_that_nothing_can_combine_with_stays_a_measurement_error():
+    def fails(x):
+        raise ExceptionGroup("several", [ValueError("one")])
+
+    with pytest.raises(tg.MeasurementError, match="several") as error:
+        profiler.measure_memory(fails, (1, 2))
+    assert isinstance(error.value.__cause__, ExceptionGroup)
+
+
+def test_a_block_is_timed():
+    mine = tg.Profiler()
+    assert mine.elapsed is None
+    with mine as entered:
+        time.sleep(0.02)
+    assert entered is mine
+    assert mine.elapsed >= 20
+    with pytest.raises(ZeroDivisionError), mine:
+        raise ZeroDivisionError
+    assert mine.elapsed >= 0
+
+
+class Decided(tg.Profiler):
+    """A profiler with a clock of its own: a call takes 2 ms."""
+
+    def __init__(self):
+        self.asked = []
+
+    def measure_latency(self, model, input_tensor, warmup=10, iterations=100):
+        self.asked.append((type(input_tensor), warmup, iterations))
+        return 2.0
+
+
+def test_ones_own_latency_is_what_figures_are_made_of():
+    mine, x = Decided(), fw.Tensor(np.ones((7, 4)))
+    found = mine.profile_layer(fw.Linear(4, 3), x.shape)
+    assert found["latency_ms"] == 2
+    assert found["gflops_per_second"] == pytest.approx(7 * 24 / 1e9 / 0.002)
+    assert tg.quick_profile(fw.Linear(4, 3), x, profiler=mine)["latency_ms"] == 2
+    found = mine.profile_backward_pass(fw.Linear(4, 3), x, warmup=1, iterations=3)
+    assert (found["forward_latency_ms"], found["backward_latency_ms"]) == (2, 4)
+    assert found["backward_latency_how"] == "estimated"
+    assert found["total_gflops_per_second"] == pytest.approx(7 * 72 / 1e9 / 0.006)
+    assert mine.asked == [(fw.Tensor, 10, 100)] * 2 + [(fw.Tensor, 1, 3)]
+
+
+def test_a_latency_put_in_place_on_one_profiler_is_used(monkeypatch):
+    mine = tg.Profiler()
+    monkeypatch.setattr(mine, "measure_latency", lambda *args, **kwargs: 2.0)
+    assert mine.profile_layer(fw.Linear(4, 3), (7, 4))["latency_ms"] == 2
+
+
+def test_layers_and_passes_say_what_teaching_frameworks_ask_for():
+    x = fw.Tensor(np.ones((8, 16)))
+    layer = profiler.profile_layer(fw.Linear(16, 8), (8, 16))
+    assert layer["layer_type"] == "Linear"
+    forward = profiler.profile_forward_pass(fw.Linear(16, 8), x)
+    flags = forward["is_memory_bound"], forward["is_compute_bound"]
+    assert flags == {
+        "memory": (True, False), "compute": (False, True), "overhead": (False, False),
+    }.get(forward["bottleneck"], (None, None))  # fmt: skip
+    backward = profiler.profile_backward_pass(fw.Linear(16, 8), x)
+    assert 0 < backward["memory_efficiency"] <= 1
+    assert backward["bottleneck"] in ("memory", "compute", "overhead", "unknown")
+    assert backward["backward_latency_how"] == "measured"
+    assert profiler.profile_backward_pass(np.tanh, np.ones((8, 16)))["backward_latency_how"] is None
 
 
 @pytest.mark.parametrize("options", [{"iterations": 0}, {"iterations": -1}, {"warmup": -1}])

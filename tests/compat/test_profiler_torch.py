@@ -147,6 +147,26 @@ def test_a_module_that_raises():
         profiler.count_flops(nn.Linear(3, 4), (2, 5))
 
 
+def test_what_a_module_raises_is_of_its_own_type():
+    with pytest.raises(RuntimeError, match="raised RuntimeError") as error:
+        profiler.measure_memory(nn.Linear(3, 4), (2, 5))
+    assert type(error.value.__cause__) is RuntimeError
+
+
+def test_a_torch_tensor_is_one_operation_for_each_element():
+    assert profiler.count_flops(torch.ones(4, 8), (4, 8)) == 32
+
+
+def test_ones_own_latency_of_a_module_is_used():
+    class Mine(tg.Profiler):
+        def measure_latency(self, model, input_tensor, warmup=10, iterations=100):
+            assert isinstance(input_tensor, torch.Tensor)
+            return 2.0
+
+    found = Mine().profile_layer(nn.Linear(4, 3), (7, 4))
+    assert found["gflops_per_second"] == pytest.approx(found["batch_flops"] / 1e9 / 0.002)
+
+
 WITHOUT_TORCH = """
 import sys
 from importlib.machinery import PathFinder

@@ -38,7 +38,7 @@ THEIRS = [
     (Profiler.profile_layer, "layer, input_shape"),
     (Profiler.profile_forward_pass, "model, input_tensor"),
     (Profiler.profile_backward_pass, "model, input_tensor"),
-    (quick_profile, "model, input_tensor"),
+    (quick_profile, "model, input_tensor, profiler=None"),
 ]
 
 

@@ -125,8 +125,8 @@ def test_a_slow_model_is_told_with_its_interval(noted):
     text = str(caught.value)
     assert text.startswith("latency: fail, ")
     # Calls that are too much alike in a row, as on a busy machine, have no interval.
-    assert ("95 % in " in text) == bool(noted[0][0][2])
-    assert "allowed ≤ 1.000 ns [Sequential]" in text
+    unknown = ", between runs unknown" if noted[0][0][2] else ""
+    assert f"allowed ≤ 1.000 ns{unknown} [Sequential]" in text
     assert "400 calls in one process" in text
     assert "torchgauge doctor" in text
     assert [(row[0], row[-1]) for row, _ in noted] == [("latency", "fail"), ("p99", "pass")]

@@ -13,7 +13,7 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.cli.main import main
 from torchgauge.measure import line_samples, lines
-from torchgauge.measure.plan import opened
+from torchgauge.measure.forward import opened
 from torchgauge.model.tree import Pass, Tree, TreeRow
 from torchgauge.target.source import Source
 

@@ -29,6 +29,8 @@ def test_everything_is_measured_and_adds_up(model):
     # The ReLU holds its input and its output of 2×16 floats each; the result comes later.
     assert profile.memory.peak == 4 * 212 + 4 * 2 * 8 + 2 * (4 * 2 * 16)
     assert profile.system.calls >= 1
+    whole = profile.tree.root.host_time
+    assert profile.tree.headline_ratio == pytest.approx(whole / profile.latency.median)
     assert [p.probe for p in profile.passes] == [
         "loading", "size", "latency", "system", "cost", "memory", "timeline",
         "roofs",

@@ -86,6 +86,19 @@ def test_an_overload_that_only_runs_another_one_has_its_work():
     assert work(found["aten::add"]) == (8, 9, "itself")
 
 
+def test_columns_named_percent_hold_percent():
+    tree = Tree(
+        rows=(
+            TreeRow(name="Net", kind="model", parent=-1, calls=1, host=50),
+            TreeRow(name="aten::linear", kind="operator", parent=0, calls=1, host=30),
+            TreeRow(name="aten::addmm", kind="operator", parent=1, calls=1, host=20),
+        )
+    )
+    (linear, addmm) = operators(tree).rows()
+    assert (linear["Self CPU %"], linear["CPU total %"]) == pytest.approx((30, 50))
+    assert (addmm["Self CPU %"], addmm["CPU total %"]) == pytest.approx((20, 20))
+
+
 def test_a_tree_without_costs_says_nothing_of_them():
     tree = Tree(
         rows=(

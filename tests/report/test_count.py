@@ -178,7 +178,7 @@ def test_an_operator_without_formula_is_named_and_makes_totals_at_least():
     assert "at least 16.00 T" in text
     assert "at least 8.000 T" in text
     root = next(line for line in text.splitlines() if line.startswith("Model  ") and "G" in line)
-    assert root.count("≥") == 2
+    assert root.count("≥") == 3
     by_operator = lines(counted(cost(UNKNOWN)), 80, "operator")
     (line,) = [line for line in by_operator if line.startswith("my::op")]
     assert line.split()[:4] == ["my::op", "3", "unknown", "unknown"]

@@ -66,6 +66,11 @@ def test_tables_are_those_of_the_record_to_pandas_too(table):
     assert found[figure].tolist() == pytest.approx(truth[figure].tolist())
 
 
+def test_columns_named_percent_hold_percent():
+    rows = {row["Name"]: row for row in read(records.profile().to_csv(table="operators"))}
+    assert float(rows["aten::addmm"]["Self CPU %"]) == pytest.approx(100 * 40 / 205)
+
+
 def test_a_launch_is_one_cell():
     (row,) = read(records.profile(gpu=True).to_csv(table="kernels"))
     assert (row["grid"], row["occupancy"]) == ("4×1×1", "")

@@ -171,7 +171,50 @@ def test_operators_on_other_shapes_are_told_apart():
     )
     assert line(text(found), "aten::mm")[1] == "2"
     apart = text(found, View(by_shape=True), width=120)
-    assert line(apart, "aten::mm [[2, 3], [3, 4]]")[5] == "1"
+    assert line(apart, "aten::mm  2×3, 3×4")[3] == "1"
+
+
+WIDE = "[[8, 64, 56, 56], {}, [64], [1, 2, 3, 4], [5, 6, 7, 8], [8, 64, 56, 56], [], []]"
+
+
+@pytest.fixture
+def shaped():
+    """Two calls of one operator that differ in the middle of a long list of shapes."""
+    return tree(
+        row("Net", "model", -1, host=0),
+        row("aten::_convolution", "operator", 0, host=2 * MS, shapes=WIDE.format([64, 64, 3, 3])),
+        row("aten::_convolution", "operator", 0, host=MS, shapes=WIDE.format([64, 64, 1, 1])),
+    )
+
+
+def test_shapes_are_whole_where_there_is_room(shaped):
+    shown = text(shaped, View(by_shape=True), width=120)
+    assert "8×64×56×56, 64×64×3×3, 64, 1×2×3×4, 5×6×7×8, 8×64×56×56 " in shown
+    assert "…" not in shown
+
+
+def test_shapes_that_are_cut_still_differ(shaped):
+    shown = text(shaped, View(by_shape=True), width=80).splitlines()
+    names = [one.split("  1  ")[0] for one in shown if one.startswith("aten::_conv")]
+    assert ["64×64×3×3" in names[0], "64×64×1×1" in names[1]] == [True, True]
+    assert max(map(len, shown)) <= 80
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_column_that_operators_are_sorted_by_is_shown(order, width):
+    name = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
+    found = tree(
+        row("Net", "model", -1, host=0, flops=0, bytes=0),
+        row(name, "operator", 0, host=3 * MS, flops=7, bytes=5, allocated=2_340_000),
+    )
+    shown = text(found, View(sort=order), width=width)
+    figure = {"calls": " 1", "flops": " 7", "bytes": " 5 B", "memory": " 2.34 MB"}.get(order)
+    heads, cells = (one for one in shown.splitlines() if one.startswith(("operator", "aten::")))
+    column = ORDERS[order][1]
+    end = heads.index(column) + len(column)
+    assert cells[:end].endswith(figure or " 3.00 ms")
+    assert max(map(len, shown.splitlines())) <= width
 
 
 def test_a_device_has_its_time_beside_the_hosts():

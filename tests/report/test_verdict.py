@@ -291,7 +291,8 @@ def test_csv_of_a_comparison_and_its_places():
     (row,) = csv.DictReader(io.StringIO(compared.to_csv(table="layers")))
     assert (row["name"], row["contribution"], row["low"]) == ("'=odd", "0.1", "")
     assert compared.to_csv().splitlines() == [
-        "metric,judgement,how,unit,better,exact,baseline,current,change,low,high,reason,method"
+        "metric,judgement,how,unit,better,exact,baseline,current,change,low,high,corrected,reason,"
+        "method"
     ]
     verdict = msgspec.structs.replace(EVERY["fail"], comparison=compared)
     assert verdict.to_csv(table="layers") == compared.to_csv(table="layers")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+
+import msgspec
 
 from torchgauge.analyze.by_process import by_process
 from torchgauge.analyze.compare_places import compare_places
 from torchgauge.analyze.differences import differences
-from torchgauge.analyze.stored import FEWEST, HostNoise, uncalibrated, welch
+from torchgauge.analyze.evidence import disturbed, few_samples
+from torchgauge.analyze.stored import FEWEST, HostNoise, corrected, uncalibrated, welch
 from torchgauge.model.comparison import Change, Comparison, Difference, Judgement, Side
 from torchgauge.model.figures import Figure, figures
 from torchgauge.model.metric import METRICS, Metric
@@ -16,6 +20,8 @@ from torchgauge.model.record import Interval
 
 # Within it a change that is known not to be larger is none.
 SAME = 0.03
+# What the weights of a correction are learnt for, and what follows from it.
+CORRECTED = ("latency", "throughput")
 _EXACT_FIRST = ("size", "count", "memory", "timing")
 
 
@@ -36,7 +42,7 @@ def compare(
         (baseline.target, current.target), (baseline.environment, current.environment)
     )
     noise = noise or uncalibrated()
-    where = _Circumstances(found, noise)
+    where = _Circumstances(baseline, current, found, noise)
     both = (
         {figure.name: figure for figure in figures(baseline)},
         {figure.name: figure for figure in figures(current)},
@@ -70,8 +76,11 @@ def compare(
 class _Circumstances:
     """What stands against a comparison of times, of counted work, of memory; None is nothing."""
 
-    def __init__(self, found: tuple[Difference, ...], noise: HostNoise) -> None:
+    def __init__(
+        self, baseline: Profile, current: Profile, found: tuple[Difference, ...], noise: HostNoise
+    ) -> None:
         self.noise = noise
+        self.sides = baseline.latency, current.latency
         self.timing = _names([one for one in found if one.timing])
         self.work = _names([one for one in found if one.work])
         told = [one for one in found if one.work or (one.part == "target" and one.timing)]
@@ -127,20 +136,80 @@ def _timed(
     if where.timing is not None:
         return _change(metric, sides, "unknown", reason=where.timing)
     fewest = min(len(side) for side in values)
-    if fewest < FEWEST:
-        return _by_floor(metric, sides, where.noise, fewest)
-    found = welch(*values, where.noise)
+    if reason := few_samples(metric, where.sides):
+        return _change(metric, sides, "inconclusive", reason=reason)
+    if found := _by_yardstick(metric, sides, values, where.noise):
+        return found
+    few = fewest < FEWEST
+    found = (
+        _by_floor(metric, sides, where.noise, fewest)
+        if few
+        else _by_welch(metric, sides, values, where.noise)
+    )
+    against = disturbed(metric, where.sides, where.noise, few=few)
+    if against is None or found.judgement not in ("worse", "better"):
+        return found
+    return msgspec.structs.replace(found, judgement="inconclusive", reason=against)
+
+
+def _by_welch(
+    metric: Metric,
+    sides: tuple[Figure, Figure],
+    values: tuple[tuple[float, ...], tuple[float, ...]],
+    noise: HostNoise,
+) -> Change:
+    """Judge a time by its processes and by what the host's sessions differ by."""
+    found = welch(*values, noise)
     if found is None:
         return _change(metric, sides, "unknown", reason="a process has no figure")
-    interval = found.interval()
-    known = "the host's calibration" if where.noise.calibrated else "a host never calibrated"
-    method = f"Welch's t on {len(values[0])} and {len(values[1])} processes, sessions as of {known}"
-    judgement = judged(metric, interval)
-    reason = "" if judgement != "inconclusive" else "the interval holds both no change and a change"
+    counts = f"{len(values[0])} and {len(values[1])} processes"
+    judgement = judged(metric, found.interval(noise.confidence))
     return _change(
-        metric, sides, judgement, change=found.change, interval=interval, method=method,
-        reason=reason,
-    )  # fmt: skip
+        metric,
+        sides,
+        judgement,
+        change=found.change,
+        interval=found.interval(),
+        method=f"Welch's t on {counts}, sessions as of {noise.source}",
+        reason=_undecided(noise) if judgement == "inconclusive" else "",
+    )
+
+
+def _by_yardstick(
+    metric: Metric,
+    sides: tuple[Figure, Figure],
+    values: tuple[tuple[float, ...], tuple[float, ...]],
+    noise: HostNoise,
+) -> Change | None:
+    """Judge a time without what the machine's speed explains; None where that is not known."""
+    known = noise.correction
+    if known is None or metric.name not in CORRECTED:
+        return None
+    times = values if metric.better == "lower" else (values[1], values[0])
+    found = corrected(*times, known)
+    if found is None:
+        return None
+    if metric.better == "higher":
+        found = dataclasses.replace(found, estimate=-found.estimate)
+    interval = found.interval(noise.confidence)
+    judgement = judged(metric, interval)
+    measured = welch(*values, noise)
+    return _change(
+        metric,
+        sides,
+        judgement,
+        change=None if measured is None else measured.change,
+        interval=None if measured is None else measured.interval(),
+        corrected=found.change,
+        corrected_interval=interval,
+        method=f"corrected by the yardstick as {known.runs} earlier runs on this host tell",
+        reason=_undecided(noise) if judgement == "inconclusive" else "",
+    )
+
+
+def _undecided(noise: HostNoise) -> str:
+    confidence = f"{noise.confidence:.0%} " if noise.remembered else ""
+    return f"the {confidence}interval holds both no change and a change".replace("%", " %")
 
 
 def _by_floor(
@@ -149,9 +218,8 @@ def _by_floor(
     """Judge a time of few processes by what a host's sessions differ by at most."""
     change = _relative(*sides)
     floor = noise.floor
-    method = f"the host's noise floor of {floor:.0%}" + (
-        "" if noise.calibrated else ", assumed: it was never calibrated"
-    )
+    known = noise.source if noise.calibrated else "assumed: it was never calibrated"
+    method = f"the host's noise floor of {floor:.0%}, {known}"
     if change is not None and abs(change) > floor:
         worse = (change > 0) == (metric.better == "lower")
         return _change(metric, sides, "worse" if worse else "better", method=method)
@@ -177,6 +245,8 @@ def _change(
     *,
     change: float | None = None,
     interval: Interval | None = None,
+    corrected: float | None = None,
+    corrected_interval: Interval | None = None,
     method: str = "",
     reason: str = "",
 ) -> Change:
@@ -192,6 +262,8 @@ def _change(
         judgement=judgement,
         change=_relative(old, new) if change is None else change,
         interval=interval,
+        corrected=corrected,
+        corrected_interval=corrected_interval,
         method=method,
         reason=reason,
     )

@@ -45,7 +45,7 @@ def elsewhere(
         fits = True
     return Elsewhere(
         device=roofs.device,
-        latency=bound.time if roofs.bandwidth or roofs.peaks else None,
+        latency=bound.time if bound.time or not bound.at_least else None,
         memory=memory,
         memory_available=roofs.memory,
         fits=fits,

@@ -16,6 +16,7 @@ from torchgauge.analyze.latency_warnings import (
 from torchgauge.analyze.median import median_interval
 from torchgauge.analyze.percentiles import PERCENTILES, percentile_interval
 from torchgauge.analyze.processes import headline, process_interval
+from torchgauge.analyze.yardstick import yardstick_of
 from torchgauge.errors import MeasurementError
 from torchgauge.model.latency import Latency, LatencyRun, Stage, Stop
 
@@ -91,6 +92,7 @@ def combine(
         device_time=_device_time(runs),
         processes=tuple(runs),
         stages=_stages(runs),
+        yardstick=yardstick_of(runs),
         cold_cache=cold_cache,
         warnings=(
             *failures,

@@ -130,8 +130,10 @@ def _without_interval(limit: Limit, profile: Profile) -> str:
         return f"no interval, {found.interval_method.removeprefix('none: ')}"
     if limit.metric not in PERCENTILES:
         return ""
+    if found.percentile_intervals.get(limit.metric) is not None:
+        return ""
     worth = sum(len(run.steady_samples) / run.autocorrelation for run in found.processes)
     needed = samples_needed(PERCENTILES[limit.metric])
     if worth >= needed:
-        return ""
+        return f"no interval, a process has too few of its samples ({found.stop})"
     return f"{worth:.0f} independent samples of the {needed} needed ({found.stop})"

@@ -33,5 +33,6 @@ def _worse(change: Change) -> bool:
     if change.judgement != "worse":
         return False
     accepted = default_tolerance(change.metric).accepted
-    least = change.change if change.interval is None else change.interval.low
+    interval = change.judged_interval
+    least = change.change if interval is None else interval.low
     return least is None or least > accepted

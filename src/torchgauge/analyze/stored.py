@@ -6,11 +6,17 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from torchgauge.model.record import Interval
 
+if TYPE_CHECKING:
+    from torchgauge.analyze.correction import Correction
+
 FEWEST = 6
 CONFIDENCE = 0.95
+# Any two runs may be compared, and what they would rather not find must stay rare.
+REMEMBERED_CONFIDENCE = 0.99
 # Where the host was never calibrated, a change of a fifth may be the machine's alone.
 UNCALIBRATED_FLOOR = 0.20
 
@@ -19,17 +25,46 @@ UNCALIBRATED_FLOOR = 0.20
 class HostNoise:
     """How a host's log medians spread from session to session: standard deviation, sessions.
 
-    `calibrated` is False for the value that is assumed of a host never looked at.
+    `calibrated` is False for the value that is assumed of a host never looked at; `remembered` says
+    that the spread is that of earlier runs, `busy` that other load on the machine is part of it.
+    `correction` is what the machine explains of the difference of the two runs compared, where a
+    correction has been seen to help.
     """
 
     between: float
-    sessions: int
+    sessions: float
     calibrated: bool = True
+    remembered: bool = False
+    busy: bool = False
+    correction: Correction | None = None
+
+    @property
+    def confidence(self) -> float:
+        """The confidence with which a change is told from what the host does."""
+        return REMEMBERED_CONFIDENCE if self.remembered else CONFIDENCE
 
     @property
     def floor(self) -> float:
-        """The relative change that two sessions of one build show once in twenty."""
-        return math.expm1(_reach(self.sessions - 1) * math.sqrt(2) * self.between)
+        """The relative change that two sessions of one build show at most, at that confidence."""
+        reach = _reach(self.sessions - 1, self.confidence)
+        return math.expm1(reach * math.sqrt(2) * self.between)
+
+    @property
+    def corrected(self) -> HostNoise:
+        """What is left of it after the correction."""
+        known = self.correction
+        if known is None:
+            return self
+        return dataclasses.replace(
+            self, between=known.between, sessions=known.runs, correction=None
+        )
+
+    @property
+    def source(self) -> str:
+        """Where it is known from."""
+        if self.remembered:
+            return f"{self.sessions - 1:.0f} earlier runs on this host"
+        return "the host's calibration" if self.calibrated else "a host never calibrated"
 
 
 def uncalibrated() -> HostNoise:
@@ -82,7 +117,7 @@ def welch(
     """
     if min(len(baseline), len(current)) < 2 or min(*baseline, *current) <= 0:
         return None
-    parts = []
+    parts: list[tuple[float, float]] = []
     means = []
     for side in (baseline, current):
         logs = [math.log(value) for value in side]
@@ -94,6 +129,21 @@ def welch(
     weights = math.fsum(variance**2 / freedom for variance, freedom in parts)
     freedom = whole**2 / weights if weights else float(len(baseline) + len(current) - 2)
     return Welch(means[1] - means[0], math.sqrt(whole), freedom)
+
+
+def corrected(
+    baseline: Sequence[float], current: Sequence[float], correction: Correction
+) -> Welch | None:
+    """Return the change of times that is left when what the machine explains is taken out.
+
+    Its error is what runs of the target differ by after such a correction, processes and all. None
+    where a side has no figure above 0.
+    """
+    if not baseline or not current or min(*baseline, *current) <= 0:
+        return None
+    means = [statistics.fmean(map(math.log, side)) for side in (baseline, current)]
+    estimate = means[1] - means[0] - correction.log_ratio
+    return Welch(estimate, math.sqrt(2) * correction.between, correction.runs - 1)
 
 
 def _reach(freedom: float, confidence: float = CONFIDENCE) -> float:

@@ -9,12 +9,20 @@ from typing import NamedTuple
 from torchgauge import units
 from torchgauge.analyze.by_process import by_process
 from torchgauge.analyze.compare import compare
+from torchgauge.analyze.evidence import Sides, disturbed, few_samples
 from torchgauge.analyze.exact import exact_ruling
 from torchgauge.analyze.guilty import guilty
 from torchgauge.analyze.holm import holm
 from torchgauge.analyze.limits import judge_limit
 from torchgauge.analyze.paired import signed
-from torchgauge.analyze.stored import FEWEST, HostNoise, Welch, uncalibrated, welch
+from torchgauge.analyze.stored import (
+    FEWEST,
+    HostNoise,
+    Welch,
+    corrected,
+    uncalibrated,
+    welch,
+)
 from torchgauge.model.comparison import Change, Comparison
 from torchgauge.model.metric import METRICS, Metric
 from torchgauge.model.profile import Profile
@@ -66,6 +74,7 @@ def gate(
     """
     noise = noise or uncalibrated()
     comparison = compare(baseline, current, labels=labels, noise=noise)
+    sides = baseline.latency, current.latency
     tests = _tests(baseline, current, comparison, tolerances, noise)
     fallen = dict(zip(tests, holm([test.p for test in tests.values()], ALPHA), strict=True))
     rulings = []
@@ -79,10 +88,10 @@ def gate(
         elif change.exact:
             rulings.append(exact_ruling(change, tolerance))
         elif name in tests:
-            reason = _reason(tests[name], noise, fails=fallen[name])
-            rulings.append(_tested(change, tests[name], reason, len(tests)))
+            said = _said(change, tests[name], sides, noise, fails=fallen[name])
+            rulings.append(_tested(change, tests[name], said, len(tests)))
         else:
-            rulings.append(_untested(change, tolerance, comparison))
+            rulings.append(_untested(change, tolerance, comparison, sides))
     found = (*rulings, *(judge_limit(limit, current) for limit in limits))
     return Verdict(
         outcome=overall(found),
@@ -107,14 +116,30 @@ def _tests(
         if wanted.kind != "timing":
             continue
         old, new = by_process(baseline, wanted), by_process(current, wanted)
-        if min(len(old), len(new)) < FEWEST:
+        change = comparison.change_of(wanted.name)
+        if change is None or few_samples(wanted, (baseline.latency, current.latency)):
             continue
         if wanted.better == "higher":
             old, new = new, old  # less of it is worse
-        test = welch(old, new, noise)
+        if noise.correction is not None and change.corrected is not None:
+            test = corrected(old, new, noise.correction)
+        else:
+            test = welch(old, new, noise) if min(len(old), len(new)) >= FEWEST else None
         if test is not None:
             found[wanted.name] = _Test(test, tolerance)
     return found
+
+
+def _said(
+    change: Change, test: _Test, sides: Sides, noise: HostNoise, *, fails: bool
+) -> tuple[Outcome, str]:
+    """Return the outcome of a tested metric and why; what disturbed a run fails nothing."""
+    if change.corrected is not None:
+        return _reason(test, noise.corrected, fails=fails)
+    against = disturbed(METRICS[change.metric], sides, noise, few=False)
+    if fails and against is not None:
+        return "inconclusive", against
+    return _reason(test, noise, fails=fails)
 
 
 def _reason(test: _Test, noise: HostNoise, *, fails: bool) -> tuple[Outcome, str]:
@@ -139,21 +164,23 @@ def _tested(change: Change, test: _Test, said: tuple[Outcome, str], family: int)
         unit=change.unit,
         baseline=change.baseline,
         current=change.current,
-        change=test.welch.change,
-        interval=test.interval,
+        change=test.welch.change if change.corrected is None else _worse(change),
+        interval=test.interval if change.corrected is None else None,
+        corrected=None if change.corrected is None else test.welch.change,
+        corrected_interval=None if change.corrected is None else test.interval,
         tolerance=test.tolerance,
         reason=reason,
         method=change.method + (f", Holm over {family} metrics" if family > 1 else ""),
     )
 
 
-def _untested(change: Change, tolerance: Tolerance, comparison: Comparison) -> Ruling:
+def _untested(change: Change, tolerance: Tolerance, comparison: Comparison, sides: Sides) -> Ruling:
     outcome: Outcome = "inconclusive"
     reason = change.reason
     known = change.baseline is not None and change.current is not None
     if known and not comparison.timing_comparable:
         outcome = "not comparable"
-    elif known:
+    elif known and not few_samples(METRICS[change.metric], sides):
         reason = "fewer than 6 processes on a side: re-record both with --processes 10"
     return Ruling(
         metric=change.metric,

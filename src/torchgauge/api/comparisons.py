@@ -60,7 +60,7 @@ def compare(
     from torchgauge.api.host_noise import host_noise
 
     sides = [loaded(cast("Profile | str | Path", one)) for one in (baseline, current)]
-    noise = host_noise(sides[1])
+    noise = host_noise(*sides)
     return compared(sides[0], sides[1], labels=labels_of(baseline, current), noise=noise)
 
 
@@ -91,7 +91,7 @@ def detect_regressions(
     from torchgauge.api.host_noise import host_noise
 
     old, new = loaded(baseline), loaded(current)
-    return regressions(old, new, noise=host_noise(new))
+    return regressions(old, new, noise=host_noise(old, new))
 
 
 def load_baseline(path: str | Path) -> Profile:

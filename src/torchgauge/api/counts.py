@@ -26,7 +26,9 @@ def measure_size(model: object) -> Size:
 def count_cost(model: Callable[..., Any], inputs: Any = None, *, backward: bool = False) -> Cost:
     """Count FLOPs and bytes of one call by layer and operator, from the shapes that it runs with.
 
-    On whatever device the model is: with meta or fake tensors nothing is computed. Without
+    On whatever device the model is: with meta or fake tensors nothing is computed. Where the code
+    reads a value, which meta tensors lack, a copy on the CPU filled at random is counted (up to
+    4 GiB), and the warning `counted-on-cpu` says so. Without
     `backward` in evaluation mode; with it in training mode, and ones are sent into every
     differentiable output (no loss is counted). An operator without formula is in `unknown`.
 

@@ -101,7 +101,7 @@ def gate_records(
         options.tolerances,
         limits=options.limits,
         usual=options.usual,
-        noise=host_noise(new),
+        noise=host_noise(old, new),
         labels=labels_of(baseline, current),
     )
 

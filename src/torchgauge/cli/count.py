@@ -18,7 +18,7 @@ DESCRIPTION = """\
 Count the work of one call, from the shapes of every operator that it runs: MACs, FLOPs, bytes.
 
 The model is made of meta tensors, which have shapes and no values, so that a model of any size
-is counted in seconds. Where its code reads values (experts chosen by the data, .item()), it is
+is counted in seconds. Where its code reads values (.item(), a mask that decides what runs), it is
 counted on real tensors, and that is said. An operator without formula is listed as unknown, and
 the totals say "at least"; torchgauge.flop_formula gives it one.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from torchgauge.compat.results import rows_in_ms
 from torchgauge.model.profile import Profile
 
 TRANSFERS = ("memcpy", "memset")
@@ -49,8 +50,8 @@ def _events(sizes: list[int], seen: bool) -> dict[str, Any]:
 
 
 def gpu(record: Profile, *, kernels: bool, transfers: bool, nvtx: bool) -> dict[str, Any]:
-    """Return what the GPU did: times in ms, its rows of kernels and copies in seconds and bytes."""
-    rows = [] if record.tree is None else record.table("kernels").rows()
+    """Return what the GPU did, in ms and bytes, with rows of kernels and copies."""
+    rows = [] if record.tree is None else rows_in_ms(record.table("kernels"))
     copies = [row for row in rows if row["name"].lower().startswith(TRANSFERS)]
     latency, system = record.latency, record.system
     used = system.gpus[0] if system is not None and system.gpus else None

@@ -18,7 +18,7 @@ from torchgauge.model.latency import Latency
 from torchgauge.model.profile import Profile
 from torchgauge.target.inputs import Inputs
 
-RUNS, WARMUP = 100, 10
+EXAMPLE = "1x3x224x224"
 CONFIGURABLE = ("batch_size", "precision", "device")
 
 
@@ -53,6 +53,7 @@ class HeldModel:
                 error.remedy = "If you trust the file, give trust=True: it is loaded here."
             if texts or error.id != "input-missing":
                 raise
+            error.remedy = f"Give profile() a tensor, a mapping by name, or shapes: '{EXAMPLE}'."
             self._missing = error
 
     def profile(
@@ -95,8 +96,11 @@ class HeldModel:
     def inputs(self, input_data: Any) -> Inputs:
         """Return the inputs of a call: those given, else the target's own.
 
-        Raises InputError `input-missing` where there are none.
+        The model's own path, given again, stands for the target's inputs. Raises InputError
+        `input-missing` where there are none, `other-model` for a path of another one.
         """
+        if self._is_own_path(input_data):
+            input_data = None
         if self.named and self.model is None:
             if input_data is None:
                 raise self._missing
@@ -109,6 +113,22 @@ class HeldModel:
             return _made(texts)
         found = given_inputs(input_data)
         return _as_tensors(found, self.model) if self._of_torch(found) else found
+
+    def _is_own_path(self, input_data: Any) -> bool:
+        """Return whether it names this model. Raises InputError `other-model` for another path."""
+        if not isinstance(input_data, str | Path) or not str(input_data):
+            return False
+        if self.named and _same(str(self.what), str(input_data)):
+            return True
+        if isinstance(input_data, str) and not _exists(input_data):
+            return False  # a text of shapes
+        holds = str(self.what) if self.named else f"a {type(self.what).__name__}"
+        raise InputError(
+            f"{str(input_data)!r} is not the model of this profiler, and no inputs.",
+            id="other-model",
+            cause=f"It holds {holds}.",
+            remedy="Make a ModelProfiler of that path, or give this one tensors or shapes.",
+        )
 
     def _of_torch(self, inputs: Inputs) -> bool:
         if self.named or is_torch(self.model, inputs):
@@ -174,6 +194,19 @@ def _resolved(device: str | None, *, named: bool) -> str | None:
     return resolve(device) if device is not None or named else None
 
 
+def _same(one: str, other: str) -> bool:
+    """Return whether two texts name one target, as they stand or as paths."""
+    paths = Path(one), Path(other)
+    return one == other or (_exists(one) and paths[0].resolve() == paths[1].resolve())
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):  # too long for a path, or with a null character
+        return False
+
+
 def _texts(input_data: Any) -> tuple[str, ...]:
     """Return the inputs where they are written as on the command line, else nothing."""
     if isinstance(input_data, str):
@@ -186,7 +219,11 @@ def _made(texts: tuple[str, ...]) -> Inputs:
     from torchgauge.target.input_spec import make_inputs
     from torchgauge.target.random_tensors import RandomTensors
 
-    return make_inputs(texts, None, RandomTensors("cpu"))
+    try:
+        return make_inputs(texts, None, RandomTensors("cpu"))
+    except InputError as error:
+        error.message = error.message.replace("--input", "The input")
+        raise
 
 
 def _as_tensors(inputs: Inputs, model: Any) -> Inputs:

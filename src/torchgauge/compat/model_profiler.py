@@ -56,9 +56,9 @@ class ModelProfiler:
         """Measure so many calls after the warm-up, and return the figures.
 
         `input_data` is a tensor, an array, a tuple, a mapping or a text like "1x3x224x224"; a
-        target that knows its own inputs needs none. `detailed_analysis` adds layers and operators.
-        With `preprocess` (input_data to what the model takes) or `postprocess` (of its outputs)
-        the end-to-end latency and its stages are measured as well.
+        target that knows its own inputs needs none, or takes its own path. `detailed_analysis` adds
+        layers and operators. With `preprocess` (input_data to what the model takes) or
+        `postprocess` (of its outputs) the end-to-end latency and its stages are measured as well.
 
         Raises MeasurementError where the model raises, InputError for options that make no sense.
         """

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import sys
+from typing import Any, Self
 
 from torchgauge.analyze.bottleneck import bottleneck
+from torchgauge.analyze.latency import combine
 from torchgauge.analyze.training_memory import Trainable, states
+from torchgauge.clock import SystemClock
+from torchgauge.compat.raised import raises_as_the_model
 from torchgauge.compat.subject import (
     InvalidError,
     Shape,
     Subject,
     checked_shape,
     given_inputs,
+    is_tensor,
     subject_of,
 )
 from torchgauge.errors import MeasurementError
-from torchgauge.model.cost import Cost
-from torchgauge.model.latency import Latency
+from torchgauge.model.cost import Cost, known_part
+from torchgauge.model.latency import Latency, LatencyRun
 from torchgauge.model.memory import Memory
 from torchgauge.target.inputs import Inputs
 
@@ -30,19 +36,39 @@ class Profiler:
     A shape includes the batch as its first dimension; a shape of one dimension is one sample, and
     so is an image without a batch before a convolution. FLOPs are those of `tg.count_cost`: 2 per
     multiply-accumulate, and the elementwise work. What is not known is None, never 0. 1 MB is
-    10⁶ bytes. The model and its inputs are left as they were.
+    10⁶ bytes. The model and its inputs are left as they were. What the model raises reaches the
+    caller as a MeasurementError that is of the model's exception type too.
+
+    `with profiler:` times a block; `elapsed` is then its ms, of the GPU's work too.
     """
 
+    elapsed: float | None = None
+
+    def __enter__(self) -> Self:
+        _wait_for_gpu()
+        self._entered = SystemClock.now()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        _wait_for_gpu()
+        self.elapsed = (SystemClock.now() - self._entered) * 1e-6
+
+    @raises_as_the_model
     def count_parameters(self, model: Any) -> int | None:
         """Return the elements of all parameters, a shared one once; None of a plain function."""
         return subject_of(model).parameters()
 
+    @raises_as_the_model
     def count_flops(self, model: Any, input_shape: Shape) -> int | None:
         """Return the FLOPs of one sample, whatever the batch; None where part of them is unknown.
 
-        Raises MeasurementError where the model raises.
+        Of a tensor in place of a model it is one for each element of the shape, as of any
+        elementwise operation. Raises MeasurementError where the model raises.
         """
-        shape, subject = checked_shape(input_shape), subject_of(model)
+        shape = checked_shape(input_shape)
+        if is_tensor(model):
+            return math.prod(shape)
+        subject = subject_of(model)
         try:
             return _known(subject.sample_cost(shape))
         except MeasurementError:
@@ -50,16 +76,20 @@ class Profiler:
             inputs = subject.inputs(shape)
             return _shared(subject.cost(inputs), subject.batch(inputs))
 
+    @raises_as_the_model
     def measure_memory(self, model: Any, input_shape: Shape) -> dict[str, Any]:
         """Return the memory of a call in MB: parameters, what the call allocates, and the peak.
 
         `activation_memory_mb` is all that the call holds at its peak beyond parameters, buffers and
         inputs. `memory_efficiency` is the share of the peak that any run of this model must hold:
         its parameters, buffers, inputs and outputs. Without torch it is measured by tracemalloc.
+        Of a plain function these parts are not known.
         """
         subject = subject_of(model)
-        return _memory(subject.memory(subject.inputs(checked_shape(input_shape))))
+        memory = subject.memory(subject.inputs(checked_shape(input_shape)))
+        return _memory(memory, subject.parameters())
 
+    @raises_as_the_model
     def measure_latency(
         self, model: Any, input_tensor: Any, warmup: int = 10, iterations: int = 100
     ) -> float:
@@ -71,11 +101,15 @@ class Profiler:
         inputs = given_inputs(input_tensor)
         return subject_of(model, inputs).latency(inputs, warmup, iterations).median * 1e3
 
+    @raises_as_the_model
     def profile_layer(self, layer: Any, input_shape: Shape) -> dict[str, Any]:
         """Return the figures of `profile_forward_pass` for one layer, and its class."""
         inputs = subject_of(layer).inputs(checked_shape(input_shape))
-        return {"layer_name": type(layer).__name__, **self.profile_forward_pass(layer, inputs)}
+        name = type(layer).__name__
+        figures = self.profile_forward_pass(layer, inputs)
+        return {"layer_name": name, "layer_type": name, **figures}
 
+    @raises_as_the_model
     def profile_forward_pass(
         self, model: Any, input_tensor: Any, *, warmup: int = 10, iterations: int = 100
     ) -> dict[str, Any]:
@@ -85,27 +119,32 @@ class Profiler:
         are None, `flops_at_least` is what is known of the call, and `unknown` names the rest.
         `gflops_per_second` is `batch_flops` over the median latency. `bottleneck` is that of
         `tg.profile`: "compute", "memory", "overhead" or "unknown"; `bottleneck_confidence` says how
-        sure it is, `bottleneck_evidence` why.
+        sure it is, `bottleneck_evidence` why. The time is what `measure_latency` says where a
+        subclass has its own.
         """
         _check(warmup, iterations)
         inputs = given_inputs(input_tensor)
         subject = subject_of(model, inputs)
-        timed = subject.latency(inputs, warmup, iterations)
+        own = self._own_latency(model, inputs, warmup, iterations)
+        timed = own or subject.latency(inputs, warmup, iterations)
         memory, cost = subject.memory(inputs), subject.cost(inputs)
-        batch = subject.batch(inputs)
+        batch, parameters = subject.batch(inputs), subject.parameters()
+        rates = _rates(cost, timed, subject)
         return {
-            "parameters": subject.parameters(),
+            "parameters": parameters,
             "batch_size": batch,
             "flops": _of_one(subject, inputs, cost, batch),
             "batch_flops": _known(cost),
-            "flops_at_least": cost.flops,
+            "flops_at_least": known_part(cost.flops, at_least=cost.at_least),
             "unknown": tuple(cost.unknown),
             "latency_ms": timed.median * 1e3,
             "throughput_samples_per_second": _over(batch, timed.median),
-            **_memory(memory),
-            **_rates(cost, timed, subject),
+            **_memory(memory, parameters),
+            **rates,
+            **_flags(rates["bottleneck"]),
         }
 
+    @raises_as_the_model
     def profile_backward_pass(
         self, model: Any, input_tensor: Any, *, warmup: int = 10, iterations: int = 100
     ) -> dict[str, Any]:
@@ -113,38 +152,94 @@ class Profiler:
 
         torch's passes are measured and counted with the outputs' mean as the loss. Of a framework
         on NumPy the time is measured where outputs have a `backward`, and the work is estimated as
-        twice the forward's. `optimizer_memory_estimates` is MB of what an optimizer keeps.
+        twice the forward's. So is the time where a subclass has its own `measure_latency`, which
+        says the forward's. `bottleneck` is the forward pass's. `optimizer_memory_estimates` is MB
+        of what an optimizer keeps.
         """
         _check(warmup, iterations)
         inputs = given_inputs(input_tensor)
         subject = subject_of(model, inputs)
         passes = subject.backward(inputs, warmup, iterations)
-        forward = passes.forward
-        if forward is None:
-            forward = subject.latency(inputs, warmup, iterations).median
-        memory, flops = subject.memory(inputs), _known(subject.cost(inputs))
+        own = self._own_latency(model, inputs, warmup, iterations)
+        if own is not None:
+            passes = passes._replace(forward=own.median, backward=2 * own.median)
+        timed = _of_one_time(passes.forward) or subject.latency(inputs, warmup, iterations)
+        forward, backward = timed.median, passes.backward
+        memory, cost = subject.memory(inputs), subject.cost(inputs)
+        flops = _known(cost)
         trainable = subject.trainable()
         gradients = sum(one.bytes for one in trainable)
-        total, work = _sum(forward, passes.backward), _sum(flops, passes.flops)
+        total, work = _sum(forward, backward), _sum(flops, passes.flops)
         return {
             "forward_flops": flops,
             "forward_latency_ms": _times(forward, 1e3),
             "forward_memory_mb": memory.peak / MEGABYTE,
             "backward_flops": passes.flops,
             "backward_flops_how": "estimated" if passes.estimated else "counted",
-            "backward_latency_ms": _times(passes.backward, 1e3),
+            "backward_latency_ms": _times(backward, 1e3),
+            "backward_latency_how": _how(backward, estimated=own is not None),
             "gradient_memory_mb": gradients / MEGABYTE,
             "total_flops": work,
             "total_latency_ms": _times(total, 1e3),
             "total_memory_mb": (memory.peak + gradients) / MEGABYTE,
             "total_gflops_per_second": _times(_over(work, total), 1e-9),
             "optimizer_memory_estimates": _optimizers(trainable),
+            "memory_efficiency": _memory(memory, subject.parameters())["memory_efficiency"],
+            "bottleneck": _rates(cost, timed, subject)["bottleneck"],
         }
 
+    def _own_latency(
+        self, model: Any, inputs: Inputs, warmup: int, iterations: int
+    ) -> Latency | None:
+        """Return what a subclass's or an instance's own `measure_latency` says, else None."""
+        if getattr(self.measure_latency, "__func__", None) is Profiler.measure_latency:
+            return None
+        given = inputs.as_given()
+        ms = self.measure_latency(model, given, warmup=warmup, iterations=iterations)
+        return _of_one_time(float(ms) * 1e-3)
 
-def quick_profile(model: Any, input_tensor: Any) -> dict[str, Any]:
-    """Return `Profiler().profile_forward_pass(model, input_tensor)`."""
-    return Profiler().profile_forward_pass(model, input_tensor)
+
+def quick_profile(
+    model: Any, input_tensor: Any, profiler: Profiler | None = None
+) -> dict[str, Any]:
+    """Return `profile_forward_pass(model, input_tensor)` of the profiler, else of a new one."""
+    return (profiler or Profiler()).profile_forward_pass(model, input_tensor)
+
+
+def _wait_for_gpu() -> None:
+    """Return when what torch gave the GPU is done; nothing where torch has none or is not there."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def _of_one_time(seconds: float | None) -> Latency | None:
+    """Return the latency of which one figure is known."""
+    if seconds is None:
+        return None
+    run = LatencyRun(
+        samples=(seconds,),
+        warmup=0,
+        steady=True,
+        first_call=seconds,
+        median=seconds,
+        interval=None,
+        autocorrelation=1.0,
+        stop="iterations done",
+    )
+    return combine([run])
+
+
+def _how(figure: float | None, *, estimated: bool) -> str | None:
+    return None if figure is None else "estimated" if estimated else "measured"
+
+
+def _flags(answer: str) -> dict[str, bool | None]:
+    """Return what bounds a call as yes and no; None where it is not known."""
+    known = answer != "unknown"
+    return {
+        f"is_{bound}_bound": answer == bound if known else None for bound in ("memory", "compute")
+    }
 
 
 def _check(warmup: int, iterations: int) -> None:
@@ -176,13 +271,15 @@ def _known(cost: Cost) -> int | None:
     return None if cost.at_least else cost.flops
 
 
-def _memory(found: Memory) -> dict[str, Any]:
+def _memory(found: Memory, parameters: int | None) -> dict[str, Any]:
+    """Return the memory in MB; of a plain function, whose parameters nobody knows, no part."""
     held = found.parameters + found.buffers + found.inputs
+    known = parameters is not None
     return {
-        "parameter_memory_mb": found.parameters / MEGABYTE,
-        "activation_memory_mb": (found.peak - held) / MEGABYTE,
+        "parameter_memory_mb": found.parameters / MEGABYTE if known else None,
+        "activation_memory_mb": (found.peak - held) / MEGABYTE if known else None,
         "peak_memory_mb": found.peak / MEGABYTE,
-        "memory_efficiency": _over(held + found.outputs, found.peak),
+        "memory_efficiency": _over(held + found.outputs, found.peak) if known else None,
     }
 
 

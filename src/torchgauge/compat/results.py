@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from torchgauge.model.cost import known_part
 from torchgauge.model.latency import Latency
 from torchgauge.model.profile import Profile
+from torchgauge.model.table_columns import quantity_of
+from torchgauge.model.tables import Table
 
 Group = dict[str, Any]
 
@@ -17,6 +20,8 @@ _MS = 1e3
 class Results(Mapping[str, Any]):
     """What ModelProfiler measured: `["latency"]["mean"]` in ms, `["memory"]["peak"]` in bytes.
 
+    `["layers"]` and `["operators"]` of a detailed analysis are rows with times in ms, under names
+    that say so: "host_time_ms", "Self CPU ms".
     `profile` is the record behind it, in SI units, with intervals and raw samples. Of a benchmark
     `configuration` is what was asked for, and `error` why it failed: then there are no figures.
     Unknown is None.
@@ -66,9 +71,21 @@ def _groups(profile: Profile, end_to_end: Latency | None) -> Group:
         "system": _system(profile),
     }
     if profile.tree is not None:
-        groups["layers"] = profile.table("layers").rows()
-        groups["operators"] = profile.table("operators").rows()
+        groups["layers"] = rows_in_ms(profile.table("layers"))
+        groups["operators"] = rows_in_ms(profile.table("operators"))
     return groups
+
+
+def rows_in_ms(table: Table) -> list[Group]:
+    """Return a table's rows with times in ms, under names that say so."""
+    columns: dict[str, list[Any]] = {}
+    for name, values in table.columns.items():
+        if quantity_of(name) == "time":
+            unit = " ms" if " " in name else "_ms"
+            columns[name + unit] = [_ms(value) for value in values]
+        else:
+            columns[name] = values
+    return Table(columns).rows()
 
 
 def _latency(found: Latency | None, end_to_end: Latency | None) -> Group:
@@ -101,7 +118,10 @@ def _memory(profile: Profile) -> Group:
     group: Group = {name: getattr(found, name, None) for name in names}
     held = None if found is None else found.fragmentation
     group["fragmentation"] = None if held is None else held.reserved_unused
-    return group | ({} if found is None else found.parts)
+    parts: Group = {} if found is None else dict(found.parts)
+    if profile.size is None:  # what of it is a plain callable's parameters is not known
+        parts |= dict.fromkeys(parts.keys() & {"parameters", "buffers"})
+    return group | parts
 
 
 def _model(profile: Profile) -> Group:
@@ -111,9 +131,9 @@ def _model(profile: Profile) -> Group:
         "size": getattr(size, "bytes", None),
         "disk_size": getattr(size, "disk_bytes", None),
         "flops": None if cost is None or cost.at_least else cost.flops,
-        "flops_at_least": getattr(cost, "flops", None),
+        "flops_at_least": None if cost is None else known_part(cost.flops, at_least=cost.at_least),
         "macs": None if cost is None or cost.at_least else cost.macs,
-        "activation_memory": getattr(memory, "activations", None),
+        "activation_memory": None if size is None else getattr(memory, "activations", None),
     }
 
 

@@ -101,6 +101,16 @@ def is_torch(model: Any, inputs: Inputs | None = None) -> bool:
     )
 
 
+def is_tensor(value: Any) -> bool:
+    """Return whether it is a tensor or an array, and no model: nothing calls it."""
+    from torchgauge.compat.arrays.members import CALLS, array_of
+
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return True
+    return array_of(value) is not None and not any(hasattr(value, name) for name in CALLS)
+
+
 def given_inputs(inputs: Any) -> Inputs:
     """Return the inputs of a call. Raises InputError `inputs-consumed` for what is read once."""
     found = Inputs.of(inputs)

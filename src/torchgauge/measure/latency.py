@@ -25,6 +25,7 @@ from torchgauge.measure.sampling import (
     sample,
 )
 from torchgauge.measure.step import Step, guarded, prepared
+from torchgauge.measure.yardstick import Yardstick
 from torchgauge.model.latency import LatencyRun
 from torchgauge.progress import Progress, Silent
 from torchgauge.target.inputs import Inputs
@@ -128,6 +129,8 @@ def measure(
 ) -> LatencyRun:
     """Time the step in this process with nothing else attached, and return the run.
 
+    Between the calls reference work is timed, by the system's clock only.
+
     Raises MeasurementError `meta-model`, and where the step raises.
     """
     if placement.device == "meta":
@@ -137,7 +140,9 @@ def measure(
             cause="Its tensors have shapes and no values.",
             remedy="Load it on cpu or cuda; measure_size counts it as it is.",
         )
-    clock, device = clock or SystemClock(), device or open_device(placement.device)
+    device = device or open_device(placement.device)
+    yardstick = Yardstick(SystemClock(), device) if clock is None else None
+    clock = clock or SystemClock()
     progress = progress or Silent()
     limit = options.plan.time_limit
 
@@ -159,10 +164,15 @@ def measure(
             on_progress=on_progress,
             busy_warmup=GPU_BUSY_WARMUP if placement.device.startswith("cuda") else 0.0,
             clock_resolution=resolution(clock),
+            between=yardstick,
         )
         found = tuple(load_warnings(watch.load()))
     found += step.kept.warnings("latency")  # complete now that all is put back
-    return msgspec.structs.replace(run, warnings=run.warnings + found)
+    return msgspec.structs.replace(
+        run,
+        warnings=run.warnings + found,
+        yardstick={} if yardstick is None else yardstick.medians(),
+    )
 
 
 def timed_call(

@@ -151,7 +151,7 @@ class LatencyRuns:
             self._options,
             processes=1,
             budget=LONGEST_SHARE * self._budget,
-            independent=-(-self._options.independent // 5),
+            independent=-(-self._options.independent // FEWEST),
             short=True,
         )
 

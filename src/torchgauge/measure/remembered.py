@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 from torch.nn.parameter import is_lazy
 
 from torchgauge.analyze.latency import combine
 from torchgauge.analyze.processes import FEWEST
 from torchgauge.analyze.run_spread import past_target, run_spread
+from torchgauge.analyze.yardstick import with_speed
 from torchgauge.device.environment import environment
 from torchgauge.device.past_runs import past_runs, remember
 from torchgauge.measure.description import describe
@@ -33,16 +35,26 @@ def combined(runs: LatencyRuns, placement: Placement, options: LatencyOptions) -
         cold_cache=options.cold_cache,
     )
     busy = any(warning.id == "other-load" for run in runs.runs for warning in run.warnings)
+    past = past_runs(fingerprint)
     latency = combine(
         runs.runs,
         target_rel_error=options.asked_precision,
         cold_cache=options.cold_cache,
         failures=runs.failures,
-        spread=run_spread(past_runs(fingerprint), target, busy=busy),
+        spread=run_spread(past, target, busy=busy),
     )
+    yardstick = latency.yardstick
+    if yardstick is not None:
+        latency = msgspec.structs.replace(latency, yardstick=with_speed(yardstick, past, target))
     if latency.stop != "interrupted" and len(latency.processes) >= FEWEST:
         medians = latency.process_medians
-        run = PastRun(target=target, created=where.created, medians=medians, busy=busy)
+        run = PastRun(
+            target=target,
+            created=where.created,
+            medians=medians,
+            yardstick={} if yardstick is None else yardstick.times,
+            busy=busy,
+        )
         remember(fingerprint, run)
     return latency
 

@@ -49,6 +49,17 @@ class OnProgress(Protocol):
         ...
 
 
+class BetweenCalls(Protocol):
+    """Work that is done between two calls, outside the timed region, once `due` has come."""
+
+    due: int
+    """The clock's nanoseconds; `run` sets it anew."""
+
+    def run(self) -> None:
+        """Do the work once."""
+        ...
+
+
 @dataclass(frozen=True)
 class SamplingPlan:
     """How long to sample: until the median is known to ±`target_rel_error`, or as said.
@@ -105,13 +116,14 @@ def sample(
     on_progress: OnProgress | None = None,
     busy_warmup: float = 0.0,
     clock_resolution: float | None = None,
+    between: BetweenCalls | None = None,
 ) -> LatencyRun:
     """Call `call` until the plan is fulfilled, and return the record of this process.
 
     The first call stands apart. At least one more is made, whatever the budget says. Where
     the data decide on the warm-up, it also holds the calls of the first `busy_warmup` seconds.
     `clock_resolution`, in seconds, is needed for the warning of a coarse clock. Between two calls
-    nothing is computed except at the looks.
+    nothing is computed except at the looks and where `between` is due.
 
     On KeyboardInterrupt the samples there are make the record, and its `stop` is "interrupted";
     before the first sample it passes through. So does whatever else `call` raises.
@@ -120,7 +132,7 @@ def sample(
     goal = _goal(plan)
     pace = _Pace(clock, plan.time_limit, on_progress)
     try:
-        stop = _collect(call, clock, taken, goal, pace)
+        stop = _collect(call, clock, taken, goal, pace, between)
     except KeyboardInterrupt:
         if taken.whole() == 0:
             raise
@@ -152,6 +164,7 @@ def _collect(
     taken: _Taken,
     goal: _Goal,
     pace: _Pace,
+    between: BetweenCalls | None,
 ) -> Stop:
     began = clock.now()
     totals = taken.totals
@@ -168,6 +181,8 @@ def _collect(
             return "sample limit reached"
         if now >= pace.next_report:
             pace.report(len(totals), goal.relative_error, now)
+        if between is not None and now >= between.due:
+            between.run()
 
 
 class _Taken:

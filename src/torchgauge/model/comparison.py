@@ -45,7 +45,9 @@ class Change(Record, frozen=True, kw_only=True):
 
     `change` is current ÷ baseline − 1, None where either is unknown or the baseline is 0; its
     `interval` holds 95 %. `exact` figures need none. `method` says how the judgement was reached,
-    `reason` why there is none.
+    `reason` why there is none. `corrected` is the change without what the machine's speed explains
+    of it, by the yardsticks of both runs: it is estimated, has an interval of its own and is what
+    was judged; None where no correction has been seen to help on this host.
     """
 
     metric: str
@@ -58,8 +60,15 @@ class Change(Record, frozen=True, kw_only=True):
     judgement: Judgement
     change: float | None = None
     interval: Interval | None = None
+    corrected: float | None = None
+    corrected_interval: Interval | None = None
     method: str = ""
     reason: str = ""
+
+    @property
+    def judged_interval(self) -> Interval | None:
+        """The interval that the judgement rests on."""
+        return self.interval if self.corrected is None else self.corrected_interval
 
 
 class Place(Record, frozen=True, kw_only=True):

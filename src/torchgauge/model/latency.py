@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from torchgauge.model.record import How, Interval, IntervalScope, MeasurementWarning, Record
+from torchgauge.model.yardstick import Yardstick
 
 Stop = Literal[
     "precision reached",
@@ -27,6 +28,7 @@ class LatencyRun(Record, frozen=True, kw_only=True):
     `autocorrelation` is the integrated autocorrelation time τ of the steady samples, in samples.
     `layer_times` are seconds of a call by layer path, without the layers that a layer calls: a
     median over stamped calls after those of the samples, where several processes were run.
+    `yardstick` is that of `Yardstick.times`, of this process.
     """
 
     samples: tuple[float, ...]
@@ -40,6 +42,7 @@ class LatencyRun(Record, frozen=True, kw_only=True):
     device_samples: tuple[float, ...] = ()
     stage_samples: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
     layer_times: dict[str, float] = msgspec.field(default_factory=dict)
+    yardstick: dict[str, float] = msgspec.field(default_factory=dict)
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property
@@ -88,6 +91,7 @@ class Latency(Record, frozen=True, kw_only=True):
     device_time: float | None
     processes: tuple[LatencyRun, ...]
     stages: tuple[Stage, ...] = ()
+    yardstick: Yardstick | None = None
     cold_cache: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "measured"

@@ -35,6 +35,7 @@ RENDERERS = {
     "snapshot": "torchgauge.report.snapshot",
     "speedscope": "torchgauge.report.speedscope",
     "sweep": "torchgauge.report.sweep",
+    "table": "torchgauge.report.table",
     "trace": "torchgauge.report.trace",
     "trace_diff": "torchgauge.report.trace_diff",
     "trend": "torchgauge.report.trend",

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from torchgauge.model import rendering
 from torchgauge.model.counted_at import ITSELF, NOWHERE, counted_at
 from torchgauge.model.tree import Node, Tree, base_name
 
@@ -13,9 +14,12 @@ from torchgauge.model.tree import Node, Tree, base_name
 Chain = list[Node]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Table:
-    """Named columns of equal length; a cell is None where its figure is unknown."""
+    """Named columns of equal length; a cell is None where its figure is unknown.
+
+    Printed, or shown by a notebook, it is a table with units; `columns` and `rows()` are in SI.
+    """
 
     columns: dict[str, list[Any]]
 
@@ -39,6 +43,14 @@ class Table:
 
             raise missing_extra("pandas", "pandas", "A DataFrame") from error
         return pd.DataFrame(self.columns)
+
+    def __str__(self) -> str:
+        return rendering.text(self, "table")
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return rendering.text(self, "table", html=True)
 
 
 def table(tree: Tree | None, kind: str, **options: Any) -> Table:
@@ -124,12 +136,13 @@ def sum_of(nodes: Iterable[Node], figure: str) -> float | int | None:
 def operators(tree: Tree, *, by_shape: bool = False) -> Table:
     """Return one row per operator, most time of its own first, under torch.profiler's names.
 
-    Times in seconds of one step; `by_shape` tells the same operator on other shapes apart. `CPU
-    total` holds what an operator calls; the columns of a device are there where one worked. As in
-    torch's table, overloads are one operator, and one that calls nothing but itself under another
-    overload ran once. `flops` and `bytes` are its own, and per second of the time with what it
-    calls (at least so many where some calls are `nowhere`); `counted at` says where its work is
-    counted (see `counted_at`; each place where its calls differ), None where nothing was.
+    Times in seconds of one step, columns named % in percent of it; `by_shape` tells the same
+    operator on other shapes apart. `CPU total` holds what an operator calls; the columns of a
+    device are there where one worked. As in torch's table, overloads are one operator, and one that
+    calls nothing but itself under another overload ran once. `flops` and `bytes` are its own, and
+    per second of the time with what it calls (at least so many where some calls are `nowhere`);
+    `counted at` says where its work is counted (see `counted_at`; each place where its calls
+    differ), None where nothing was.
     """
     groups: dict[tuple[str, str], list[Chain]] = {}
     for node in tree.root.walk():
@@ -233,9 +246,9 @@ def _times(
     known = [time for time in totals if time is not None]
     total = sum(known) if known else None
     return {
-        f"Self {clock} %": _share(own_time, whole),
+        f"Self {clock} %": _percent(own_time, whole),
         f"Self {clock}": own_time,
-        f"{clock} total %": _share(total, whole),
+        f"{clock} total %": _percent(total, whole),
         f"{clock} total": total,
         f"{clock} time avg": total / calls if total is not None and calls else None,
     }
@@ -245,5 +258,5 @@ def _kernels(node: Node) -> list[Node]:
     return [child for child in node.children if child.kind == "kernel"]
 
 
-def _share(part: float | int | None, whole: float) -> float | None:
-    return None if part is None or not whole else part / whole
+def _percent(part: float | None, whole: float) -> float | None:
+    return None if part is None or not whole else 100 * part / whole

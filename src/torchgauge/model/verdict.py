@@ -52,8 +52,10 @@ class Ruling(Record, frozen=True, kw_only=True):
     """One metric's outcome under one tolerance or limit; figures are in its SI unit.
 
     `change` is for the worse where positive, whatever direction is better; `interval` is that of
-    the change, or of the value under a limit. `borderline` says that a limit lies in the interval.
-    `needed` is the number of ABBA blocks that would decide.
+    the change, or of the value under a limit. `corrected`, with an interval of its own, is what is
+    left of the change without what the machine's speed explains, estimated from both runs'
+    yardsticks; where it is known it was judged. `borderline` says that a limit lies in the
+    interval. `needed` is the number of ABBA blocks that would decide.
     """
 
     metric: str
@@ -64,6 +66,8 @@ class Ruling(Record, frozen=True, kw_only=True):
     baseline: float | int | None = None
     change: float | None = None
     interval: Interval | None = None
+    corrected: float | None = None
+    corrected_interval: Interval | None = None
     tolerance: Tolerance | None = None
     limit: Limit | None = None
     at_least: bool = False

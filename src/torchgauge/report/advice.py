@@ -27,7 +27,7 @@ COLUMNS = (
 
 
 def render(advice: Advice) -> str:
-    """Return the advice as plain text, 80 columns wide."""
+    """Return the advice as plain text (see `plain`)."""
     return plain(lambda width: view(advice, width=width))
 
 

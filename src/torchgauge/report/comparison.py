@@ -10,6 +10,7 @@ from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.comparison import Change, Comparison, Difference, Place, Side
+from torchgauge.model.verdict import Ruling
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
@@ -46,7 +47,7 @@ PLACES = (
 
 
 def render(comparison: Comparison) -> str:
-    """Return the comparison as plain text, 80 columns wide."""
+    """Return the comparison as plain text (see `plain`)."""
     return plain(lambda width: view(comparison, width=width))
 
 
@@ -120,7 +121,10 @@ def _figures(changes: Sequence[Change], width: int) -> RenderableType:
 
 
 def _reasons(changes: Sequence[Change]) -> Iterable[RenderableType]:
-    """Say once why judgements are missing, and of which metrics."""
+    """Say once why judgements are missing, and of which metrics; and what was corrected."""
+    for one in changes:
+        if said_of := corrected(one):
+            yield Text(f"  {one.metric}: {said_of}.", style="dim")
     reasons: dict[str, list[str]] = {}
     for one in changes:
         if one.reason:
@@ -204,6 +208,16 @@ def interval(one: Change | Place) -> str:
         return ""
     low, high = relative(one.interval.low), relative(one.interval.high)
     return f"{low.removesuffix(' %')} … {high}"
+
+
+def corrected(one: Change | Ruling) -> str:
+    """Say the change without what the machine's speed explains: '+1.2 % (95 % in … )'."""
+    found = one.corrected_interval
+    if one.corrected is None or found is None:
+        return ""
+    low, high = relative(found.low).removesuffix(" %"), relative(found.high)
+    inside = f"{100 * found.confidence:.0f} % in {low} … {high}"
+    return f"{relative(one.corrected)} ({inside}) at the machine's usual speed, estimated"
 
 
 def signed(seconds: float) -> str:

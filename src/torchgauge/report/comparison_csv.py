@@ -13,10 +13,13 @@ from torchgauge.model.verdict import Ruling, Verdict
 
 Rows = tuple[Sequence[str], list[list[Any]]]
 RULING = (
-    "metric,outcome,how,unit,baseline,current,change,interval,accepted,refused,limit,at_least,"
+    "metric,outcome,how,unit,baseline,current,change,interval,corrected,accepted,refused,limit,at_least,"
     "borderline,needed,reason,method"
 )
-CHANGE = "metric,judgement,how,unit,better,exact,baseline,current,change,interval,reason,method"
+CHANGE = (
+    "metric,judgement,how,unit,better,exact,baseline,current,change,interval,corrected,reason,"
+    "method"
+)
 PLACE = (
     "kind,name,type,baseline,current,contribution,change,interval,significant,baseline_flops,"
     "current_flops,baseline_bytes,current_bytes,baseline_calls,current_calls"

@@ -22,7 +22,7 @@ VALUE = 16
 
 
 def render(profile: Profile) -> str:
-    """Return the summary as plain text, 80 columns wide."""
+    """Return the summary as plain text (see `plain`)."""
     return plain(lambda width: view(profile, width=width))
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from torchgauge import units
 from torchgauge.analyze.training_memory import MASTERS, OPTIMIZER
+from torchgauge.model.cost import known_part
 from torchgauge.model.count import Count
 from torchgauge.model.roofline import Elsewhere
 from torchgauge.model.target import InputDescription
@@ -33,26 +34,31 @@ UNSEEN = (
 
 
 def render(count: Count) -> str:
-    """Return the layers as plain text, 80 columns wide."""
+    """Return the layers as plain text (see `plain`)."""
     return text(count)
 
 
 def text(count: Count, by: By = "layer", depth: int | None = DEPTH) -> str:
-    """Return the report as plain text, 80 columns wide."""
+    """Return the report as plain text (see `plain`)."""
     return plain(lambda width: view(count, by, depth, width=width))
 
 
 def table(count: Count, by: By = "layer", depth: int | None = None) -> str:
-    """Return the lines as CSV, numbers exact; bytes in bytes, `share` of all FLOPs."""
+    """Return the lines as CSV, numbers exact; bytes in bytes, `share` of all FLOPs.
+
+    Where `unknown_calls` is not 0 amounts are lower bounds, and empty where nothing is known.
+    """
     names = (
         "level,path,name,kind,parameters,calls,macs,flops,matmul_flops,causal_matmul_flops,"
         "vector_flops,integer_ops,bytes,intensity_flop_per_byte,share,unknown_calls,estimated"
     )
     whole = count.cost.total(PHASES).flops
     rows = (
-        [one.level, one.path, one.name, one.kind, one.parameters, work.calls, work.macs,
-         work.flops, work.matmul_flops, work.causal_matmul_flops, work.vector_flops,
-         work.integer_ops, work.bytes, work.intensity, work.flops / whole if whole else None,
+        [one.level, one.path, one.name, one.kind, one.parameters, work.calls,
+         *(known_part(amount, at_least=work.at_least) for amount in (
+             work.macs, work.flops, work.matmul_flops, work.causal_matmul_flops,
+             work.vector_flops, work.integer_ops, work.bytes)),
+         None if work.at_least else work.intensity, work.flops / whole if whole else None,
          work.unknown_calls, work.estimated]
         for one in entries(count.cost, by, depth) for work in [one.work]
     )  # fmt: skip
@@ -124,7 +130,7 @@ def _elsewhere(count: Count) -> RenderableType:
     for one in count.elsewhere:
         grid.add_row(
             f"  {_model(one.device)}",
-            units.time(one.latency),
+            ("≥ " if one.latency_at_least and one.latency else "") + units.time(one.latency),
             ("≥ " if one.memory_at_least else "") + units.size(one.memory),
             units.size(one.memory_available, 3),
             fits(one),

@@ -22,7 +22,7 @@ SIGNS = {
 
 
 def render(diagnosis: Diagnosis) -> str:
-    """Return the diagnosis as plain text, 80 columns wide."""
+    """Return the diagnosis as plain text (see `plain`)."""
     return plain(lambda _width: view(diagnosis))
 
 

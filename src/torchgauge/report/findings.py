@@ -63,9 +63,10 @@ def hottest_operator(timed: Timed) -> Finding | None:
     found = tables.operators(tree)
     clock = "CUDA" if "Self CUDA" in found.columns else "CPU"
     first = next(iter(found.rows()), None)
-    share = None if first is None else first[f"Self {clock} %"]
-    if first is None or share is None:
+    percent = None if first is None else first[f"Self {clock} %"]
+    if first is None or percent is None:
         return None
+    share = percent / 100
     time, calls = units.time(first[f"Self {clock}"], 3), first["# of Calls"]
     name = first["Name"]
     return Finding(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from rich.cells import cell_len, get_character_cell_size
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from torchgauge.report.shortened import shortened, shortened_apart
 from torchgauge.report.visible import visible
 
 NAME = 48  # columns of the first column at most, and at least
@@ -42,7 +43,7 @@ class Line(NamedTuple):
 def fitted_table(
     first: str, lines: Sequence[Line], columns: Sequence[Column], width: int, longest: int = NAME
 ) -> Table:
-    """Return the lines as a table that fits `width`; names that do not are cut in the middle.
+    """Return the lines as a table that fits `width`; names that do not are cut, and still differ.
 
     A column of which no line has a cell is left out; no name is wider than `longest`.
     """
@@ -56,8 +57,9 @@ def fitted_table(
     grid.add_column(first, no_wrap=True)
     for column in shown:
         grid.add_column(_placed(_title(column), column, widths), style=column.style)
-    for line, name in zip(lines, names, strict=True):
-        label = _shortened(name, min(natural, max(room, NARROW)), 2 * line.level)
+    indents = [2 * line.level for line in lines]
+    labels = shortened_apart(names, min(natural, max(room, NARROW)), indents)
+    for line, label in zip(lines, labels, strict=True):
         cells = (_placed(line.cells.get(column.name, ""), column, widths) for column in shown)
         grid.add_row(Text(label), *cells, style=line.style)
     return grid
@@ -86,26 +88,6 @@ def _shown(columns: Sequence[Column], widths: dict[str, int], room: int) -> list
 def _placed(text: str, column: Column, widths: dict[str, int]) -> Text:
     """Return a cell, padded here: rich would take the blanks that stand where a unit is not."""
     width = widths[column.name]
-    text = _shortened(visible(text), width)
+    text = shortened(visible(text), width)
     blank = " " * (width - cell_len(text))
     return Text(text + blank if column.left else blank + text, no_wrap=True)
-
-
-def _shortened(name: str, width: int, indent: int = 0) -> str:
-    """Keep both ends of a name that is too long: the middle tells least."""
-    if cell_len(name) <= width:
-        return name
-    head = indent + (width - indent - 1) // 2
-    tail = _fitting(reversed(name), width - 1 - head)
-    return f"{name[: _fitting(name, head)]}…{name[len(name) - tail :]}"
-
-
-def _fitting(characters: Iterable[str], width: int) -> int:
-    """Return how many of the characters there is room for: some are two columns wide, or none."""
-    count = used = 0
-    for one in characters:
-        used += get_character_cell_size(one)
-        if used > width:
-            break
-        count += 1
-    return count

@@ -20,7 +20,7 @@ SAME = "No stack holds more or less than before."
 
 
 def render(growth: Growth) -> str:
-    """Return the growth as plain text, 80 columns wide."""
+    """Return the growth as plain text (see `plain`)."""
     return plain(lambda width: view(growth, width=width))
 
 

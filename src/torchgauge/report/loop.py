@@ -23,7 +23,7 @@ ENDS = {
 
 
 def render(loop: Loop) -> str:
-    """Return the summary as plain text, 80 columns wide."""
+    """Return the summary as plain text (see `plain`)."""
     return plain(lambda width: view(loop, width=width))
 
 

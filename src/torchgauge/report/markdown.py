@@ -40,7 +40,7 @@ from torchgauge.report.sections import Row, Section
 
 # The rows of the console's sections that a reviewer looks for; others are in the record.
 HEADLINES = {
-    "Latency": ("median", "p90", "p99", "GPU time"),
+    "Latency": ("median", "p90", "p99", "GPU time", "machine"),
     "Throughput": ("images", "tokens", "samples", "calls"),
     "Training step": ("forward", "backward", "optimizer", "at least", "together"),
     "Memory of a step": ("peak", "for backward"),
@@ -119,7 +119,7 @@ def _figures(found: Iterable[Section]) -> list[str]:
 def _figure(section: Section, row: Row) -> tuple[str, str, str, str]:
     note = row.note if row.share is None else units.percent(row.share)
     what = f"{section.title}, {row.label}"
-    return text(what), f"**{text(row.value)}**", text(note), section.how
+    return text(what), f"**{text(row.value)}**", text(note), row.how or section.how
 
 
 def _counted_layers(cost: Cost) -> list[str]:
@@ -132,7 +132,7 @@ def _counted_layers(cost: Cost) -> list[str]:
             code(one.node.kind),
             ("≥ " if one.own.at_least else "") + units.count(one.own.flops, 3),
             f"{100 * one.own.flops / whole:.1f} %",
-            units.size(one.own.bytes, 3),
+            ("≥ " if one.own.at_least else "") + units.size(one.own.bytes, 3),
         )
         for one in own[:TOP]
         if one.own.flops
@@ -152,7 +152,7 @@ def _elsewhere(found: Sequence[Elsewhere]) -> list[str]:
     rows = [
         (
             text(one.device),
-            units.time(one.latency),
+            ("≥ " if one.latency_at_least and one.latency else "") + units.time(one.latency),
             ("≥ " if one.memory_at_least else "") + units.size(one.memory),
             units.size(one.memory_available, 3),
             count_report.fits(one),

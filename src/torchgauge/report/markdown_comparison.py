@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from torchgauge import units
 from torchgauge.model.comparison import Change, Comparison, Difference, Place, Side
-from torchgauge.report.comparison import TITLES, cells, changed, interval, relative, said
+from torchgauge.report.comparison import (
+    TITLES,
+    cells,
+    changed,
+    corrected,
+    interval,
+    relative,
+    said,
+)
 from torchgauge.report.markdown_text import code, cut, joined, more, table, text
 
 TOP = 15  # of each kind of place
@@ -74,7 +82,8 @@ def _reasons(changes: Sequence[Change]) -> list[str]:
     for one in changes:
         if one.reason:
             reasons.setdefault(one.reason, []).append(one.metric)
-    lines = [f"- {', '.join(names)}: {cut(text(reason))}" for reason, names in reasons.items()]
+    lines = [f"- {one.metric}: {corrected(one)}" for one in changes if one.corrected is not None]
+    lines += [f"- {', '.join(names)}: {cut(text(reason))}" for reason, names in reasons.items()]
     return ["\n".join(lines)] if lines else []
 
 

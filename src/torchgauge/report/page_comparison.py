@@ -10,7 +10,14 @@ from typing import Any
 from torchgauge import units
 from torchgauge.model.comparison import Change, Comparison, Place
 from torchgauge.report import page_tables
-from torchgauge.report.comparison import changed, interval, relative, said, signed
+from torchgauge.report.comparison import (
+    changed,
+    corrected,
+    interval,
+    relative,
+    said,
+    signed,
+)
 from torchgauge.report.page_overview import warnings
 from torchgauge.report.page_shorter import short
 from torchgauge.report.page_tables import Column
@@ -58,7 +65,7 @@ def _card(change: Change) -> dict[str, str]:
     parts = [relative(change.change), f"was {units.amount(change.baseline, change.unit)}"]
     if change.interval is not None:
         parts.insert(1, f"95 % in {interval(change)}")
-    parts.append(change.judgement)
+    parts += [corrected(change), change.judgement]
     return {
         "label": change.metric,
         "value": units.amount(change.current, change.unit),

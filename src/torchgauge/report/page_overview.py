@@ -91,9 +91,8 @@ def figures(profile: Profile) -> list[dict[str, str]]:
     near = profile.roofline
     if near is not None and near.efficiency is not None:
         note = f"at best {units.time(near.lower_bound)} at the roofs ({description(near.roofs)})"
-        found.append(
-            _figure("efficiency", units.percent(near.efficiency), note, near.how, "roofline")
-        )
+        efficiency = sections.at_least(units.percent(near.efficiency), least=near.at_least)
+        found.append(_figure("efficiency", efficiency, note, near.how, "roofline"))
     return found
 
 

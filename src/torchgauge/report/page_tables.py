@@ -59,7 +59,7 @@ OPERATORS = (
     Column("Input Shapes", "input shapes", "text"),
     Column("# of Calls", "calls", "count"),
     Column("Self {clock}", "of its own", "time"),
-    Column("Self {clock} %", "share of time", "share"),
+    Column("share", "share of time", "share"),
     Column("{clock} total", "with what it calls", "time"),
     Column("{clock} time avg", "per call", "time"),
     Column("Self {other}", "host, of its own", "time"),
@@ -141,6 +141,8 @@ def _operators(tree: Tree) -> dict[str, Any]:
     clock, other = ("CUDA", "CPU") if "Self CUDA" in found else ("CPU", "CUDA")
     names = {"clock": clock, "other": other, "allocator": tree.allocator}
     columns = [one._replace(key=one.key.format(**names)) for one in OPERATORS]
+    percents = found.get(f"Self {clock} %", [])
+    found["share"] = [_part(percent, 100) for percent in percents]
     return table("operators", columns, found)
 
 

@@ -13,7 +13,7 @@ from torchgauge.report.plain import plain
 
 
 def render(ranks: Ranks) -> str:
-    """Return the summary as plain text, 80 columns wide."""
+    """Return the summary as plain text (see `plain`)."""
     return plain(lambda _width: view(ranks))
 
 

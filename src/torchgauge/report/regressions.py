@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchgauge import units
 from torchgauge.model.comparison import Change
 from torchgauge.model.regressions import Regressions
-from torchgauge.report.comparison import interval, relative
+from torchgauge.report.comparison import corrected, interval, relative
 from torchgauge.report.visible import one_line
 
 
@@ -24,5 +24,6 @@ def render(found: Regressions) -> str:
 def _change(one: Change) -> str:
     figures = f"{units.amount(one.baseline, one.unit)} → {units.amount(one.current, one.unit)}"
     reach = interval(one)
-    by = ", ".join(part for part in (relative(one.change), reach and f"95 % in {reach}") if part)
+    parts = (relative(one.change), reach and f"95 % in {reach}", corrected(one))
+    by = ", ".join(part for part in parts if part)
     return f"{figures} ({by})" if by else figures

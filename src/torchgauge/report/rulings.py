@@ -6,7 +6,7 @@ from torchgauge import units
 from torchgauge.model.comparison import Comparison, Side
 from torchgauge.model.record import Interval
 from torchgauge.model.verdict import Outcome, Ruling, Verdict
-from torchgauge.report.comparison import relative
+from torchgauge.report.comparison import corrected, relative
 from torchgauge.report.visible import one_line
 
 SIGNS: dict[Outcome, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not comparable": "≠"}
@@ -81,6 +81,7 @@ def _amount(ruling: Ruling, number: float | None) -> str:
 def why(ruling: Ruling) -> str:
     """Return why the outcome is what it is, as far as the figures do not say it."""
     parts = [one_line(ruling.reason.rstrip("."))] if ruling.reason else []
+    parts += [corrected(ruling)] if ruling.corrected is not None else []
     if ruling.borderline:
         parts.insert(0, "borderline, the limit lies in the interval")
     if _of_calls(ruling):

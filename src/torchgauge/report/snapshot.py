@@ -20,7 +20,7 @@ from torchgauge.report.visible import visible
 
 
 def render(snapshot: Snapshot) -> str:
-    """Return the summary as plain text, 80 columns wide."""
+    """Return the summary as plain text (see `plain`)."""
     return plain(lambda width: view(snapshot, width=width))
 
 

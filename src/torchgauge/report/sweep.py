@@ -19,7 +19,7 @@ LABEL = 15
 
 
 def render(sweep: Sweep) -> str:
-    """Return the sweep as plain text, 80 columns wide."""
+    """Return the sweep as plain text (see `plain`)."""
     return plain(lambda width: view(sweep, width=width))
 
 

@@ -26,7 +26,7 @@ SIGNS = {"serious": ("✗", "bold red"), "warning": ("!", "bold yellow"), "info"
 
 
 def render(trace: Trace) -> str:
-    """Return the summary as plain text, 80 columns wide."""
+    """Return the summary as plain text (see `plain`)."""
     return plain(lambda width: view(trace, width=width))
 
 

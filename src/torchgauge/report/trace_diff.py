@@ -35,7 +35,7 @@ LONGEST = 40
 
 
 def render(diff: TraceDiff) -> str:
-    """Return the comparison as plain text, 80 columns wide."""
+    """Return the comparison as plain text (see `plain`)."""
     return plain(lambda width: view(diff, width=width))
 
 

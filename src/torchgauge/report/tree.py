@@ -16,9 +16,11 @@ from torchgauge.model.counted_at import BELOW, ITSELF, NOWHERE
 from torchgauge.model.kernel_table import kernels
 from torchgauge.model.tree import Node, Pass, Tree
 from torchgauge.report import lines as lines_report
+from torchgauge.report import sections
 from torchgauge.report.alike_nodes import Alike
 from torchgauge.report.bar import bar
-from torchgauge.report.fitted_table import Column, Line, fitted_table
+from torchgauge.report.fitted_table import NAME, Column, Line, fitted_table
+from torchgauge.report.operand_shapes import labels
 
 BAR = 10
 NOTHING = "–"
@@ -76,14 +78,15 @@ class View(NamedTuple):
     by_shape: bool = False
 
 
+# By order: the figure of `tables.operators`, and the column here that shows it.
 ORDERS = {
-    "self": "Self {clock}",
-    "total": "{clock} total",
-    "average": "{clock} time avg",
-    "calls": "# of Calls",
-    "flops": "flops",
-    "bytes": "bytes",
-    "memory": "Self {allocator} Mem",
+    "self": ("Self {clock}", "self"),
+    "total": ("{clock} total", "total"),
+    "average": ("{clock} time avg", "average"),
+    "calls": ("# of Calls", "calls"),
+    "flops": ("flops", "FLOPs"),
+    "bytes": ("bytes", "bytes"),
+    "memory": ("Self {allocator} Mem", "memory"),
 }
 
 
@@ -97,7 +100,7 @@ def view(tree: Tree, shown: View | None = None, *, width: int) -> RenderableType
     ]
     lines, more = operators(tree, shown)
     if lines:
-        blocks += [Text(""), fitted_table("operator", lines, OPERATORS, width)]
+        blocks += [Text(""), _operator_table(lines, shown, width)]
         if more:
             blocks.append(Text(f"… {more} others", style="dim"))
     lines, more = launches(tree, shown)
@@ -139,10 +142,12 @@ def _cells(alike: Alike, whole: float) -> dict[str, str]:
     }
     if alike.nodes[0].device_time is not None:
         cells["host"] = units.time(alike.sum("host_time"), 3)
-    if flops is not None:
+    if flops is None and least:
+        cells["FLOPs"] = units.UNKNOWN
+    elif flops is not None:
         cells["FLOPs"] = least + units.count(flops, 3) if flops else NOTHING
         cells["FLOP/s"] = least + _rate(flops, time)
-        cells["B/s"] = _rate(moved, time)
+        cells["B/s"] = least + _rate(moved, time)
     peaks = [node.peak for node in alike.nodes if node.peak is not None]
     if peaks:
         cells["peak"] = units.size(max(peaks), 3)
@@ -179,26 +184,32 @@ def operators(tree: Tree, shown: View) -> tuple[list[Line], int]:
     """Return the first operators, and how many are not shown."""
     found = tables.operators(tree, by_shape=shown.by_shape)
     clock = "CUDA" if "Self CUDA" in found.columns else "CPU"
-    key = ORDERS[shown.sort].format(clock=clock, allocator=tree.allocator)
+    key = ORDERS[shown.sort][0].format(clock=clock, allocator=tree.allocator)
     rows = sorted(found.rows(), key=lambda row: -(row[key] or 0))
-    lines = [
-        Line(
-            0,
-            row["Name"] + (f" {row['Input Shapes']}" if shown.by_shape else ""),
-            _figures(row, clock, tree.allocator),
-        )
-        for row in rows[: shown.top]
-    ]
+    names = [row["Name"] for row in rows]
+    if shown.by_shape:
+        names = labels(names, [row["Input Shapes"] for row in rows])
+    figures = [_figures(row, clock, tree.allocator) for row in rows[: shown.top]]
+    lines = [Line(0, name, cells) for name, cells in zip(names, figures, strict=False)]
     return lines, len(rows) - len(lines)
 
 
+def _operator_table(lines: list[Line], shown: View, width: int) -> RenderableType:
+    """Return the operators' table: it has the column they are sorted by, and shapes whole first."""
+    sorted_by = ORDERS[shown.sort][1]
+    columns = [
+        column._replace(need=None) if column.name == sorted_by else column for column in OPERATORS
+    ]
+    return fitted_table("operator", lines, columns, width, width if shown.by_shape else NAME)
+
+
 def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, str]:
-    share = row[f"Self {clock} %"] or 0.0
+    percent = row[f"Self {clock} %"] or 0.0
     cells = {
         "calls": f"{row['# of Calls']:,}",
         "self": units.time(row[f"Self {clock}"], 3),
-        "share": f"{100 * share:.1f} %",
-        "bar": bar(share, BAR),
+        "share": f"{percent:.1f} %",
+        "bar": bar(percent / 100, BAR),
         "total": units.time(row[f"{clock} total"], 3),
         "average": units.time(row[f"{clock} time avg"], 3),
     }
@@ -273,6 +284,8 @@ def _method(tree: Tree, root: Node) -> RenderableType:
         share = units.percent(abs(tree.residual) / bare)
         text = f"{units.time(root.host_time, 4)}, {share} {side} the bare step's"
         grid.add_row("parts' sum", f"{text} {units.time(bare, 4)}")
+    if tree.headline_ratio is not None:
+        grid.add_row("headline", sections.beside_headline(tree.headline_ratio))
     return grid
 
 

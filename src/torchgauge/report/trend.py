@@ -22,7 +22,7 @@ SIGNS = {True: ("▲", "bold red"), False: ("▼", "bold green"), None: ("◆", 
 
 
 def render(trend: Trend) -> str:
-    """Return the trends as plain text, 80 columns wide."""
+    """Return the trends as plain text (see `plain`)."""
     return plain(lambda width: view(trend, width=width))
 
 

@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 def render(verdict: Verdict) -> str:
-    """Return the verdict as plain text, 80 columns wide."""
+    """Return the verdict as plain text (see `plain`)."""
     return plain(lambda width: view(verdict, width=width))
 
 

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from torchgauge.target.inputs import Inputs
 
 if TYPE_CHECKING:
     import torch
 
+    from torchgauge.target.target import Target
+
 TOKEN_INPUTS = ("input_ids", "decoder_input_ids")
 IMAGE_INPUTS = ("pixel_values", "image", "images")
 IMAGE_CHANNELS = (1, 3, 4)
 SMALLEST_SIDE = 8
 IMAGE_RANK = 4
+
+
+def with_inputs(target: Target, inputs: Inputs) -> Target:
+    """Return the target with these inputs, and how many samples, tokens and images they are."""
+    return dataclasses.replace(
+        target,
+        inputs=inputs,
+        batch=batch_of(inputs),
+        tokens=tokens_of(inputs, target.model),
+        images=images_of(inputs),
+    )
 
 
 def batch_of(inputs: Inputs) -> int | None:
@@ -27,18 +43,25 @@ def batch_of(inputs: Inputs) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def tokens_of(inputs: Inputs) -> int | None:
+def tokens_of(inputs: Inputs, model: Callable[..., Any]) -> int | None:
     """Return batch × sequence of the token inputs, those of encoder and decoder added up.
 
-    Both are processed by the model in one call, each by its own stack. Positional inputs have no
-    name that says so and count as nothing known.
+    Both are processed by the model in one call, each by its own stack. A positional input has the
+    name that the model's signature gives it.
     """
-    counts = [
-        inputs.kwargs[name].numel()
-        for name in TOKEN_INPUTS
-        if hasattr(inputs.kwargs.get(name), "numel")
-    ]
+    named = _by_name(inputs, model)
+    counts = [named[name].numel() for name in TOKEN_INPUTS if hasattr(named.get(name), "numel")]
     return sum(counts) if counts else None
+
+
+def _by_name(inputs: Inputs, model: Callable[..., Any]) -> Mapping[str, Any]:
+    """Return the inputs by the names of the model's parameters; without a signature, by keyword."""
+    try:
+        signature = inspect.signature(getattr(model, "forward", model))
+        bound = signature.bind_partial(*inputs.args, **inputs.kwargs)
+    except (TypeError, ValueError):
+        return inputs.kwargs
+    return {**bound.arguments, **inputs.kwargs}
 
 
 def images_of(inputs: Inputs) -> int | None:

@@ -13,7 +13,7 @@ import torch
 
 from torchgauge.errors import InputError
 from torchgauge.target import exported, python_factory
-from torchgauge.target.content import batch_of, images_of, tokens_of
+from torchgauge.target.content import with_inputs
 from torchgauge.target.random_tensors import SEED
 from torchgauge.target.target import Target, TargetRequest
 from torchgauge.target.weights import load_weights
@@ -50,12 +50,7 @@ def load(request: TargetRequest) -> Target:
     if request.weights is not None:
         load_weights(target.model, request.weights)
         target = dataclasses.replace(target, weights=request.weights.name, files=(request.weights,))
-    return dataclasses.replace(
-        target,
-        batch=batch_of(target.inputs),
-        tokens=tokens_of(target.inputs),
-        images=images_of(target.inputs),
-    )
+    return with_inputs(target, target.inputs)
 
 
 def _load(request: TargetRequest) -> Target:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from torchgauge.target.content import batch_of, images_of, tokens_of
+from torchgauge.target.content import with_inputs
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.placement import Placement, place
 from torchgauge.target.target import Target, TargetRequest
@@ -39,14 +39,7 @@ class Source:
             kind = "module" if hasattr(model, "named_parameters") else "callable"
             name = getattr(model, "__qualname__", type(model).__qualname__)
             model = Target(model=model, inputs=found, spec=name, kind=kind, name=name)
-        target = dataclasses.replace(
-            model,
-            inputs=found,
-            batch=batch_of(found),
-            tokens=tokens_of(found),
-            images=images_of(found),
-        )
-        return Source(target, device, precision, training)
+        return Source(with_inputs(model, found), device, precision, training)
 
     @staticmethod
     def of_request(request: TargetRequest) -> Source:
@@ -57,6 +50,17 @@ class Source:
     def is_request(self) -> bool:
         """True where every process loads the target itself."""
         return not isinstance(self.what, Target)
+
+    def on_cpu(self) -> Source:
+        """Return the source with values, on the CPU: loaded there, or a copy filled at random."""
+        from torchgauge.target.values import with_values
+
+        what: TargetRequest | Target
+        if isinstance(self.what, Target):
+            what = with_values(self.what)
+        else:
+            what = dataclasses.replace(self.what, device="cpu")
+        return dataclasses.replace(self, what=what, device="cpu")
 
     def open(self) -> Placement:
         """Load the target where it must be loaded, and place it on its device."""

@@ -18,7 +18,7 @@ from torchgauge.device.select import resolve
 from torchgauge.errors import InputError
 from torchgauge.target import quantization
 from torchgauge.target.batching import with_batch, with_length
-from torchgauge.target.content import batch_of, images_of, tokens_of
+from torchgauge.target.content import with_inputs
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.placement import Placement, place
 from torchgauge.target.source import Source
@@ -98,7 +98,7 @@ class Variant(Source):
             target = load(request)
         if self.seq_len is None or (isinstance(self.what, Made) and callable(self.what.make)):
             return target
-        return _with_inputs(target, with_length(target.inputs, self.seq_len))
+        return with_inputs(target, with_length(target.inputs, self.seq_len))
 
     def _placed(self, target: Target, device: str | None) -> Placement:
         if self.precision != "int8":
@@ -123,17 +123,7 @@ def _of_object(what: Made, batch: int | None, seq_len: int | None) -> Target:
         inputs = inputs if batch is None else with_batch(inputs, batch)
     name = getattr(what.model, "__qualname__", type(what.model).__qualname__)
     kind = "module" if isinstance(what.model, nn.Module) else "callable"
-    return _with_inputs(Target(what.model, inputs, spec=name, kind=kind, name=name), inputs)
-
-
-def _with_inputs(target: Target, inputs: Inputs) -> Target:
-    return dataclasses.replace(
-        target,
-        inputs=inputs,
-        batch=batch_of(inputs),
-        tokens=tokens_of(inputs),
-        images=images_of(inputs),
-    )
+    return with_inputs(Target(what.model, inputs, spec=name, kind=kind, name=name), inputs)
 
 
 def _channels_last(placement: Placement) -> Placement:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ RAISED = (Exception, SystemExit)
 
 
 def call_of(model: Any) -> Callable[..., Any]:
-    """Return how the model is called: itself, its `forward` or its `predict`.
+    """Return how the model is called: itself, its `forward`, its `predict` or its `layers` in turn.
 
     Raises InputError `not-callable`.
     """
@@ -29,12 +30,26 @@ def call_of(model: Any) -> Callable[..., Any]:
         found = getattr(model, name, None)
         if callable(found):
             return found  # type: ignore[no-any-return]
-    raise InputError(
+    layers = getattr(model, "layers", None)
+    if isinstance(layers, list | tuple) and layers:
+        return functools.partial(_in_turn, layers)
+    raise not_callable(model)
+
+
+def not_callable(model: Any) -> InputError:
+    """Return the error that nothing calls a model."""
+    return InputError(
         f"A {type(model).__name__} cannot be called.",
         id="not-callable",
-        cause="It has no forward, no __call__ and no predict.",
+        cause="It has no forward, no __call__, no predict and no list of layers.",
         remedy="Give a model that has one of them, or a function.",
     )
+
+
+def _in_turn(layers: Sequence[Any], value: Any) -> Any:
+    for layer in layers:
+        value = call_of(layer)(value)
+    return value
 
 
 def run(model: Any, inputs: Inputs) -> Any:

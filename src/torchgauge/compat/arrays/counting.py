@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from torchgauge.compat.arrays import members
-from torchgauge.compat.arrays.calling import like, mapped, run
+from torchgauge.compat.arrays.calling import like, mapped, not_callable, run
 from torchgauge.compat.arrays.kept import kept
 from torchgauge.compat.arrays.layer_work import Call, Done, Rule, rule
 from torchgauge.compat.arrays.members import (
+    CALLS,
     array_of,
     entries,
     method_of,
@@ -95,9 +96,13 @@ def _replace(one: Any, name: Any, value: Any) -> None:
 
 
 def _check_outputs(outputs: Any, tally: Tally) -> None:
-    """Note what was returned without being seen: a plain array, a number, nothing at all."""
+    """Note what was returned without being seen: a plain array, a number, nothing at all.
+
+    Plain integers are what came of something that was seen, as the place of the largest did.
+    """
     found = _leaves(outputs)
-    if not found or not all(isinstance(one, Tracked) or one.dtype.kind in "iub" for one in found):
+    plain = "iub" if tally.counted else ""
+    if not found or not all(isinstance(one, Tracked) or one.dtype.kind in plain for one in found):
         tally.unknown("what the outputs were made of")
 
 
@@ -115,15 +120,20 @@ def _leaves(outputs: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def _observed(rules: dict[type, Rule], tally: Tally, *, skip: bool) -> Iterator[None]:
-    """Have the layers of these classes counted by their rules; the classes are put back."""
+    """Have the layers of these classes counted by their rules; the classes are put back.
+
+    One that holds its weights and cannot be called has a `forward` meanwhile.
+    """
     replaced: list[tuple[type, str, Any]] = []
     try:
         for kind, found in rules.items():
-            for name in ("__call__", "forward"):
-                original = method_of(kind, name)
+            weights_alone = all(method_of(kind, name) is None for name in CALLS)
+            for name in ("forward",) if weights_alone else ("__call__", "forward"):
+                original = _not_callable if weights_alone else method_of(kind, name)
                 if isinstance(original, types.FunctionType):
                     replaced.append((kind, name, kind.__dict__.get(name)))
-                    setattr(kind, name, _counted(original, found, tally, skip=skip))
+                    counted = _counted(original, found, tally, skip=skip or weights_alone)
+                    setattr(kind, name, counted)
         yield
     finally:
         for kind, name, before in reversed(replaced):
@@ -131,6 +141,10 @@ def _observed(rules: dict[type, Rule], tally: Tally, *, skip: bool) -> Iterator[
                 delattr(kind, name)
             else:
                 setattr(kind, name, before)
+
+
+def _not_callable(layer: Any, *_: Any) -> Any:
+    raise not_callable(layer)
 
 
 def _counted(original: Callable[..., Any], found: Rule, tally: Tally, *, skip: bool) -> Any:

@@ -1,0 +1,60 @@
+"""How fast the machine was in a run, as reference work between the calls tells it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+import msgspec
+
+from torchgauge.model.latency import LatencyRun
+from torchgauge.model.past_run import PastRun
+from torchgauge.model.record import Interval
+from torchgauge.model.yardstick import Yardstick
+
+FEWEST_RUNS = 5
+FEWEST_KINDS = 3
+WAITING = "waiting"
+
+
+def yardstick_of(runs: Sequence[LatencyRun]) -> Yardstick | None:
+    """Return the yardstick of the processes of one run; None where none of them timed any."""
+    kinds = dict.fromkeys(kind for run in runs for kind in run.yardstick)
+    times = {
+        kind: statistics.median(run.yardstick[kind] for run in runs if kind in run.yardstick)
+        for kind in kinds
+    }
+    return Yardstick(times=times) if times else None
+
+
+def with_speed(yardstick: Yardstick, past: Sequence[PastRun], target: str) -> Yardstick:
+    """Return the yardstick with the machine's speed relative to its usual one.
+
+    The speed is the geometric mean over the kinds of usual ÷ current time; what is usual is the
+    median of the target's earlier runs, or of all of the host's where its own are fewer than five.
+    The interval is Student's t over the kinds: they agree where the whole machine got slower. Time
+    that is spent waiting for a core is the others', and is no part of it.
+    """
+    known = [run for run in past if run.yardstick]
+    own = [run for run in known if run.target == target]
+    usual = own if len(own) >= FEWEST_RUNS else known
+    if len(usual) < FEWEST_RUNS:
+        return yardstick
+    logs = []
+    for kind, time in yardstick.times.items():
+        times = [run.yardstick[kind] for run in usual if kind in run.yardstick]
+        if kind != WAITING and len(times) >= FEWEST_RUNS and min(*times, time) > 0:
+            logs.append(math.log(statistics.median(times) / time))
+    if len(logs) < FEWEST_KINDS:
+        return yardstick
+    from scipy.special import stdtrit
+
+    centre = statistics.fmean(logs)
+    reach = stdtrit(len(logs) - 1, 0.975) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return msgspec.structs.replace(
+        yardstick,
+        speed=math.exp(centre),
+        speed_interval=Interval(low=math.exp(centre - reach), high=math.exp(centre + reach)),
+        runs=len(usual),
+    )

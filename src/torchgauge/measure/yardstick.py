@@ -1,0 +1,125 @@
+"""Reference work between the calls: it tells how fast the machine was just then."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from torchgauge.clock import Clock
+from torchgauge.device.base import Device
+
+MATMUL_SIDE = 192
+COPIED = 2**17
+"""Elements of a copy: with the matmul's operands 1.4 MB pass through the caches, not more."""
+ADDITIONS = 2_000
+DISPATCHES = 20
+ON_DEVICE = 2**20
+LAUNCHES = 4
+PACE = 25
+"""A round begins when at least so many times its own duration has passed since the last one."""
+LEAST_PAUSE = 30_000_000
+"""Nanoseconds: the call after a round finds colder caches, and must be one of many."""
+SCHEDULED = Path("/proc/thread-self/schedstat")
+
+
+class Yardstick:
+    """Times fixed pieces of work, one round of them whenever `due` has come.
+
+    A round takes at most a twenty-fifth of the time. The first one is run twice, since libraries
+    start their threads and allocate then. Pieces are too short to be sent off a core: how long this
+    thread waited for one is read from the system at the first round and at the end.
+
+    Attributes:
+        due: The clock's nanoseconds from which on the next round may begin; at once at first.
+    """
+
+    def __init__(self, clock: Clock, device: Device) -> None:
+        self.due = 0
+        self._now = clock.now
+        self._pieces = _on_host()
+        if device.asynchronous:
+            self._pieces |= _on_device(device)
+        self._times: dict[str, list[int]] = {kind: [] for kind in self._pieces}
+        self._scheduled: tuple[int, int] | None = None
+
+    def run(self) -> None:
+        """Time one round, and set when the next one is due."""
+        if self.due == 0:
+            self._scheduled = _scheduled()
+            for piece in self._pieces.values():
+                piece()
+        now = self._now
+        began = now()
+        for kind, piece in self._pieces.items():
+            start = now()
+            piece()
+            self._times[kind].append(now() - start)
+        ended = now()
+        self.due = ended + max(PACE * (ended - began), LEAST_PAUSE)
+
+    def medians(self) -> dict[str, float]:
+        """Return the median seconds of each piece by its kind; without any round nothing.
+
+        "waiting" is the seconds that pass while this thread runs for one, 1 where it never waits
+        for a core; it is absent where the system does not tell.
+        """
+        times = {kind: statistics.median(t) / 1e9 for kind, t in self._times.items() if t}
+        began, ended = self._scheduled, _scheduled()
+        if began is not None and ended is not None and ended[0] > began[0]:
+            times["waiting"] = 1 + (ended[1] - began[1]) / (ended[0] - began[0])
+        return times
+
+
+def _scheduled() -> tuple[int, int] | None:
+    """Return the nanoseconds that this thread ran and that it waited for a core (Linux)."""
+    try:
+        ran, waited = SCHEDULED.read_text().split()[:2]
+        return int(ran), int(waited)
+    except (OSError, ValueError):
+        return None
+
+
+def _on_host() -> dict[str, Callable[[], object]]:
+    # Values are given, not drawn: the user's random numbers stay as they were.
+    def full(*shape: int) -> torch.Tensor:
+        return torch.full(shape, 0.5, dtype=torch.float32, device="cpu")
+
+    square, product = full(MATMUL_SIDE, MATMUL_SIDE), full(MATMUL_SIDE, MATMUL_SIDE)
+    source, copy = full(COPIED), full(COPIED)
+
+    def additions() -> int:
+        total = 0
+        for number in range(ADDITIONS):
+            total += number
+        return total
+
+    def dispatches() -> None:
+        for _ in range(DISPATCHES):
+            torch.empty(1, dtype=torch.float32, device="cpu")
+
+    return {
+        "matmul": lambda: torch.mm(square, square, out=product),
+        "copy": lambda: copy.copy_(source),
+        "python": additions,
+        "dispatch": dispatches,
+    }
+
+
+def _on_device(device: Device) -> dict[str, Callable[[], object]]:
+    """Return work of the device's own; no matmul, whose library would keep a workspace there."""
+    values = torch.full((ON_DEVICE,), 0.5, dtype=torch.float32, device=device.name)
+    results, one = torch.empty_like(values), torch.zeros(1, device=device.name)
+
+    def sines() -> None:
+        for _ in range(LAUNCHES):
+            torch.sin(values, out=results)
+        device.synchronize()
+
+    def launch() -> None:
+        one.add_(1)
+        device.synchronize()
+
+    return {"device": sines, "launch": launch}

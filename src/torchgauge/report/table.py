@@ -1,0 +1,105 @@
+"""A flat table of layers, operators or kernels, as text and for a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from torchgauge import units
+from torchgauge.model.table_columns import Quantity, quantity_of
+from torchgauge.model.tables import Table
+from torchgauge.report.fitted_table import NAME, Column, Line, fitted_table
+from torchgauge.report.operand_shapes import labels
+from torchgauge.report.plain import plain
+
+MOST = 60  # rows
+LONGEST_TEXT = 40  # columns of a text that is not the first
+NO_NAME = "(the whole model)"
+SHAPES = "Input Shapes"
+
+_FORMATS: dict[Quantity, Callable[[Any], str]] = {
+    "time": lambda value: units.time(value, 3),
+    "bytes": lambda value: units.size(value, 3),
+    "count": lambda value: units.count(value, 3),
+    "percent": lambda value: f"{value:.1f}",
+    "share": lambda value: f"{100 * value:.1f} %",
+    "rate": lambda value: units.count(value, 3),
+    "number": units.significant,
+}
+
+
+def render(table: Table, *, html: bool = False) -> str:
+    """Return the first rows as text (see `plain`), or all columns of them as HTML."""
+    return _html(table) if html else plain(lambda width: view(table, width=width))
+
+
+def view(table: Table, *, width: int) -> RenderableType:
+    """Return the first rows, in as many of the columns, from the left, as `width` has room for."""
+    if not len(table):
+        return Text("a table without rows", style="dim")
+    first, *names = _shown_columns(table)
+    columns = [_column(name, place) for place, name in enumerate(names)]
+    cells = {name: _cells(table, name) for name in names}
+    lines = [
+        Line(0, label, {name: cells[name][place] for name in names})
+        for place, label in enumerate(_labels(table, first))
+    ]
+    grid = fitted_table(first, lines, columns, width, width if SHAPES in table.columns else NAME)
+    shown = {str(column.header).strip() for column in grid.columns}
+    notes = []
+    if len(table) > MOST:
+        notes.append(f"… {len(table) - MOST} other rows; rows() has all")
+    if absent := [name for name in names if name not in shown]:
+        notes.append(f"… no room for {', '.join(absent)}; .columns has them")
+    return Group(grid, *(Text(note, style="dim") for note in notes))
+
+
+def _column(name: str, place: int) -> Column:
+    """Return a column that is shown before those right of it; a text comes after three figures."""
+    text = quantity_of(name) == "text"
+    return Column(name, place + 3 * text, left=text, most=LONGEST_TEXT)
+
+
+def _shown_columns(table: Table) -> list[str]:
+    """Return the columns in which anything is known, but for shapes: the names have them."""
+    known = [
+        name
+        for name, values in table.columns.items()
+        if any(value not in (None, "") for value in values[:MOST])
+    ]
+    return [name for name in known if name != SHAPES]
+
+
+def _labels(table: Table, first: str) -> list[str]:
+    names = [name or NO_NAME for name in table.columns[first][:MOST]]
+    shapes = table.columns.get(SHAPES)
+    return names if shapes is None else labels(names, shapes[:MOST])
+
+
+def _cells(table: Table, name: str) -> list[str]:
+    """Return a column's figures with units; empty where one is not known."""
+    show = _FORMATS.get(quantity_of(name), _text)
+    return ["" if value is None else show(value) for value in table.columns[name][:MOST]]
+
+
+def _text(value: object) -> str:
+    return "×".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _html(table: Table) -> str:
+    """Return an HTML fragment without style or script of its own; every text is escaped."""
+    if not len(table):
+        return "<p>a table without rows</p>"
+    first, *names = _shown_columns(table)
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in (first, *names))
+    columns = [_labels(table, first), *(_cells(table, name) for name in names)]
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+        for row in zip(*columns, strict=True)
+    )
+    more = f"<p>… {len(table) - MOST} other rows</p>" if len(table) > MOST else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
