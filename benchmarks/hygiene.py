@@ -25,7 +25,7 @@ import torchgauge as tg
 from hygiene_models import Candidate, candidates
 from hygiene_observer import differences, snapshot
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure import system, timeline
+from torchgauge.measure import stamped_steps, system, timeline
 from torchgauge.measure.step import prepared
 from torchgauge.target.source import Source
 from torchgauge.target.target import Target
@@ -111,12 +111,12 @@ def where_time_goes(target: Target) -> None:
 @contextlib.contextmanager
 def few_steps() -> Iterator[None]:
     """Have the timeline probe take one step of each kind that it takes many of."""
-    kept = timeline.FEWEST, timeline.ROUNDS, timeline.RECORDED
-    timeline.FEWEST = timeline.ROUNDS = timeline.RECORDED = 1
+    kept = stamped_steps.FEWEST, stamped_steps.STEPS, timeline.RECORDED
+    stamped_steps.FEWEST = stamped_steps.STEPS = timeline.RECORDED = 1
     try:
         yield
     finally:
-        timeline.FEWEST, timeline.ROUNDS, timeline.RECORDED = kept
+        stamped_steps.FEWEST, stamped_steps.STEPS, timeline.RECORDED = kept
 
 
 def cost(target: Target) -> None:

@@ -1,10 +1,13 @@
 """Layer times against truth: a model of known durations, then one layer at a time on real models.
 
-In turns, each the median over rounds: torchgauge's stamps, a pair of hooks on every module,
-torch.profiler with a range per module, and flops-profiler where it is installed (give the folder of
-peers). Truth of a layer that waits is what its bare call takes, and what it was told; of a real
-layer what its call takes in its place when it alone is timed, and what its forward takes, without
-the module call around it.
+In turns, each the median over rounds: the layers' times in torchgauge's tree, a pair of hooks on
+every module, torch.profiler with a range per module, and flops-profiler where it is installed (give
+the folder of peers). Truth of a layer that waits is what its bare call takes, and what it was told;
+of a real layer what its call takes in its place, with `nn.Module.__call__`, when no layer in it or
+around it is timed, less what the clock takes around a call of nothing.
+
+On a machine with other work use `--thread-time`: the clock is then the thread's CPU time, in which
+others have no part but by caches, for torchgauge, hooks and truth alike. Set OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -23,19 +26,37 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from torchgauge.measure.stamps import Stamps
+from small_models import SMALL
+from torchgauge.clock import Clock, SystemClock
+from torchgauge.measure import timeline
+from torchgauge.measure.plan import opened
+from torchgauge.target.inputs import Inputs
 from torchgauge.target.load import load
+from torchgauge.target.source import Source
 from torchgauge.target.target import TargetRequest
 
 DURATIONS = (5e-6, 2e-5, 1e-4, 5e-4, 2e-3, 5e-3)
 MODELS = (
     "torchvision:resnet18",
+    "torchvision:efficientnet_b0",
     "hf:bert?num_hidden_layers=4",
+    "hf:t5?num_layers=2&num_decoder_layers=2&d_model=256&d_ff=1024",
     "hf:mixtral?num_hidden_layers=2&hidden_size=256&intermediate_size=512",
 )
+LONG = 50e-6  # seconds: layers below it are mostly Python's calls
+CALLS = 6  # of each level in a round; the first is not used
 Times = dict[str, float]
 Call = Callable[[], Any]
 Way = Callable[[nn.Module, Call], Times]
+
+
+class ThreadTime:
+    """The thread's CPU time, a clock."""
+
+    now = staticmethod(time.thread_time_ns)
+
+
+clock: Clock = SystemClock()
 
 
 class Wait(nn.Module):
@@ -48,36 +69,34 @@ class Wait(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Wait, busily."""
-        end = time.perf_counter() + self.seconds
-        while time.perf_counter() < end:
+        end = clock.now() + self.seconds * 1e9
+        while clock.now() < end:
             pass
         return x
 
 
-def stamped(model: nn.Module, call: Call) -> Times:
-    """Time every module with torchgauge's stamps, in the second of two steps."""
-    stamps = Stamps(model)
-    with stamps.watching():
-        call()
-        stamps.taken()
-        call()
+def torchgauge(model: nn.Module, inputs: Inputs) -> Times:
+    """Return each layer's time in the tree, by path."""
+    placement = opened(Source.of_object(model, inputs, training=False))
+    tree = timeline.measure(placement, operators=False, clock=clock)
     found: Times = defaultdict(float)
-    for one in stamps.taken():
-        found[stamps.modules.table[one.module].paths[0]] += (one.end - one.start) * 1e-9
+    for node in tree.match("*"):
+        found[node.row.path] += node.host_time or 0.0
     return found
 
 
 def hooks(model: nn.Module, call: Call) -> Times:
     """Time every module with a pair of hooks, in the second of two steps."""
     found: Times = defaultdict(float)
-    stack: list[float] = []
+    stack: list[int] = []
+    now = clock.now
 
     def leave(path: str) -> None:
-        found[path] += time.perf_counter() - stack.pop()
+        found[path] += (now() - stack.pop()) * 1e-9
 
     with contextlib.ExitStack() as handles:
         for path, module in model.named_modules():
-            begin = module.register_forward_pre_hook(lambda *_: stack.append(time.perf_counter()))
+            begin = module.register_forward_pre_hook(lambda *_: stack.append(now()))
             end = module.register_forward_hook(lambda *_, path=path: leave(path))
             handles.callback(begin.remove)
             handles.callback(end.remove)
@@ -129,84 +148,128 @@ def flops_profiler(model: nn.Module, call: Call) -> Times:
     return {path: seconds for path, seconds in found.items() if seconds}
 
 
-class Timed(nn.Module):
-    """Stands in a module's place, and times its calls."""
+class Timed:
+    """Stands in a module's place, and times its calls; small, so that it displaces no cache."""
 
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        vars(self).update(module=module, taken=0.0)  # not registered: nothing else may see it
+    __slots__ = ("calls", "module", "now", "taken")
+
+    def __init__(self, module: Callable[..., Any]) -> None:
+        self.module, self.now = module, clock.now
+        self.taken = self.calls = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module, and nothing of this class's own."""
-        start = time.perf_counter()
+        module, now = self.module, self.now
+        start = now()
         try:
-            return self.module(*args, **kwargs)
+            return module(*args, **kwargs)
         finally:
-            self.taken += time.perf_counter() - start
+            self.taken += now() - start
+            self.calls += 1
 
     def __getattr__(self, name: str) -> Any:
         """Return what the module has."""
-        return getattr(vars(self)["module"], name)
+        return getattr(self.module, name)
+
+    def reading(self, own: float) -> float:
+        """Return the seconds since the last time, less `own` for each call."""
+        seconds = self.taken * 1e-9 - own * self.calls
+        self.taken = self.calls = 0
+        return seconds
 
 
-def call_alone(model: nn.Module, path: str, call: Call) -> float:
-    """Return the seconds of one module's calls in a step, it alone being timed."""
-    above, _, name = path.rpartition(".")
-    children, module = model.get_submodule(above)._modules, model.get_submodule(path)
-    children[name] = timed = Timed(module)
-    try:
+class Nothing:
+    """Takes no time but to be called."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing."""
+
+
+def own_time(calls: int = 1000) -> float:
+    """Return the seconds that `Timed` reads too much of a call: of one of nothing, less that."""
+    nothing, found = Nothing(), []
+    for _ in range(9):
+        start = clock.now()
+        for _ in range(calls):
+            pass
+        loop = clock.now() - start
+        start = clock.now()
+        for _ in range(calls):
+            nothing()
+        bare = clock.now() - start - loop
+        timed = Timed(nothing)
+        for _ in range(calls):
+            timed()
+        found.append((timed.taken - bare) / calls)
+    return statistics.median(found) * 1e-9
+
+
+def level_by_level(model: nn.Module, call: Call) -> Times:
+    """Time the calls of one level of the tree of modules after the other: none is in another."""
+    own = own_time()
+    levels: dict[int, list[str]] = defaultdict(list)
+    for path in called(model, call):
+        if path:
+            levels[path.count(".")].append(path)
+    found: Times = {}
+    for paths in levels.values():
+        with in_place(model, paths) as timed:
+            steps = []
+            for _ in range(CALLS):
+                call()
+                steps.append({path: one.reading(own) for path, one in timed.items()})
+        found |= {path: statistics.median(one[path] for one in steps[1:]) for path in paths}
+    return {path: seconds for path, seconds in found.items() if seconds > 0}
+
+
+def called(model: nn.Module, call: Call) -> list[str]:
+    """Return the paths of the modules that are called: of others their parents need the content."""
+    found: dict[str, None] = {}
+    with contextlib.ExitStack() as handles:
+        for path, module in model.named_modules():
+            hook = module.register_forward_pre_hook(lambda *_, path=path: found.setdefault(path))
+            handles.callback(hook.remove)
         call()
-    finally:
-        children[name] = module
-    return timed.taken
+    return list(found)
 
 
-def forward_alone(model: nn.Module, path: str, call: Call) -> float:
-    """Return the seconds of one module's forward in a step, it alone being timed."""
-    module = model.get_submodule(path)
-    forward = module.forward
-    taken = 0.0
-
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        nonlocal taken
-        start = time.perf_counter()
-        try:
-            return forward(*args, **kwargs)
-        finally:
-            taken += time.perf_counter() - start
-
-    module.forward = timed
+@contextlib.contextmanager
+def in_place(model: nn.Module, paths: list[str]) -> Iterator[dict[str, Timed]]:
+    """Put what times their calls into the modules' places until the block ends."""
+    timed, back = {}, []
+    for path in paths:
+        above, _, name = path.rpartition(".")
+        children, module = model.get_submodule(above)._modules, model.get_submodule(path)
+        back.append((children, name, module))
+        timed[path] = Timed(module)
+    for (children, name, _), path in zip(back, paths, strict=True):
+        children[name] = timed[path]
     try:
-        call()
+        yield timed
     finally:
-        del module.forward
-    return taken
-
-
-def one_by_one(alone: Callable[[nn.Module, str, Call], float]) -> Way:
-    """Return what times one module after the other."""
-
-    def every(model: nn.Module, call: Call) -> Times:
-        called = {path for path, seconds in stamped(model, call).items() if path and seconds}
-        paths = [path for path, _ in model.named_modules() if path in called]
-        return {path: alone(model, path, call) for path in paths}
-
-    return every
+        for children, name, module in back:
+            children[name] = module
 
 
 def bare_calls(model: nn.Module, _: Call) -> Times:
     """Time the calls of a sequence's layers from outside, with nothing attached."""
     x, found = torch.ones(1), {}
     for path, layer in model.named_children():
-        start = time.perf_counter()
+        start = clock.now()
         layer(x)
-        found[path] = time.perf_counter() - start
+        found[path] = (clock.now() - start) * 1e-9
     return found
 
 
-def ways() -> dict[str, Way]:
-    """Return torchgauge and its peers."""
-    found: dict[str, Way] = {"torchgauge": stamped, "hooks": hooks, "torch.profiler": profiler}
+def ways(inputs: Inputs, *, thread_time: bool) -> dict[str, Way]:
+    """Return torchgauge and its peers, those with a clock of their own only beside that."""
+    found: dict[str, Way] = {
+        "torchgauge": lambda model, _: torchgauge(model, inputs),
+        "hooks": hooks,
+    }
+    if thread_time:
+        return found
+    found["torch.profiler"] = profiler
     with contextlib.suppress(ImportError):
         import flops_profiler as _  # noqa: F401
 
@@ -215,15 +278,14 @@ def ways() -> dict[str, Way]:
 
 
 def interleaved(
-    model: nn.Module, call: Call, rounds: int, truths: dict[str, Way]
+    model: nn.Module, call: Call, rounds: int, truth: Way, others: dict[str, Way]
 ) -> dict[str, Times]:
-    """Return medians over rounds, of truths twice: what they vary by, no way can beat."""
+    """Return medians over rounds, of the truth twice: what it varies by, no way can beat."""
     for _ in range(3):
         call()
     runs: dict[str, list[Times]] = defaultdict(list)
     for _ in range(rounds):
-        again = {f"{name} again": truth for name, truth in truths.items()}
-        for name, way in {**truths, **again, **ways()}.items():
+        for name, way in {"truth": truth, **others, "truth again": truth}.items():
             runs[name].append(way(model, call))
     return {
         name: {
@@ -235,24 +297,38 @@ def interleaved(
 
 def main() -> None:
     """Print errors against truth, median and p90, by model and way."""
+    global clock
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("peers", nargs="?", type=Path)
     parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--thread-time", action="store_true")
+    parser.add_argument("--model", action="append", help="instead of all")
     options = parser.parse_args()
     if options.peers:
         sys.path.append(str(options.peers))
-    known(options.rounds)
-    for spec in MODELS:
-        real(spec, options.rounds)
+    if options.thread_time:
+        clock = ThreadTime()
+    print(f"what the truth's clock takes around a call, taken off: {1e9 * own_time():.0f} ns")
+    if not options.model:
+        known(options.rounds, thread_time=options.thread_time)
+        for name, made in SMALL.items():
+            model, tensors = made()
+            inputs = Inputs.of(tensors)
+            real(name, model, inputs, options.rounds, thread_time=options.thread_time)
+    for spec in options.model or MODELS:
+        target = load(TargetRequest(spec, device="cpu"))
+        model = target.model.eval()
+        real(spec, model, target.inputs, options.rounds, thread_time=options.thread_time)
 
 
-def known(rounds: int) -> None:
+def known(rounds: int, *, thread_time: bool) -> None:
     """Compare on a model whose layers take what they are told."""
     model = nn.Sequential(*(Wait(seconds) for seconds in DURATIONS * 5)).eval()
     x = torch.ones(1)
     told = {str(place): layer.seconds for place, layer in enumerate(model)}  # type: ignore[arg-type]
-    found = interleaved(model, lambda: model(x), rounds, {"call": bare_calls})
-    truth = found.pop("call")
+    others = ways(Inputs.of(x), thread_time=thread_time)
+    found = interleaved(model, lambda: model(x), rounds, bare_calls, others)
+    truth = found.pop("truth")
     print("busy-wait, 5 µs to 5 ms, beside bare calls; in brackets beside what was told")
     for name, times in found.items():
         say(name, truth, times)
@@ -265,36 +341,40 @@ def known(rounds: int) -> None:
         print("    " + ", ".join(each))
 
 
-def real(spec: str, rounds: int) -> None:
-    """Compare on a real model with what each layer takes when it alone is timed."""
-    target = load(TargetRequest(spec, device="cpu"))
-    model, inputs = target.model.eval(), target.inputs
+def real(name: str, model: nn.Module, inputs: Inputs, rounds: int, *, thread_time: bool) -> None:
+    """Compare on a model with what each layer's call takes in its place."""
 
     def call() -> None:
         with torch.inference_mode():
             model(*inputs.args, **inputs.kwargs)
 
-    truths = {"call": one_by_one(call_alone), "forward": one_by_one(forward_alone)}
-    found = interleaved(model, call, rounds, truths)
-    by_call, by_forward = found.pop("call"), found.pop("forward")
-    for what, truth in {"call": by_call, "forward": by_forward}.items():
-        print(f"{spec}: {len(truth)} layers, beside their {what} alone")
-        for name, times in found.items():
-            if not name.endswith("again") or name.startswith(what):
-                say(name, truth, times)
+    others = ways(inputs, thread_time=thread_time)
+    found = interleaved(model, call, rounds, level_by_level, others)
+    truth = found.pop("truth")
+    print(f"{name}: {len(truth)} layers")
+    for way, times in found.items():
+        say(way, truth, times)
 
 
 def say(name: str, truth: Times, times: Times) -> None:
-    """Print the median and the 90th percentile of the layers' errors."""
-    errors = sorted(abs(times[path] / seconds - 1) for path, seconds in both(truth, times))
-    middle, high = statistics.median(errors), errors[int(0.9 * len(errors))]
-    print(f"  {name:18} median {middle:6.1%}   p90 {high:6.1%}   {len(errors)} layers", flush=True)
+    """Print the median and the 90th percentile of the layers' errors, of the long ones and all."""
+    parts = []
+    for what, least in (("all", 2e-6), (f"over {1e6 * LONG:g} µs", LONG)):
+        errors = [times[path] / seconds - 1 for path, seconds in both(truth, times, least)]
+        sizes = sorted(map(abs, errors))
+        if sizes:
+            middle, high = statistics.median(sizes), sizes[int(0.9 * len(sizes))]
+            parts.append(
+                f"{what} ({len(sizes):3}): median {middle:6.1%} p90 {high:6.1%} "
+                f"signed {statistics.median(errors):+6.1%}"
+            )
+    print(f"  {name:15} " + "   ".join(parts), flush=True)
 
 
-def both(truth: Times, times: Times) -> Iterator[tuple[str, float]]:
-    """Yield the layers that both know, without the least, which no clock can tell."""
+def both(truth: Times, times: Times, least: float) -> Iterator[tuple[str, float]]:
+    """Yield the layers of at least so many seconds that both know."""
     for path, seconds in truth.items():
-        if path in times and seconds > 2e-6:
+        if path in times and seconds > least:
             yield path, seconds
 
 

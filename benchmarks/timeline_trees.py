@@ -1,4 +1,7 @@
-"""Where a step's time goes on real models: the share of layers and of each bucket."""
+"""Where a step's time goes on real models: the share of layers and of each bucket.
+
+First how the tree compares with its bare steps and with the headline latency, by model and profile.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import torch
 
 import torchgauge as tg
+from small_models import SMALL
 from torchgauge.measure import timeline
 from torchgauge.measure.plan import opened
 from torchgauge.model.tree import Tree
@@ -23,6 +27,7 @@ INFERENCE = (
     "hf:mamba?num_hidden_layers=8",
 )
 BERT = "hf:bert"
+T5 = "hf:t5?d_model=512&d_kv=64&d_ff=2048&num_layers=6&num_decoder_layers=6&num_heads=8"
 
 
 def mean_square(outputs: Any, _: Any) -> torch.Tensor:
@@ -61,10 +66,31 @@ def say(name: str, tree: Tree) -> None:
     print(f"  {shares}\n  {passes}", flush=True)
 
 
+def beside_headline(name: str, model: Any, inputs: Any, repeats: int) -> None:
+    """Print how the tree's sum, its bare steps and the headline latency compare."""
+    for _ in range(repeats):
+        profile = tg.profile(model, inputs)
+        tree, latency = profile.tree, profile.latency
+        if tree is None or latency is None:
+            raise SystemExit(f"{name} has no tree: {profile.warnings}")
+        whole, bare = tree.root.host_time or 0.0, tree.passes[0].bare or 1.0
+        said = ", ".join(warning.id for warning in tree.warnings) or "no warning"
+        print(
+            f"{name}: headline {1e3 * latency.median:.3f} ms; tree {whole / latency.median:.3f}×, "
+            f"its bare steps {bare / latency.median:.3f}×; tree ÷ bare {whole / bare:.3f}; {said}",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Print one model after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.parse_args()
+    parser.add_argument("--repeats", type=int, default=3)
+    repeats = parser.parse_args().repeats
+    for name, made in SMALL.items():
+        beside_headline(name, *made(), repeats)
+    t5 = load(TargetRequest(T5, device="cpu"))
+    beside_headline(T5, t5.model, t5.inputs, repeats)
     for spec in INFERENCE:
         say(spec, timeline.measure(opened(Source.of_request(TargetRequest(spec, device="cpu")))))
     say("BERT-base, AdamW", trained(checkpointing=False))

@@ -3,6 +3,7 @@
 import pytest
 from tests.advice.worlds import KEPT, World, candidate
 
+from torchgauge.advice.budget import Budget
 from torchgauge.advice.experiment import Experiment
 from torchgauge.analyze.speed_up import CONFIRMATION, SCREENING, confirmed
 from torchgauge.errors import InputError, MeasurementError
@@ -15,7 +16,8 @@ BROKEN = Checked(OutputCheck(passed=False, bound=1e-3, max_relative=0.5, reason=
 
 
 def tried(world, *candidates, **options):
-    options.setdefault("now", world.now)
+    if "budget" in options:
+        options["budget"] = world.budget = Budget(options["budget"], world.now)
     found = Experiment(world, candidates, Silent(), **options).run()
     return found, {one.id: one for one in found.trials}
 

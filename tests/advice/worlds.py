@@ -3,6 +3,7 @@
 import math
 import random
 
+from torchgauge.advice.budget import BudgetOver
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.advice.world import Block
 from torchgauge.measure.check import Checked
@@ -39,16 +40,23 @@ class World:
     """Timings follow `truth`, the speed-up of each candidate; together they multiply.
 
     `noise` is the standard deviation of d. `checks` and `errors` replace what a check or a block
-    of a candidate gives.
+    of a candidate gives. A block takes `seconds`, or what `slow` says of the candidate in it;
+    looking and checks take `looked`. What runs into the end of `budget` is stopped then.
     """
 
-    def __init__(self, truth, *, noise=0.004, seed=0, checks=(), errors=(), seconds=1.0, **changes):
+    def __init__(
+        self, truth, *, noise=0.004, seed=0, checks=(), errors=(), seconds=1.0, looked=0.0,
+        slow=(), **changes,
+    ):  # fmt: skip
         self.truth = truth
         self.noise = noise
         self.random = random.Random(seed)
         self.checks = dict(checks)
         self.errors = dict(errors)
         self.seconds = seconds
+        self.looked = looked
+        self.slow = dict(slow)
+        self.budget = None
         self.known = facts(**changes)
         self.time = 0.0
         self.asked = []
@@ -57,10 +65,20 @@ class World:
         return self.time
 
     def facts(self):
+        self.time += self.looked
         return self.known
+
+    def spend(self, seconds):
+        """Let time pass, until the budget stops it."""
+        stop = None if self.budget is None else self.budget.until_stop()
+        if stop is not None and seconds > stop:
+            self.time += stop
+            raise BudgetOver
+        self.time += seconds
 
     def check(self, side, tolerance):
         self.asked.append(("check", side.ids, tolerance))
+        self.spend(self.looked)
         for one in (side.ids, *side.ids):
             if isinstance(self.checks.get(one), BaseException):
                 raise self.checks[one]
@@ -70,7 +88,8 @@ class World:
 
     def block(self, a, b, *, layers):
         self.asked.append(("block", a.ids, b.ids))
-        self.time += self.seconds
+        seconds = max([self.slow.get(one, self.seconds) for one in b.ids], default=self.seconds)
+        self.spend(seconds)
         for one in b.ids:
             if one in self.errors:
                 raise self.errors[one]
@@ -78,7 +97,7 @@ class World:
         d = -math.log(gain) + self.random.gauss(0, self.noise)
         before = STEP / self._of(a)
         return Block(d, before, before * math.exp(d), {"fc": d} if layers else {}, {"fc": before},
-                     self.seconds)  # fmt: skip
+                     seconds)  # fmt: skip
 
     def _of(self, side):
         return math.prod(self.truth.get(name, 1.0) for name in side.ids)

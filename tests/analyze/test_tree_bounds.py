@@ -1,8 +1,7 @@
-"""What bounds a layer, and how far the tree is from the step: by hand."""
+"""What bounds a layer: by hand."""
 
 import pytest
 
-from torchgauge.analyze.residual import residual_warnings
 from torchgauge.analyze.tree_bounds import with_bounds
 from torchgauge.analyze.tree_costs import layer_times, with_costs
 from torchgauge.model.cost import Cost, CostNode, CostRow
@@ -93,9 +92,3 @@ def test_layers_have_the_times_of_the_tree():
     work = cost((1, 1, 1), (1, 1, 1), (1, 1, 1))
     times = layer_times(tree(2_000, 3_000), work)
     assert times == pytest.approx({0: 5e-6, 1: 2e-6, 2: 3e-6})  # the third was not recorded
-
-
-@pytest.mark.parametrize(("residual", "said"), [(0.05, 0), (-0.099, 0), (0.11, 1), (-0.2, 1)])
-def test_parts_far_from_the_step_are_said(residual, said):
-    assert len(residual_warnings(residual, 1.0)) == said
-    assert residual_warnings(None, 1.0) == ()

@@ -1,5 +1,6 @@
 """`torchgauge run`: scripts that know nothing of it, in a process of their own."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -151,9 +152,100 @@ def test_a_timeline_in_the_script_is_refused(script):
     assert "A timeline is active already" in done.stderr
 
 
+PLAIN = """\
+import sys
+def total(numbers):
+    found = 0
+    for number in numbers:
+        found += number
+    return found
+class Owner:
+    def twice(self, number):
+        data = bytearray(2_000_000)
+        return total([number] * 2)
+print(Owner().twice(3), sys.argv, __name__)
+"""
+
+
+def test_a_script_without_a_model_is_an_error_unless_lines_are_asked_for(tmp_path):
+    (tmp_path / "plain.py").write_text(PLAIN)
+    done = run(tmp_path, "--output-dir", "out", "plain.py", "a")
+    assert (done.returncode, "[no-model]" in done.stderr) == (2, True)
+    assert done.stdout == "6 ['plain.py', 'a'] __main__\n"
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_lines_of_a_script_without_a_model(tmp_path):
+    (tmp_path / "plain.py").write_text(PLAIN + "sys.exit(3)")
+    formats = ("--output-dir", "out", "--format", "json,lines,markdown,html")
+    done = run(tmp_path, "--lines", *formats, "plain.py", "a")
+    assert done.returncode == 3
+    assert done.stdout == "6 ['plain.py', 'a'] __main__\n"
+    record = tg.load(tmp_path / "out" / "loop.json")
+    assert record.all_warnings == ()
+    functions = {one.name: one for one in record.functions}
+    assert set(functions) == {"<module>", "Owner.twice", "total"}
+    assert {one.line: one.hits for one in functions["total"].lines} == {3: 1, 4: 3, 5: 2, 6: 1}
+    assert functions["total"].allocated is None
+    rows = list(csv.DictReader((tmp_path / "out" / "loop.lines.csv").open()))
+    assert [row["source"] for row in rows if row["line"] == "5"] == ["found += number"]
+    for text in (done.stderr, (tmp_path / "out" / "loop.md").read_text()):
+        assert "Owner.twice" in text
+        assert "found += number" in text
+    assert "lines of functions" in (tmp_path / "out" / "loop.html").read_text()
+
+
+def test_functions_by_name_and_one_that_never_ran(tmp_path):
+    (tmp_path / "plain.py").write_text(PLAIN)
+    asked = ("--function", "plain.py:total", "--function", "absent")
+    done = run(tmp_path, "--lines", *asked, "--json", "plain.py")
+    assert done.returncode == 0
+    record = json.loads(done.stdout)
+    assert [one["name"] for one in record["functions"]] == ["total"]
+    assert [one["id"] for one in record["warnings"]] == ["function-not-called"]
+    assert "'absent'" in record["warnings"][0]["message"]
+
+
+def test_bytes_by_line(tmp_path):
+    pytest.importorskip("memray")
+    (tmp_path / "plain.py").write_text(PLAIN)
+    done = run(tmp_path, "--lines", "--memory", "--json", "plain.py")
+    assert done.returncode == 0, done.stderr
+    functions = {one["name"]: one for one in json.loads(done.stdout)["functions"]}
+    lines = {one["line"]: one["allocated"] for one in functions["Owner.twice"]["lines"]}
+    assert 2_000_000 <= lines[9] < 2_010_000
+    assert functions["total"]["allocated"] < 10_000
+    assert functions["<module>"]["allocated"] >= functions["Owner.twice"]["allocated"]
+
+
+def test_bytes_by_line_name_the_extra_they_need(tmp_path):
+    (tmp_path / "plain.py").write_text(PLAIN)
+    (tmp_path / "memray.py").write_text("raise ImportError")
+    done = run(tmp_path, "--lines", "--memory", "plain.py")
+    assert (done.returncode, "torchgauge[memray]" in done.stderr) == (2, True)
+    assert done.stdout == ""
+
+
+def test_lines_beside_a_model_and_a_script_that_fails(script):
+    text = INFERENCE + "def fail():\n    raise ValueError('mine')\nfail()\n"
+    folder = script(text)
+    done = run(folder, "--lines", "--output-dir", "out", "script.py", "12")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+    assert "torchgauge" not in done.stderr[: done.stderr.index("Loop of")]
+    record = tg.load(folder / "out" / "loop.json")
+    assert record.count == 12
+    functions = {one.name: one for one in record.functions}
+    assert functions["Net.forward"].calls == 12
+    assert functions["fail"].lines[0].hits == 1
+    assert "lines-slow" in {one.id for one in record.all_warnings}
+
+
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
+        (["--function", "f", "x.py"], "option-conflict"),
+        (["--memory", "x.py"], "option-conflict"),
         ([], "option-conflict"),
         (["absent.py"], "file-missing"),
         (["--warmup", "0", "x.py"], "schedule-invalid"),

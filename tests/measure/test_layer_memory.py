@@ -17,8 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from torchgauge.analyze.call_tree import CallTree
 from torchgauge.analyze.tree_memory import with_memory
 from torchgauge.measure import layer_memory, memory, timeline
+from torchgauge.measure.forward import opened
 from torchgauge.measure.modules import Modules
-from torchgauge.measure.plan import opened
 from torchgauge.measure.ranges import LAYER
 from torchgauge.measure.recording import Marks, record
 from torchgauge.measure.step import prepared

@@ -15,8 +15,8 @@ from torch.utils.checkpoint import checkpoint
 import torchgauge as tg
 from torchgauge.analyze.tree_costs import with_costs
 from torchgauge.measure import capture, timeline
+from torchgauge.measure.forward import opened
 from torchgauge.measure.modules import Modules
-from torchgauge.measure.plan import opened
 from torchgauge.model import tables
 from torchgauge.model.tree import base_name
 from torchgauge.target.source import Source

@@ -17,7 +17,7 @@ from torchgauge.analyze.call_tree import CallTree, Named
 from torchgauge.analyze.named_spans import named_spans
 from torchgauge.analyze.recorded_tree import recorded_tree
 from torchgauge.measure import timeline
-from torchgauge.measure.plan import opened
+from torchgauge.measure.forward import opened
 from torchgauge.model.record import whole
 from torchgauge.report import chrome_trace
 from torchgauge.target.source import Source

@@ -11,7 +11,7 @@ from torchgauge.model import rendering
 from torchgauge.model.codec import decode, encode
 from torchgauge.model.record import Interval
 from torchgauge.model.summary import summarize
-from torchgauge.report import rulings, sections
+from torchgauge.report import rulings, time_sections
 
 WORDS = {
     "process": "within this process; between runs unknown",
@@ -35,7 +35,7 @@ def record(scope):
 
 
 def note(record):
-    (row,) = [row for row in sections.latency(record.latency).rows if row.label == "median"]
+    (row,) = [row for row in time_sections.latency(record.latency).rows if row.label == "median"]
     return row.note
 
 

@@ -27,6 +27,11 @@ def nothing(_facts: Facts) -> tuple[Assumed, ...]:
     return ()
 
 
+def no_setup(_facts: Facts) -> float:
+    """Take no time before the first call."""
+    return 0.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Candidate:
     """A change that may help. Its `code` is run as it stands, and shown as it stands.
@@ -36,6 +41,10 @@ class Candidate:
     `on` says so; shell lines set variables of the process. `original` is run on the other side,
     where the usual one has the change already. `tolerance` is the relative error allowed by
     itself. Two of the same `group` exclude each other. `times` as many samples are in a call.
+
+    `gain` is the share of a call's time that it may be expected to save where it fits, and `setup`
+    the seconds that its first call may be expected to take once. Both only decide which of the
+    candidates is tried first; what is said of one is measured.
     """
 
     id: str
@@ -52,6 +61,8 @@ class Candidate:
     tolerance: float = 1e-3
     times: int = 1
     needs_module: bool = True
+    gain: float = 0.03
+    setup: Callable[[Facts], float] = no_setup
     assumed: Callable[[Facts], tuple[Assumed, ...]] = nothing
 
     def untried(self, facts: Facts) -> str | None:

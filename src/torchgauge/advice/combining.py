@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from torchgauge.advice.budget import BudgetOver
 from torchgauge.advice.trying import NOT_SURE, Trying, not_kept, of_blocks, spread
 from torchgauge.advice.world import Side
-from torchgauge.analyze.speed_up import ALPHA, CONFIRMATION, MINIMUM_GAIN, gain_p
+from torchgauge.analyze.speed_up import (
+    ALPHA,
+    CONFIRMATION,
+    FEWEST_CONFIRMING,
+    MINIMUM_GAIN,
+    gain_p,
+)
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.check import Checked
 from torchgauge.model.advice import Best, Combination
@@ -15,6 +22,8 @@ from torchgauge.model.facts import Facts
 
 if TYPE_CHECKING:
     from torchgauge.advice.experiment import Experiment
+
+STOPPED = "The budget came before it was timed."
 
 
 def combined(experiment: Experiment, accepted: Sequence[Trying], facts: Facts) -> None:
@@ -38,10 +47,11 @@ def combined(experiment: Experiment, accepted: Sequence[Trying], facts: Facts) -
     for one in fit[1:]:
         if any(_excludes(one, other) for other in side.candidates):
             continue
-        if not _allowed(experiment):
-            return
         grown = Side((*side.candidates, one.candidate))
-        found = _measured(experiment, side, grown, steps=len(fit) - 1)
+        blocks = _blocks(experiment, grown)
+        if blocks is None:
+            continue
+        found = _measured(experiment, side, grown, blocks, steps=len(fit) - 1)
         experiment.combinations.append(found[0])
         if found[0].outcome == "accepted":
             side, checked = grown, found[1]
@@ -59,29 +69,38 @@ def _excludes(one: Trying, other: object) -> bool:
     return bool(group) and group == getattr(other, "group", "")
 
 
-def _allowed(experiment: Experiment) -> bool:
-    left = experiment.left()
-    return left is None or left > CONFIRMATION * experiment.each
+def _blocks(experiment: Experiment, grown: Side) -> int | None:
+    """Return the blocks for a combination, for which the whole's must fit too; None for none."""
+    check, each = (time(grown) for time in (experiment.durations.check, experiment.durations.block))
+    for number in (CONFIRMATION, FEWEST_CONFIRMING):
+        if experiment.budget.fits(check + 2 * number * each):
+            return number
+    return None
 
 
 def _measured(
-    experiment: Experiment, side: Side, grown: Side, *, steps: int
+    experiment: Experiment, side: Side, grown: Side, number: int, *, steps: int
 ) -> tuple[Combination, Checked | None]:
     """Return how a grown combination does against the one before; Bonferroni over the steps."""
     experiment.progress.start(" + ".join(grown.ids))
     made: dict[str, Any] = {"candidates": grown.ids, "against": side.ids}
     try:
         tolerance = max(experiment.allowed(one) for one in grown.candidates)
-        checked = experiment.world.check(grown, tolerance)
+        checked = experiment.check(grown, tolerance)
         if not checked.output.passed:
             reason = not_kept(checked)
             return Combination(
                 **made, outcome="rejected", reason=reason, output=checked.output
             ), None
-        found = of_blocks(experiment.blocks(side, grown, CONFIRMATION))
+        blocks = experiment.blocks(side, grown, number)
     except TorchgaugeError as error:
         reason = " ".join(filter(None, (error.message, error.cause)))
         return Combination(**made, outcome="failed", reason=reason), None
+    except BudgetOver:
+        return Combination(**made, outcome="untried", reason=STOPPED), None
+    if len(blocks) < FEWEST_CONFIRMING:
+        return Combination(**made, outcome="untried", reason=STOPPED, output=checked.output), None
+    found = of_blocks(blocks)
     held = gain_p(found.differences) <= ALPHA / steps and found.interval.low > 1 + MINIMUM_GAIN
     combination = Combination(
         **made,
@@ -99,14 +118,16 @@ def _best(experiment: Experiment, side: Side, checked: Checked, facts: Facts) ->
     """Measure the whole on the original: what was gained step by step is not multiplied."""
     experiment.progress.start(f"the whole: {' + '.join(side.ids)}")
     try:
-        found = of_blocks(experiment.blocks(Side(), side, CONFIRMATION))
+        blocks = experiment.blocks(Side(), side, CONFIRMATION)
     except TorchgaugeError:
+        return
+    if len(blocks) < FEWEST_CONFIRMING:
         return
     experiment.best = Best(
         candidates=side.ids,
         code="\n".join(_python(side, facts)),
         environment=_shell(side, facts),
-        speed_up=found,
+        speed_up=of_blocks(blocks),
         output=checked.output,
     )
 

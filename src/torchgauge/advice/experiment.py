@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 
 from torchgauge import units
+from torchgauge.advice.budget import Budget, BudgetOver
 from torchgauge.advice.candidate import Candidate
 from torchgauge.advice.combining import combined
+from torchgauge.advice.durations import Durations, by_worth
 from torchgauge.advice.trying import NOT_SURE, Trying, of_blocks, spread
 from torchgauge.advice.world import Block, Side, World
 from torchgauge.analyze.speed_up import (
+    FEWEST_CONFIRMING,
     MINIMUM_GAIN,
     SCREENING,
     break_even,
@@ -22,12 +24,12 @@ from torchgauge.analyze.speed_up import (
     promising,
 )
 from torchgauge.errors import TorchgaugeError
+from torchgauge.measure.check import Checked
 from torchgauge.model.advice import Best, Combination, Trial
 from torchgauge.model.facts import Facts
 from torchgauge.progress import Progress
 
-# Of a budget; the rest is for fresh blocks and combinations.
-FOR_SCREENING = 0.5
+# Of a budget, where there is more than one to confirm; the rest is for combinations.
 FOR_CONFIRMING = 0.8
 
 
@@ -45,8 +47,9 @@ class Found:
 class Experiment:
     """Tries candidates on the world's model.
 
-    `tolerance` replaces each candidate's own. `budget` in seconds bounds the whole: candidates it
-    does not reach stay untried. Ctrl-C keeps what was found until then.
+    `tolerance` replaces each candidate's own. `budget` bounds the whole: those that save most per
+    second of trying come first, and what would not end within it stays untried. Ctrl-C keeps what
+    was found until then.
     """
 
     def __init__(
@@ -56,17 +59,13 @@ class Experiment:
         progress: Progress,
         *,
         tolerance: float | None = None,
-        budget: float | None = None,
-        now: Callable[[], float] = time.monotonic,
+        budget: Budget | None = None,
     ) -> None:
         self.world = world
         self.candidates = candidates
         self.progress = progress
         self.tolerance = tolerance
-        self.budget = budget
-        self.now = now
-        self.began = now()
-        self.durations: list[float] = []
+        self.budget = budget or Budget()
         self.combinations: list[Combination] = []
         self.best: Best | None = None
 
@@ -74,6 +73,7 @@ class Experiment:
         """Try everything; raises what the original runs into, and only that."""
         self.progress.start("looking at the model")
         facts = self.world.facts()
+        self.durations = Durations(facts, self.world.looked)
         tried = [Trying(one, facts) for one in self.candidates]
         for one in tried:
             if reason := one.candidate.untried(facts):
@@ -87,63 +87,74 @@ class Experiment:
             interrupted = True
         for one in tried:
             if one.outcome is None:
-                one.end("untried", _unfinished(one, interrupted=interrupted))
+                one.leave(interrupted=interrupted)
         trials = tuple(one.trial() for one in tried)
         return Found(facts, trials, tuple(self.combinations), self.best, interrupted)
 
-    def left(self, share: float = 1.0) -> float | None:
-        """Return the seconds left of a share of the budget; None without a budget."""
-        if self.budget is None:
-            return None
-        return self.began + share * self.budget - self.now()
+    def check(self, side: Side, tolerance: float) -> Checked:
+        """Compare a version's outputs with the original's; raises BudgetOver as well."""
+        self.progress.update("comparing outputs")
+        began = self.budget.now()
+        checked = self.world.check(side, tolerance)
+        self.durations.add_check(side, self.budget.now() - began, checked.one_off)
+        return checked
 
     def blocks(self, a: Side, b: Side, number: int, *, layers: bool = False) -> list[Block]:
-        """Time two versions in several blocks."""
-        found = []
-        for place in range(number):
-            left = self._time_left(number - place)
-            self.progress.update(f"block {place + 1} of {number}{left}", place / number)
-            block = self.world.block(a, b, layers=layers)
-            self.durations.append(block.duration)
-            found.append(block)
-        return found
-
-    def _time_left(self, blocks: int) -> str:
-        if not self.durations:
-            return ""
-        return f", {units.time(self.each * blocks, 2)} left for it"
-
-    @property
-    def each(self) -> float:
-        """How many seconds a block took so far."""
-        return sum(self.durations) / len(self.durations) if self.durations else 0.0
+        """Time two versions in several blocks: all, or as many as end within the budget."""
+        blocks: list[Block] = []
+        while len(blocks) < number:
+            each, missing = self.durations.block(b), number - len(blocks)
+            if not self.budget.fits(each):
+                break
+            left = f"block {len(blocks) + 1} of {number}, {units.time(each * missing, 2)} left"
+            self.progress.update(left, len(blocks) / number)
+            try:
+                block = self.world.block(a, b, layers=layers)
+            except BudgetOver:
+                break
+            self.durations.add_block(b, block.duration)
+            blocks.append(block)
+        return blocks
 
     def allowed(self, one: Candidate) -> float:
         """Return the relative error that a candidate's output may have."""
         return one.tolerance if self.tolerance is None else self.tolerance
 
     def _screen(self, tried: Sequence[Trying]) -> None:
-        for place, one in enumerate(tried):
-            left = self.left(FOR_SCREENING)
-            if left is not None and left < SCREENING * self.each:
+        known = {one.candidate.id: one for one in tried}
+        order = by_worth([one.candidate for one in tried], self.durations)
+        for place, candidate in enumerate(order):
+            one = known[candidate.id]
+            needed = self.durations.trial(candidate)
+            if not self.budget.fits(needed + self._to_confirm(tried)):
+                one.needed, one.left = needed, self.budget.left()
                 continue
-            self.progress.start(f"{place + 1} of {len(tried)}: {one.candidate.id}")
+            self.progress.start(f"{place + 1} of {len(tried)}: {candidate.id}")
             self._guarded(one, self._screen_one)
 
+    def _to_confirm(self, tried: Sequence[Trying]) -> float:
+        """Return the seconds that the fewest fresh blocks of those screened so far take."""
+        winners = [one for one in tried if one.outcome is None and one.screening is not None]
+        return FEWEST_CONFIRMING * sum(self.durations.block(_side(one)) for one in winners)
+
     def _guarded(self, one: Trying, do: Callable[[Trying], None]) -> None:
-        """Let a candidate that crashes be a result."""
+        """Let a candidate that crashes be a result, and one that was stopped be untried."""
         try:
             do(one)
         except TorchgaugeError as error:
             one.fail(error)
+        except BudgetOver:
+            one.needed, one.left = self.durations.trial(one.candidate), self.budget.left()
 
     def _screen_one(self, one: Trying) -> None:
-        self.progress.update("comparing outputs")
-        side = Side((one.candidate,))
-        one.checked(self.world.check(side, self.allowed(one.candidate)))
+        one.checked(self.check(_side(one), self.allowed(one.candidate)))
         if one.outcome is not None:
             return
-        one.screening = of_blocks(self.blocks(Side(), side, SCREENING))
+        one.fresh = self.blocks(Side(), _side(one), SCREENING)
+        if len(one.fresh) < SCREENING:
+            one.needed, one.left = self.durations.trial(one.candidate), self.budget.left()
+            return
+        one.screening, one.fresh = of_blocks(one.fresh), []
         if one.candidate.goal == "memory":
             one.end("accepted", _memory(one))
         elif not promising(one.screening):
@@ -154,28 +165,33 @@ class Experiment:
     def _confirm(self, tried: Sequence[Trying]) -> None:
         winners = [one for one in tried if one.screening is not None]
         winners.sort(key=lambda one: -one.screening.value)  # type: ignore[union-attr]
-        number = confirming_blocks(self.left(FOR_CONFIRMING), len(winners), self.each)
         p: dict[str, float] = {}
         known = {one.candidate.id: one for one in winners}
 
         def confirm(one: Trying) -> None:
-            side = Side((one.candidate,))
-            blocks = self.blocks(Side(), side, number, layers=_has_layers(one))
-            one.confirmation = of_blocks(blocks)
+            one.fresh = self.blocks(Side(), _side(one), number, layers=_has_layers(one))
+            if len(one.fresh) < FEWEST_CONFIRMING:
+                one.needed, one.left = number * each, self.budget.left()
+                return
+            one.confirmation = of_blocks(one.fresh)
             p[one.candidate.id] = gain_p(one.confirmation.differences)
             one.known |= {
                 "p": p[one.candidate.id],
                 "break_even": break_even(one.known.get("one_off"), one.confirmation),
                 "layers": layers_helped(
-                    [block.layers for block in blocks], [block.layer_seconds for block in blocks]
+                    [block.layers for block in one.fresh],
+                    [block.layer_seconds for block in one.fresh],
                 ),
             }
 
         try:
             for place, one in enumerate(winners):
-                left = self.left(FOR_CONFIRMING)
-                if left is not None and p and left < number * self.each:
-                    break
+                each, others = self.durations.block(_side(one)), len(winners) - place
+                if not self.budget.fits(FEWEST_CONFIRMING * each):
+                    one.needed, one.left = FEWEST_CONFIRMING * each, self.budget.left()
+                    continue
+                share = FOR_CONFIRMING if len(winners) > 1 else 1.0
+                number = confirming_blocks(self.budget.left(share), others, each)
                 self.progress.start(f"confirming {one.candidate.id}, {place + 1} of {len(winners)}")
                 self._guarded(one, confirm)
         finally:
@@ -184,6 +200,10 @@ class Experiment:
 
     def _combine(self, accepted: Sequence[Trying], facts: Facts) -> None:
         combined(self, accepted, facts)
+
+
+def _side(one: Trying) -> Side:
+    return Side((one.candidate,))
 
 
 def _judge(one: Trying, *, held: bool) -> None:
@@ -211,10 +231,3 @@ def _too_long(one: Trying) -> bool:
 
 def _has_layers(one: Trying) -> bool:
     return one.candidate.order != "compile" and one.facts.module
-
-
-def _unfinished(one: Trying, *, interrupted: bool) -> str:
-    why = "Ctrl-C" if interrupted else "the budget"
-    if one.screening is None:
-        return f"Not reached: {why} ended the search."
-    return f"{spread(one.screening)} in screening; {why} came before it was confirmed."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +23,11 @@ FEWEST_TOLD = 3
 
 @dataclasses.dataclass
 class Trying:
-    """A candidate on its way; `outcome` None as long as it may still be accepted."""
+    """A candidate on its way; `outcome` None as long as it may still be accepted.
+
+    `fresh` are blocks that are not judged yet. Where the budget left it out, `needed` are the
+    seconds that it would have taken, and `left` those that the budget had.
+    """
 
     candidate: Candidate
     facts: Facts
@@ -31,6 +36,9 @@ class Trying:
     screening: SpeedUp | None = None
     confirmation: SpeedUp | None = None
     known: dict[str, Any] = dataclasses.field(default_factory=dict)
+    fresh: list[Block] = dataclasses.field(default_factory=list)
+    needed: float | None = None
+    left: float | None = None
 
     def end(self, outcome: Outcome, reason: str) -> None:
         """Say what became of it."""
@@ -57,9 +65,33 @@ class Trying:
         before = self.facts.memory
         return bool(before and after is not None and after <= before * (1 - MINIMUM_MEMORY))
 
+    def leave(self, *, interrupted: bool) -> None:
+        """End it as untried, with what was measured of it and what ended the search."""
+        cause = "Ctrl-C" if interrupted else "the budget"
+        parts = [] if self.screening is None else [f"{spread(self.screening)} in screening"]
+        if self.fresh:
+            gain = units.significant(math.exp(-_mean_difference(self.fresh)))
+            number = f"{len(self.fresh)} block{'s' if len(self.fresh) > 1 else ''}"
+            parts.append(f"{gain} times as fast in {number}, too few to judge")
+        elif not parts and "output" in self.known:
+            parts.append("Its output is kept")
+        before = "confirmed" if self.screening is not None else "timed"
+        reason = "; ".join([*parts, f"{cause} came before it was {before}."])
+        if not parts:
+            reason = f"Not reached: {cause} ended the search."
+        self.end("untried", " ".join(filter(None, (reason, self._price()))))
+
+    def _price(self) -> str:
+        """Say what it would have taken."""
+        if self.needed is None or self.left is None:
+            return ""
+        left = units.duration(self.left) if self.left > 0 else "nothing"
+        return f"It takes about {units.duration(self.needed)}, and {left} was left."
+
     def trial(self) -> Trial:
         """Return the record of it."""
-        one, tried = self.candidate, self.outcome != "untried" or self.screening is not None
+        one = self.candidate
+        tried = self.outcome != "untried" or self.screening is not None or "output" in self.known
         assumed = one.assumed(self.facts)
         return Trial(
             id=one.id,
@@ -73,6 +105,7 @@ class Trying:
             screening=self.screening,
             confirmation=self.confirmation,
             assumed=assumed,
+            needed=self.needed if self.outcome == "untried" else None,
             **self.known,
         )
 
@@ -110,6 +143,10 @@ def spread(found: SpeedUp) -> str:
         return f"{units.significant(found.value)} times as fast"
     low, high = (units.significant(end) for end in (found.interval.low, found.interval.high))
     return f"{units.significant(found.value)} times as fast [{low}, {high}]"
+
+
+def _mean_difference(blocks: Sequence[Block]) -> float:
+    return statistics.fmean(block.difference for block in blocks)
 
 
 NOT_SURE = f"not surely by more than {units.percent(MINIMUM_GAIN)}"

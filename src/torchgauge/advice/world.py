@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from torchgauge.advice.budget import Budget, BudgetOver
 from torchgauge.advice.candidate import ORDERS, Candidate
+from torchgauge.errors import MeasurementError
 from torchgauge.measure.blocks import Pace, Timed, block
 from torchgauge.measure.check import Checked, Checking
 from torchgauge.measure.processes import ask
@@ -60,7 +64,13 @@ class Block(NamedTuple):
 
 
 class World(Protocol):
-    """Looks at the model, checks a changed one, and times two versions in turn."""
+    """Looks at the model, checks a changed one, and times two versions in turn.
+
+    `looked` are the seconds that looking took. A check or block that a budget stops raises
+    BudgetOver.
+    """
+
+    looked: float
 
     def facts(self) -> Facts:
         """Return what the original is; raises where it does not run."""
@@ -84,19 +94,45 @@ class Processes:
     latency_limit: float | None = None
     pace: Pace = dataclasses.field(default_factory=Pace)
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    budget: Budget = dataclasses.field(default_factory=Budget)
+    looked: float = 0.0
     _facts: Facts | None = None
 
     def facts(self) -> Facts:
-        """Return what the original is. Raises what running it, or the metric on it, raises."""
+        """Return what the original is. Raises what running it, or the metric on it, raises.
+
+        Raises MeasurementError `budget-short` where the budget ends before it is known.
+        """
         if self._facts is None:
-            build = self.build
-            answer, interrupted = ask("facts", build.source, build.options, None, build.home)
-            if interrupted or answer.facts is None:
-                raise KeyboardInterrupt
-            self._facts = msgspec.structs.replace(answer.facts, latency_limit=self.latency_limit)
-            if self.metric is not None:  # what is wrong with it is wrong for every candidate
-                self.check(Side(), 1.0)
+            try:
+                self._facts = self._look()
+                if self.metric is not None:  # what is wrong with it is wrong for every candidate
+                    self.check(Side(), 1.0)
+            except BudgetOver:
+                raise _short(self.budget) from None
         return self._facts
+
+    def _look(self) -> Facts:
+        began, build = time.monotonic(), self.build
+        with self._stopped():
+            answer, interrupted = ask(
+                "facts", build.source, build.options, None, build.home,
+                limit=self.budget.until_stop(),
+            )  # fmt: skip
+        if interrupted or answer.facts is None:
+            raise KeyboardInterrupt
+        self.looked = time.monotonic() - began
+        return msgspec.structs.replace(answer.facts, latency_limit=self.latency_limit)
+
+    @contextlib.contextmanager
+    def _stopped(self) -> Iterator[None]:
+        """Raise BudgetOver in place of the error of a process that the budget has stopped."""
+        try:
+            yield
+        except MeasurementError as error:
+            if error.id == "child-timeout" and self.budget.stopped():
+                raise BudgetOver from error
+            raise
 
     def check(self, side: Side, tolerance: float) -> Checked:
         """Compare outputs in a process of its own."""
@@ -110,9 +146,11 @@ class Processes:
             times=side.times,
         )
         variables = {**self.variables, **side.variables(facts)}
-        answer, interrupted = ask(
-            "check", source, build.options, None, build.home, variables=variables
-        )
+        with self._stopped():
+            answer, interrupted = ask(
+                "check", source, build.options, None, build.home,
+                variables=variables, limit=self.budget.until_stop(),
+            )  # fmt: skip
         if interrupted or answer.checked is None:
             raise KeyboardInterrupt
         return answer.checked
@@ -122,7 +160,8 @@ class Processes:
         pace = self.pace
         if not layers:
             pace = dataclasses.replace(pace, layer_rounds=0, rounds=max(2, pace.rounds // 2))
-        timed = block(self._side(a, b), self._side(b), pace)
+        with self._stopped():
+            timed = block(self._side(a, b), self._side(b), pace, self.budget.until_stop())
         return _block(timed, b.times / a.times)
 
     def _side(self, side: Side, other: Side | None = None) -> Build:
@@ -139,6 +178,15 @@ class Processes:
             label="+".join(side.ids) or "original",
             variables={**self.variables, **side.variables(facts)},
         )
+
+
+def _short(budget: Budget) -> MeasurementError:
+    return MeasurementError(
+        "The budget ended before the model was looked at.",
+        id="budget-short",
+        cause=f"Loading it and running it a few times takes longer than {budget.seconds:g} s.",
+        remedy="Give a larger --budget; trying a candidate takes several times as long.",
+    )
 
 
 def _fields(build: Build) -> dict[str, Any]:

@@ -59,13 +59,14 @@ def _together(layers: list[LayerCost], parent: LayerCost) -> LayerCost:
     return _times(first, len(layers), parent.node.parameters, name)
 
 
-def _times(layer: LayerCost, times: int, most: int, name: str = "") -> LayerCost:
+def _times(layer: LayerCost, times: int, most: int | None, name: str = "") -> LayerCost:
     """Return `times` such layers as one; those that share parameters have no more than `most`."""
+    parameters = times * (layer.node.parameters or 0)
     node = msgspec.structs.replace(
         layer.node,
         name=name or layer.node.name,
         calls=times * layer.node.calls,
-        parameters=min(times * layer.node.parameters, most),
+        parameters=parameters if most is None else min(parameters, most),
     )
     return layer._replace(
         node=node,

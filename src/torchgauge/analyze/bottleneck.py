@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from torchgauge import units
 from torchgauge.analyze.lower_bound import TORCH_DEFAULT, Fp32, LowerBound, row_bounds, summed
 from torchgauge.analyze.roof_quality import description, disturbed, reservations
-from torchgauge.model.cost import Cost
+from torchgauge.model.cost import OUTSIDE, Cost
 from torchgauge.model.latency import Latency
 from torchgauge.model.roofline import Bottleneck, Bound, Confidence, Roofs
 
@@ -93,15 +93,17 @@ def nearest(bound: LowerBound, measured: float, roofs: Roofs, calls: int) -> Bou
 
 def _missing(cost: Cost, latency: Latency, roofs: Roofs | None, calls: int) -> str:
     """Return why nothing can be said; empty where something can."""
+    if OUTSIDE in cost.unknown:
+        return "The call ran no operator of torch: what it did, and where, is not known."
+    if not calls or latency.median <= 0:
+        return "No operator was counted, or the call took no time."
+    if (cost.coverage or 0.0) < 1 - MOST_UNKNOWN:
+        return f"{units.percent(1 - (cost.coverage or 0.0))} of the operator calls have no formula."
     if roofs is None or not roofs.peaks or not roofs.bandwidth:
         return (
             "What this machine can do at most is not known yet: measure it once with "
             "`torchgauge profile --roofs`."
         )
-    if not calls or latency.median <= 0:
-        return "No operator was counted, or the call took no time."
-    if (cost.coverage or 0.0) < 1 - MOST_UNKNOWN:
-        return f"{units.percent(1 - (cost.coverage or 0.0))} of the operator calls have no formula."
     return ""
 
 

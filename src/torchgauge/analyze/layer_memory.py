@@ -36,7 +36,7 @@ def layer_memory(
     step: re.Pattern[str],
     *,
     device: tuple[int, int],
-    parameters: Sequence[int],
+    parameters: Sequence[int | None],
     outputs: Collection[int] | None = None,
 ) -> LayerMemory:
     """Return a row for each node of the growth with its own figures in the step that matches.

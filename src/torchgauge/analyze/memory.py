@@ -13,7 +13,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from torchgauge.model.memory import MemoryPoint, Part
+from torchgauge.analyze.alive_tensors import Alive
+from torchgauge.model.alive_tensor import Part
+from torchgauge.model.memory import PARTS, MemoryPoint
 from torchgauge.trace.allocations import Allocations, Column, Ranges
 
 MAX_POINTS = 2000
@@ -22,12 +24,18 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """A storage of which the program could say what it is: alive at `time`, `size` in bytes."""
+    """A storage of which the program could say what it is: alive at `time`, `size` in bytes.
+
+    `shape` and `dtype` are of a tensor in it.
+    """
 
     part: Part
     address: int
     size: int
     time: int
+    name: str = ""
+    shape: tuple[int, ...] | None = None
+    dtype: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,11 +80,17 @@ class Blocks:
 
 @dataclasses.dataclass(frozen=True)
 class StepMemory:
-    """What a step needs, in bytes; `parts` are those alive at the peak and add up to `peak`."""
+    """What a step needs, in bytes; `parts` are those alive at the peak and add up to `peak`.
+
+    `alive` are the storages that make them up; `before` and `after` are alive at the step's ends.
+    """
 
     peak: int
     average: float
     parts: dict[Part, int]
+    alive: tuple[Alive, ...]
+    before: int
+    after: int
     retained: int
     timeline: tuple[MemoryPoint, ...]
 
@@ -118,8 +132,11 @@ def step_memory(
     step: StepTimes,
     *,
     held: int | None = None,
+    outputs: Sequence[Known] = (),
 ) -> StepMemory:
     """Return what one step of a recording needs.
+
+    `outputs` are storages that layers returned; they only tell the shapes of what the step made.
 
     Storages known at the start and not allocated in the recording are the baseline: they count
     once each, with their own size, all through the step. `held` is what the allocator itself says
@@ -128,51 +145,79 @@ def step_memory(
     """
     first, last = blocks.position(step.start), blocks.position(step.end)
     named = _named(blocks, known)
-    base = _baseline(blocks, known, step.start)
+    alive = _baseline(blocks, known, step.start)
     live = _live(blocks, first, last)
     if held is not None:
-        base["workspace"] += max(0, held - int(live[0]) - sum(base.values()))
-    live += sum(base.values())
+        unknown = held - int(live[0]) - sum(one.size for one in alive)
+        alive += [Alive("workspace", unknown)] if unknown > 0 else []
+    live += sum(one.size for one in alive)
     highest = int(np.argmax(live))
-    parts = dict(base)
-    alive = blocks.alive(first + highest)
     labels = _labels(blocks, operators, named, step)
-    for part, size in zip(labels[alive], blocks.size[alive].tolist(), strict=True):
-        parts[part] += size
+    shapes = _named(blocks, outputs)
+    for row in np.flatnonzero(blocks.alive(first + highest)).tolist():
+        alive.append(_alive(blocks, row, labels[row], named.get(row), shapes.get(row), step))
+    parts: dict[Part, int] = dict.fromkeys(PARTS, 0)
+    for one in alive:
+        parts[one.part] += one.size
     times = np.concatenate(([step.start], blocks.times[first + 1 : last + 1])) - step.start
     return StepMemory(
         peak=int(live[highest]),
         average=_average(times, live, step.end - step.start),
         parts=parts,
+        alive=tuple(alive),
+        before=int(live[0]),
+        after=int(live[-1]),
         retained=_retained(blocks, named, step),
         timeline=_timeline(times, live),
     )
 
 
-def _named(blocks: Blocks, known: Iterable[Known]) -> dict[int, Part]:
+def _alive(
+    blocks: Blocks,
+    row: int,
+    part: Part,
+    known: Known | None,
+    output: Known | None,
+    step: StepTimes,
+) -> Alive:
+    """Return what is known of a block that was recorded."""
+    born, shown = int(blocks.born_at[row]), known or output
+    return Alive(
+        part=part,
+        size=int(blocks.size[row]),
+        name="" if known is None else known.name,
+        shape=None if shown is None else shown.shape,
+        dtype="" if shown is None else shown.dtype,
+        born=born if born >= step.start else None,
+        thread=int(blocks.thread[row]),
+    )
+
+
+def _named(blocks: Blocks, known: Iterable[Known]) -> dict[int, Known]:
     """Return which block is which known storage; the first name counts."""
     by_address: dict[int, list[int]] = {}
     for row, address in enumerate(blocks.address.tolist()):
         by_address.setdefault(address, []).append(row)
-    found: dict[int, Part] = {}
+    found: dict[int, Known] = {}
     for item in known:
         if item.part == "workspace":  # what has no other name
             continue
         position = blocks.position(item.time)
         for row in by_address.get(item.address, ()):
             if blocks.born[row] <= position < blocks.died[row]:
-                found.setdefault(row, item.part)
+                found.setdefault(row, item)
     return found
 
 
-def _baseline(blocks: Blocks, known: Iterable[Known], start: int) -> dict[Part, int]:
+def _baseline(blocks: Blocks, known: Iterable[Known], start: int) -> list[Alive]:
+    """Return the storages that are older than the recording, each once."""
     alive = blocks.alive(blocks.position(start))
     counted = set(blocks.address[alive].tolist())
-    base: dict[Part, int] = dict.fromkeys(Part.__args__, 0)  # type: ignore[attr-defined]
+    base = []
     for item in known:
         if item.time == start and item.address not in counted:
             counted.add(item.address)
-            base[item.part] += item.size
+            base.append(Alive(item.part, item.size, item.name, item.shape, item.dtype))
     return base
 
 
@@ -186,14 +231,14 @@ def _live(blocks: Blocks, first: int, last: int) -> Column:
 
 
 def _labels(
-    blocks: Blocks, operators: Ranges, named: dict[int, Part], step: StepTimes
+    blocks: Blocks, operators: Ranges, named: dict[int, Known], step: StepTimes
 ) -> NDArray[np.object_]:
     labels = np.full(len(blocks.size), "workspace", dtype=object)
     until = _NEVER if step.optimizer is None else step.optimizer
     made = (blocks.born_at >= step.start) & (blocks.born_at < until)
     labels[made & (blocks.died_at > _operator_end(blocks, operators))] = "activations"
-    for row, part in named.items():
-        labels[row] = part
+    for row, known in named.items():
+        labels[row] = known.part
     return labels
 
 
@@ -216,12 +261,12 @@ def _operator_end(blocks: Blocks, operators: Ranges) -> Column:
     return end
 
 
-def _retained(blocks: Blocks, named: dict[int, Part], step: StepTimes) -> int:
+def _retained(blocks: Blocks, named: dict[int, Known], step: StepTimes) -> int:
     """Return what the forward left alive, without its outputs."""
     before, after = blocks.position(step.forward), blocks.position(step.forward_end)
     was, now = blocks.alive(before), blocks.alive(after)
     outputs = np.zeros(len(blocks.size), dtype=bool)
-    outputs[[row for row, part in named.items() if part == "outputs"]] = True
+    outputs[[row for row, known in named.items() if known.part == "outputs"]] = True
     new_outputs = now & ~was & outputs
     return int(blocks.size[now].sum() - blocks.size[was].sum() - blocks.size[new_outputs].sum())
 

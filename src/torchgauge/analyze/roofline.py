@@ -19,15 +19,18 @@ def roofline(
     *,
     layer_times: Mapping[int, float] | None = None,
     fp32: Fp32 = TORCH_DEFAULT,
-) -> Roofline:
+) -> Roofline | None:
     """Return how near the measured median comes to the lower bound of `lower_bound.py`.
 
     `cost` and `latency` must be of the same call: a forward, or a step without its optimizer.
     `layer_times` is seconds per call of the model by index of `Cost.nodes`. Rates are of executed
     work, attention counted in full. Without `latency` the times and what follows are None.
+    There is no roofline of a call of whose work nothing is known.
     """
     bounds = row_bounds(cost, roofs, fp32)
     bound = summed(bounds)
+    if bound.at_least and not bound.time:
+        return None
     work = cost.total(_EXECUTED)
     time = latency.median if latency is not None and latency.median > 0 else None
     return Roofline(

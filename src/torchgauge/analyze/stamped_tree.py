@@ -28,7 +28,7 @@ def stamped_tree(
     after the forward pass. `passes` begins with the stamps.
     """
     own = [
-        int(statistics.median(times.get(layer, 0) for times in stamped.steps))
+        max(0, int(statistics.median(times.get(layer, 0) for times in stamped.steps)))
         for layer in range(len(calls.layers))
     ]
     count = Counter[tuple[int, int]](

@@ -11,7 +11,7 @@ from torchgauge.analyze.attribution import FORWARD, PHASES
 from torchgauge.analyze.layer_times import LayerTimes
 from torchgauge.analyze.phase_times import PhaseTimes
 from torchgauge.analyze.residual import residual_warnings
-from torchgauge.analyze.tree import Growth
+from torchgauge.analyze.tree import ELSEWHERE, Growth
 from torchgauge.model.tree import Kind, Pass, Tree, TreeRow
 
 
@@ -38,7 +38,10 @@ def typical(
     for layer, known in _forward_nodes(growth).items():
         times = [own[layer] for own in stamped.steps if layer in own]
         if times:
-            host[known] = shared(int(statistics.median(times)), host[known])
+            host[known] = shared(max(0, int(statistics.median(times))), host[known])
+    bare = passes[0].bare if passes else None
+    if phases is not None and bare is not None:
+        _shorten_outside(host, growth, round(bare * 1e9))
     order = _outer_first(growth)
     place = {number: row for row, number in enumerate(order)}
     device = None if growth.device is None else np.median(growth.device, axis=1).astype(np.int64)
@@ -53,7 +56,6 @@ def typical(
         )
         for number in order
     )
-    bare = passes[0].bare if passes else None
     residual = None if bare is None else int(host.sum()) * 1e-9 - bare
     return Tree(
         rows=rows,
@@ -75,6 +77,17 @@ def shared(total: int, parts: np.ndarray) -> np.ndarray:
     scaled = np.array([total * int(part) // whole if whole else 0 for part in parts], np.int64)
     scaled[0] += total - int(scaled.sum())
     return scaled
+
+
+def _shorten_outside(host: np.ndarray, growth: Growth, bare: int) -> None:
+    """Leave outside of the model at most what the parts leave of the `bare` step (ns).
+
+    What was recorded of it is the profiler's own work for the most part, in steps below 1 ms.
+    """
+    for number, node in enumerate(growth.nodes):
+        if node.kind == "bucket" and node.name == ELSEWHERE:
+            rest = bare - (int(host.sum()) - int(host[number]))
+            host[number] = min(int(host[number]), max(0, rest))
 
 
 def _forward_nodes(growth: Growth) -> dict[int, list[int]]:

@@ -33,13 +33,13 @@ def _own_parameters(cost: Cost) -> dict[int, int]:
     """Return the elements of each layer's own parameters, at the first of its call paths."""
     below: dict[int, dict[str, int]] = {}
     for node in cost.nodes:
-        below.setdefault(node.parent, {})[node.path] = node.parameters
+        below.setdefault(node.parent, {})[node.path] = node.parameters or 0
     own: dict[int, int] = {}
     seen: set[str] = set()
     for index, node in enumerate(cost.nodes):
         if node.path not in seen:
             seen.add(node.path)
-            own[index] = max(0, node.parameters - sum(below.get(index, {}).values()))
+            own[index] = max(0, (node.parameters or 0) - sum(below.get(index, {}).values()))
     return own
 
 

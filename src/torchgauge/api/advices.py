@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from torchgauge.advice.budget import Budget
 from torchgauge.api.gates import GateRequest, request_build
 from torchgauge.api.preparation import prepared, require_torch, showing
 from torchgauge.model.advice import Advice, Trial
@@ -36,16 +36,20 @@ def advise(
     Each is applied in fresh processes, to which the model travels by value; yours stays as it is.
     Outputs may differ by `tolerance` of their largest magnitude (without it by what the arithmetic
     explains); with `metric(outputs)` that number may change by `tolerance`, 1 % without it.
-    `candidates` are ids, all without them. `budget` is in seconds for everything; `latency_limit`,
-    in seconds, has larger batches tried. `train` measures a training step.
+    `candidates` are ids, all without them. `budget` is in seconds for everything, loading and
+    compilation too: what would not end within it is untried, with the time that it takes, and what
+    runs on is stopped 5 % and 2 s later. `latency_limit`, in seconds, has larger batches tried.
+    `train` measures a training step.
 
-    Raises InputError `candidate-unknown`, `not-picklable`; and what running the model raises.
+    Raises InputError `candidate-unknown`, `not-picklable`; MeasurementError `budget-short` where
+    the budget does not even suffice to look at the model; and what running the model raises.
     """
+    until = Budget(budget)
     source, options = prepared(model, inputs, train=train)
     from torchgauge.measure.waiting import Build
 
     return _advise(
-        Build(source, options, None, "original"), metric, tolerance, candidates, budget,
+        Build(source, options, None, "original"), metric, tolerance, candidates, until,
         latency_limit, progress=progress,
     )  # fmt: skip
 
@@ -59,18 +63,22 @@ def advise_request(
     budget: float | None = None,
     latency_limit: float | None = None,
     progress: bool | None = None,
+    spent: float = 0.0,
 ) -> Advice:
     """Do the same for a target as the command line names it; `metric` is file.py:function.
 
+    `spent` seconds of the budget were gone before the call.
+
     Raises InputError `candidate-unknown`, what finding the metric raises, and as `advise`.
     """
+    until = Budget(budget, spent=spent)
     require_torch()
     from torchgauge.target.named_metric import NamedMetric
 
     named = None if metric is None else NamedMetric.of(metric)
     build = request_build(request, "original")
     return _advise(
-        build, named, tolerance, candidates, budget, latency_limit,
+        build, named, tolerance, candidates, until, latency_limit,
         name=metric or "", progress=progress,
     )  # fmt: skip
 
@@ -80,7 +88,7 @@ def _advise(
     metric: Callable[[Any], float] | None,
     tolerance: float | None,
     candidates: Sequence[str] | None,
-    budget: float | None,
+    budget: Budget,
     latency_limit: float | None,
     *,
     name: str = "",
@@ -92,14 +100,13 @@ def _advise(
     from torchgauge.analyze.speed_up import ALPHA, METRIC_TOLERANCE, MINIMUM_GAIN
     from torchgauge.device.environment import environment
 
-    began = time.monotonic()
     if metric is not None and tolerance is None:
         tolerance = METRIC_TOLERANCE
     wanted = chosen(candidates)
     # A cache of its own: compiling is cold in the check, and done once for all processes after it.
     with showing(progress) as shown, tempfile.TemporaryDirectory(prefix="torchgauge-") as cache:
         variables = {"TORCHINDUCTOR_CACHE_DIR": cache}
-        world = Processes(build, metric, latency_limit, variables=variables)
+        world = Processes(build, metric, latency_limit, variables=variables, budget=budget)
         shown.start("looking at the model")
         facts = world.facts()
         world.pace = _pace(facts)
@@ -118,8 +125,8 @@ def _advise(
         latency=_call(found.trials, facts.step),
         memory=facts.memory,
         metric=name or getattr(metric, "__qualname__", ""),
-        budget=budget,
-        duration=time.monotonic() - began,
+        budget=budget.seconds,
+        duration=budget.elapsed(),
         interrupted=found.interrupted,
         warnings=facts.warnings,
     )

@@ -79,7 +79,7 @@ def measure_memory(
     Raises MeasurementError where the step raises, memory runs out or another profiler is active.
     """
     source, options = prepared(model, inputs, train=train, device=device)
+    from torchgauge.measure.forward import opened
     from torchgauge.measure.memory import measure
-    from torchgauge.measure.plan import opened
 
     return measure(opened(source), train=options.train)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import time
 
 from torchgauge.cli import formats
 from torchgauge.cli.gate import request
@@ -59,7 +60,10 @@ def _how(how: argparse._ArgumentGroup) -> None:
         "whether an output is kept",
     )
     how.add_argument(
-        "--budget", type=_seconds, metavar="SECONDS", help="time for everything, about"
+        "--budget",
+        type=_seconds,
+        metavar="SECONDS",
+        help="time for everything; what runs on is stopped 5 %% and 2 s later",
     )
     how.add_argument(
         "--latency-limit",
@@ -103,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
             candidates=ids and [name.strip() for name in ids],
             budget=options.budget,
             latency_limit=_limit(options.latency_limit),
+            spent=_since_start(),
         )
     written = formats.write(advice, options, "advice")
     if options.json:
@@ -111,6 +116,13 @@ def run(options: argparse.Namespace) -> int:
         print_view(lambda width: view(advice, width=width))
     formats.say(written)
     return ExitCode.INTERRUPTED if advice.interrupted else ExitCode.DONE
+
+
+def _since_start() -> float:
+    """Return the seconds since this process was started: importing torch is most of them."""
+    import psutil
+
+    return max(0.0, time.time() - float(psutil.Process().create_time()))
 
 
 def _limit(text: str | None) -> float | None:

@@ -32,6 +32,8 @@ FORMATS = {
     "layers": Format("layers.csv", "csv", {"table": "layers"}),
     "operators": Format("operators.csv", "csv", {"table": "operators"}),
     "kernels": Format("kernels.csv", "csv", {"table": "kernels"}),
+    "lines": Format("lines.csv", "csv", {"table": "lines"}),
+    "tensors": Format("tensors.csv", "csv", {"table": "tensors"}),
     "markdown": Format("md", "markdown"),
     "html": Format("html", "html"),
     "speedscope": Format("speedscope.json", "speedscope"),
@@ -55,7 +57,7 @@ def add_arguments(
         type=_formats,
         metavar="F,F",
         dest="formats",
-        help=f"which files: {ALL} (default: {default}); layers, operators and kernels are CSV",
+        help=f"which files: {ALL} (default: {default}); layers to tensors are CSV",
     )
     if page:
         out.add_argument("--html", type=Path, metavar="FILE", help="write the page to FILE")

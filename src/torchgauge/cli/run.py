@@ -21,6 +21,7 @@ Run a script as Python would, and record some steps of its loop.
 
   torchgauge run [options] script.py [arguments]
   torchgauge run [options] -m package.module [arguments]
+  torchgauge run --lines [--function NAME] [--memory] script.py [arguments]
   torchrun --nproc-per-node 2 -m torchgauge run --output-dir out script.py
 
 Its modules are found as they are called. A step ends with the optimizer's step, in inference with
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="memory that the recording may take, such as 500MB or 2GiB (default: 1GiB, a quarter "
         "of what is free if that is less)",
     )
+    _lines(parser.add_argument_group("time by line"))
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out, "json; with torchrun files per rank")
     out.add_argument(
@@ -63,6 +65,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-m", action="store_true", dest="module", help="run a module, by its name")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="script.py [arguments]")
+
+
+def _lines(lines: argparse._ArgumentGroup) -> None:
+    lines.add_argument(
+        "--lines",
+        action="store_true",
+        help="time of each line of the script's own functions, with or without a model",
+    )
+    lines.add_argument(
+        "--function",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="trace this one: name, Class.name or file.py:name; may be repeated (with --lines)",
+    )
+    lines.add_argument(
+        "--memory",
+        action="store_true",
+        help="bytes that each line allocates on the host too, by memray (with --lines)",
+    )
 
 
 def _steps(text: str) -> int | None:
@@ -93,6 +115,12 @@ def run(options: argparse.Namespace) -> int:
             id="option-conflict",
             remedy="torchgauge run script.py [arguments]",
         )
+    if (options.function or options.memory) and not options.lines:
+        raise InputError(
+            "--function and --memory say which lines are traced, and how.",
+            id="option-conflict",
+            remedy="Add --lines.",
+        )
     formats.check(options)
     from torchgauge import api
     from torchgauge.measure.schedule import Schedule
@@ -103,15 +131,28 @@ def run(options: argparse.Namespace) -> int:
     )
     from torchgauge.measure.interrupts import Interrupts
     from torchgauge.measure.script import run_program, show
+    from torchgauge.measure.script_lines import ScriptLines
 
+    lines = ScriptLines(options.function, memory=options.memory) if options.lines else None
     with prints_to_stderr() if options.json else contextlib.nullcontext():
-        ran = run_program(options.command, module=options.module, timeline=timeline)
+        ran = run_program(options.command, module=options.module, timeline=timeline, lines=lines)
     with Interrupts():  # what was measured is written before a Ctrl-C ends it
         if ran.error is not None:
             show(ran.error)
+        if ran.error is None and lines is None and ran.record.without_model:
+            raise _no_model()
         _report(ran.record, options)
     failed = ExitCode.DONE if ran.record.complete else ExitCode.MEASUREMENT_FAILED
     return ran.code or failed
+
+
+def _no_model() -> InputError:
+    return InputError(
+        "The script called no model, so that there is nothing to show.",
+        id="no-model",
+        cause="No torch.nn.Module was called in its process, and no optimizer made a step.",
+        remedy="For the time of its lines add --lines; child processes are not followed.",
+    )
 
 
 def _report(record: Loop, options: argparse.Namespace) -> None:

@@ -21,7 +21,7 @@ from torchgauge.compat.subject import (
     subject_of,
 )
 from torchgauge.errors import MeasurementError
-from torchgauge.model.cost import Cost
+from torchgauge.model.cost import Cost, known_part
 from torchgauge.model.latency import Latency, LatencyRun
 from torchgauge.model.memory import Memory
 from torchgauge.target.inputs import Inputs
@@ -83,9 +83,11 @@ class Profiler:
         `activation_memory_mb` is all that the call holds at its peak beyond parameters, buffers and
         inputs. `memory_efficiency` is the share of the peak that any run of this model must hold:
         its parameters, buffers, inputs and outputs. Without torch it is measured by tracemalloc.
+        Of a plain function these parts are not known.
         """
         subject = subject_of(model)
-        return _memory(subject.memory(subject.inputs(checked_shape(input_shape))))
+        memory = subject.memory(subject.inputs(checked_shape(input_shape)))
+        return _memory(memory, subject.parameters())
 
     @raises_as_the_model
     def measure_latency(
@@ -126,18 +128,18 @@ class Profiler:
         own = self._own_latency(model, inputs, warmup, iterations)
         timed = own or subject.latency(inputs, warmup, iterations)
         memory, cost = subject.memory(inputs), subject.cost(inputs)
-        batch = subject.batch(inputs)
+        batch, parameters = subject.batch(inputs), subject.parameters()
         rates = _rates(cost, timed, subject)
         return {
-            "parameters": subject.parameters(),
+            "parameters": parameters,
             "batch_size": batch,
             "flops": _of_one(subject, inputs, cost, batch),
             "batch_flops": _known(cost),
-            "flops_at_least": cost.flops,
+            "flops_at_least": known_part(cost.flops, at_least=cost.at_least),
             "unknown": tuple(cost.unknown),
             "latency_ms": timed.median * 1e3,
             "throughput_samples_per_second": _over(batch, timed.median),
-            **_memory(memory),
+            **_memory(memory, parameters),
             **rates,
             **_flags(rates["bottleneck"]),
         }
@@ -151,8 +153,9 @@ class Profiler:
         torch's passes are measured and counted with the outputs' mean as the loss. Of a framework
         on NumPy the time is measured where outputs have a `backward`, and the work is estimated as
         twice the forward's. So is the time where a subclass has its own `measure_latency`, which
-        says the forward's. `bottleneck` is the forward pass's. `optimizer_memory_estimates` is MB
-        of what an optimizer keeps.
+        says the forward's. `bottleneck` is the forward pass's. `total_memory_mb` is the peak of
+        both passes, measured; without a backward to run it is what forward and gradients hold, "at
+        least" (`total_memory_how`). `optimizer_memory_estimates` is MB of what an optimizer keeps.
         """
         _check(warmup, iterations)
         inputs = given_inputs(input_tensor)
@@ -168,6 +171,7 @@ class Profiler:
         trainable = subject.trainable()
         gradients = sum(one.bytes for one in trainable)
         total, work = _sum(forward, backward), _sum(flops, passes.flops)
+        peak = passes.peak
         return {
             "forward_flops": flops,
             "forward_latency_ms": _times(forward, 1e3),
@@ -179,10 +183,11 @@ class Profiler:
             "gradient_memory_mb": gradients / MEGABYTE,
             "total_flops": work,
             "total_latency_ms": _times(total, 1e3),
-            "total_memory_mb": (memory.peak + gradients) / MEGABYTE,
+            "total_memory_mb": (memory.peak + gradients if peak is None else peak) / MEGABYTE,
+            "total_memory_how": "at least" if peak is None else "measured",
             "total_gflops_per_second": _times(_over(work, total), 1e-9),
             "optimizer_memory_estimates": _optimizers(trainable),
-            "memory_efficiency": _memory(memory)["memory_efficiency"],
+            "memory_efficiency": _memory(memory, subject.parameters())["memory_efficiency"],
             "bottleneck": _rates(cost, timed, subject)["bottleneck"],
         }
 
@@ -269,13 +274,15 @@ def _known(cost: Cost) -> int | None:
     return None if cost.at_least else cost.flops
 
 
-def _memory(found: Memory) -> dict[str, Any]:
+def _memory(found: Memory, parameters: int | None) -> dict[str, Any]:
+    """Return the memory in MB; of a plain function, whose parameters nobody knows, no part."""
     held = found.parameters + found.buffers + found.inputs
+    known = parameters is not None
     return {
-        "parameter_memory_mb": found.parameters / MEGABYTE,
-        "activation_memory_mb": (found.peak - held) / MEGABYTE,
+        "parameter_memory_mb": found.parameters / MEGABYTE if known else None,
+        "activation_memory_mb": (found.peak - held) / MEGABYTE if known else None,
         "peak_memory_mb": found.peak / MEGABYTE,
-        "memory_efficiency": _over(held + found.outputs, found.peak),
+        "memory_efficiency": _over(held + found.outputs, found.peak) if known else None,
     }
 
 

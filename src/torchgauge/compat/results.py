@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from torchgauge.model.cost import known_part
 from torchgauge.model.latency import Latency
 from torchgauge.model.profile import Profile
 from torchgauge.model.table_columns import quantity_of
@@ -117,7 +118,10 @@ def _memory(profile: Profile) -> Group:
     group: Group = {name: getattr(found, name, None) for name in names}
     held = None if found is None else found.fragmentation
     group["fragmentation"] = None if held is None else held.reserved_unused
-    return group | ({} if found is None else found.parts)
+    parts: Group = {} if found is None else dict(found.parts)
+    if profile.size is None:  # what of it is a plain callable's parameters is not known
+        parts |= dict.fromkeys(parts.keys() & {"parameters", "buffers"})
+    return group | parts
 
 
 def _model(profile: Profile) -> Group:
@@ -127,9 +131,9 @@ def _model(profile: Profile) -> Group:
         "size": getattr(size, "bytes", None),
         "disk_size": getattr(size, "disk_bytes", None),
         "flops": None if cost is None or cost.at_least else cost.flops,
-        "flops_at_least": getattr(cost, "flops", None),
+        "flops_at_least": None if cost is None else known_part(cost.flops, at_least=cost.at_least),
         "macs": None if cost is None or cost.at_least else cost.macs,
-        "activation_memory": getattr(memory, "activations", None),
+        "activation_memory": None if size is None else getattr(memory, "activations", None),
     }
 
 

@@ -76,17 +76,20 @@ def mean_difference(visits: Sequence[Sequence[float]]) -> float:
     return math.fsum(rounds) / len(rounds)
 
 
-def block(a: Build, b: Build, pace: Pace) -> Timed:
+def block(a: Build, b: Build, pace: Pace, limit: float | None = None) -> Timed:
     """Run one block and return what it timed; no process is left whatever happens.
+
+    After `limit` seconds its processes are killed.
 
     Raises what `waiting.Waiting` does; InputError `not-picklable`, and `output-unwritable` where
     the temporary folder is full.
     """
     began = time.perf_counter()
+    end = math.inf if limit is None else time.monotonic() + limit
     builds = (a, b, b, a)
     with fresh_folder() as folder:
         runs = _together if pace.together else _in_turn
-        ready, visits, layers = runs(builds, pace, folder)
+        ready, visits, layers = runs(builds, pace, folder, end)
     common = set(visits[0][0]).intersection(*(visit for one in visits for visit in one))
     figures = {
         name: tuple(tuple(visit[name] for visit in one) for one in visits)
@@ -105,10 +108,10 @@ def block(a: Build, b: Build, pace: Pace) -> Timed:
 _Run = tuple[Answer, list[list[dict[str, float]]], list[dict[str, float]]]
 
 
-def _together(builds: Sequence[Build], pace: Pace, folder: Path) -> _Run:
+def _together(builds: Sequence[Build], pace: Pace, folder: Path, end: float) -> _Run:
     with contextlib.ExitStack() as stack:
         four = [
-            stack.enter_context(waiting(build, folder / str(number)))
+            stack.enter_context(waiting(build, folder / str(number), end))
             for number, build in enumerate(builds)
         ]
         ready = [one.ready() for one in four]
@@ -132,10 +135,10 @@ def _typical(visits: Sequence[dict[str, float]]) -> dict[str, float]:
     }
 
 
-def _in_turn(builds: Sequence[Build], pace: Pace, folder: Path) -> _Run:
+def _in_turn(builds: Sequence[Build], pace: Pace, folder: Path, end: float) -> _Run:
     ready, answers = [], []
     for number, build in enumerate(builds):
-        with waiting(build, folder / str(number)) as one:
+        with waiting(build, folder / str(number), end) as one:
             ready.append(one.ready())
             answers.append(one.ask(pace.question))
     return ready[1], [[answer.figures] for answer in answers], [one.layers for one in answers]

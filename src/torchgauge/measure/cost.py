@@ -15,9 +15,10 @@ from torch.nn.parameter import is_lazy
 from torchgauge.measure.counting import Counter, retained
 from torchgauge.measure.forward import running
 from torchgauge.measure.internals import is_compiled, is_compiled_function, storage_key, unseen
+from torchgauge.measure.not_called import ParametersRead, not_called, warning
 from torchgauge.measure.scope import observed
 from torchgauge.measure.storages import tensors_in
-from torchgauge.model.cost import Cost
+from torchgauge.model.cost import OUTSIDE, Cost, CostRow
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.target import hygiene, members
 from torchgauge.target.hygiene import module_of
@@ -40,7 +41,7 @@ def measure(
     module = module_of(model)
     modules = [] if module is None else list(module.modules())
     with modes(model, inputs):
-        counter = Counter(model)
+        counter = Counter(model, ParametersRead(module))
         tensors = _tensors(module, inputs)
         with (
             _eager(),
@@ -53,15 +54,32 @@ def measure(
         ):
             kept = _counted(model, inputs, tensors if backward else None)
     nodes, calls = zip(*counter.calls.nodes(), strict=True)
+    rows = counter.rows({call: number for number, call in enumerate(calls)})
+    if not rows and module is None:
+        rows = (_unseen(),)
+    left = not_called(module, counter.calls.was_called, counter.parameters.read)
     return Cost(
         nodes=nodes,
-        rows=counter.rows({call: number for number, call in enumerate(calls)}),
+        rows=rows,
         backward=backward,
         counted_on=_kind(tensors, device),
         collapsed=tuple(_collapsed(module, modules)),
+        not_called=left,
         retained_for_backward=kept,
-        warnings=(*counter.warnings.values(), *_compiled(model, modules)),
+        warnings=(
+            *counter.warnings.values(),
+            *_compiled(model, modules),
+            *([warning(left)] if left else []),
+        ),
     )
+
+
+def _unseen() -> CostRow:
+    """Return the row of a function that ran no operator: whatever it did is not known.
+
+    A module without operators does nothing, as nn.Identity.
+    """
+    return CostRow(node=0, operator=OUTSIDE, phase="forward", dtype="", calls=1, known=False)
 
 
 def _counted(

@@ -25,6 +25,8 @@ from torchgauge.measure.internals import (
     storage_key,
 )
 from torchgauge.measure.layer_calls import LayerCall, LayerCalls
+from torchgauge.measure.meta_kernels import called
+from torchgauge.measure.not_called import ParametersRead
 from torchgauge.measure.operators import Operator, operator
 from torchgauge.measure.thread_nodes import OwnNodes
 from torchgauge.model.cost import CostRow, Phase
@@ -42,7 +44,8 @@ _NONE: dict[str, Any] = {}
 class Counter:
     """Adds up operator calls by layer call, phase, operator and element type."""
 
-    def __init__(self, model: Callable[..., Any]) -> None:
+    def __init__(self, model: Callable[..., Any], parameters: ParametersRead) -> None:
+        self.parameters = parameters
         self.calls = LayerCalls(model, self._on_thread)
         self.attention = CausalAttention()
         self.warnings: dict[str, MeasurementWarning] = {}
@@ -86,6 +89,9 @@ class Counter:
 
     def add(self, found: Operator, args: Any, kwargs: Any, outputs: Any) -> None:
         """Count one call that has run."""
+        self.parameters.note(args)
+        if kwargs:
+            self.parameters.note(kwargs.values())
         phase: Phase = "forward"
         if graph_task() == -1:
             call = self.calls.current()
@@ -181,7 +187,7 @@ class Mode(DispatchMode):  # type: ignore[no-untyped-call]
                 return decomposed(func, args, kwargs)
         if found.kind == "higher" and any(map(callable, args)):
             return self._higher_order(func, args, kwargs)
-        outputs = func(*args, **kwargs)
+        outputs = called(func, args, kwargs)
         if found.kind != "question":
             self.counter.add(found, args, kwargs, outputs)
         return outputs

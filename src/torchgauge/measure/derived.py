@@ -55,7 +55,7 @@ def bounds(
     near = None
     if roofs is not None and not contradicted(cost, latency, roofs, fp32=rounding):
         near = roofline(cost, latency, roofs, layer_times=times, fp32=rounding)
-        if roofs.source == "measured":
+        if near is not None and roofs.source == "measured":
             near = msgspec.structs.replace(near, datasheet=machine.datasheet(placement.device))
     return near, bottleneck(cost, latency, roofs, fp32=rounding)
 

@@ -8,10 +8,12 @@ import time
 from torchgauge.analyze.throughput import throughput
 from torchgauge.device.environment import environment
 from torchgauge.measure import memory as memory_probe
+from torchgauge.measure.counted import measure_cost
 from torchgauge.measure.description import describe
+from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency import LatencyOptions
-from torchgauge.measure.plan import measure_cost, measure_latency, opened
+from torchgauge.measure.plan import measure_latency
 from torchgauge.measure.runner import Runner
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Pass, Profile

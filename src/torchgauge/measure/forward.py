@@ -6,6 +6,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import psutil
 import torch
@@ -14,9 +15,17 @@ from torchgauge import units
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure.held_memory import bytes_of, held
 
+if TYPE_CHECKING:
+    from torchgauge.target.placement import Placement
+    from torchgauge.target.source import Source
+
 # What user code may raise; SystemExit is its exit(), which must not end torchgauge.
 RAISED = (Exception, SystemExit)
 
+WITHOUT_VALUES = (
+    "Tensors on meta have no values: where the code reads one, give the model and its inputs on "
+    "the CPU (--device cpu)."
+)
 _CPU_MEMORY = re.compile(r"can't allocate memory|not enough memory", re.IGNORECASE)
 _ASKED = re.compile(r"tried to allocate ([\d.]+) ?([KMGT]?i?B|bytes)", re.IGNORECASE)
 _PRECISION = re.compile(r"not implemented for '(Half|BFloat16|Float8\w*)'")
@@ -36,6 +45,12 @@ def running(device: str = "cpu", what: str = "The model's forward") -> Iterator[
         raise
     except RAISED as error:
         raise translated(error, device, what) from error
+
+
+def opened(source: Source) -> Placement:
+    """Load and place the target; running out of memory there is said as anywhere else."""
+    with running(source.device or "cpu", "Loading the model"):
+        return source.open()
 
 
 def translated(error: BaseException, device: str, what: str) -> MeasurementError:
@@ -74,11 +89,11 @@ def translated(error: BaseException, device: str, what: str) -> MeasurementError
             cause=cause,
             remedy="Use another precision (float32 always works), or another device.",
         )
+    remedy = "Call the model with the same inputs outside torchgauge; they may not fit it."
+    if device == "meta":
+        remedy = f"{WITHOUT_VALUES} {remedy}"
     return MeasurementError(
-        f"{what} raised {type(error).__name__}.",
-        id="forward-raised",
-        cause=cause,
-        remedy="Call the model with the same inputs outside torchgauge; they may not fit it.",
+        f"{what} raised {type(error).__name__}.", id="forward-raised", cause=cause, remedy=remedy
     )
 
 

@@ -101,6 +101,10 @@ class LayerCalls:
             ending()
             thread.current = None
 
+    def was_called(self, module: nn.Module) -> bool:
+        """Return whether the module ran, under whatever name."""
+        return identity(module) in self._last
+
     def current(self) -> LayerCall:
         """Return the layer call that is running on this thread."""
         return self._thread.current or self.root
@@ -163,9 +167,9 @@ class LayerCalls:
         return child
 
 
-def _parameters(module: nn.Module | None) -> int:
+def _parameters(module: nn.Module | None) -> int | None:
     if module is None:
-        return 0
+        return None
     own = vars(module).get("_parameters")
     # Most modules are leaves, and the walk that a tree needs takes ten times as long.
     leaf = own is not None and not vars(module).get("_modules")

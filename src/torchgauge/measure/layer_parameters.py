@@ -8,11 +8,12 @@ from torchgauge.analyze.call_tree import MODEL, CallTree
 from torchgauge.measure.modules import Modules
 
 
-def parameters_by_layer(modules: Modules, tree: CallTree) -> list[int]:
+def parameters_by_layer(modules: Modules, tree: CallTree) -> list[int | None]:
     """Return the elements of each layer's own parameters, by its number in the tree.
 
     A tensor that several layers share is the first one's. A module that is never called (its
-    parameters are used by another) is part of the one that it is registered in.
+    parameters are used by another) is part of the one that it is registered in. None of a plain
+    callable, whose parameters nobody knows.
     """
     first: dict[int, int] = {}
     for number, layer in enumerate(tree.layers):
@@ -35,4 +36,5 @@ def parameters_by_layer(modules: Modules, tree: CallTree) -> list[int]:
             if id(parameter) not in seen and not is_lazy(parameter):
                 seen.add(id(parameter))
                 counts[layer_number] += parameter.numel()
-    return counts
+    unknown = modules.of[MODEL] is None and not counts[MODEL]
+    return [None, *counts[1:]] if unknown else [*counts]

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from torchgauge.analyze.call_tree import Call, CallTree
-from torchgauge.analyze.layer_times import layer_times
+from torchgauge.analyze.layer_times import LayerTimes, layer_times
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.device.base import Device
 from torchgauge.device.select import open_device
 from torchgauge.measure.modules import Modules
+from torchgauge.measure.stamp_cost import calibrated
 from torchgauge.measure.stamps import Stamps
 from torchgauge.measure.step import guarded, prepared
 from torchgauge.target.placement import Placement
@@ -51,9 +52,10 @@ def own_times(
 ) -> dict[str, float]:
     """Return each layer's own seconds of a step's forward pass by its path, "" for the model.
 
-    They are medians over five stamped steps at least, without the layers that a layer calls; a
-    layer called from several places counts once. Where a device runs on its own, `now` waits for
-    it first: else a layer would only be as long as its launches.
+    They are medians over five stamped steps at least, without the layers that a layer calls and
+    without what stamps cost with warm caches; a layer called from several places counts once.
+    Where a device runs on its own, `now` waits for it first: else a layer would only be as long as
+    its launches.
     """
     modules = Modules(model)
     tree = CallTree(modules.table, modules.name)
@@ -68,17 +70,17 @@ def own_times(
             step()
             calls.append(stamps.taken())
             modules.forget_gone()
-    return _by_path(calls, tree)
+    return _by_path(layer_times(calls, tree, calibrated(now)), tree)
 
 
-def _by_path(calls: list[list[Call]], tree: CallTree) -> dict[str, float]:
-    found = layer_times(calls, tree)
-    steps: list[dict[str, int]] = []
+def _by_path(found: LayerTimes, tree: CallTree) -> dict[str, float]:
+    steps: list[dict[str, float]] = []
     for own in found.steps:
-        by_path: dict[str, int] = {}
+        by_path: dict[str, float] = {}
         for number, nanoseconds in own.items():
             path = tree.layers[number].path
             by_path[path] = by_path.get(path, 0) + nanoseconds
         steps.append(by_path)
     paths = dict.fromkeys(path for one in steps for path in one)
-    return {path: statistics.median(one.get(path, 0) for one in steps) * 1e-9 for path in paths}
+    medians = {path: statistics.median(one.get(path, 0) for one in steps) for path in paths}
+    return {path: max(0.0, median) * 1e-9 for path, median in medians.items()}

@@ -95,14 +95,15 @@ class LineSamples:
     def _kind(self, code: CodeType) -> str:
         kind = self._kinds.get(code)
         if kind is None:
-            kind = self._kinds[code] = _kind(code.co_filename, self._sources)
+            kind = self._kinds[code] = kind_of(code.co_filename, self._sources)
         return kind
 
 
 never_compiled(LineSamples._take, below=True)  # noqa: SLF001
 
 
-def _kind(file: str, sources: frozenset[str]) -> str:
+def kind_of(file: str, sources: frozenset[str] = frozenset()) -> str:
+    """Tell whether a source file is the "user's", "ours" or "a library's"."""
     if file in sources:
         return "user's"
     if file.startswith(_OURS):

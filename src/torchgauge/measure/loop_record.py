@@ -12,10 +12,12 @@ from torchgauge.analyze.layer_times import layer_times
 from torchgauge.analyze.loop_tree import LoopGrowth, joined, loop_growth
 from torchgauge.analyze.median import median_interval
 from torchgauge.analyze.typical import typical
+from torchgauge.clock import SystemClock
 from torchgauge.device.environment import environment
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure.loop_modules import LoopModules
 from torchgauge.measure.loop_steps import LoopSteps
+from torchgauge.measure.stamp_cost import calibrated
 from torchgauge.measure.step_ends import By
 from torchgauge.model.loop import Captured, Loop, Rank
 from torchgauge.model.record import MeasurementWarning
@@ -83,7 +85,8 @@ def _growth(file: Path, steps: LoopSteps, tree: CallTree) -> LoopGrowth:
 def _tree(
     steps: LoopSteps, found: LoopGrowth, tree: CallTree, modules: LoopModules, bare: list[float]
 ) -> Tree:
-    stamped = layer_times([modules.inner(calls) for calls in steps.stamped], tree)
+    cost = calibrated(SystemClock().now)
+    stamped = layer_times([modules.inner(calls) for calls in steps.stamped], tree, cost)
     passes: list[Pass] = []
     for name, phase in (("stamps", "stamp"), ("recording", "record"), ("recording", "estimate")):
         took = [d for one in steps.times() if one.phase == phase for d in one.durations]

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 
+from torchgauge.analyze.alive_tensors import alive_tensors
 from torchgauge.analyze.memory import Known, StepMemory, StepTimes, pair, step_memory
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
 from torchgauge.measure import allocator, resident
 from torchgauge.measure.finite import output_warnings
+from torchgauge.measure.layer_outputs import LayerOutputs
+from torchgauge.measure.ranges import LAYER
 from torchgauge.measure.recorded_allocations import DEVICE_TYPES, numbers, unrecorded
 from torchgauge.measure.recording import MARK, Marks, record
 from torchgauge.measure.step import Step, prepared
-from torchgauge.measure.storages import storages, tensors_in
-from torchgauge.model.memory import Memory, Part
+from torchgauge.measure.storages import NamedStorage, named_storages, storages, tensors_in
+from torchgauge.model.alive_tensor import AliveTensor, Part
+from torchgauge.model.memory import Memory
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.target import hygiene, members
 from torchgauge.target.placement import Placement
@@ -66,6 +70,9 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         allocator_peak=_less(reported.peak, seen.aside),
         reserved=reported.reserved,
         fragmentation=reported.fragmentation,
+        before=seen.figures.before,
+        after=seen.figures.after,
+        tensors=seen.tensors,
         timeline=seen.figures.timeline,
         warnings=(
             *unrecorded(len(set(used) - set(seen.threads)), seen.lost, probe="memory"),
@@ -85,6 +92,7 @@ class _Seen:
     """
 
     figures: StepMemory
+    tensors: tuple[AliveTensor, ...]
     threads: tuple[tuple[int | str, int | str], ...]
     lost: int
     aside: int
@@ -103,19 +111,27 @@ class _Recorded:
         self.allocated: int | None = None
         self.marks = Marks()
         self.phases: dict[Phase, str] = {}
-        self.known: list[tuple[str, list[tuple[Part, int, int]]]] = []
+        self.known: list[tuple[str, list[tuple[Part, NamedStorage]]]] = []
+        self.layers = LayerOutputs(placement.model, device, self.marks)
 
     def read(self) -> _Seen:
         """Record, and return the figures of the second step."""
         optimizer = self.step.optimizer
         if optimizer is not None:  # or their frees would be frees of blocks never seen
             optimizer.zero_grad(set_to_none=True)
-        trace = allocations.read(record(self._two_steps, memory=True), marks=MARK)
+        with self.layers.watching():
+            recording = record(self._two_steps, memory=True)
+        trace = allocations.read(recording, marks=MARK, layers=LAYER)
         times = dict(zip(trace.marks.name, trace.marks.start.tolist(), strict=True))
         known = [
-            Known(part=part, address=address, size=size, time=times[name])
+            Known(part=part, time=times[name], **storage._asdict())
             for name, items in self.known
-            for part, address, size in items
+            for part, storage in items
+        ]
+        outputs = [
+            Known(part="activations", time=times[name], **storage._asdict())
+            for name, items in self.layers.returned
+            for storage in items
         ]
         phases = {phase: times[name] for phase, name in self.phases.items()}
         span = StepTimes(
@@ -128,12 +144,14 @@ class _Recorded:
         blocks = pair(trace.allocations.of(*numbers(self.device)))
         aside = self._aside()
         held = _less(self.allocated, aside)
-        figures = step_memory(blocks, trace.operators, known, span, held=held)
-        return _Seen(figures, trace.threads, blocks.lost, aside)
+        figures = step_memory(blocks, trace.operators, known, span, held=held, outputs=outputs)
+        tensors = alive_tensors(figures.alive, trace.operators, trace.layers, self.layers.paths)
+        return _Seen(figures, tensors, trace.threads, blocks.lost, aside)
 
     def _two_steps(self) -> None:
         for number in range(2):
             self.known.clear()
+            self.layers.returned.clear()
             if number:  # cycles of the first step would end at a time of their own
                 gc.collect()
             self._name()
@@ -144,7 +162,7 @@ class _Recorded:
 
     def _aside(self) -> int:
         """Return the bytes of copies to put back, and of what the caller holds and no step uses."""
-        named = {address for _, address, _ in self.known[0][1]}
+        named = {storage.address for _, storage in self.known[0][1]}
         unused = [size for address, size in self.theirs.items() if address not in named]
         return self.step.kept.device + sum(unused)
 
@@ -154,21 +172,21 @@ class _Recorded:
     def _name(self, outputs: Any = None) -> None:
         """Note (part, address, bytes) of every storage that can be named at this moment."""
         module = hygiene.module_of(self.placement.model)
-        parameters = [] if module is None else list(module.parameters())
-        optimizer = self.step.optimizer
+        parameters = [] if module is None else list(module.named_parameters())
+        grads = [(f"{name}.grad", p.grad) for name, p in parameters if p.grad is not None]
         groups: tuple[tuple[Part, Any], ...] = (
             ("parameters", parameters),
-            ("buffers", [] if module is None else module.buffers()),
-            ("inputs", [tensor for _, tensor in self.placement.inputs.tensors()]),
-            ("gradients", [p.grad for p in parameters if p.grad is not None]),
-            ("optimizer", [] if optimizer is None else tensors_in(list(optimizer.state.values()))),
-            ("outputs", tensors_in(outputs)),
+            ("buffers", [] if module is None else module.named_buffers()),
+            ("inputs", [(f"input {name}", one) for name, one in self.placement.inputs.tensors()]),
+            ("gradients", grads),
+            ("optimizer", _states(self.step.optimizer, parameters)),
+            ("outputs", [(f"output {i}", one) for i, one in enumerate(tensors_in(outputs))]),
             ("workspace", [] if module is None else _caches(module)),
         )
         held = [
-            (part, address, size)
+            (part, storage)
             for part, tensors in groups
-            for address, size in storages(tensors, self.device).items()
+            for storage in named_storages(tensors, self.device)
         ]
         self.known.append((self.marks.set(), held))
 
@@ -210,12 +228,25 @@ def _theirs(placement: Placement, device: torch.device) -> dict[int, int]:
     return storages(found, device)
 
 
-def _caches(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+def _caches(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors that modules hold as plain attributes, in containers or not."""
-    for module in model.modules():
+    for path, module in model.named_modules():
         for name, value in vars(module).items():
             if name not in ("_parameters", "_buffers"):
-                yield from tensors_in(value, objects=False)
+                for tensor in tensors_in(value, objects=False):
+                    yield f"{path}.{name}".lstrip("."), tensor
+
+
+def _states(
+    optimizer: torch.optim.Optimizer | None, parameters: Iterable[tuple[str, torch.Tensor]]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors of an optimizer's state, by their parameter and what they are of it."""
+    names = {id(parameter): name for name, parameter in parameters}
+    for parameter, state in ({} if optimizer is None else optimizer.state).items():
+        items = state.items() if isinstance(state, Mapping) else [("state", state)]
+        for key, value in items:
+            for tensor in tensors_in(value):
+                yield f"{names.get(id(parameter), 'a parameter')}: {key}", tensor
 
 
 def _less(size: int | None, copied: int) -> int | None:

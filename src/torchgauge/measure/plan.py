@@ -16,13 +16,13 @@ from typing import NamedTuple
 import msgspec
 
 from torchgauge.analyze.named_spans import NamedSpans
+from torchgauge.analyze.residual import beside_headline
 from torchgauge.analyze.throughput import throughput
 from torchgauge.device import roofs as machine
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.select import open_device
 from torchgauge.measure import compilation as compilation_probe
-from torchgauge.measure import cost as cost_probe
 from torchgauge.measure import lines as lines_probe
 from torchgauge.measure import memory as memory_probe
 from torchgauge.measure import nvtx as nvtx_probe
@@ -30,10 +30,11 @@ from torchgauge.measure import roofs as roofs_probe
 from torchgauge.measure import size as size_probe
 from torchgauge.measure import system as system_probe
 from torchgauge.measure import timeline as timeline_probe
+from torchgauge.measure.counted import counted
 from torchgauge.measure.derived import bounds, judged, phases
 from torchgauge.measure.description import describe
 from torchgauge.measure.fork_server import ForkServer
-from torchgauge.measure.forward import running
+from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.latency_runs import LatencyRuns, latency_runs
@@ -92,10 +93,11 @@ def _profile(
     layers = (options.processes or 1) > 1 and timeline.detail != "summary"
     options = dataclasses.replace(options, layers=layers)
     with latency_runs(source, options, runner.progress, server) as runs:
-        return _measured(_loaded(source, runner), runs, options, runner, timeline)
+        return _measured(source, _loaded(source, runner), runs, options, runner, timeline)
 
 
 def _measured(
+    source: Source,
     placement: Placement,
     runs: LatencyRuns,
     options: LatencyOptions,
@@ -106,7 +108,9 @@ def _measured(
     size = _size(placement, runner)
     timed = _timed(runs, placement, options, runner)
     training = options.train is not None
-    cost = runner.attempt("cost", lambda: measure_cost(placement, backward=training), tells=False)
+    cost = runner.attempt(
+        "cost", lambda: counted(source, placement, backward=training).cost, tells=False
+    )
     memory: Memory | None = None
     if placement.device != "meta":
         memory = runner.attempt(
@@ -120,6 +124,8 @@ def _measured(
     roofs = _roofs(placement, cost, latency, runner, timeline)
     if tree is not None and cost is not None:
         tree = judged(tree, cost, latency, roofs, where)
+    if tree is not None:
+        tree = beside_headline(tree, latency)
     near, bound = bounds(placement, where, cost, latency, tree, roofs)
     description = describe(placement, training=training)
     return Profile(
@@ -198,12 +204,6 @@ def _last_runs(
     return combined(runs, placement, options)
 
 
-def opened(source: Source) -> Placement:
-    """Load and place the target; running out of memory there is said as anywhere else."""
-    with running(source.device or "cpu", "Loading the model"):
-        return source.open()
-
-
 def measure_latency(
     source: Source,
     options: LatencyOptions,
@@ -216,14 +216,6 @@ def measure_latency(
         runs.begin(placement)
         runs.go_on()
         return combined(runs, placement, options)
-
-
-def measure_cost(placement: Placement, *, backward: bool) -> Cost:
-    """Count one call in the precision that it is measured in."""
-    with placement.arithmetic():
-        return cost_probe.measure(
-            placement.model, placement.inputs, backward=backward, device=placement.device
-        )
 
 
 def measure_system(placement: Placement, options: LatencyOptions) -> System:

@@ -110,15 +110,18 @@ def ask(
     timeline: TimelineOptions | None = None,
     home: Home | None = None,
     variables: Mapping[str, str] = MappingProxyType({}),
+    limit: float | None = None,
 ) -> tuple[ChildAnswer, bool]:
     """Return what a fresh process answers, and whether Ctrl-C ended it before its time.
 
     `home` is where the target's code lives; None where it lives for this process. `variables` are
-    added to the child's environment.
+    added to the child's environment. It is killed after `limit` seconds, where that is sooner than
+    its own limit.
 
     Raises what `in_fresh_process` does.
     """
-    limit = time_limit(options)
+    longest = time_limit(options)
+    limit = longest if limit is None else min(limit, longest)
     with fresh_folder() as folder:
         write_request(folder / "request", (source, options, timeline), home)
         return answer_of(_run(work, folder, limit, variables), folder, limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import runpy
@@ -13,6 +14,7 @@ from typing import Any
 
 from torchgauge.errors import InputError
 from torchgauge.measure.loop import Timeline
+from torchgauge.measure.script_lines import ScriptLines
 from torchgauge.model.loop import Loop
 
 _OWN = str(Path(__file__).resolve().parent.parent)
@@ -27,8 +29,16 @@ class Ran:
     error: BaseException | None = None
 
 
-def run_program(command: Sequence[str], *, module: bool, timeline: Timeline) -> Ran:
+def run_program(
+    command: Sequence[str],
+    *,
+    module: bool,
+    timeline: Timeline,
+    lines: ScriptLines | None = None,
+) -> Ran:
     """Run a script and its arguments, or a module with `module`, within the timeline.
+
+    With `lines` its functions are traced by line.
 
     `sys.argv` and `sys.path[0]` are as Python makes them. A program that ends its process at once
     (`os._exit`, a signal) leaves no record. Raises InputError `file-missing`, `module-missing`.
@@ -42,13 +52,15 @@ def run_program(command: Sequence[str], *, module: bool, timeline: Timeline) -> 
         _check(command[0], module=module)
         timeline.__enter__()
         try:
-            _execute(command[0], module=module)
+            with contextlib.nullcontext() if lines is None else lines.tracing():
+                _execute(command[0], module=module)
         except BaseException as raised:  # noqa: BLE001 - the program's own end, told to the caller
             error = raised
         timeline.__exit__(type(error) if error else None, error, None)
     finally:
         sys.argv, sys.path[:] = argv, path
-    return Ran(timeline.record, _code(error), error)
+    record = timeline.record if lines is None else lines.added(timeline.record)
+    return Ran(record, _code(error), error)
 
 
 def _execute(program: str, *, module: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -60,6 +60,28 @@ def storages(tensors: Iterable[torch.Tensor], device: torch.device) -> dict[int,
             if storage.nbytes() and _on(part.device, device):
                 found[storage.data_ptr()] = storage.nbytes()
     return found
+
+
+class NamedStorage(NamedTuple):
+    """A storage and the first of the tensors in it, by name."""
+
+    address: int
+    size: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def named_storages(
+    tensors: Iterable[tuple[str, torch.Tensor]], device: torch.device
+) -> list[NamedStorage]:
+    """Return the storages that back `tensors` on `device`, each once, in bytes."""
+    found: dict[int, NamedStorage] = {}
+    for name, tensor in tensors:
+        for address, size in storages((tensor,), device).items():
+            shape, dtype = tuple(map(int, tensor.shape)), str(tensor.dtype).removeprefix("torch.")
+            found.setdefault(address, NamedStorage(address, size, name, shape, dtype))
+    return list(found.values())
 
 
 def _on(device: torch.device, wanted: torch.device) -> bool:

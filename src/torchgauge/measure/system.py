@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import psutil
 
@@ -12,6 +13,7 @@ from torchgauge.clock import Clock, SystemClock
 from torchgauge.device.cores import cores_granted
 from torchgauge.device.gpu_metrics import GpuMetrics, GpuReading, NoGpu
 from torchgauge.device.load import machine_times, process_time
+from torchgauge.measure.flows import flows
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.system import GpuSample, GpuUse, System, SystemSample, Use
 
@@ -39,7 +41,7 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         """Sample until told to stop, and once more for what is left then, unless it is little."""
         start = last = time.perf_counter()
-        spent = process_time(self._process)
+        spent, flowed = process_time(self._process), flows(self._process)
         total, busy, _ = machine_times()
         finished = False
         while not finished:
@@ -51,12 +53,14 @@ class Sampler(threading.Thread):
             used, (total_now, busy_now, _) = process_time(self._process), machine_times()
             cores = (used - spent) / (now - last)
             rss = self._process.memory_info().rss
-            self.samples.append(SystemSample(time=now - start, cores=cores, rss=rss))
+            flowed_now = flows(self._process)
+            rates: dict[str, Any] = flowed.rates(flowed_now, now - last)
+            self.samples.append(SystemSample(time=now - start, cores=cores, rss=rss, **rates))
             if total_now > total:
                 self.machine.append((busy_now - busy) / (total_now - total))
             for index, readings in self.readings.items():
                 readings.append((now - start, self._gpus.read(index)))
-            last, spent, busy, total = now, used, busy_now, total_now
+            last, spent, busy, total, flowed = now, used, busy_now, total_now, flowed_now
         self.cpu_seconds = time.thread_time()
 
     def stop(self) -> None:
@@ -81,7 +85,7 @@ def measure(
     if duration is None:
         duration = GPU_DURATION if gpus.names else DURATION
     process = psutil.Process()
-    disk, network = _disk(process), psutil.net_io_counters()
+    flowed = flows(process)
     spent, (total, busy, _) = process_time(process), machine_times()
     sampler = Sampler(interval, gpus)
     start = clock.now()
@@ -94,7 +98,7 @@ def measure(
     finally:
         sampler.stop()
     seconds = (clock.now() - start) * 1e-9
-    disk_after, network_after = _disk(process), psutil.net_io_counters()
+    rates: dict[str, Any] = flowed.rates(flows(process), seconds)
     spent_after, (total_after, busy_after, _) = process_time(process), machine_times()
     ours, all_busy = spent_after - spent, busy_after - busy
     machine = max(total_after - total, 1e-9)
@@ -111,10 +115,7 @@ def measure(
             max=max(s.rss for s in sampler.samples),
         ),
         cost=sampler.cpu_seconds / seconds,
-        disk_read=_rate(disk, disk_after, 0, seconds),
-        disk_write=_rate(disk, disk_after, 1, seconds),
-        network_sent=_rate(network, network_after, 0, seconds),
-        network_received=_rate(network, network_after, 1, seconds),
+        **rates,
         gpus=tuple(_gpu(i, gpus.names[i], found) for i, found in sampler.readings.items()),
         samples=tuple(sampler.samples),
         warnings=_warnings(gpus),
@@ -126,22 +127,6 @@ def _warnings(gpus: GpuMetrics) -> tuple[MeasurementWarning, ...]:
         return ()
     message = f"The use of the GPU is not known. {gpus.absent}"
     return (MeasurementWarning(id="gpu-metrics-absent", message=message, probe="system"),)
-
-
-def _disk(process: psutil.Process) -> tuple[int, int] | None:
-    try:
-        counters = process.io_counters()
-    except (AttributeError, psutil.Error):
-        return None
-    return counters.read_bytes, counters.write_bytes
-
-
-def _rate(
-    before: tuple[int, ...] | None, after: tuple[int, ...] | None, index: int, seconds: float
-) -> float | None:
-    if before is None or after is None:
-        return None
-    return max(after[index] - before[index], 0) / seconds
 
 
 def _use(values: list[float]) -> Use | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import subprocess
@@ -79,12 +80,16 @@ class Answer(msgspec.Struct, frozen=True):
 class Waiting:
     """One such process: `ready` waits until it has loaded, `ask` puts a question.
 
+    Neither waits longer than until `end`, of `time.monotonic`.
     Both raise what the process itself ran into, named by the build; MeasurementError
     `child-killed`, `child-timeout`, `child-failed`.
     """
 
-    def __init__(self, child: subprocess.Popen[bytes], label: str, stderr: Path) -> None:
+    def __init__(
+        self, child: subprocess.Popen[bytes], label: str, stderr: Path, end: float = math.inf
+    ) -> None:
         self._child = child
+        self._end = end
         self._label = label
         self._stderr = stderr
         self._read = b""
@@ -118,12 +123,13 @@ class Waiting:
         return answer
 
     def _line(self, limit: float) -> bytes:
-        end = time.monotonic() + limit
+        began = time.monotonic()
+        end = min(began + limit, self._end)
         pipe = _pipe(self._child.stdout)
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while b"\n" not in self._read:
-                if selector.select(LOOK):
+                if selector.select(max(0.0, min(LOOK, end - time.monotonic()))):
                     data = os.read(pipe.fileno(), 65536)
                     if not data:
                         raise self._ended()
@@ -131,7 +137,7 @@ class Waiting:
                 elif self._child.poll() is not None:
                     raise self._ended()  # a process of its own may still hold the pipe
                 elif time.monotonic() > end:
-                    raise timed_out(limit)
+                    raise timed_out(end - began)
         line, _, self._read = self._read.partition(b"\n")
         return line
 
@@ -155,8 +161,10 @@ def named(error: TorchgaugeError, label: str) -> TorchgaugeError:
 
 
 @contextlib.contextmanager
-def waiting(build: Build, folder: Path) -> Iterator[Waiting]:
+def waiting(build: Build, folder: Path, end: float = math.inf) -> Iterator[Waiting]:
     """Start a process for a build in a new `folder`; it is gone after the block.
+
+    It is waited for until `end`, of `time.monotonic`.
 
     Raises InputError `not-picklable`; OSError where the folder cannot be written.
     """
@@ -174,7 +182,7 @@ def waiting(build: Build, folder: Path) -> Iterator[Waiting]:
         ) as child,
     ):
         try:
-            yield Waiting(child, build.label, folder / "stderr")
+            yield Waiting(child, build.label, folder / "stderr", end)
         finally:
             child.kill()
             child.wait()

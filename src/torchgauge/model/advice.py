@@ -90,7 +90,8 @@ class Trial(Record, frozen=True, kw_only=True):
     whether it is judged by time or by memory. `screening` chose it; only `confirmation`, on fresh
     blocks, counts. `p` is of the hypothesis that it gains no more than the advice's `minimum_gain`.
     Memory is the peak of one call in bytes. `one_off` are seconds that only the first call takes,
-    `break_even` the calls after which they are saved.
+    `break_even` the calls after which they are saved. `needed` are the seconds that a candidate
+    which the budget left untried would have taken, estimated.
     """
 
     id: str
@@ -109,6 +110,7 @@ class Trial(Record, frozen=True, kw_only=True):
     memory_after: int | None = None
     one_off: float | None = None
     break_even: int | None = None
+    needed: float | None = None
     layers: tuple[LayerGain, ...] = ()
     assumed: tuple[Assumed, ...] = ()
 

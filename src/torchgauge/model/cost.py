@@ -39,7 +39,7 @@ class CostNode(Record, frozen=True, kw_only=True):
     """One layer call path: `parent` is the index of the node it was called from, −1 for the root.
 
     `path` is the module's qualified name, `kind` its class, `parameters` the elements of its own
-    parameters and its submodules', each once.
+    parameters and its submodules', each once; None of a callable, whose parameters nobody knows.
     """
 
     name: str
@@ -47,12 +47,29 @@ class CostNode(Record, frozen=True, kw_only=True):
     kind: str
     parent: int
     calls: int
-    parameters: int = 0
+    parameters: int | None = 0
 
     def __post_init__(self) -> None:
         """Check names alone: there is no number that could fail to be finite."""
         if not (self.name.isascii() and self.path.isascii() and self.kind.isascii()):
             super().__post_init__()
+
+
+# An operator's name for work that no operator showed: a request over a network, another library.
+OUTSIDE = "outside of torch"
+
+
+def known_part(amount: int, *, at_least: bool) -> int | None:
+    """Return a sum that may lack a part; None where nothing of it is known, since that is not 0."""
+    return None if at_least and not amount else amount
+
+
+class NotCalled(Record, frozen=True, kw_only=True):
+    """A module that a call left alone: `parameters` elements, its submodules' with them."""
+
+    path: str
+    kind: str
+    parameters: int
 
 
 class Work(NamedTuple):
@@ -144,7 +161,8 @@ class Cost(Record, frozen=True, kw_only=True):
     and outputs written once: it sees neither cache reuse nor what a kernel reads again.
     `executed_flops` adds recomputation (activation checkpointing) to the model's own `flops`.
     `counted_on` is "cpu", "cuda", "meta" or "fake"; `collapsed` names scripted or compiled modules
-    whose insides are not seen as layers. `retained_for_backward` is the bytes of tensors that the
+    whose insides are not seen as layers; `not_called` has the modules with parameters that did not
+    run. `retained_for_backward` is the bytes of tensors that the
     forward pass keeps for the backward pass beside parameters, buffers and inputs; None without it.
     """
 
@@ -153,6 +171,7 @@ class Cost(Record, frozen=True, kw_only=True):
     backward: bool
     counted_on: str
     collapsed: tuple[str, ...] = ()
+    not_called: tuple[NotCalled, ...] = ()
     retained_for_backward: int | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "counted"
@@ -202,10 +221,10 @@ class Cost(Record, frozen=True, kw_only=True):
         return self.total(("forward", "backward", "recompute")).bytes
 
     @property
-    def totals(self) -> dict[str, int]:
-        """Every total by its name; lower bounds where `unknown_calls` is not 0."""
+    def totals(self) -> dict[str, int | None]:
+        """Every total by its name; lower bounds where `unknown_calls` is not 0, or None."""
         work = self.total()
-        return {
+        amounts = {
             "macs": work.macs,
             "flops": work.flops,
             "executed_flops": self.executed_flops,
@@ -214,8 +233,9 @@ class Cost(Record, frozen=True, kw_only=True):
             "vector_flops": work.vector_flops,
             "integer_ops": work.integer_ops,
             "bytes": self.bytes,
-            "unknown_calls": sum(self.unknown.values()),
         }
+        known = {name: known_part(one, at_least=work.at_least) for name, one in amounts.items()}
+        return {**known, "unknown_calls": sum(self.unknown.values())}
 
     @property
     def intensity(self) -> float | None:

@@ -27,7 +27,7 @@ class Count(Exported, frozen=True, kw_only=True):
     target: TargetDescription
     cost: Cost
     size: Size | None = None
-    totals: dict[str, int] = msgspec.field(default_factory=dict)
+    totals: dict[str, int | None] = msgspec.field(default_factory=dict)
     training: TrainingMemory | None = None
     elsewhere: tuple[Elsewhere, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()

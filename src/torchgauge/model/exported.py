@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from torchgauge.model import rendering
 from torchgauge.model.record import Record
 
-Csv = Literal["figures", "layers", "operators", "kernels"]
+Csv = Literal["figures", "layers", "operators", "kernels", "lines", "tensors"]
 Weight = Literal["time", "host", "device", "flops", "bytes", "memory"]
 WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 
@@ -38,7 +38,7 @@ class Exported(Record, frozen=True, kw_only=True):
         return summarize(record)
 
     def to_csv(self, path: str | Path | None = None, table: Csv = "figures") -> str:
-        """Return the figures as one row of CSV, or a table of the tree, in SI units."""
+        """Return the figures as one row of CSV, or a table of the tree or lines, in SI units."""
         return rendering.text(self, "csv", path, table=table)
 
     def to_html(self, path: str | Path | None = None) -> str:

@@ -11,7 +11,6 @@ from torchgauge.model.cost import Cost
 from torchgauge.model.count import Count
 from torchgauge.model.latency import Latency
 from torchgauge.model.loop import Loop
-from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Profile
 from torchgauge.model.ranks import Ranks
 from torchgauge.model.record import How, Interval
@@ -26,7 +25,8 @@ Unit = Literal["", "s", "B", "1/s", "B/s", "ratio", "W", "Hz"]
 class Figure(NamedTuple):
     """One figure in SI units; `value` None is unknown, `text` says what it is.
 
-    `bounded` figures have an `interval` where it could be told. `rank` is whose figure it is.
+    `bounded` figures have an `interval` where it could be told. `rank` is whose figure it is. With
+    `at_least` a part of it is not known, and it is more than so much.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Figure(NamedTuple):
     bounded: bool = False
     interval: Interval | None = None
     rank: int | None = None
+    at_least: bool = False
 
 
 Named = Mapping[str, tuple[Unit, str]]
@@ -77,6 +78,7 @@ THROUGHPUT: Named = {
 MEMORY: Named = {
     "peak": ("B", "Most memory of tensors during a step"),
     "average": ("B", "Memory of tensors during a step, weighted by time"),
+    "after": ("B", "Memory of tensors after a step, while its outputs are held"),
     "parameters": ("B", "Parameters at the peak"),
     "buffers": ("B", "Buffers at the peak"),
     "inputs": ("B", "Inputs at the peak"),
@@ -96,6 +98,8 @@ SYSTEM: Named = {
     "machine_busy": ("ratio", "Share of all cores that was busy"),
     "disk_read": ("B/s", "Read from disk by the process"),
     "disk_write": ("B/s", "Written to disk by the process"),
+    "io_read": ("B/s", "Read by the process, from caches and pipes too"),
+    "io_write": ("B/s", "Written by the process, to caches and pipes too"),
     "network_sent": ("B/s", "Sent by the machine"),
     "network_received": ("B/s", "Received by the machine"),
 }
@@ -139,7 +143,7 @@ def _profile(profile: Profile) -> Iterator[Figure]:
     yield from _cost(profile.cost)
     yield from _latency(profile.latency)
     yield from _throughput(profile)
-    yield from _memory(profile.memory)
+    yield from _memory(profile)
     training = profile.training
     for name in ("forward", "backward", "optimizer"):
         seconds = None if training is None else training.phase(name)
@@ -172,21 +176,24 @@ def _count(count: Count) -> Iterator[Figure]:
         None if step is None else step.least,
     )  # fmt: skip
     yield Figure(
-        "training_memory", "B", "estimated", "Memory of a training step, all parts at once",
+        "training_memory", "B", "estimated", "Memory of a training step at its peak",
         None if step is None else step.total,
     )  # fmt: skip
 
 
 def _size(size: Size | None) -> Iterator[Figure]:
     values = {"trainable_parameters": "trainable", "model": "bytes", "disk": "disk_bytes"}
-    yield from _of(size, SIZE, "", "counted", values)
+    least = size is not None and bool(size.uninitialized)
+    for figure in _of(size, SIZE, "", "counted", values):
+        yield figure._replace(at_least=least)
 
 
 def _cost(cost: Cost | None) -> Iterator[Figure]:
     totals: dict[str, Any] = {} if cost is None else cost.totals
     for name, (unit, text) in COST.items():
         value = totals.get("bytes" if name == "traffic" else name)
-        yield Figure(name, unit, "counted", text, value)
+        least = cost is not None and cost.at_least and name != "unknown_calls"
+        yield Figure(name, unit, "counted", text, value, at_least=least)
 
 
 def _latency(latency: Latency | None) -> Iterator[Figure]:
@@ -222,8 +229,11 @@ def _throughput(profile: Profile) -> Iterator[Figure]:
         yield figure._replace(bounded=True, interval=scaled)
 
 
-def _memory(memory: Memory | None) -> Iterator[Figure]:
-    yield from _of(memory, MEMORY, "memory_")
+def _memory(profile: Profile) -> Iterator[Figure]:
+    for figure in _of(profile.memory, MEMORY, "memory_"):
+        whose = figure.name.removeprefix("memory_") in ("parameters", "buffers")
+        # What of the memory is a plain callable's parameters, nobody knows.
+        yield figure._replace(value=None) if whose and profile.size is None else figure
 
 
 def _system(system: System | None) -> Iterator[Figure]:
@@ -240,8 +250,11 @@ def _roofline(found: Roofline | None) -> Iterator[Figure]:
     how: How = "estimated"
     bound = None if found is None else found.lower_bound
     share = None if found is None else found.efficiency
-    yield Figure("roofline_lower_bound", "s", how, "Time at the device's roofs at least", bound)
-    yield Figure("roofline_efficiency", "ratio", how, "That bound over the measured time", share)
+    least = found is not None and found.at_least
+    text = "Time at the device's roofs at least"
+    yield Figure("roofline_lower_bound", "s", how, text, bound, at_least=least)
+    text = "That bound over the measured time"
+    yield Figure("roofline_efficiency", "ratio", how, text, share, at_least=least)
 
 
 def _loop(loop: Loop) -> Iterator[Figure]:

@@ -11,6 +11,7 @@ from torchgauge.model import rendering, tables
 from torchgauge.model.environment import Environment
 from torchgauge.model.exported import Exported
 from torchgauge.model.record import MeasurementWarning, Record
+from torchgauge.model.traced_lines import TracedFunction
 from torchgauge.model.tree import Tree
 
 SCHEMA = "torchgauge.loop/1"
@@ -58,7 +59,8 @@ class Loop(Exported, frozen=True, kw_only=True):
     """The timeline of a loop; `tree` is of one step, None where no whole step was recorded.
 
     `by` is what ended a step: an optimizer's step, a call of the model or the loop's own
-    `run.step()`; "" where no step ended. `stretches` are the steps in order, the first 100,000 of
+    `run.step()`; "" where no step ended. `functions` are those traced by line, most time first;
+    None where lines were not asked for. `stretches` are the steps in order, the first 100,000 of
     `count`. `communication` and `waiting` are seconds of a step: in which communication between
     processes was under way, and in which the loop had nothing else to do.
     """
@@ -74,8 +76,14 @@ class Loop(Exported, frozen=True, kw_only=True):
     communication: float | None = None
     waiting: float | None = None
     rank: Rank | None = None
+    functions: tuple[TracedFunction, ...] | None = None
     interrupted: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def without_model(self) -> bool:
+        """True where no module was called, and no step ended."""
+        return not self.roots and not self.count and self.tree is None
 
     @property
     def steps(self) -> tuple[float, ...]:

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+from torchgauge.model.alive_tensor import AliveTensor, Part
 from torchgauge.model.record import How, MeasurementWarning, Record
 
-Part = Literal[
-    "parameters",
-    "buffers",
-    "inputs",
-    "outputs",
-    "activations",
-    "gradients",
-    "optimizer",
-    "workspace",
-]
 PARTS: tuple[Part, ...] = get_args(Part)
 
 
@@ -46,6 +37,9 @@ class Memory(Record, frozen=True, kw_only=True):
     The parts are those alive at the peak and add up to it: `parameters`, `buffers`, `inputs`,
     `outputs`, `activations` (made in this step and outliving the operator that made them),
     `gradients`, `optimizer` (state) and `workspace` (all else that the allocator held).
+    `tensors` are the same by name and shape, the largest first, and add up to `peak` as well.
+    `before` is alive when the step begins, `after` when it has returned and its outputs are held:
+    what is more then are outputs, gradients, caches, or a leak; None where it is not known.
     `average` is weighted by time, None where only the highest point was
     seen. `retained_for_backward` is what a training forward keeps
     beyond its outputs, None for inference. `per_sample` is (inputs + outputs + activations +
@@ -77,6 +71,9 @@ class Memory(Record, frozen=True, kw_only=True):
     allocator_peak: int | None = None
     reserved: int | None = None
     fragmentation: Fragmentation | None = None
+    before: int | None = None
+    after: int | None = None
+    tensors: tuple[AliveTensor, ...] = ()
     timeline: tuple[MemoryPoint, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "measured"
@@ -85,6 +82,13 @@ class Memory(Record, frozen=True, kw_only=True):
     def parts(self) -> dict[str, int]:
         """The parts alive at the peak by name, in bytes; their sum is `peak`."""
         return {name: getattr(self, name) for name in PARTS}
+
+    @property
+    def left(self) -> int | None:
+        """Bytes that the step leaves allocated beyond what was there before it."""
+        if self.before is None or self.after is None:
+            return None
+        return self.after - self.before
 
     @property
     def rss_gap(self) -> int | None:

@@ -63,11 +63,11 @@ AXES = CellSettings.__struct_fields__
 
 
 class CellCost(Record, frozen=True, kw_only=True):
-    """The work of one call; `at_least` where an operator has no formula."""
+    """The work of one call; `at_least` where an operator has no formula. None is unknown."""
 
-    flops: int
-    macs: int
-    bytes: int
+    flops: int | None
+    macs: int | None
+    bytes: int | None
     at_least: bool = False
     how: How = "counted"
 

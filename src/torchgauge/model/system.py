@@ -44,11 +44,20 @@ class GpuUse(Record, frozen=True, kw_only=True):
 
 
 class SystemSample(Record, frozen=True, kw_only=True, array_like=True):
-    """One reading: seconds from the start, cores in use by the process, its resident bytes."""
+    """One reading: seconds from the start, cores in use by the process, its resident bytes.
+
+    The others are bytes per second since the reading before, as in System.
+    """
 
     time: float
     cores: float
     rss: int
+    disk_read: float | None = None
+    disk_write: float | None = None
+    io_read: float | None = None
+    io_write: float | None = None
+    network_sent: float | None = None
+    network_received: float | None = None
 
 
 class System(Record, frozen=True, kw_only=True):
@@ -56,9 +65,10 @@ class System(Record, frozen=True, kw_only=True):
 
     `cores` is the process's CPU time over wall time, of `core_count` that it may use. `machine` is
     the fraction of all cores that was busy, whoever used them, and `other` that fraction without
-    this process. `disk_read`, `disk_write` (this process) and `network_sent`, `network_received`
-    (the whole machine) are bytes per second, None where the system does not tell. `cost` is the
-    sampler's own CPU time over wall time.
+    this process. `disk_read`, `disk_write` (this process, at the device), `io_read`, `io_write`
+    (this process, out of caches and pipes too) and `network_sent`, `network_received` (the whole
+    machine, or the container that has a network of its own) are bytes per second, None where the
+    system does not tell. `cost` is the sampler's own CPU time over wall time.
     """
 
     interval: float
@@ -72,6 +82,8 @@ class System(Record, frozen=True, kw_only=True):
     cost: float
     disk_read: float | None = None
     disk_write: float | None = None
+    io_read: float | None = None
+    io_write: float | None = None
     network_sent: float | None = None
     network_received: float | None = None
     gpus: tuple[GpuUse, ...] = ()

@@ -152,13 +152,15 @@ class Node:
 
     @property
     def flops(self) -> int | None:
-        """FLOP, children included."""
-        return self.total("flops")
+        """FLOP, children included; None where no part of them is known."""
+        return self.total("flops") or (None if self.at_least else self.total("flops"))
 
     @property
     def bytes(self) -> int | None:
         """Compulsory traffic in bytes, children included; None where a part of it is not known."""
-        return None if self.total("unsaid") else self.total("bytes")
+        if self.total("unsaid"):
+            return None
+        return self.total("bytes") or (None if self.at_least else self.total("bytes"))
 
     @property
     def at_least(self) -> bool:
@@ -252,14 +254,17 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
 
     `passes` are the runs that the figures come from, `residual` the seconds by which the tree's sum
     is above (or, negative, below) the time of the bare step; None where that was not measured.
-    `allocator` is whose bytes the memory is: "CPU" or "CUDA". The rows' figures are of `steps`
-    steps; `devices` says how busy each was in that time. `lines` are there where asked for.
+    `headline_ratio` is the tree's sum ÷ the profile's `latency.median`, which was measured at
+    another time; None where that is no latency of these steps. `allocator` is whose bytes the
+    memory is: "CPU" or "CUDA". The rows' figures are of `steps` steps; `devices` says how busy each
+    was in that time. `lines` are there where asked for.
     """
 
     rows: tuple[TreeRow, ...]
     step: Literal["inference", "training", "loop"] = "inference"
     passes: tuple[Pass, ...] = ()
     residual: float | None = None
+    headline_ratio: float | None = None
     steps: int = 1
     devices: tuple[DeviceUse, ...] = ()
     allocator: str = "CPU"

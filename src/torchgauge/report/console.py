@@ -9,10 +9,12 @@ from rich.text import Text
 
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.report import alive_tensors
 from torchgauge.report import tree as tree_report
 from torchgauge.report.bar import bar
 from torchgauge.report.plain import plain
-from torchgauge.report.sections import Row, Section, sections, warning_text, warnings
+from torchgauge.report.section import Row, Section
+from torchgauge.report.sections import sections, warning_text, warnings
 from torchgauge.report.tree import View
 from torchgauge.report.visible import visible, visible_lines
 
@@ -31,6 +33,8 @@ def view(profile: Profile, shown: View | None = None, *, width: int) -> Renderab
     head, *others = sections(profile)
     blocks: list[RenderableType] = [_head(head)]
     blocks += [block for section in others for block in (Text(""), section_view(section))]
+    if profile.memory is not None and profile.memory.tensors:
+        blocks += [Text(""), alive_tensors.view(profile.memory, width)]
     if profile.tree is not None:
         blocks += [Text(""), tree_report.view(profile.tree, shown, width=width)]
     if listed := warnings(profile):

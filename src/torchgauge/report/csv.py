@@ -7,15 +7,17 @@ import io
 from collections.abc import Iterable
 from typing import Any, cast
 
-from torchgauge.model import tables
+from torchgauge.model import line_table, rendering, tables
 from torchgauge.model.comparison import Comparison
 from torchgauge.model.count import Count
 from torchgauge.model.exported import Csv, Exported
+from torchgauge.model.loop import Loop
+from torchgauge.model.profile import Profile
 from torchgauge.model.snapshot import Growth, Snapshot, SnapshotTable
 from torchgauge.model.sweep import Sweep
 from torchgauge.model.trace import Trace
 from torchgauge.model.verdict import Verdict
-from torchgauge.report import comparison_csv, snapshot_csv, sweep_table, trace_csv
+from torchgauge.report import alive_tensors, comparison_csv, snapshot_csv, sweep_table, trace_csv
 from torchgauge.report.stacks import needed_tree
 
 # A spreadsheet would run a cell that starts so as a formula; some take the wide forms too.
@@ -27,6 +29,9 @@ def render(record: Exported | Growth, table: Csv | SnapshotTable = "figures") ->
 
     Of a verdict and a comparison the figures have a row each. Raises InputError `no-tree`.
     """
+    if table in ("lines", "tensors"):
+        flat = _lines(record) if table == "lines" else _tensors(record)
+        return text(flat.columns, (row.values() for row in flat.rows()))
     if isinstance(record, Snapshot):
         return text(*snapshot_csv.rows(record, table))
     if isinstance(record, Growth):
@@ -50,6 +55,22 @@ def render(record: Exported | Growth, table: Csv | SnapshotTable = "figures") ->
     # A table without rows has no columns; its readers want a header.
     names = list(found.columns) or ["name"]
     return text(names, (row.values() for row in found.rows()))
+
+
+def _lines(record: Exported | Growth) -> tables.Table:
+    """Return the lines of traced functions, else those sampled beside a tree."""
+    if isinstance(record, Loop) and record.functions is not None:
+        return line_table.traced(record.functions)
+    if not isinstance(record, Loop | Profile):
+        raise rendering.unfit(type(record).__name__, "lines")
+    return line_table.sampled(() if record.tree is None else record.tree.lines)
+
+
+def _tensors(record: Exported | Growth) -> tables.Table:
+    """Return the tensors alive at the peak of a profile's step."""
+    if not isinstance(record, Profile):
+        raise rendering.unfit(type(record).__name__, "tensors")
+    return alive_tensors.table(() if record.memory is None else record.memory.tensors)
 
 
 def text(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

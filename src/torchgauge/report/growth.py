@@ -11,7 +11,7 @@ from torchgauge import units
 from torchgauge.model.snapshot import Growth
 from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
-from torchgauge.report.sections import Row, Section
+from torchgauge.report.section import Row, Section
 from torchgauge.report.sheet import Sheet
 from torchgauge.report.snapshot_words import MOST, drawn, where
 from torchgauge.report.visible import visible

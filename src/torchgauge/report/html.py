@@ -28,6 +28,7 @@ from torchgauge.model.trace_diff import TraceDiff
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import Verdict
 from torchgauge.report import (
+    alive_tensors,
     page_advice,
     page_comparison,
     page_growth,
@@ -49,11 +50,21 @@ from torchgauge.report.page_choice import Choice
 
 # A part that returns None is left out, and its view with it. The order of views is the script's.
 Part = Callable[[Any], object]
+
+
+def _tables(profile: Profile) -> list[dict[str, Any]] | None:
+    """Return the tables of a profile's tree, and what was alive at the peak of its memory."""
+    found = page_tables.of_profile(profile) or []
+    if profile.memory is not None and profile.memory.tensors:
+        found.append(alive_tensors.page(profile.memory))
+    return found or None
+
+
 PARTS: dict[type[Record], dict[str, Part]] = {
     Profile: {
         "overview": page_overview.overview,
         "tree": page_tree.of_profile,
-        "tables": page_tables.of_profile,
+        "tables": _tables,
         "roofline": page_roofline.roofline,
         "latency": page_series.latency,
         "memory": page_series.memory,

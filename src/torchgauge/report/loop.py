@@ -7,10 +7,11 @@ from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.loop import Captured, Loop
+from torchgauge.report import traced_lines
 from torchgauge.report import tree as tree_report
 from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
-from torchgauge.report.sections import Row, Section
+from torchgauge.report.section import Row, Section
 from torchgauge.report.tree import View
 from torchgauge.report.visible import visible
 
@@ -29,9 +30,13 @@ def render(loop: Loop) -> str:
 
 def view(loop: Loop, shown: View | None = None, *, width: int) -> RenderableType:
     """Return the summary as something rich prints in `width` columns."""
-    blocks: list[RenderableType] = [_head(loop), Text(""), section_view(steps(loop))]
+    blocks: list[RenderableType] = [_head(loop)]
+    if not loop.without_model:
+        blocks += [Text(""), section_view(steps(loop))]
     if loop.tree is not None:
         blocks += [Text(""), tree_report.view(loop.tree, shown, width=width)]
+    if loop.functions is not None:
+        blocks += [Text(""), traced_lines.view(loop.functions, width)]
     if loop.all_warnings:
         title = "Warnings" if loop.complete else "Failed and warnings"
         blocks += [Text(""), warnings_view(title, list(loop.all_warnings))]
@@ -39,6 +44,8 @@ def view(loop: Loop, shown: View | None = None, *, width: int) -> RenderableType
 
 
 def _head(loop: Loop) -> Text:
+    if loop.without_model:
+        return Text("A program that called no model", "bold cyan")
     roots = visible(", ".join(loop.roots)) or "no module was called"
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
     steps = f"{loop.count:,} step{'s' if loop.count != 1 else ''}"

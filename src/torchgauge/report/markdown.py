@@ -21,9 +21,8 @@ from torchgauge.model.sweep import Sweep
 from torchgauge.model.trace import Trace
 from torchgauge.model.trace_diff import TraceDiff
 from torchgauge.model.verdict import Verdict
-from torchgauge.report import count as count_report
-from torchgauge.report import loop as loop_report
 from torchgauge.report import (
+    alive_tensors,
     markdown_advice,
     markdown_comparison,
     markdown_snapshot,
@@ -31,19 +30,22 @@ from torchgauge.report import (
     markdown_trace,
     markdown_verdict,
     sections,
+    traced_lines,
 )
+from torchgauge.report import count as count_report
+from torchgauge.report import loop as loop_report
 from torchgauge.report import ranks as ranks_report
 from torchgauge.report.markdown_sheet import warnings
 from torchgauge.report.markdown_text import code, joined, more, table, text
 from torchgauge.report.markdown_tree import TOP, layers
-from torchgauge.report.sections import Row, Section
+from torchgauge.report.section import Row, Section
 
 # The rows of the console's sections that a reviewer looks for; others are in the record.
 HEADLINES = {
     "Latency": ("median", "p90", "p99", "GPU time", "machine"),
     "Throughput": ("images", "tokens", "samples", "calls"),
     "Training step": ("forward", "backward", "optimizer", "at least", "together"),
-    "Memory of a step": ("peak", "for backward"),
+    "Memory of a step": ("peak", "after", "for backward"),
     "Cost": ("FLOPs", "executed", "bytes", "coverage"),
     "Size": ("parameters", "on disk"),
     "Bottleneck": ("bound by", "efficiency"),
@@ -65,6 +67,7 @@ def _profile(profile: Profile) -> str:
     blocks = [f"### {code(head.title)}", f"{what}<br>{where}", *_figures(others)]
     if profile.tree is not None:
         blocks += layers(profile.tree)
+    blocks += alive_tensors.markdown(profile.memory)
     return _whole(blocks + warnings(sections.warnings(profile)))
 
 
@@ -76,7 +79,8 @@ def _count(count: Count) -> str:
     if count.training is not None:
         found.append(count_report.training(count.training))
     blocks = [f"### {code(count.target.name)}", where, *_figures(found)]
-    blocks += [*_counted_layers(count.cost), *_elsewhere(count.elsewhere)]
+    blocks += _counted_layers(count.cost)
+    blocks += _elsewhere(count.elsewhere, training=count.training is not None)
     return _whole(blocks + warnings(count.all_warnings))
 
 
@@ -85,8 +89,11 @@ def _loop(loop: Loop) -> str:
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
     where = f"{loop.count:,} steps, {loop_report.ENDS[loop.by]}{rank}"
     blocks = [f"### Loop of {roots}", where, *_figures([loop_report.steps(loop)])]
+    if loop.without_model:
+        blocks = ["### A program that called no model"]
     if loop.tree is not None:
         blocks += layers(loop.tree)
+    blocks += traced_lines.markdown(loop.functions or ())
     return _whole(blocks + warnings(loop.all_warnings))
 
 
@@ -132,7 +139,7 @@ def _counted_layers(cost: Cost) -> list[str]:
             code(one.node.kind),
             ("≥ " if one.own.at_least else "") + units.count(one.own.flops, 3),
             f"{100 * one.own.flops / whole:.1f} %",
-            units.size(one.own.bytes, 3),
+            ("≥ " if one.own.at_least else "") + units.size(one.own.bytes, 3),
         )
         for one in own[:TOP]
         if one.own.flops
@@ -147,15 +154,15 @@ def _counted_layers(cost: Cost) -> list[str]:
     ]
 
 
-def _elsewhere(found: Sequence[Elsewhere]) -> list[str]:
+def _elsewhere(found: Sequence[Elsewhere], *, training: bool) -> list[str]:
     """Return what the call takes on devices that are not here."""
     rows = [
         (
             text(one.device),
-            units.time(one.latency),
+            ("≥ " if one.latency_at_least and one.latency else "") + units.time(one.latency),
             ("≥ " if one.memory_at_least else "") + units.size(one.memory),
             units.size(one.memory_available, 3),
-            count_report.fits(one),
+            count_report.fits(one, training=training),
         )
         for one in found
     ]

@@ -10,7 +10,7 @@ from torchgauge.model.record import MeasurementWarning
 from torchgauge.report import sections
 from torchgauge.report.fitted_table import Column, Line
 from torchgauge.report.markdown_text import code, cut, more, table, text
-from torchgauge.report.sections import Section
+from torchgauge.report.section import Section
 from torchgauge.report.sheet import Cell, Sheet
 
 TOP = 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchgauge import units
 from torchgauge.model import tables
 from torchgauge.model.tree import Node, Tree
+from torchgauge.report import sections
 from torchgauge.report.markdown_text import code, more, table, text
 
 TOP = 10
@@ -25,7 +26,10 @@ def layers(tree: Tree) -> list[str]:
     kept = [place for place in range(len(LAYERS)) if any(row[place] != NOTHING for row in rows)]
     names, *shown = ([line[place] for place in kept] for line in (LAYERS, *rows))
     step = f"Where the time of a step goes ({tree.how}, time on the {axis})"
-    return [f"**{step}**", table(names, shown), *more(sum(time > 0 for time, _ in own), TOP)]
+    blocks = [f"**{step}**", table(names, shown), *more(sum(time > 0 for time, _ in own), TOP)]
+    if tree.headline_ratio is not None:
+        blocks.append(f"{sections.beside_headline(tree.headline_ratio).capitalize()}.")
+    return blocks
 
 
 def _layer(node: Node, time: float, whole: float) -> tuple[str, ...]:

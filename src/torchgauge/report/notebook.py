@@ -7,7 +7,8 @@ from html import escape
 from torchgauge.model.profile import Profile
 from torchgauge.report.findings import findings
 from torchgauge.report.page_overview import figures
-from torchgauge.report.sections import Section, sections, warning_text, warnings
+from torchgauge.report.section import Section
+from torchgauge.report.sections import sections, warning_text, warnings
 
 _LEFT = ' style="text-align:left"'
 

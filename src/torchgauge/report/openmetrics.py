@@ -74,7 +74,7 @@ def _series(
         yield f"# UNIT {full} {unit}"
     yield f"# HELP {full} {text}."
     for figure, value in values:
-        own = labels | {"how": figure.how}
+        own = labels | {"how": "at_least" if figure.at_least else figure.how}
         if figure.rank is not None:
             own["rank"] = str(figure.rank)
         if text != first.text and figure.interval is not None:

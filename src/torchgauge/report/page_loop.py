@@ -6,7 +6,7 @@ from typing import Any
 
 from torchgauge.model.loop import Loop
 from torchgauge.report import loop as loop_report
-from torchgauge.report import page_method, page_tables, page_tree
+from torchgauge.report import page_method, page_tables, page_tree, traced_lines
 from torchgauge.report.page_overview import warnings
 from torchgauge.report.page_series import rows
 
@@ -45,8 +45,11 @@ def tree(loop: Loop) -> dict[str, Any] | None:
 
 
 def tables(loop: Loop) -> list[dict[str, Any]] | None:
-    """Return the tables of a step."""
-    return None if loop.tree is None else page_tables.of_tree(loop.tree)
+    """Return the tables of a step, and the lines of traced functions."""
+    found = [] if loop.tree is None else page_tables.of_tree(loop.tree)
+    if loop.functions:
+        found.append(traced_lines.page(loop.functions))
+    return found or None
 
 
 def steps(loop: Loop) -> dict[str, Any] | None:

@@ -94,6 +94,9 @@ def of_tree(tree: Tree) -> Rows:
         side = "above" if tree.residual >= 0 else "below"
         note = f"{units.percent(abs(tree.residual) / bare)} {side} the bare step's"
         found.append(["parts' sum", units.time(root.host_time), f"{note} {units.time(bare)}"])
+    if tree.headline_ratio is not None:
+        note = "the tree's sum ÷ the headline latency"
+        found.append(["headline", f"{tree.headline_ratio:.2f}×", note])
     for use in tree.devices:
         share = units.percent(use.busy / (use.busy + use.idle)) if use.busy + use.idle else ""
         note = f"idle for {units.time(use.idle, 3)}"

@@ -19,7 +19,7 @@ from torchgauge.model.trace import Trace
 from torchgauge.model.trace_diff import TraceDiff
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import Verdict
-from torchgauge.report import sections
+from torchgauge.report import sections, time_sections
 from torchgauge.report.findings import findings
 from torchgauge.report.page_series import rows
 from torchgauge.report.page_shorter import short
@@ -82,8 +82,8 @@ def figures(profile: Profile) -> list[dict[str, str]]:
     """Return the headline figures; what is unknown stays among them and says so."""
     step = "time of a step" if profile.target.training else "latency"
     found = [
-        _of(step, "latency", profile.latency, sections.latency, "median"),
-        _of("throughput", "latency", profile.throughput, sections.throughput),
+        _of(step, "latency", profile.latency, time_sections.latency, "median"),
+        _of("throughput", "latency", profile.throughput, time_sections.throughput),
         _of("peak memory", "memory", profile.memory, sections.memory, "peak"),
         _of("parameters", "figures", profile.size, sections.size, "parameters"),
         _of("FLOPs", "roofline", profile.cost, sections.cost, "FLOPs"),
@@ -91,9 +91,8 @@ def figures(profile: Profile) -> list[dict[str, str]]:
     near = profile.roofline
     if near is not None and near.efficiency is not None:
         note = f"at best {units.time(near.lower_bound)} at the roofs ({description(near.roofs)})"
-        found.append(
-            _figure("efficiency", units.percent(near.efficiency), note, near.how, "roofline")
-        )
+        efficiency = sections.at_least(units.percent(near.efficiency), least=near.at_least)
+        found.append(_figure("efficiency", efficiency, note, near.how, "roofline"))
     return found
 
 

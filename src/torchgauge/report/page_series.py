@@ -8,8 +8,18 @@ from typing import Any
 from torchgauge.model.latency import Latency, LatencyRun
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import Interval
-from torchgauge.model.system import GpuUse
-from torchgauge.report import sections
+from torchgauge.model.system import GpuUse, System
+from torchgauge.report import sections, time_sections
+from torchgauge.report.section import Row, Section
+
+FLOWS = {
+    "disk_read": "Read from disk by the process",
+    "disk_write": "Written to disk by the process",
+    "io_read": "Read by the process, from caches and pipes too",
+    "io_write": "Written by the process, to caches and pipes too",
+    "network_sent": "Sent by the whole machine",
+    "network_received": "Received by the whole machine",
+}
 
 
 def latency(profile: Profile) -> dict[str, Any] | None:
@@ -25,7 +35,7 @@ def latency(profile: Profile) -> dict[str, Any] | None:
         "percentiles": {name: _ns(getattr(found, name)) for name in ("p90", "p95", "p99")},
         "mean": _ns(found.mean),
         "steady": found.steady,
-        "rows": _rows(sections.latency(found, stages=profile.training is None)),
+        "rows": _rows(time_sections.latency(found, stages=profile.training is None)),
         "how": found.how,
         "summary": _summary(found),
     }
@@ -34,7 +44,7 @@ def latency(profile: Profile) -> dict[str, Any] | None:
 def _interval_title(found: Latency) -> str:
     scope = found.interval_scope
     known = "" if scope == "process" else "95 % "
-    return f"Interval of the median, {known}{sections.SCOPES[scope]}"
+    return f"Interval of the median, {known}{time_sections.SCOPES[scope]}"
 
 
 def _run(run: LatencyRun) -> dict[str, Any]:
@@ -43,7 +53,7 @@ def _run(run: LatencyRun) -> dict[str, Any]:
 
 def _summary(found: Latency) -> str:
     """Say the two charts in a sentence, for those who do not see them."""
-    rows = {row.label: row for row in sections.latency(found).rows}
+    rows = {row.label: row for row in time_sections.latency(found).rows}
     calls = sum(len(run.samples) for run in found.processes)
     return (
         f"{calls:,} timed calls: median {rows['median'].value}, {rows['median'].note}; "
@@ -78,10 +88,21 @@ def system(profile: Profile) -> dict[str, Any] | None:
         "cores": [float(f"{one.cores:.4g}") for one in found.samples],
         "rss": [one.rss for one in found.samples],
         "core_count": found.core_count,
-        "gpus": [series for gpu in found.gpus for series in _gpu(gpu)],
+        "gpus": [*_flows(found), *(series for gpu in found.gpus for series in _gpu(gpu))],
         "rows": _rows(sections.system(found)),
         "how": found.how,
     }
+
+
+def _flows(found: System) -> list[dict[str, Any]]:
+    """Return what was read, written, sent and received over time; what stayed 0 is no series."""
+    times = [_ns(one.time) for one in found.samples]
+    made = []
+    for name, title in FLOWS.items():
+        values = [getattr(one, name) for one in found.samples]
+        if any(values):
+            made.append({"title": title, "unit": "bytes/s", "time": times, "values": values})
+    return made
 
 
 def _gpu(gpu: GpuUse) -> list[dict[str, Any]]:
@@ -101,11 +122,11 @@ def _gpu(gpu: GpuUse) -> list[dict[str, Any]]:
     ]
 
 
-def _rows(section: sections.Section) -> list[list[str]]:
+def _rows(section: Section) -> list[list[str]]:
     return rows(section.rows)
 
 
-def rows(found: Iterable[sections.Row]) -> list[list[str]]:
+def rows(found: Iterable[Row]) -> list[list[str]]:
     """Return label, figure and note of each row; a share becomes part of the note."""
     return [
         [

@@ -2,58 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torchgauge import units
 from torchgauge.analyze.roof_quality import description, shortcomings
 from torchgauge.model.compilation import Compilation, CompiledKernel
-from torchgauge.model.cost import Cost
+from torchgauge.model.cost import OUTSIDE, Cost, known_part
 from torchgauge.model.environment import Settings
-from torchgauge.model.latency import Latency, Throughput
+from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
 from torchgauge.model.profile import Profile
-from torchgauge.model.record import Interval, IntervalScope, MeasurementWarning
+from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.roofline import Bottleneck, Roofline
 from torchgauge.model.size import Size
 from torchgauge.model.system import GpuUse, System, Use
 from torchgauge.model.target import TargetDescription
-from torchgauge.model.training import TrainingTime
-from torchgauge.model.yardstick import Yardstick
-
-SMALLEST_SHARE = 0.0005
-SCOPES: dict[IntervalScope, str] = {
-    "process": "within this process",
-    "runs": "of processes seconds apart",
-    "calibrated": "of runs on this host",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One line: what it is, the figure, what to know about it; `share` (0…1) draws a bar.
-
-    `how` is that of a figure which is not known as its section's are.
-    """
-
-    label: str
-    value: str
-    note: str = ""
-    share: float | None = None
-    how: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Section:
-    """A titled group of rows; `how` is measured, counted, estimated or empty.
-
-    `notes` are sentences below the rows.
-    """
-
-    title: str
-    how: str
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...] = ()
+from torchgauge.report.section import Row, Section
+from torchgauge.report.time_sections import latency, throughput, training
 
 
 def sections(profile: Profile) -> list[Section]:
@@ -140,33 +105,47 @@ def size(found: Size) -> Section:
 
 def cost(found: Cost, timed: Latency | None = None) -> Section:
     """Say how much work a call does; `timed` tells how fast it was done."""
-    least = "at least " if found.at_least else ""
-    rows = [Row("MACs", least + units.count(found.macs), "multiply-accumulates of products")]
+
+    def amount(value: int, shown: Callable[[float | None], str] = units.count) -> str:
+        known = known_part(value, at_least=found.at_least)
+        return at_least(shown(known), least=found.at_least and known is not None)
+
+    rows = [Row("MACs", amount(found.macs), "multiply-accumulates of products")]
     parts = f"products {units.count(found.matmul_flops)}, vector {units.count(found.vector_flops)}"
-    rows.append(Row("FLOPs", least + units.count(found.flops), parts))
+    rows.append(Row("FLOPs", amount(found.flops), parts if found.flops else ""))
     if found.causal_matmul_flops != found.matmul_flops:
-        causal = units.count(found.causal_matmul_flops)
+        causal = amount(found.causal_matmul_flops)
         rows.append(Row("causal", causal, "products, with attention at its exact triangle"))
     if found.executed_flops != found.flops:
-        rows.append(
-            Row("executed", least + units.count(found.executed_flops), "with recomputation")
-        )
+        rows.append(Row("executed", amount(found.executed_flops), "with recomputation"))
     if found.integer_ops:
-        rows.append(Row("integer", units.count(found.integer_ops), "operations, not in the FLOPs"))
-    intensity = "" if found.intensity is None else f"{units.significant(found.intensity)} FLOP/B"
-    rows.append(Row("bytes", units.size(found.bytes), f"compulsory traffic; {intensity}"))
+        rows.append(Row("integer", amount(found.integer_ops), "operations, not in the FLOPs"))
+    traffic = "compulsory traffic"
+    if found.intensity is not None and not found.at_least:
+        traffic += f"; {units.significant(found.intensity)} FLOP/B"
+    rows.append(Row("bytes", amount(found.bytes, units.size), traffic))
     if found.retained_for_backward is not None:
         rows.append(Row("retained", units.size(found.retained_for_backward), "for backward"))
     # A training step has an optimizer, which the cost has not.
     if timed is not None and not found.backward:
-        speed = found.executed_flops / timed.median if timed.median else None
-        rows.append(Row("achieved", units.rate(speed, "FLOP"), "FLOPs over the median latency"))
+        known = known_part(found.executed_flops, at_least=found.at_least)
+        speed = known / timed.median if known is not None and timed.median else None
+        least = found.at_least and speed is not None
+        achieved = at_least(units.rate(speed, "FLOP"), least=least)
+        rows.append(Row("achieved", achieved, "FLOPs over the median latency"))
     rows.append(Row("coverage", units.percent(found.coverage, 4), _unknown(found)))
     return Section("Cost", found.how, tuple(rows))
 
 
+def at_least(text: str, *, least: bool) -> str:
+    """Return what stands for an amount of which a part may not be known."""
+    return f"at least {text}" if least else text
+
+
 def _unknown(found: Cost) -> str:
     """Name the operators without formula, most called first."""
+    if OUTSIDE in found.unknown:
+        return "no operator of torch ran: what the call did is not known"
     said = "of operator calls have a formula"
     names = [f"{name} ×{calls:,}" for name, calls in found.unknown.items()]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -177,116 +156,15 @@ def bounds(found: Bottleneck, near: Roofline | None) -> Section:
     """Say what the call waits for, and how near it comes to what the machine can do."""
     rows = [Row("bound by", found.kind or units.UNKNOWN, found.confidence if found.kind else "")]
     if near is not None:
-        least = "at least " if near.at_least else ""
         where = f"lower bound on {near.roofs.device}, roofs: {description(near.roofs)}"
-        rows.append(Row("at best", least + units.time(near.lower_bound), where))
-        efficiency = units.percent(near.efficiency)
+        best = at_least(units.time(near.lower_bound), least=near.at_least)
+        rows.append(Row("at best", best, where))
+        least = near.at_least and near.efficiency is not None
+        efficiency = at_least(units.percent(near.efficiency), least=least)
         short = ", ".join(shortcomings(near.roofs))
         note = "that bound over the measured median" + f"; roofs: {short}" * bool(short)
         rows.append(Row("efficiency", efficiency, note))
     return Section("Bottleneck", found.how, tuple(rows), found.evidence)
-
-
-def latency(found: Latency, *, stages: bool = True) -> Section:
-    """Say how long one call takes, and how sure that is; stages where no section has them."""
-    samples = sum(len(run.steady_samples) for run in found.processes)
-    warmup = sum(run.warmup for run in found.processes)
-    processes = len(found.processes)
-    in_processes = f" in {processes} processes" if processes > 1 else ""
-    rows = [
-        Row("median", units.time(found.median), _interval(found, found.interval, found.median)),
-        *(
-            Row(name, units.time(getattr(found, name)), _percentile(found, name))
-            for name in ("p90", "p95", "p99")
-        ),
-        Row("mean", units.time(found.mean), f"standard deviation {units.time(found.std)}"),
-    ]
-    if found.device_time is not None:
-        rows.append(Row("GPU time", units.time(found.device_time), "per call, by its own events"))
-    rows += [
-        Row(stage.name, units.time(stage.median), _interval(found, stage.interval, stage.median))
-        for stage in found.stages
-        if stages
-    ]
-    rows += [
-        Row("first call", units.time(found.first_call)),
-        Row(
-            "samples",
-            f"{samples:,}{in_processes}",
-            f"after {warmup} of warm-up; stopped: {found.stop}",
-        ),
-    ]
-    if found.yardstick is not None and found.yardstick.unusual:
-        rows.append(_machine(found.yardstick))
-    if processes > 1:
-        medians = sorted(found.process_medians)
-        rows.append(Row("between", units.times(medians[0], medians[-1]), "process medians"))
-    return Section("Latency", found.how, tuple(rows))
-
-
-def _machine(yardstick: Yardstick) -> Row:
-    """Say that the machine ran at another speed than usual; the yardstick has it."""
-    speed, interval = yardstick.speed, yardstick.speed_interval
-    assert speed is not None  # noqa: S101 - it is unusual
-    assert interval is not None  # noqa: S101
-    reach = f"95 % in {interval.low:.2f} … {interval.high:.2f}"
-    usual = f"of its usual speed in {yardstick.runs} earlier runs, {yardstick.how}; {reach}"
-    return Row("machine", f"×{speed:.2f}", usual, how=yardstick.how)
-
-
-def _interval(found: Latency, interval: Interval | None, of: float) -> str:
-    if interval is None:
-        return "no interval: " + _why_none(found)
-    share = f"±{units.percent(interval.half_width / of, least=1e-5)}" if of else ""
-    short = ", wider than asked" if interval.short else ""
-    between = units.times(interval.low, interval.high)
-    if interval.scope == "process":
-        return f"{share or between} within this process{short}; between runs unknown"
-    reach = f", {SCOPES[interval.scope]}" if interval.scope is not None else ""
-    inside = f"{interval.confidence:.0%} in {between}".replace("%", " %", 1)
-    return f"{inside}{share and f' ({share})'}{reach}{short}"
-
-
-def _why_none(found: Latency) -> str:
-    several = len(found.processes) > 1
-    return "processes are too few to tell" if several else "too few samples"
-
-
-def _percentile(found: Latency, name: str) -> str:
-    interval = found.percentile_intervals.get(name)
-    if interval is None and len(found.processes) > 1:
-        return "of all processes together, n too small for an interval"
-    if interval is None:
-        return "n too small for an interval"
-    return f"{units.times(interval.low, interval.high)}"
-
-
-def throughput(found: Throughput) -> Section:
-    """Say how much work is done per second."""
-    shown = [(found.images, "images"), (found.tokens, "tokens"), (found.samples, "samples")]
-    if found.images == found.samples:
-        shown.pop()
-    rows = [Row(name, units.rate(value, name)) for value, name in shown if value is not None]
-    if not rows:
-        rows = [Row("calls", units.rate(found.calls, "calls"), "the batch size is not known")]
-    return Section("Throughput", found.how, tuple(rows))
-
-
-def training(found: TrainingTime) -> Section:
-    """Say how a training step's time is divided."""
-    parts = [Row(p.name, units.time(p.seconds), "", p.share) for p in found.phases]
-    scaled = ", scaled gradients" if found.scaled else ""
-    mixed = f", {found.autocast} autocast{scaled}" if found.autocast else ""
-    outside = f"{units.percent(max(found.outside, 0.0))} of it outside the phases"
-    return Section(
-        "Training step",
-        found.how,
-        (
-            *(part for part in parts if part.share is None or part.share >= SMALLEST_SHARE),
-            Row("step", units.time(found.step), outside),
-            Row("with", found.optimizer, f"by the {found.clock}'s clock{mixed}"),
-        ),
-    )
 
 
 def memory(found: Memory) -> Section:
@@ -299,6 +177,9 @@ def memory(found: Memory) -> Section:
             if part
         ),
     ]
+    if found.after is not None and found.left is not None:
+        more = f"{units.size(abs(found.left))} {'more' if found.left >= 0 else 'less'} than before"
+        rows.append(Row("after", units.size(found.after), f"once it returned: {more}"))
     if found.per_sample is not None:
         rows.append(
             Row("per sample", units.size(found.per_sample), "all but the fixed parts, by the batch")
@@ -329,7 +210,10 @@ def system(found: System) -> Section:
     rows += [_gpu(gpu) for gpu in found.gpus]
     if found.disk_read or found.disk_write:
         read, write = units.size(found.disk_read, 3), units.size(found.disk_write, 3)
-        rows.append(Row("disk", f"{read}/s read", f"{write}/s written"))
+        rows.append(Row("disk", f"{read}/s read", f"{write}/s written (this process)"))
+    if found.io_read or found.io_write:
+        read, write = units.size(found.io_read, 3), units.size(found.io_write, 3)
+        rows.append(Row("files, pipes", f"{read}/s read", f"{write}/s written (this process)"))
     if found.network_sent or found.network_received:
         received, sent = units.size(found.network_received, 3), units.size(found.network_sent, 3)
         rows.append(Row("network", f"{received}/s in", f"{sent}/s out (whole machine)"))
@@ -409,3 +293,8 @@ def warning_text(warning: MeasurementWarning) -> str:
 
 def _join(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
+
+
+def beside_headline(ratio: float) -> str:
+    """Return how the calls that a tree is of compare with the latency that stands above it."""
+    return f"the tree is of calls that took {ratio:.2f}× the headline latency"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from torchgauge import units
 from torchgauge.model.snapshot import DeviceMemory, Holding, Peak, Snapshot
 from torchgauge.report.bar import bar
-from torchgauge.report.sections import Row, Section
+from torchgauge.report.section import Row, Section
 from torchgauge.report.sheet import Cell, Sheet
 from torchgauge.report.snapshot_words import where
 

@@ -30,6 +30,7 @@ def _row(sweep: Sweep, place: int, cell: Cell) -> dict[str, Any]:
     row["memory_rss_peak_bytes"] = getattr(memory, "rss_peak", None)
     row["flops"] = getattr(cost, "flops", None)
     row["traffic_bytes"] = getattr(cost, "bytes", None)
+    row["work_at_least"] = getattr(cost, "at_least", None)
     row["duration_s"] = cell.duration
     row["on_front"] = place in sweep.front.cells
     row["best"] = ", ".join(one.metric for one in sweep.best if one.cell == place)

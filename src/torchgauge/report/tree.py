@@ -16,6 +16,7 @@ from torchgauge.model.counted_at import BELOW, ITSELF, NOWHERE
 from torchgauge.model.kernel_table import kernels
 from torchgauge.model.tree import Node, Pass, Tree
 from torchgauge.report import lines as lines_report
+from torchgauge.report import sections
 from torchgauge.report.alike_nodes import Alike
 from torchgauge.report.bar import bar
 from torchgauge.report.fitted_table import NAME, Column, Line, fitted_table
@@ -141,10 +142,12 @@ def _cells(alike: Alike, whole: float) -> dict[str, str]:
     }
     if alike.nodes[0].device_time is not None:
         cells["host"] = units.time(alike.sum("host_time"), 3)
-    if flops is not None:
+    if flops is None and least:
+        cells["FLOPs"] = units.UNKNOWN
+    elif flops is not None:
         cells["FLOPs"] = least + units.count(flops, 3) if flops else NOTHING
         cells["FLOP/s"] = least + _rate(flops, time)
-        cells["B/s"] = _rate(moved, time)
+        cells["B/s"] = least + _rate(moved, time)
     peaks = [node.peak for node in alike.nodes if node.peak is not None]
     if peaks:
         cells["peak"] = units.size(max(peaks), 3)
@@ -281,6 +284,8 @@ def _method(tree: Tree, root: Node) -> RenderableType:
         share = units.percent(abs(tree.residual) / bare)
         text = f"{units.time(root.host_time, 4)}, {share} {side} the bare step's"
         grid.add_row("parts' sum", f"{text} {units.time(bare, 4)}")
+    if tree.headline_ratio is not None:
+        grid.add_row("headline", sections.beside_headline(tree.headline_ratio))
     return grid
 
 

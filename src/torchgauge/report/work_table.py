@@ -91,9 +91,9 @@ def _cells(one: Entry, by: By, whole: Work) -> dict[str, str]:
     cells = {
         "MACs": _number(work.macs, at_least=work.at_least),
         "FLOPs": _number(work.flops, at_least=work.at_least),
-        "vector": _number(work.vector_flops),
-        "bytes": _bytes(work.bytes),
-        "FLOP/B": units.significant(work.intensity) if work.intensity else NOTHING,
+        "vector": _number(work.vector_flops, at_least=work.at_least),
+        "bytes": _bytes(work.bytes, at_least=work.at_least),
+        "FLOP/B": _intensity(work),
         "share": f"{100 * share:.1f} %" if work.flops else f"{NOTHING}  ",
         "bar": bar(share, BAR),
     }
@@ -103,18 +103,26 @@ def _cells(one: Entry, by: By, whole: Work) -> dict[str, str]:
     else:
         cells["calls"] = f"{work.calls:,}"
     if whole.integer_ops > whole.flops / 100:
-        cells["integer"] = _number(work.integer_ops)
+        cells["integer"] = _number(work.integer_ops, at_least=work.at_least)
     return cells
 
 
 def _number(count: int, *, at_least: bool = False) -> str:
     """Format a count so that digits stand below digits, with a unit or without."""
     if at_least:
-        return f"≥ {_number(count)}" if count else "unknown"
+        return f"≥ {_number(count)}" if count else units.UNKNOWN
     text = units.count(count) if count else NOTHING
     return text if text[-1].isalpha() else f"{text}  "
 
 
-def _bytes(size: int) -> str:
+def _intensity(work: Work) -> str:
+    """Format FLOPs per byte; where a part of both is not known, their ratio is not either."""
+    known = work.intensity and not work.at_least
+    return units.significant(work.intensity or 0.0) if known else NOTHING
+
+
+def _bytes(size: int, *, at_least: bool = False) -> str:
+    if at_least:
+        return f"≥ {_bytes(size)}" if size else units.UNKNOWN
     text = units.size(size) if size else NOTHING
     return text.replace(" B", "  B") if size else f"{text}   "

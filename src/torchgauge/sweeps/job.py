@@ -132,7 +132,10 @@ def _measured(job: Job, profile: Profile, duration: float) -> Cell:
 def _cost(cost: Cost | None) -> CellCost | None:
     if cost is None:
         return None
-    return CellCost(flops=cost.flops, macs=cost.macs, bytes=cost.bytes, at_least=cost.at_least)
+    known = cost.totals
+    return CellCost(
+        flops=known["flops"], macs=known["macs"], bytes=known["bytes"], at_least=cost.at_least
+    )
 
 
 def _capacity(job: Job, profile: Profile) -> int | None:

@@ -13,6 +13,7 @@ from torchgauge.errors import InputError, missing_extra
 from torchgauge.target.building import build
 from torchgauge.target.huggingface_config import configure
 from torchgauge.target.huggingface_heads import architecture_of, class_named
+from torchgauge.target.huggingface_images import in_vocabulary
 from torchgauge.target.huggingface_inputs import example_inputs
 from torchgauge.target.memory_check import check_fits
 from torchgauge.target.target import Target, TargetRequest
@@ -36,6 +37,7 @@ def load_architecture(request: TargetRequest, name: str) -> Target:
     """
     transformers = import_transformers()
     config, model_class = configure(transformers, name)
+    in_vocabulary(config)
     model_class = model_class or architecture_of(transformers, config)
     model = _from_config(model_class, config, request)
     return _target(request, model, "random", ())

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.target import huggingface_images as images
 from torchgauge.target import huggingface_other_inputs as other
 from torchgauge.target import huggingface_sizes as sizes
 from torchgauge.target.huggingface_labels import labels_for
@@ -65,6 +66,8 @@ def example_inputs(model: Any, request: TargetRequest) -> Inputs:
             inputs[name] = None
         if inputs[name] is None:
             raise _missing(request, model, name)
+    if "input_ids" in inputs and "input_ids" not in specs:
+        inputs |= _with_image(needs, inputs)
     if request.training:
         inputs |= labels_for(model, inputs, needs.draw)
     return Inputs(kwargs=inputs)
@@ -106,7 +109,7 @@ class Needs:
         """Return what one call takes beside `wanted`: the decoder's tokens, the other modality.
 
         A model that matches text with images or sound, as CLIP does, takes both. One that
-        generates text and may see an image as well can do with text alone.
+        generates text and may see an image as well gets one in `_with_image`, where it can be made.
         """
         partners = ["decoder_input_ids"]
         if "input_ids" in wanted and not self.model.can_generate():
@@ -178,6 +181,25 @@ class Needs:
         """Return clips (batch, frames, channels, height, width)."""
         config = self.model.config
         return self.draw.normal(self.batch, sizes.frames(config), *sizes.image(config))
+
+
+def _with_image(needs: Needs, inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Return text and image for a model that generates text on images; nothing for any other.
+
+    The tokens that stand for the image come before the text.
+    """
+    token = images.placeholder(needs.model)
+    if token is None or "pixel_values" not in needs.parameters:
+        return {}
+    pixels = inputs.get("pixel_values")
+    if pixels is None:
+        pixels = needs.pixels()
+    count = images.places(needs.model, pixels)
+    text = inputs["input_ids"]
+    if count is None or len(pixels) != len(text):
+        return {}
+    image = torch.full_like(text[:, :1], token).expand(-1, count)
+    return {"input_ids": torch.cat([image, text], dim=1), "pixel_values": pixels}
 
 
 def _named(request: TargetRequest, needs: Needs) -> dict[str, InputSpec]:

@@ -83,7 +83,7 @@ def place(
             remedy="Choose one of them, or none to leave the model as it is.",
         )
     homes = devices_of(target)
-    where = device or _only(homes)
+    where = device or _only(homes, target)
     autocast = training and precision in ("bf16", "fp16")
     dtype = None if precision is None or autocast else PRECISIONS[precision]
     check_supported(precision, where)
@@ -135,15 +135,37 @@ def devices_of(target: Target) -> list[str]:
     return sorted(map(str, {tensor.device for tensor in tensors})) or ["cpu"]
 
 
-def _only(devices: list[str]) -> str:
+def countable_on(target: Target) -> str | None:
+    """Return "meta" where a part of the model alone is there: a copy of the rest has no values.
+
+    A constructor that makes a tensor of its own beside the default device leaves such a model.
+    None where the model can be counted where it is.
+    """
+    homes = devices_of(target)
+    return "meta" if "meta" in homes and len(homes) > 1 else None
+
+
+def _only(devices: list[str], target: Target) -> str:
     if len(devices) > 1:
         raise InputError(
             f"The model is spread over {', '.join(devices)}.",
             id="several-devices",
-            cause="Time and memory are measured on one device.",
+            cause=f"Time and memory are measured on one device; {_scattered(target)}.",
             remedy="Move it to one (model.to), or give device=… to measure a copy there.",
         )
     return devices[0]
+
+
+def _scattered(target: Target) -> str:
+    """Say how many tensors are on each device, and name one of each."""
+    module = module_of(target.model)
+    names: dict[str, list[str]] = {}
+    if module is not None:
+        own = [*members.named(module, "_parameters"), *members.named(module, "_buffers")]
+        for name, tensor in own:
+            names.setdefault(str(tensor.device), []).append(name)
+    counts = (f"{device}: {len(held):,} ({held[0]}, …)" for device, held in names.items())
+    return f"tensors are on {'; on '.join(counts)}"
 
 
 def _native_precision(target: Target) -> str:

@@ -51,6 +51,17 @@ class Source:
         """True where every process loads the target itself."""
         return not isinstance(self.what, Target)
 
+    def on_cpu(self) -> Source:
+        """Return the source with values, on the CPU: loaded there, or a copy filled at random."""
+        from torchgauge.target.values import with_values
+
+        what: TargetRequest | Target
+        if isinstance(self.what, Target):
+            what = with_values(self.what)
+        else:
+            what = dataclasses.replace(self.what, device="cpu")
+        return dataclasses.replace(self, what=what, device="cpu")
+
     def open(self) -> Placement:
         """Load the target where it must be loaded, and place it on its device."""
         if isinstance(self.what, Target):

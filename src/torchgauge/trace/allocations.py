@@ -61,14 +61,16 @@ class Ranges:
 class MemoryTrace:
     """What a recording says about memory.
 
-    `operators` are the outermost operators of each thread; `marks` the ranges whose name starts
-    with the prefix that was asked for; `threads` the (pid, tid) that `thread` columns index.
+    `operators` are the outermost operators of each thread; `marks` and `layers` the ranges whose
+    names start with the prefixes that were asked for; `threads` the (pid, tid) that `thread`
+    columns index.
     """
 
     allocations: Allocations
     operators: Ranges
     marks: Ranges
     threads: tuple[tuple[int | str, int | str], ...]
+    layers: Ranges
 
 
 class _Memory(msgspec.Struct, gc=False):
@@ -101,14 +103,16 @@ _decode_events = msgspec.json.Decoder(list[_Event]).decode
 _decode_memory = msgspec.json.Decoder(_Memory).decode
 
 
-def read(source: Path | bytes, *, marks: str | None = None) -> MemoryTrace:
+def read(
+    source: Path | bytes, *, marks: str | None = None, layers: str | None = None
+) -> MemoryTrace:
     """Read an exported Kineto trace (.json or .json.gz, or its bytes).
 
-    Ranges whose name starts with `marks` are returned as marks and are no operators.
+    Ranges whose names start with `marks`, and those with `layers`, are no operators.
     Raises InputError `trace-unreadable` where it is no trace, or is cut off.
     """
     try:
-        return _trace(_events(source), marks)
+        return _trace(_events(source), marks, layers)
     except (msgspec.MsgspecError, OSError, EOFError, zlib.error) as error:
         name = str(source) if isinstance(source, Path) else "The recording"
         raise InputError(
@@ -128,11 +132,11 @@ def _events(source: Path | bytes) -> list[_Event]:
     return _decode_file(data).events
 
 
-def _trace(events: list[_Event], marks: str | None) -> MemoryTrace:
+def _trace(events: list[_Event], marks: str | None, layers: str | None) -> MemoryTrace:
     timed = [e for e in events if e.ph in ("X", "i", "I")]
     origin = min((e.ts for e in timed), default=0.0)
     threads: dict[tuple[int | str, int | str], int] = {}
-    memory, operators, marked = [], [], []
+    memory, operators, marked, called = [], [], [], []
     for event in timed:
         if event.name == "[memory]":
             memory.append(event)
@@ -140,15 +144,18 @@ def _trace(events: list[_Event], marks: str | None) -> MemoryTrace:
             continue
         elif marks is not None and event.name.startswith(marks):
             marked.append(event)
+        elif layers is not None and event.name.startswith(layers):
+            called.append(event)
         elif event.cat in _OPERATORS:
             operators.append(event)
-    for event in memory + operators + marked:
+    for event in memory + operators + marked + called:
         threads.setdefault((event.pid, event.tid), len(threads))
     return MemoryTrace(
         allocations=_allocations(memory, origin, threads),
         operators=_outermost(_ranges(operators, origin, threads)),
         marks=_ranges(marked, origin, threads),
         threads=tuple(threads),
+        layers=_ranges(called, origin, threads),
     )
 
 

@@ -11,6 +11,7 @@ const SHARED = { showX: (ns: number) => time(ns), xLabel: "time", fromZero: true
 const COLOURS: Record<string, string> = {
   share: "--series-0",
   bytes: "--series-3",
+  "bytes/s": "--series-1",
   watt: "--series-4",
   hertz: "--series-5",
 };

@@ -22,6 +22,7 @@ def _preloaded(name: str) -> Candidate:
         language="shell",
         order="process",
         group="malloc",
+        gain=0.1,
         needs_module=False,
     )
 
@@ -54,6 +55,7 @@ CANDIDATES = (
         language="shell",
         order="process",
         group="malloc",
+        gain=0.1,
         needs_module=False,
     ),
     _preloaded("jemalloc"),

@@ -21,5 +21,6 @@ CANDIDATES = (
         code=fixed('model.set_attn_implementation("sdpa")'),
         reason=_reason,
         order="rewrite",
+        gain=0.1,
     ),
 )

@@ -22,6 +22,7 @@ def _batch(times: int) -> Candidate:
         order="process",
         group="batch",
         times=times,
+        gain=0.2,
         needs_module=False,
     )
 

@@ -31,5 +31,6 @@ CANDIDATES = (
         code=_code,
         reason=_reason,
         order="layout",
+        gain=0.1,
     ),
 )

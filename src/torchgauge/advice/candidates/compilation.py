@@ -5,6 +5,14 @@ from __future__ import annotations
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.model.facts import Facts
 
+# Seconds that compiling takes on a few cores: what starts it, and what each module adds. Tuning
+# tries several kernels for each.
+STARTING, EACH, AUTOTUNING = 10.0, 0.2, 3.0
+
+
+def _compiling(facts: Facts) -> float:
+    return STARTING + EACH * sum(facts.layers.values())
+
 
 def _needs_compiler(facts: Facts) -> str | None:
     if facts.cuda or facts.compiler:
@@ -38,6 +46,8 @@ CANDIDATES = (
         reason=_needs_compiler,
         order="compile",
         group="compile",
+        gain=0.2,
+        setup=_compiling,
     ),
     Candidate(
         id="compile-reduce-overhead",
@@ -46,6 +56,8 @@ CANDIDATES = (
         reason=_needs_cuda,
         order="compile",
         group="compile",
+        gain=0.2,
+        setup=_compiling,
     ),
     Candidate(
         id="compile-max-autotune",
@@ -54,6 +66,8 @@ CANDIDATES = (
         reason=_autotune,
         order="compile",
         group="compile",
+        gain=0.25,
+        setup=lambda facts: AUTOTUNING * _compiling(facts),
     ),
     Candidate(
         id="cuda-graphs",
@@ -63,5 +77,6 @@ CANDIDATES = (
         step="inference",
         order="compile",
         group="compile",
+        gain=0.2,
     ),
 )

@@ -24,5 +24,6 @@ CANDIDATES = (
         reason=_reason,
         step="inference",
         order="rewrite",
+        gain=0.05,
     ),
 )

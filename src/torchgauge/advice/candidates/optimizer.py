@@ -26,6 +26,7 @@ CANDIDATES = (
         step="training",
         on="optimizer",
         group="optimizer",
+        gain=0.1,
     ),
     Candidate(
         id="optimizer-foreach",

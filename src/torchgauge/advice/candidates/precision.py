@@ -22,6 +22,7 @@ def _autocast(dtype: str) -> Candidate:
         reason=lambda facts: _reason(facts, short),
         group="precision",
         tolerance=BF16 if short == "bf16" else FP16,
+        gain=0.2 if short == "bf16" else 0.1,
     )
 
 
@@ -51,6 +52,7 @@ def _cast(dtype: str) -> Candidate:
         order="cast",
         group="precision",
         tolerance=BF16 if short == "bf16" else FP16,
+        gain=0.3 if short == "bf16" else 0.1,
     )
 
 
@@ -89,5 +91,6 @@ CANDIDATES = (
         order="process",
         group="precision",
         tolerance=TF32,
+        gain=0.3,
     ),
 )

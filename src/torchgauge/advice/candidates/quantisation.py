@@ -39,6 +39,7 @@ CANDIDATES = (
         order="quantise",
         group="precision",
         tolerance=INT8,
+        gain=0.15,
     ),
     Candidate(
         id="int8-weights",

@@ -96,9 +96,13 @@ def _replace(one: Any, name: Any, value: Any) -> None:
 
 
 def _check_outputs(outputs: Any, tally: Tally) -> None:
-    """Note what was returned without being seen: a plain array, a number, nothing at all."""
+    """Note what was returned without being seen: a plain array, a number, nothing at all.
+
+    Plain integers are what came of something that was seen, as the place of the largest did.
+    """
     found = _leaves(outputs)
-    if not found or not all(isinstance(one, Tracked) or one.dtype.kind in "iub" for one in found):
+    plain = "iub" if tally.counted else ""
+    if not found or not all(isinstance(one, Tracked) or one.dtype.kind in plain for one in found):
         tally.unknown("what the outputs were made of")
 
 

@@ -56,6 +56,11 @@ class Tally:
             sums.estimated or work.estimated,
         )
 
+    @property
+    def counted(self) -> bool:
+        """Whether any work was seen."""
+        return bool(self._rows)
+
     def unknown(self, what: str) -> None:
         """Note work that is not known."""
         if not self.suspended:

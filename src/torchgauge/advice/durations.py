@@ -1,0 +1,79 @@
+"""How long trying a candidate takes: measured durations where there are any, else estimates."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+
+from torchgauge.advice.candidate import Candidate
+from torchgauge.advice.world import Side
+from torchgauge.analyze.speed_up import FEWEST_CONFIRMING, SCREENING
+from torchgauge.measure.blocks import ABBA
+from torchgauge.model.facts import Facts
+
+# Of what the first call takes once (compilation), the share that it takes in later processes,
+# which find a warm cache.
+WARM = 0.5
+
+
+class Durations:
+    """Seconds of checks and blocks so far, by the version that they were of.
+
+    `looked` are the seconds of the process that looked at the model: loading it and a few calls,
+    which is what every later process begins with.
+    """
+
+    def __init__(self, facts: Facts, looked: float) -> None:
+        self.facts = facts
+        self.looked = looked
+        self._checks: list[float] = []
+        self._one_offs: dict[tuple[str, ...], float] = {}
+        self._blocks: dict[tuple[str, ...], list[float]] = defaultdict(list)
+
+    def add_check(self, side: Side, seconds: float, one_off: float | None) -> None:
+        """Remember a check: `one_off` of its seconds only the first call takes."""
+        self._one_offs[side.ids] = one_off or 0.0
+        self._checks.append(max(0.0, seconds - (one_off or 0.0)))
+
+    def add_block(self, side: Side, seconds: float) -> None:
+        """Remember a block of the original and a version."""
+        self._blocks[side.ids].append(seconds)
+
+    def check(self, side: Side) -> float:
+        """Return what a check of a version takes: a process, and what only its first call does."""
+        usual = statistics.median(self._checks) if self._checks else self.looked
+        return usual + self._once(side)
+
+    def block(self, side: Side) -> float:
+        """Return what a block of a version takes: as those before, else as those of others."""
+        if own := self._blocks.get(side.ids):
+            return statistics.fmean(own)
+        if self._blocks:
+            usual = min(statistics.fmean(one) for one in self._blocks.values())
+        else:
+            usual = self.looked * max(1.0, ABBA / self.facts.cores)
+        return usual + WARM * self._once(side)
+
+    def trial(self, candidate: Candidate) -> float:
+        """Return what trying a candidate takes until it is accepted."""
+        side = Side((candidate,))
+        blocks = SCREENING + (FEWEST_CONFIRMING if candidate.goal == "time" else 0)
+        return self.check(side) + blocks * self.block(side)
+
+    def _once(self, side: Side) -> float:
+        if side.ids in self._one_offs:
+            return self._one_offs[side.ids]
+        return sum(self._expected(one) for one in side.candidates)
+
+    def _expected(self, candidate: Candidate) -> float:
+        return self._one_offs.get((candidate.id,), candidate.setup(self.facts))
+
+
+def by_worth(candidates: Iterable[Candidate], durations: Durations) -> list[Candidate]:
+    """Return candidates by expected gain per second of trying them, the best first."""
+
+    def worth(candidate: Candidate) -> float:
+        return candidate.gain / max(durations.trial(candidate), 1e-9)
+
+    return sorted(candidates, key=worth, reverse=True)

@@ -1,0 +1,78 @@
+"""What a stamp itself costs, from calls that were stamped twice, and a layer's share of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from torchgauge.analyze.call_tree import Call, CallTree, place
+
+
+@dataclasses.dataclass(frozen=True)
+class StampCost:
+    """Nanoseconds that a stamp adds to a call: part of them inside of what it reads.
+
+    A call's reading holds `inside`, a share from 0 to 1, of its own stamp's cost; the rest falls
+    between the readings, into the time of the layer that makes the call. The cost differs by place,
+    as caches are warm or not: `by_layer` has its median per call at each layer of the call tree,
+    `median` that of all calls, for the other layers.
+    """
+
+    by_layer: Mapping[int, float]
+    median: float
+    inside: float
+
+    def within(self, layer: int) -> float:
+        """Return the ns by which the reading of one call of a layer is too long."""
+        return self.inside * self.by_layer.get(layer, self.median)
+
+    def around(self, layer: int) -> float:
+        """Return the ns that one call of a layer adds to the layer that makes it."""
+        return (1 - self.inside) * self.by_layer.get(layer, self.median)
+
+
+FREE = StampCost(by_layer={}, median=0.0, inside=0.0)
+
+
+def stamp_cost(
+    inner: Sequence[Sequence[Call]],
+    outer: Sequence[Sequence[Call]],
+    tree: CallTree,
+    calibrated: StampCost,
+) -> StampCost:
+    """Return what a stamp costs from steps with two stamps at each call, one around the other.
+
+    Between the readings of the outer and the inner one lies what one stamp takes: the second half
+    of the one's begin with the first half of the other's, and at the end likewise. Both readings
+    are of the same call, so that nothing else is in their difference, and so short a time that
+    other work on the machine seldom falls into it. What part of it is inside is as `calibrated`,
+    which also stands where nothing was stamped twice.
+    """
+    costs: dict[int, list[int]] = defaultdict(list)
+    for step_inner, step_outer in zip(inner, outer, strict=True):
+        placed = place(step_inner, tree)
+        for number, cost in _pairs(step_inner, step_outer):
+            if not step_inner[number].again:
+                costs[placed[number].layer].append(cost)
+    by_layer = {layer: max(0.0, statistics.median(found)) for layer, found in costs.items()}
+    every = [cost for found in costs.values() for cost in found]
+    if not every:
+        return calibrated
+    return StampCost(by_layer, max(0.0, statistics.median(every)), calibrated.inside)
+
+
+def _pairs(inner: Sequence[Call], outer: Sequence[Call]) -> Iterator[tuple[int, int]]:
+    """Yield the number of each inner reading, and how much longer its outer one is, in ns.
+
+    On each thread both kinds end in the same order.
+    """
+    waiting: dict[int, list[Call]] = defaultdict(list)
+    for call in reversed(outer):
+        waiting[call.thread].append(call)
+    for number, call in enumerate(inner):
+        if waiting[call.thread]:
+            around = waiting[call.thread].pop()
+            if around.module == call.module:
+                yield number, (around.end - around.start) - (call.end - call.start)

@@ -1,0 +1,66 @@
+"""The cost of a target's call: where the target is, or on the CPU where its code reads values.
+
+Meta tensors have no values: code that reads one (`.item()`, experts chosen by the data) raises.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from torchgauge import units
+from torchgauge.errors import MeasurementError
+from torchgauge.measure import cost as cost_probe
+from torchgauge.measure import size as size_probe
+from torchgauge.measure.forward import opened
+from torchgauge.model.cost import Cost
+from torchgauge.model.record import MeasurementWarning
+from torchgauge.target.hygiene import module_of
+from torchgauge.target.placement import Placement
+from torchgauge.target.source import Source
+
+LARGEST = 4 << 30  # bytes of a model that is given values on the CPU where it fails on meta
+
+
+class Counted(NamedTuple):
+    """A cost, and where it was counted."""
+
+    cost: Cost
+    placement: Placement
+
+
+def measure_cost(placement: Placement, *, backward: bool) -> Cost:
+    """Count one call in the precision that it is measured in."""
+    with placement.arithmetic():
+        return cost_probe.measure(
+            placement.model, placement.inputs, backward=backward, device=placement.device
+        )
+
+
+def counted(source: Source, placement: Placement, *, backward: bool) -> Counted:
+    """Count one call of `placement`, which `source` opened; on the CPU where it fails on meta.
+
+    Raises MeasurementError where the call raises on the last device tried, or the model is larger
+    than `LARGEST`.
+    """
+    try:
+        return Counted(measure_cost(placement, backward=backward), placement)
+    except MeasurementError as error:
+        failed = error
+    size = _bytes(placement)
+    if placement.device != "meta" or size > LARGEST:
+        raise failed
+    real = opened(source.on_cpu())
+    cost = measure_cost(real, backward=backward)
+    warning = MeasurementWarning(
+        id="counted-on-cpu",
+        message=f"Counted on real tensors ({units.size(size)}): {failed.cause or failed.message}",
+        probe="cost",
+    )
+    return Counted(msgspec.structs.replace(cost, warnings=(*cost.warnings, warning)), real)
+
+
+def _bytes(placement: Placement) -> int:
+    module = module_of(placement.model)
+    return 0 if module is None else size_probe.measure(module).bytes

@@ -1,0 +1,96 @@
+"""A copy of a target on the CPU with values, for one whose tensors have shapes alone."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_leaves
+
+from torchgauge.target.hygiene import module_of
+from torchgauge.target.inputs import Inputs
+from torchgauge.target.random_tensors import SEED, RandomTensors
+from torchgauge.target.target import Target
+
+# Standard deviation of weights that no layer of torch fills itself, as language models begin with.
+SPREAD = 0.02
+
+
+def with_values(target: Target) -> Target:
+    """Return the target on the CPU, with random weights and inputs where it has no values.
+
+    Layers of torch are filled as torch fills new ones, other parameters with small random numbers,
+    buffers with ones. Integers are 0, which every table of embeddings has; masks let all through.
+    """
+    with torch.random.fork_rng([]):
+        torch.default_generator.manual_seed(SEED)
+        return dataclasses.replace(
+            target, model=_model(target.model), inputs=_inputs(target.inputs)
+        )
+
+
+def _model(model: Callable[..., Any]) -> Callable[..., Any]:
+    module = module_of(model)
+    if module is None:
+        return model
+    filled = _filled(module)
+    if module is model:
+        return filled
+    return types.MethodType(model.__func__, filled)  # type: ignore[attr-defined]
+
+
+def _filled(module: nn.Module) -> nn.Module:
+    draw = RandomTensors("cpu")
+    # A copy takes what the memo holds in the place of a tensor, wherever the tensor is used.
+    memo: dict[int, Any] = {}
+    for one in module.modules():
+        for leaf in tree_leaves(list(vars(one).values())):
+            if isinstance(leaf, torch.Tensor) and _is_empty(leaf) and id(leaf) not in memo:
+                memo[id(leaf)] = _values(leaf, draw)
+    copied = copy.deepcopy(module, memo).to("cpu")
+    for original, one in zip(module.modules(), copied.modules(), strict=True):
+        own = [*original.parameters(recurse=False), *original.buffers(recurse=False)]
+        if type(one).__module__.startswith("torch.nn.") and all(map(_is_empty, own)):
+            getattr(one, "reset_parameters", lambda: None)()
+    return copied
+
+
+def _is_empty(tensor: torch.Tensor) -> bool:
+    return tensor.is_meta and not is_lazy(tensor) and type(tensor) in (torch.Tensor, nn.Parameter)
+
+
+def _values(tensor: torch.Tensor, draw: RandomTensors) -> torch.Tensor:
+    shape, dtype = tuple(tensor.shape), tensor.dtype
+    if not isinstance(tensor, nn.Parameter):
+        return draw.ones(*shape, dtype=dtype) if _real(dtype) else draw.zeros(*shape, dtype=dtype)
+    values = draw.zeros(*shape, dtype=dtype)
+    if dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        values = draw.normal(*shape, dtype=dtype) * SPREAD
+    return nn.Parameter(values, requires_grad=tensor.requires_grad)
+
+
+def _real(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex or dtype is torch.bool
+
+
+def _inputs(inputs: Inputs) -> Inputs:
+    draw = RandomTensors("cpu")
+    named = {id(tensor): name for name, tensor in inputs.tensors()}
+
+    def filled(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_meta:
+            return tensor
+        shape, dtype = tuple(tensor.shape), tensor.dtype
+        if dtype.is_floating_point or dtype.is_complex:
+            return draw.normal(*shape, dtype=dtype)
+        if dtype is torch.bool or named[id(tensor)].endswith("mask"):
+            return draw.ones(*shape, dtype=dtype)
+        return draw.zeros(*shape, dtype=dtype)
+
+    return inputs.map(filled)
