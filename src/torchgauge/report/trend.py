@@ -13,8 +13,8 @@ from rich.text import Text
 from torchgauge import units
 from torchgauge.model.trend import CONFIRM, Alert, Trend, TrendChange, TrendPoint, TrendSeries
 from torchgauge.report.plain import plain
-from torchgauge.report.sections import SCOPES
 from torchgauge.report.sparkline import sparkline
+from torchgauge.report.time_sections import SCOPES
 from torchgauge.report.visible import one_line
 
 SPARK = 24
