@@ -81,6 +81,9 @@ def test_a_change_is_news_for_so_many_runs():
     (found,) = alerts(moved, [stayed])
     assert found.message == f"changed by +5.0 % after aaaaaaaaaa … bbbbbbbbbb. {CONFIRM}"
     assert (found.value, found.unit) == (0.05, "ratio")
+    corrected = series([1.0] * 30, changes=(change(20, 0.05),), changes_in="corrected")
+    (found,) = alerts(moved, [corrected])
+    assert "bbbbbbbbbb, at the machine's usual speed. Advice" in found.message
     assert alerts(rule("change", 0.06, "ratio"), [stayed]) == []
     assert alerts(rule("change", 0.03, "ratio", within=9), [stayed]) == []
     assert len(alerts(rule("change", 0.03, "ratio", within=10), [stayed])) == 1

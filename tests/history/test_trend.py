@@ -155,10 +155,15 @@ def test_with_a_run_without_yardstick_the_measured_values_are_judged(store):
 
 def test_other_figures_are_never_corrected(store):
     for day in range(20):
-        work = {"python": math.exp(speed(day))}
-        layers = {"a": round(1e6 * work["python"])}
-        store.add(runs.run(day, latency=work["python"], layers=layers, work=work))
-    found = [*trend(store, metrics=["throughput_calls"]).series, *trend(store, layer="a").series]
-    assert found
-    assert all(series.correction is None for series in found)
-    assert all(point.corrected is None for series in found for point in series.points)
+        slow = math.exp(speed(day))
+        layers = {"a": round(1e6 * slow)}
+        made = runs.profile(day, latency=slow, layers=layers, work={"python": slow})
+        made = runs.replace(made, memory=runs.replace(made.memory, peak=round(1e6 * slow)))
+        store.add(entry(made, Facts(commit=f"c{day}")))
+    latency, memory = trend(store, metrics=["latency_median", "memory_peak"]).series
+    assert latency.correction is not None
+    (layer,) = trend(store, layer="a").series
+    for series in (memory, layer):
+        assert series.correction is None
+        assert series.changes_in == "measured"
+        assert {point.corrected for point in series.points} == {None}

@@ -59,7 +59,7 @@ def with_correction(
     `yardsticks` are the runs' seconds of reference work by kind. What it does not help stays as
     it is.
     """
-    if series.layer is not None or series.metric not in CORRECTED:
+    if series.metric not in CORRECTED:
         return series
     found = series_correction(
         series.values,
