@@ -17,8 +17,8 @@ from torchgauge.model.facts import Facts
 # Of what the first call takes once (compilation), the share that it takes in later processes,
 # which find a warm cache.
 WARM = 0.5
-# Bytes of parameters that are copied and converted in a second.
-CONVERTED = 5e8
+# Bytes of parameters that are copied, in part converted, and freed in a second.
+CONVERTED = 3e8
 
 
 class Durations:

@@ -27,17 +27,17 @@ def of_some_layers(whole: Trying) -> Trying | None:
     return Trying(partial, whole.facts)
 
 
-def take_layers(one: Trying, choice: LayerChoice) -> None:
+def take_layers(trying: Trying, choice: LayerChoice) -> None:
     """Make the candidate that of the chosen layers; where there are none that ends it."""
-    candidate = one.candidate
+    candidate = trying.candidate
     assert candidate.choosing is not None  # noqa: S101 - layers are chosen for those alone
-    one.known["left_out"] = choice.left_out
+    trying.known["left_out"] = choice.left_out
     if not choice.paths:
-        one.end("rejected", "No group of layers keeps the output.")
+        trying.end("rejected", "No group of layers keeps the output.")
         return
-    one.candidate = dataclasses.replace(
+    trying.candidate = dataclasses.replace(
         candidate,
-        code=fixed(candidate.choosing.code(one.facts, choice.paths)),
+        code=fixed(candidate.choosing.code(trying.facts, choice.paths)),
         gain=candidate.gain * choice.share,
         choosing=None,
     )

@@ -85,9 +85,7 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
         from torchgauge.measure import layer_choice
 
         assert isinstance(source, layer_choice.Choosing)  # noqa: S101 - it comes with this work
-        return ChildAnswer(
-            layers=layer_choice.chosen(source, original(source, wanted), options)
-        )
+        return ChildAnswer(layers=layer_choice.chosen(source, original(source, wanted), options))
     if work == "profile":
         from torchgauge.measure import plan
         from torchgauge.progress import Silent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -70,15 +71,15 @@ def chosen(source: Choosing, placement: Placement, options: LatencyOptions) -> L
         else:
             left_out.append(LeftOut(paths=group.paths, output=output, alone=True))
     taken: list[LayerGroup] = []
-    for group in sorted(holding, key=lambda one: -one.size):
+    for group in sorted(holding, key=lambda group: -group.size):
         together = _paths([*taken, group])
         output = check(together) if taken else None
         if output is None or output.passed:
             taken.append(group)
         else:
             left_out.append(LeftOut(paths=group.paths, output=output, alone=False))
-    size = sum(one.size for one in groups)
-    share = sum(one.size for one in taken) / size if size else 0.0
+    size = sum(group.size for group in groups)
+    share = sum(group.size for group in taken) / size if size else 0.0
     ordered = [group for group in groups if group in taken]
     return LayerChoice(_paths(ordered), share, tuple(left_out))
 
@@ -112,7 +113,7 @@ def layer_groups(model: nn.Module, kinds: Sequence[str]) -> list[LayerGroup]:
     """
     classes = {getattr(nn, kind) for kind in kinds}
     sizes = {
-        path: sum(one.nbytes for one in members.parameters(layer))
+        path: sum(tensor.nbytes for tensor in members.parameters(layer))
         for path, layer in model.named_modules()
         if type(layer) in classes
     }
@@ -122,8 +123,9 @@ def layer_groups(model: nn.Module, kinds: Sequence[str]) -> list[LayerGroup]:
         if len(groups) >= MOST_GROUPS:
             break
     while len(groups) > MOST_GROUPS:
-        pairs = zip(groups, groups[1:], strict=False)
-        joined = [LayerGroup(a.paths + b.paths, a.size + b.size) for a, b in pairs]
+        joined = [
+            LayerGroup(a.paths + b.paths, a.size + b.size) for a, b in itertools.pairwise(groups)
+        ]
         place = min(range(len(joined)), key=lambda number: joined[number].size)
         groups[place : place + 2] = [joined[place]]
     return groups

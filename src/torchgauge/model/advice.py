@@ -105,8 +105,8 @@ class Trial(Record, frozen=True, kw_only=True):
     blocks, counts. `p` is of the hypothesis that it gains no more than the advice's `minimum_gain`.
     Memory is the peak of one call in bytes. `one_off` are seconds that only the first call takes,
     `break_even` the calls after which they are saved. `needed` are the seconds that a candidate
-    which the budget left untried would have taken, estimated. `left_out` are layers that a change of
-    some layers does not touch.
+    which the budget left untried would have taken, estimated. `left_out` are layers that a
+    change of some layers does not touch.
     """
 
     id: str
