@@ -16,6 +16,7 @@ from torchgauge.measure.latency import LatencyOptions
 from torchgauge.model.advice import LeftOut, OutputCheck
 from torchgauge.target import members
 from torchgauge.target.changed import changed
+from torchgauge.target.hygiene import module_of
 from torchgauge.target.placement import Placement
 
 MOST_GROUPS = 12
@@ -61,7 +62,8 @@ def chosen(source: Choosing, placement: Placement, options: LatencyOptions) -> L
     def check(paths: tuple[str, ...]) -> OutputCheck:
         return _check(source, placement, options, before, paths)
 
-    groups = layer_groups(placement.model, source.kinds)
+    model = module_of(placement.model)
+    groups = [] if model is None else layer_groups(model, source.kinds)
     left_out: list[LeftOut] = []
     holding: list[LayerGroup] = []
     for group in groups:
@@ -73,11 +75,11 @@ def chosen(source: Choosing, placement: Placement, options: LatencyOptions) -> L
     taken: list[LayerGroup] = []
     for group in sorted(holding, key=lambda group: -group.size):
         together = _paths([*taken, group])
-        output = check(together) if taken else None
-        if output is None or output.passed:
+        beside = check(together) if taken else None
+        if beside is None or beside.passed:
             taken.append(group)
         else:
-            left_out.append(LeftOut(paths=group.paths, output=output, alone=False))
+            left_out.append(LeftOut(paths=group.paths, output=beside, alone=False))
     size = sum(group.size for group in groups)
     share = sum(group.size for group in taken) / size if size else 0.0
     ordered = [group for group in groups if group in taken]
