@@ -9,7 +9,7 @@ RESULTS := torchgauge-results
 SPEEDSCOPE := tests/support/speedscope
 SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torchvision*)
 
-.PHONY: demo test test-all page bundle browser pictures lint types contract docs bench clean
+.PHONY: demo test test-all gpu page bundle browser pictures lint types contract docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
@@ -19,6 +19,11 @@ test: $(VENV)/dev
 
 test-all: $(VENV)/integrations
 	$(BIN)/pytest -n 2 -m "not gpu"
+
+# All that a GPU can show, in at most 15 minutes. Sets up nothing: PYTHON is taken as it is, and says
+# what it lacks. Without a GPU every row says so.
+gpu:
+	PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) benchmarks/gpu.py $(GPU_OPTIONS)
 
 # The report page: `page` bundles web/ into the package, `bundle` compares the two, `browser` tests
 # it in Chromium.
@@ -55,7 +60,7 @@ docs: $(VENV)/dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(VENV)/dev $(VENV)/peers
-	for name in startup overhead training latency_peers latency_simulation models hygiene \
+	for name in startup overhead training training_memory latency_peers latency_simulation models hygiene \
 		costs_speed costs_torchvision costs_models costs_events decode timeline_overhead \
 		timeline_speed timeline_trees loop_memory sweep_fit history_trends history_writers; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done

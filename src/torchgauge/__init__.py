@@ -157,9 +157,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from torchgauge.version import version
 
-        return version("torchgauge")
+        return version()
     if name not in _HOME_OF:
         message = f"module 'torchgauge' has no attribute '{name}'"
         raise AttributeError(message)

@@ -79,7 +79,7 @@ def test_ctrl_c_leaves_what_was_found_and_no_process(tmp_path):
             time.sleep(0.05)
         children = process.children(recursive=True)
         run.send_signal(signal.SIGINT)
-        out, _ = run.communicate(timeout=120)
+        out, _ = run.communicate(timeout=1200)
     assert run.returncode == 130
     found = json.loads(out)
     assert found["interrupted"]

@@ -128,11 +128,35 @@ def test_the_memory_of_a_training_step_is_part_of_it(target, capsys, device):
     assert training["parameters"] == {"bytes": weights, "how": "counted", "by_dtype": {}}
     assert training["gradients"]["by_dtype"] == {"float32": weights}
     assert training["inputs"]["bytes"] == 2 * 8 * 4
-    assert training["activations"]["bytes"] == 2 * 16 * 4  # what ReLU returns
+    # What ReLU and the last layer return, and their mean, stacked and summed.
+    assert training["activations"]["bytes"] == pytest.approx(2 * 16 * 4 + 2 * 4 * 4 + 4, abs=8)
     adamw = training["optimizers"]["adamw"]
     assert adamw["states"]["bytes"] == 2 * weights + 4 * 4
-    assert adamw["total"] == 4 * weights + 4 * 4 + 2 * 8 * 4 + 2 * 16 * 4
+    assert adamw["total"] == sum(adamw["at_peak"].values())
+    # Temporaries: two like the first matrix; or, of the second, two and what the first left.
+    assert (adamw["moment"], adamw["at_peak"]["workspace"]) == ("optimizer", 2 * 4 * 8 * 16)
+    assert adamw["at_peak"]["gradients"] == weights
     assert (training["optimizer"], adamw["how"]) == ("adamw", "estimated")
+
+
+def test_a_step_under_autocast_keeps_its_parameters(target, capsys):
+    asked = ("--backward", "--json", "--loss", "mean", "--autocast")
+    training = json.loads(counted(capsys, target("make"), *asked, "bf16"))["training"]
+    weights = 4 * (8 * 16 + 16 + 16 * 4 + 4)
+    assert training["gradients"]["by_dtype"] == {"float32": weights}
+    assert training["optimizers"]["sgd"]["at_peak"]["parameters"] == weights
+
+
+def test_a_step_that_reads_values_is_at_least_and_never_may_fit(target, capsys):
+    asked = ("--backward", "--on", "h100,l4")
+    record = json.loads(counted(capsys, target("reads"), *asked, "--json"))
+    assert {one["total"] for one in record["training"]["optimizers"].values()} == {None}
+    assert record["training"]["optimizers"]["adamw"]["least"] > 0
+    assert {one["fits"] for one in record["elsewhere"]} == {None}
+    assert "training-memory-at-least" in [one["id"] for one in record["warnings"]]
+    text = counted(capsys, target("reads"), *asked)
+    assert "at least" in text
+    assert "may fit" not in text
 
 
 def test_what_is_frozen_has_neither_gradient_nor_state(target, capsys):
@@ -156,8 +180,9 @@ def test_the_optimizer_is_the_one_asked_for_elsewhere_too(target, capsys):
 
 
 def test_an_optimizer_without_backward_or_an_unknown_one_is_bad_input(target, capsys):
-    assert main(["count", target("make"), "--optimizer", "sgd"]) == 2
-    assert "[option-conflict]" in capsys.readouterr().err
+    for option in (["--optimizer", "sgd"], ["--loss", "mean"], ["--autocast", "bf16"]):
+        assert main(["count", target("make"), *option]) == 2
+        assert "[option-conflict]" in capsys.readouterr().err
     assert main(["count", target("make"), "--backward", "--optimizer", "sdg"]) == 2
     assert "[optimizer-unknown]" in capsys.readouterr().err
 

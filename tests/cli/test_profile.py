@@ -36,6 +36,10 @@ def wrong_shape():
 
 class Slow(nn.Module):
     def forward(self, x):
+        import os
+        if "CALLS" in os.environ:
+            with open(os.environ["CALLS"], "a") as calls:
+                calls.write(".")
         time.sleep(0.05)
         return x
 
@@ -70,7 +74,7 @@ def model(tmp_path):
 
 def torchgauge(*arguments, **options):
     command = [sys.executable, "-m", "torchgauge", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1800, **options)
 
 
 def test_the_main_job(model, tmp_path, capsys):
@@ -100,7 +104,7 @@ def test_a_reader_that_goes_away_loses_nothing(model, tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         child.stdout.close()
         errors = child.stderr.read()
-        child.wait(timeout=60)
+        child.wait(timeout=600)
     assert child.returncode == 1  # of the measurement, not of the pipe
     assert b"BrokenPipe" not in errors
     assert tg.load(tmp_path / "profile.json").size.parameters == 20
@@ -135,7 +139,7 @@ def test_a_terminal_sees_progress_and_colours(model):
             if not piece:
                 break
             seen += piece
-        child.wait(timeout=60)
+        child.wait(timeout=600)
     assert b"latency" in seen
     assert b"calls" in seen
     assert b"\x1b[1" in seen
@@ -294,11 +298,14 @@ def test_a_killed_child_is_named_and_the_rest_is_measured(model, tmp_path):
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_what_ends_a_job_keeps_what_was_measured(model, tmp_path, sent):
     command = [sys.executable, "-m", "torchgauge", "profile", f"{model}:slow", "--iterations",
-               "10000", "--output-dir", str(tmp_path)]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-        time.sleep(8)
+               "10000", "--warmup", "1", "--output-dir", str(tmp_path)]  # fmt: skip
+    calls = tmp_path / "calls"
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=os.environ | {"CALLS": str(calls)}, **options) as child:
+        while child.poll() is None and (not calls.exists() or calls.stat().st_size < 20):
+            time.sleep(0.05)  # however long loading takes
         child.send_signal(sent)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=600)
     assert child.returncode == 130, err.decode()
     profile = tg.load(tmp_path / "profile.json")
     assert profile.interrupted

@@ -176,6 +176,35 @@ def test_backward_pass():
     assert found["optimizer_memory_estimates"]["adam"] == pytest.approx((2 * 36 * 4 + 8) / 1e6)
 
 
+class Kept:
+    """Ten arrays that the forward keeps until the backward has run."""
+
+    def __call__(self, x):
+        kept = [x + n for n in range(10)]
+
+        class Outputs:
+            data = kept[-1]
+
+            def backward(self, *_):
+                kept.clear()
+
+        return Outputs()
+
+
+def test_the_memory_of_both_passes_has_what_the_forward_keeps():
+    x = np.ones((100, 1000))  # 0.8 MB
+    found = profiler.profile_backward_pass(Kept(), x, warmup=0, iterations=1)
+    assert found["total_memory_how"] == "measured"
+    # The input, ten arrays, the ones that are sent back.
+    assert found["total_memory_mb"] == pytest.approx(12 * 0.8, rel=0.05)
+
+
+def test_the_memory_of_a_model_without_a_backward_is_at_least():
+    found = profiler.profile_backward_pass(lambda x: x + 1, np.ones((2, 8)), warmup=0, iterations=1)
+    assert found["total_memory_how"] == "at least"
+    assert found["total_memory_mb"] == found["forward_memory_mb"]
+
+
 def test_memory_is_what_the_call_allocates():
     class Wasteful:
         def __call__(self, x):

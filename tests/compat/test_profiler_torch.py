@@ -109,6 +109,20 @@ def test_a_training_pass_of_a_module():
     assert all(one.grad is None for one in module.parameters())
 
 
+def test_the_memory_of_both_passes_is_measured_with_what_the_forward_keeps():
+    module = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(8)))
+    x = torch.randn(512, 64)
+    found = profiler.profile_backward_pass(module, x, warmup=0, iterations=1)
+    kept = 8 * 512 * 64 * 4  # what each ReLU returns, for its own backward and the next layer's
+    whole = found["total_memory_mb"] * 1e6
+    assert whole > kept + x.nbytes + tg.measure_size(module).bytes
+    train = tg.Training(lambda out, _: out.mean(), torch.optim.SGD)
+    assert whole == pytest.approx(tg.measure_memory(module, x, train=train).peak, rel=0.01)
+    assert found["total_memory_how"] == "measured"
+    # The forward alone holds two layers' outputs at a time.
+    assert found["forward_memory_mb"] * 1e6 < kept
+
+
 def test_of_no_sample_the_work_of_one_is_told():
     assert profiler.count_flops(nn.Linear(8, 4), (0, 8)) == 64
     found = profiler.profile_forward_pass(nn.Linear(8, 4), torch.ones(0, 8), warmup=0, iterations=1)

@@ -308,16 +308,28 @@ def test_activity_is_the_growth_of_counters_without_our_own():
 
 
 def test_a_busy_process_is_named():
+    """Whatever else runs: until it had half a second of a core, however long that takes."""
     burn = [sys.executable, "-c", "while True: pass"]
     with subprocess.Popen(burn) as one:
         try:
-            time.sleep(0.3)
-            seen = activity.watch(SystemFiles(), seconds=1.0)
+            before = after = activity.counters(SystemFiles())
+            while _spent(after, one.pid) - _spent(before, one.pid) < 0.5:
+                time.sleep(0.1)
+                after = activity.counters(SystemFiles())
         finally:
             one.kill()
-    named = {consumer.pid: consumer.cores for consumer in seen.top}
-    assert named[one.pid] > 0.2
-    assert seen.other > 0.2
+    alone = {key: spent for key, spent in after.processes.items() if key[0] == one.pid}
+    seen = activity.between(before, dataclasses.replace(after, processes=alone), cores=1)
+    assert [consumer.pid for consumer in seen.top] == [one.pid]
+    assert seen.top[0].cores == pytest.approx(
+        (_spent(after, one.pid) - _spent(before, one.pid)) / seen.seconds
+    )
+    # Ticks of 10 ms: what others had is this process's part at least, but for rounding.
+    assert seen.other * seen.seconds > 0.4
+
+
+def _spent(counters, pid):
+    return sum(spent.own for key, spent in counters.processes.items() if key[0] == pid)
 
 
 def test_our_own_threads_are_no_other_load():

@@ -1,3 +1,5 @@
+import importlib.metadata
+
 import pytest
 import torch
 
@@ -87,3 +89,13 @@ def test_the_environment_says_what_comparisons_need():
     assert found.machine.memory > 0
     assert found.machine.cpu
     assert found.created.endswith("+00:00")
+
+
+def test_a_checkout_that_is_not_installed_measures_too(monkeypatch):
+    """On a machine where nothing can be installed the sources are on the path, and no more."""
+
+    def not_installed(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", not_installed)
+    assert environment().software.torchgauge == "0+source"

@@ -72,14 +72,18 @@ def _quick(monkeypatch):
 def test_a_loop_in_python_is_the_first_line_and_has_its_time():
     tree = profiled(Net(), torch.ones(32, 64)).tree
     loop = line_of(Busy, "while")
-    first, second = tree.lines[:2]
-    assert (first.layer, first.line, first.file) == ("first", loop, __file__)
-    assert (second.layer, second.line) == ("second", loop)
+    times = [one.time for one in tree.lines]
+    assert times == sorted(times, reverse=True)
+    # On a loaded machine any line may be held up: the loop has most of its layer all the same.
+    first, second = (
+        next(one for one in tree.lines if one.layer == layer) for layer in ("first", "second")
+    )
+    assert (first.line, first.file, second.line) == (loop, __file__, loop)
     assert first.source.startswith("while time.perf_counter() < end")
-    # A loaded machine makes the loop longer: that is in the layer's time too.
-    assert first.time > 0.002 * 0.75
-    assert first.time == pytest.approx(own(tree.find("first")), rel=0.25)
-    assert second.time == pytest.approx(own(tree.find("second")), rel=0.25)
+    for layer in ("first", "second"):
+        whole = sum(one.time for one in tree.lines if one.layer == layer)
+        assert 0.5 * own(tree.find(layer)) < whole <= own(tree.find(layer)) * (1 + 1e-9)
+    assert first.time > 0.5 * 0.002
     assert first.share == pytest.approx(first.time / tree.root.host_time)
     assert sum(one.share for one in tree.lines) <= 1
     passes = {one.name: one for one in tree.passes}

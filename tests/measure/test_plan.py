@@ -191,7 +191,8 @@ def test_the_detail_asked_for_is_how_far_down_the_tree_goes():
 def test_tables_of_a_profile():
     profile = tg.profile(nn.Sequential(nn.Linear(4, 4)), torch.ones(2, 4), iterations=2)
     assert profile.table("layers").columns["path"] == ["", "0"]
-    assert sum(profile.table("operators").columns["flops"][:1]) == 2 * 2 * 4 * 4
+    flops = [one for one in profile.table("operators").columns["flops"] if one]
+    assert flops == [2 * 2 * 4 * 4]  # of one operator, whichever took longest
     assert "Input Shapes" in profile.table("operators", by_shape=True).columns
     assert len(profile.table("kernels")) == 0
     frame = profile.to_pandas()

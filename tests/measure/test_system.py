@@ -2,25 +2,31 @@ import threading
 import time
 
 import pytest
+from tests.fakes import FakeClock
 
 from torchgauge.device.gpu_metrics import GpuReading, NoGpu
 from torchgauge.measure import system
 from torchgauge.measure.flows import Flows
 
 
-def busy(seconds):
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
+def test_cores_are_cpu_time_over_wall_time(monkeypatch):
+    clock, spent = FakeClock(), [0.0]
+    monkeypatch.setattr(system, "process_time", lambda _: spent[0])
+
+    def call():
+        clock.advance(0.1)
+        spent[0] += 0.15
+
+    working = system.measure(call, duration=1.0, clock=clock)
+    assert (working.calls, working.duration) == (10, pytest.approx(1.0))
+    assert working.cores.mean == pytest.approx(1.5)
 
 
-def test_a_busy_call_uses_more_cpu_than_a_sleeping_one():
-    working = system.measure(lambda: busy(0.02), duration=0.3, interval=0.02)
-    sleeping = system.measure(lambda: time.sleep(0.02), duration=0.3, interval=0.02)
-    assert working.cores.mean > 2 * sleeping.cores.mean
-    assert working.cores.mean < working.core_count + 0.5
-    assert 0 <= working.machine.mean <= 1
-    assert 0 <= working.other <= 1
+def test_the_shares_of_a_real_machine_are_shares():
+    found = system.measure(lambda: time.sleep(0.02), duration=0.1, interval=0.02)
+    assert 0 <= found.cores.mean <= found.core_count + 0.5
+    assert 0 <= found.machine.mean <= 1
+    assert 0 <= found.other <= 1
 
 
 def test_a_slow_model_is_called_once():
@@ -96,14 +102,19 @@ class Gpu(NoGpu):
         return GpuReading(0.5, 2_000, None, 40.0, 1e9 + index)
 
 
-def test_the_readings_of_a_gpu_are_kept(monkeypatch):
-    monkeypatch.setattr(system, "GPU_SETTLING", 0.1)
-    found = system.measure(lambda: time.sleep(0.01), gpus=Gpu(), duration=0.3, interval=0.02)
+def test_the_readings_of_a_gpu_are_kept():
+    found = system.measure(lambda: time.sleep(0.01), gpus=Gpu(), duration=0.1, interval=0.02)
     (gpu,) = found.gpus
-    assert [one.time for one in gpu.samples] == pytest.approx(
-        [one.time for one in found.samples], abs=0.02
-    )
+    assert [one.time for one in gpu.samples] == [one.time for one in found.samples]
     assert {(one.memory, one.power, one.clock) for one in gpu.samples} == {(2_000, None, 1e9 + 1)}
-    # Of the time before is what the driver says at first.
-    assert all((one.utilization is None) == (one.time <= 0.1) for one in gpu.samples)
-    assert {one.utilization for one in gpu.samples} == {None, 0.5}
+
+
+def test_utilisation_is_of_the_time_before_at_first():
+    settled = system.GPU_SETTLING
+    readings = [
+        (at, GpuReading(busy, 2_000, None, 40.0, 1e9))
+        for at, busy in ((0.5 * settled, 0.1), (settled, 0.2), (1.5 * settled, 0.5), (2, 0.7))
+    ]
+    gpu = system._gpu(1, "A GPU", readings)
+    assert [one.utilization for one in gpu.samples] == [None, None, 0.5, 0.7]
+    assert (gpu.utilization.mean, gpu.utilization.max) == (pytest.approx(0.6), 0.7)

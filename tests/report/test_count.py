@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from torchgauge.analyze.elsewhere import elsewhere
+from torchgauge.analyze.passes import Passes
 from torchgauge.analyze.training_memory import Trainable, training_memory
 from torchgauge.device import peaks
 from torchgauge.model import codec
@@ -28,13 +29,21 @@ SIZE = Size(
     buffer_bytes=512,
     by_dtype={"bfloat16": DtypeSize(elements=7_000_000_000, bytes=14_000_000_000)},
 )
-TRAINING = training_memory(
-    SIZE,
-    [Trainable((70_000, 100_000), "bfloat16", 2)],
-    inputs=1024,
+PASSES = Passes(
+    peak=14_900_000_000,
+    moment="backward",
+    parts={"gradients": 14_000_000_000, "activations": 0, "workspace": 900_000_000},
     activations=900_000_000,
-    optimizer="adamw",
+    left=14_000_000_000,
 )
+
+
+def trained(parameters, passes=PASSES):
+    return training_memory(SIZE, parameters, inputs=1024, passes=passes, optimizer="adamw")
+
+
+# Of 70 matrices, so that the optimizer steps each with little beside it.
+TRAINING = trained([Trainable((1_000, 100_000), "bfloat16", 2)] * 70)
 
 
 def node(name, parent, kind, parameters=0):
@@ -221,21 +230,32 @@ def test_recomputation_is_said():
 def test_a_training_step_is_said_part_by_part_and_for_every_optimizer():
     text = report.render(EVERYTHING)
     assert "Training step with adamw  estimated" in text
-    for part in ("parameters", "gradients", "states", "activations"):
-        assert re.search(rf"  {part} .*% +counted\n", text), part
+    ways = {"parameters": "counted", "states": "counted", "gradients": "estimated"}
+    for part, how in {**ways, "workspace": "estimated"}.items():
+        assert re.search(rf"  {part} .*% +{how}\n", text), part
     found = dict(re.findall(r"^  (\S+) .* (\d\S+ GB)$", text[text.index("  optimizer") :], re.M))
     assert found == {
         "sgd": "28.90 GB", "sgd-momentum": "42.90 GB", "adagrad": "42.90 GB",
         "rmsprop": "42.90 GB", "adam": "56.90 GB", "adamw": "56.90 GB",
-        "adamw-amsgrad": "70.90 GB", "adafactor": "28.90 GB", "adamw-fp32": "112.9 GB",
+        "adamw-amsgrad": "70.90 GB", "adafactor": "28.91 GB", "adamw-fp32": "113.2 GB",
     }  # fmt: skip
     assert re.search(r"at least +56\.00 GB", text)
-    assert re.search(r"together +56\.90 GB", text)
+    assert re.search(r"at its peak +56\.90 GB +in the backward pass", text)
     assert "Training" not in report.render(counted())
 
 
+def test_a_step_that_was_not_simulated_is_said_to_take_at_least_so_much():
+    training = trained([Trainable((70_000, 100_000), "bfloat16", 2)], passes=None)
+    text = report.render(counted(training=training, on=("h100", "l4")))
+    assert re.search(r"at least +56\.00 GB", text)
+    assert "peak" not in text
+    assert re.search(r"H100 .* ≥ 56\.00 GB +80\.0 GB +unknown\n", text)
+    assert re.search(r"L4 .* does not fit\n", text)
+    assert "may fit" not in text
+
+
 def test_masters_are_not_shown_where_nothing_is_in_half_precision():
-    single = training_memory(SIZE, [Trainable((70, 100), "float32", 4)], inputs=0, activations=0)
+    single = trained([Trainable((70, 100), "float32", 4)])
     assert "adamw-fp32" not in report.render(counted(training=single))
 
 
@@ -279,7 +299,7 @@ def test_the_json_is_the_whole_record_and_comes_back_equal():
     assert codec.decode(data) == EVERYTHING
     plain = json.loads(data)
     assert plain["totals"]["flops"] == 16 * 10**12 + 4 * 1234
-    assert plain["training"]["optimizers"]["adamw"]["total"] == 56_900_000_512 + 1024 + 4
+    assert plain["training"]["optimizers"]["adamw"]["total"] == 56_900_000_512 + 1024 + 70 * 4
     assert {one["how"] for one in plain["elsewhere"]} == {"estimated"}
 
 

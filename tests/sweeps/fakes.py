@@ -1,6 +1,7 @@
 """An executor whose cells the tests decide."""
 
 import msgspec
+from tests.model import records
 
 from torchgauge.errors import TorchgaugeError
 from torchgauge.sweeps.job import Entry
@@ -33,7 +34,8 @@ class FakeExecutor:
         if isinstance(found, BaseException):
             raise found
         cell = msgspec.structs.replace(found, settings=job.settings)
-        return job, Entry(number=job.number, cell=cell)
+        # A machine that stands still: its time and its load are no part of a sweep's order.
+        return job, Entry(number=job.number, cell=cell, environment=records.environment())
 
     def close(self):
         self.closed = True

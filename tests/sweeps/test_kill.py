@@ -59,19 +59,20 @@ def finished(path):
     return [(line["cell"]["settings"]["batch"], line["number"]) for line in lines]
 
 
-def killed_after(command, journal, cells, **options):
-    """Run until so many cells are in the file, and kill the sweep then."""
+def killed_after(command, journal, cells, under_way=lambda: True, **options):
+    """Run until so many cells are in the file and the next is `under_way`, and kill the sweep."""
     with subprocess.Popen(command, **options) as process:
-        while len(finished(journal)) < cells:
+        while len(finished(journal)) < cells or not under_way():
             assert process.poll() is None
             time.sleep(0.02)
         children = psutil.Process(process.pid).children()
         process.send_signal(signal.SIGKILL)
-    _, left = psutil.wait_procs(children, timeout=10)
+    _, left = psutil.wait_procs(children, timeout=120)
     assert not left  # no cell's process outlives its sweep
 
 
 def logged(path):
+    """Count the cells that were begun, by batch and number."""
     return Counter(tuple(map(int, line.split())) for line in path.read_text().splitlines())
 
 
@@ -79,11 +80,12 @@ def test_a_killed_sweep_is_completed(tmp_path):
     command = [sys.executable, "-c", FAKED, str(tmp_path)]
     journal = tmp_path / "cells.jsonl"
     options = {"env": os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}}
-    killed_after([*command, "60"], journal, 2, **options)
+    log = tmp_path / "measured"
+    killed_after([*command, "3600"], journal, 2, lambda: (4, 1) in logged(log), **options)
     before = finished(journal)
     assert before == [(1, 1), (2, 1)]
     subprocess.run([*command, "0"], check=True, **options)
-    measured = logged(tmp_path / "measured")
+    measured = logged(log)
     assert all(measured[done] == 1 for done in before)
     assert set(measured) == {(batch, number) for batch in (1, 2, 4, 8) for number in (1, 2)}
     assert measured[4, 1] == 2  # it was under way

@@ -33,9 +33,14 @@ def sweep():
     return hygiene
 
 
-@pytest.fixture
-def _quiet(monkeypatch, tmp_path):
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(monkeypatch, tmp_path):
+    """The observer counts temporary files: those of other processes are none of ours."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+@pytest.fixture
+def _quiet():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with warnings.catch_warnings():

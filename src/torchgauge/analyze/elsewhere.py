@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchgauge.analyze.lower_bound import TORCH_DEFAULT, Fp32, row_bounds, summed
+from torchgauge.analyze.training_memory import HIGH, LOW
 from torchgauge.model.cost import Cost
 from torchgauge.model.roofline import Elsewhere, Roofs
 from torchgauge.model.size import Size
@@ -11,7 +12,7 @@ from torchgauge.model.training_memory import TrainingMemory
 METHOD = (
     "Lower bound: for each operator the longer of operations over the dtype's dense peak and bytes "
     "over the memory's bandwidth, summed. Memory: parameters, buffers and inputs; of a training "
-    "step gradients, optimizer states and activations too."
+    "step the most that is alive at once, as the CPU's kernels take it."
 )
 
 
@@ -30,18 +31,20 @@ def elsewhere(
     of their dtype, and their bytes at the memory's bandwidth. Kernels reach 40 to 80 % of that, and
     launching them takes time too: expect longer. Shorter is possible where fusion or a cache saves
     traffic between operators. Memory is that of `training` with the optimizer it assumes; without
-    it parameters, buffers and `inputs` in bytes, a lower bound: it can show that a call does not
-    fit, never that it does. A step that fits only in part of its phases may fit or not.
+    it, or where no total is known, a lower bound: it can show that a call does not fit, never that
+    it does. A step that is estimated nearer to the device's memory than estimates are to what was
+    measured may fit or not.
     """
     bound = summed(row_bounds(cost, roofs, fp32))
-    at_least = training is None or bool(size.uninitialized)
-    least = memory = size.bytes + inputs
+    least, total = size.bytes + inputs, None
     if training is not None:
-        least, memory = training.assumed.least, training.assumed.total
+        least, total = training.assumed.least, training.assumed.total
+    at_least = total is None or bool(size.uninitialized)
+    memory = least if total is None else total
     fits: bool | None = None
-    if roofs.memory is not None and least > roofs.memory:
+    if roofs.memory is not None and (least > roofs.memory or (total or 0) / HIGH > roofs.memory):
         fits = False
-    elif roofs.memory is not None and memory <= roofs.memory and not at_least:
+    elif roofs.memory is not None and not at_least and memory / LOW <= roofs.memory:
         fits = True
     return Elsewhere(
         device=roofs.device,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -10,12 +11,16 @@ from torchgauge import units
 from torchgauge.analyze.pieces import COMPUTE, Pieces
 from torchgauge.model.breakdown import DeviceTime
 from torchgauge.model.finding import Finding, Severity
-from torchgauge.model.trace import RankTrace
+from torchgauge.model.trace import Device, RankTrace
 
 SHORT = 5_000  # ns: launching a kernel takes about as long
 NOTICEABLE = 0.05
 SERIOUS = 0.25
 Found = Iterator[tuple[float, Finding]]
+# Products in full float32, by the names of cuBLAS, CUTLASS and cuDNN. Those of TF32 say "tf32" or
+# "tensorop_s1688".
+_FULL_FP32 = re.compile(r"(?:^|_)(?<!fp16_)sgemm|_f32f32_f32f32_|_ffma_")
+TF32_SINCE = 8  # compute capability: Ampere
 
 
 # What fits JAX in place of what PyTorch has.
@@ -35,7 +40,7 @@ def rank_findings(
 
     `launches_told`: the file has the launches of all work that was launched in it.
     """
-    found = [*_copies(rank), *_synchronisations(rank)]
+    found = [*_copies(rank), *_synchronisations(rank), *_full_fp32(rank)]
     if launches_told:
         found += _before(rank)
     for device in rank.times:
@@ -147,6 +152,40 @@ def _synchronisations(rank: RankTrace) -> Found:
             remedy="Leave values on the device: no .item(), .cpu(), print or if in the step.",
         ),
     )
+
+
+def _full_fp32(rank: RankTrace) -> Found:
+    able = {one.number for one in rank.devices if _has_tf32(one)}
+    kernels = [
+        (row.name, row.kernel)
+        for row in rank.tree.rows
+        if row.kernel is not None and row.kernel.device in able and _FULL_FP32.search(row.name)
+    ]
+    times: dict[str, int] = {}
+    for name, kernel in kernels:
+        times[name] = times.get(name, 0) + sum(kernel.durations)
+    time = sum(times.values()) * 1e-9
+    share = _share(time, rank.device_time)
+    if share < NOTICEABLE:
+        return
+    most = max(times, key=lambda name: times[name])
+    yield (
+        time,
+        Finding(
+            id="fp32-products",
+            severity="warning",
+            title=f"Products in full fp32 take {units.percent(share)} of the device's time",
+            evidence=f"{units.time(time)} in {sum(one.calls for _, one in kernels):,} calls of "
+            f"kernels that use no Tensor Core, most of it in {most[:80]}.",
+            remedy="Where 10 bits of mantissa do, torch.set_float32_matmul_precision('high') "
+            "(TF32); else bf16 by autocast.",
+        ),
+    )
+
+
+def _has_tf32(device: Device) -> bool:
+    major = device.capability.partition(".")[0]
+    return major.isdigit() and int(major) >= TF32_SINCE and not device.name.startswith("AMD")
 
 
 def _before(rank: RankTrace) -> Found:

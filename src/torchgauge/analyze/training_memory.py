@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
+from torchgauge.analyze.passes import Passes
 from torchgauge.errors import InputError
 from torchgauge.model.size import Size
 from torchgauge.model.training_memory import MemoryPart, OptimizerMemory, TrainingMemory
@@ -28,6 +30,10 @@ KEPT = {
     "adamw-amsgrad": (3, 1),  # and max_exp_avg_sq
 }
 OPTIMIZERS = (*KEPT, FACTORED, MASTERS)
+# Tensors like a parameter that an optimizer makes to step it, beside those left of the one before.
+TEMPORARIES = {"adagrad": 1, "rmsprop": 1, "adam": 2, "adamw": 2, "adamw-amsgrad": 2, FACTORED: 1}
+# How far the memory that a step really took is from `total`: see docs/costs.md.
+LOW, HIGH = 0.9, 1.15
 _HALF = frozenset({"float16", "bfloat16"})
 _FP32 = 4  # bytes
 
@@ -73,21 +79,34 @@ def states(parameters: Iterable[Trainable], optimizer: str) -> dict[str, int]:
     return {dtype: size for dtype, size in found.items() if size}
 
 
+def temporaries(parameters: Iterable[Trainable], optimizer: str) -> int:
+    """Return the most bytes that an optimizer needs to step one parameter after the other."""
+    copies = TEMPORARIES.get(OPTIMIZER if optimizer == MASTERS else optimizer, 0)
+    if not copies:
+        return 0
+    sizes = [math.prod(one.shape) * _stepped(one, optimizer) for one in parameters]
+    return max((copies * size + last for last, size in pairwise((0, *sizes))), default=0)
+
+
 def training_memory(
     size: Size,
     parameters: Iterable[Trainable],
     *,
     inputs: int,
-    activations: int,
+    passes: Passes | None,
+    activations: int = 0,
     optimizer: str = OPTIMIZER,
 ) -> TrainingMemory:
-    """Return what a training step holds; `inputs` and `activations` are bytes."""
+    """Return what a training step holds; `inputs` and `activations` are bytes.
+
+    `passes` is what forward and backward hold beside parameters, buffers and inputs. None is not
+    known: `activations` are then those that operators saved, and no total is estimated.
+    """
     trained = tuple(parameters)
     gradients: Counter[str] = Counter()
     for one in trained:
         gradients[one.dtype] += one.bytes
-    always = size.bytes + inputs
-    larger, both = max(gradients.total(), activations), gradients.total() + activations
+    always = {"parameters": size.parameter_bytes, "buffers": size.buffer_bytes, "inputs": inputs}
 
     def whole(name: str) -> OptimizerMemory:
         kept = states(trained, name)
@@ -96,19 +115,47 @@ def training_memory(
             how="estimated" if name == MASTERS else "counted",
             by_dtype=kept,
         )
-        return OptimizerMemory(
-            states=part, least=always + part.bytes + larger, total=always + part.bytes + both
-        )
+        held = {**always, "states": part.bytes}
+        if passes is None:
+            return OptimizerMemory(states=part, least=sum(held.values()) + gradients.total())
+        return _step(part, held, passes, temporaries(trained, name), gradients.total())
 
     return TrainingMemory(
         parameters=_counted(size.parameter_bytes),
         buffers=_counted(size.buffer_bytes),
         inputs=_counted(inputs),
         gradients=MemoryPart(bytes=gradients.total(), how="counted", by_dtype=dict(gradients)),
-        activations=_counted(activations),
+        activations=_counted(activations if passes is None else passes.activations),
         optimizers={name: whole(name) for name in OPTIMIZERS},
         optimizer=optimizer,
     )
+
+
+def _step(
+    states: MemoryPart, held: dict[str, int], passes: Passes, temporary: int, gradients: int
+) -> OptimizerMemory:
+    """Return the step whose most is held in its passes, or while the optimizer steps."""
+    parts, moment = dict(passes.parts), passes.moment
+    if passes.left + temporary > passes.peak:
+        moment = "optimizer"
+        parts = {
+            "gradients": gradients,
+            "activations": passes.left - gradients,
+            "workspace": temporary,
+        }
+    at_peak = {**held, **parts}
+    return OptimizerMemory(
+        states=states,
+        least=sum(held.values()) + max(passes.left, passes.activations),
+        total=sum(at_peak.values()),
+        moment=moment,
+        at_peak=at_peak,
+    )
+
+
+def _stepped(one: Trainable, optimizer: str) -> int:
+    """Return the bytes of an element as the optimizer steps it."""
+    return _FP32 if optimizer == MASTERS and one.dtype in _HALF else one.itemsize
 
 
 def _factored(one: Trainable) -> int:

@@ -52,20 +52,25 @@ def count_request(
     trust: bool = False,
     backward: bool = False,
     optimizer: str | None = None,
+    loss: str | None = None,
+    autocast: str | None = None,
     on: tuple[str, ...] = (),
 ) -> Count:
     """Do the same for a target as the command line names it, and count its size.
 
     `device` None means meta, and the CPU where the model cannot run there. With `backward` the
-    memory of a training step is part of it, with `optimizer` ("adamw" if None). `on` names devices
-    of the datasheet table ("h100", "l4"), for which time and memory are estimated. Raises
-    InputError `device-unknown`, `optimizer-unknown`.
+    memory of a training step is part of it, with `optimizer` ("adamw" if None), `loss` ("mean" or
+    "file.py:function"; None is the one the model returns, else the mean of its outputs) and forward
+    and loss under `autocast` ("bf16", "fp16"). `on` names devices of the datasheet table ("h100",
+    "l4"), for which time and memory are estimated. Raises InputError `device-unknown`,
+    `optimizer-unknown`, `loss-unknown`.
     """
     require_torch()
     from torchgauge.analyze.training_memory import OPTIMIZER, optimizer_named
     from torchgauge.device import peaks
     from torchgauge.device.select import resolve
     from torchgauge.measure.count import CountOptions, count
+    from torchgauge.target.named_training import named_training
     from torchgauge.target.target import TargetRequest
 
     request = TargetRequest(
@@ -77,9 +82,14 @@ def count_request(
         precision=precision,
         trust=trust,
     )
+    train = None
+    if loss is not None:
+        train = named_training(loss, None, precision=None, device=request.device)
     options = CountOptions(
         backward=backward,
         optimizer=optimizer_named(optimizer or OPTIMIZER),
+        train=train,
+        autocast=autocast,
         on=tuple(peaks.find(name) for name in on),
     )
     return count(request, options, fall_back=device is None)

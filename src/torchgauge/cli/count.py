@@ -43,6 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whose states are part of that memory: adamw (the default), sgd, adafactor, …",
     )
     parser.add_argument(
+        "--loss",
+        metavar="LOSS",
+        help="loss of that step: mean (of the outputs) or file.py:function (default: the model's "
+        "own, else mean)",
+    )
+    parser.add_argument(
+        "--autocast",
+        choices=["bf16", "fp16"],
+        help="that step's forward pass and loss run under autocast, parameters stay as they are",
+    )
+    parser.add_argument(
         "--on",
         type=lambda text: [name.strip() for name in text.split(",")],
         default=[],
@@ -66,12 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Count and show; return the exit code."""
-    if options.optimizer and not options.backward:
-        raise InputError(
-            "--optimizer belongs to a training step.",
-            id="option-conflict",
-            remedy="Add --backward.",
-        )
+    for name in ("optimizer", "loss", "autocast"):
+        if getattr(options, name) and not options.backward:
+            raise InputError(
+                f"--{name} belongs to a training step.",
+                id="option-conflict",
+                remedy="Add --backward.",
+            )
     formats.check(options)
     from torchgauge import api
 
@@ -86,6 +98,8 @@ def run(options: argparse.Namespace) -> int:
             trust=options.trust,
             backward=options.backward,
             optimizer=options.optimizer,
+            loss=options.loss,
+            autocast=options.autocast,
             on=tuple(options.on),
         )
     written = formats.write(count, options, "count")

@@ -63,9 +63,9 @@ class Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print and exit."""
-        from importlib.metadata import version
+        from torchgauge.version import version
 
-        sys.stdout.write(f"torchgauge {version('torchgauge')}\n")
+        sys.stdout.write(f"torchgauge {version()}\n")
         parser.exit()
 
 

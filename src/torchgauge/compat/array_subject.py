@@ -100,8 +100,9 @@ class ArraySubject:
             if not callable(getattr(run(self.model, inputs), "backward", None)):
                 return Backward(None, None, flops, estimated=True)
             times = [self._step(inputs) for _ in range(warmup + iterations)][warmup:]
+        peak = memory.passes_peak(self.model, inputs, _backward)
         forward, backward = (statistics.median(part) for part in zip(*times, strict=True))
-        return Backward(forward, backward, flops, estimated=True)
+        return Backward(forward, backward, flops, estimated=True, peak=peak)
 
     def _step(self, inputs: Inputs) -> tuple[float, float]:
         start = time.perf_counter()

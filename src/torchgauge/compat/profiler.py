@@ -153,8 +153,9 @@ class Profiler:
         torch's passes are measured and counted with the outputs' mean as the loss. Of a framework
         on NumPy the time is measured where outputs have a `backward`, and the work is estimated as
         twice the forward's. So is the time where a subclass has its own `measure_latency`, which
-        says the forward's. `bottleneck` is the forward pass's. `optimizer_memory_estimates` is MB
-        of what an optimizer keeps.
+        says the forward's. `bottleneck` is the forward pass's. `total_memory_mb` is the peak of
+        both passes, measured; without a backward to run it is what forward and gradients hold, "at
+        least" (`total_memory_how`). `optimizer_memory_estimates` is MB of what an optimizer keeps.
         """
         _check(warmup, iterations)
         inputs = given_inputs(input_tensor)
@@ -170,6 +171,7 @@ class Profiler:
         trainable = subject.trainable()
         gradients = sum(one.bytes for one in trainable)
         total, work = _sum(forward, backward), _sum(flops, passes.flops)
+        peak = passes.peak
         return {
             "forward_flops": flops,
             "forward_latency_ms": _times(forward, 1e3),
@@ -181,7 +183,8 @@ class Profiler:
             "gradient_memory_mb": gradients / MEGABYTE,
             "total_flops": work,
             "total_latency_ms": _times(total, 1e3),
-            "total_memory_mb": (memory.peak + gradients) / MEGABYTE,
+            "total_memory_mb": (memory.peak + gradients if peak is None else peak) / MEGABYTE,
+            "total_memory_how": "at least" if peak is None else "measured",
             "total_gflops_per_second": _times(_over(work, total), 1e-9),
             "optimizer_memory_estimates": _optimizers(trainable),
             "memory_efficiency": _memory(memory, subject.parameters())["memory_efficiency"],

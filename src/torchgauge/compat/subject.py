@@ -23,12 +23,16 @@ class InvalidError(InputError, ValueError):
 
 
 class Backward(NamedTuple):
-    """A backward pass: seconds, FLOPs of the whole batch; None is unknown."""
+    """A backward pass: seconds, FLOPs of the whole batch; None is unknown.
+
+    `estimated` says so of `flops`. `peak` is the most bytes that forward and backward hold.
+    """
 
     forward: float | None
     backward: float | None
     flops: int | None
     estimated: bool
+    peak: int | None = None
 
 
 class Subject(Protocol):
@@ -71,7 +75,7 @@ class Subject(Protocol):
         ...
 
     def backward(self, inputs: Inputs, warmup: int, iterations: int) -> Backward:
-        """Return the time and work of a backward pass."""
+        """Return time, work and memory of a backward pass."""
         ...
 
     def roofs(self, cost: Cost) -> Roofs:

@@ -120,7 +120,9 @@ class TorchSubject:
         phases = {stage.name: stage.median for stage in timed.stages}
         work = api.count_cost(self.model, inputs, backward=True).total(("backward",))
         flops = None if work.at_least else work.flops
-        return Backward(phases.get("forward"), phases.get("backward"), flops, estimated=False)
+        peak = api.measure_memory(self.model, inputs, train=train).peak  # plain SGD keeps nothing
+        forward, backward = phases.get("forward"), phases.get("backward")
+        return Backward(forward, backward, flops, estimated=False, peak=peak)
 
     def roofs(self, cost: Cost) -> Roofs:  # noqa: ARG002 - all dtypes are measured at once
         """Return the roofs that are kept of this device, else what is quickly measured."""

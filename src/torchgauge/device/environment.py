@@ -14,6 +14,7 @@ import psutil
 from torchgauge.device.checks.every import environment_findings
 from torchgauge.device.cores import least_quota, usable_cores
 from torchgauge.model.environment import Environment, Gpu, Machine, Settings, Software
+from torchgauge.version import version
 
 # What changes the speed of the same program without changing the program.
 VARIABLES = (
@@ -94,7 +95,7 @@ def _software() -> Software:
     torch = sys.modules.get("torch")
     cuda = torch is not None and torch.cuda.is_available()
     return Software(
-        torchgauge=importlib.metadata.version("torchgauge"),
+        torchgauge=version(),
         python=platform.python_version(),
         torch=str(torch.__version__) if torch else "",
         cuda=(torch.version.cuda or "") if torch else "",

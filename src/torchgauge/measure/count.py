@@ -8,19 +8,24 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from torchgauge.analyze.elsewhere import elsewhere
+from torchgauge.analyze.passes import Passes
 from torchgauge.analyze.training_memory import OPTIMIZER, Trainable, training_memory
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure import size as size_probe
 from torchgauge.measure.counted import counted, measure_cost
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
+from torchgauge.measure.simulated_step import simulate
 from torchgauge.model.cost import Cost
 from torchgauge.model.count import Count
+from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.roofline import Roofs
 from torchgauge.model.training_memory import TrainingMemory
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.placement import Placement, countable_on
 from torchgauge.target.source import Source
 from torchgauge.target.target import Target, TargetRequest
+from torchgauge.target.training import Training
 
 
 def cost_of(source: Source, *, backward: bool) -> Cost:
@@ -35,13 +40,19 @@ def cost_of(source: Source, *, backward: bool) -> Cost:
 
 @dataclasses.dataclass(frozen=True)
 class CountOptions:
-    """What to count: the backward pass too, and a training step's memory with `optimizer`.
+    """What to count: the backward pass too, and a training step's memory.
 
-    `on` are devices for which time and memory are estimated.
+    Attributes:
+        optimizer: Whose states and temporaries are part of that memory.
+        train: Its loss; None takes the one that the model returns, else the mean of its outputs.
+        autocast: "bf16" or "fp16" where the step runs under autocast.
+        on: Devices for which time and memory are estimated.
     """
 
     backward: bool = False
     optimizer: str = OPTIMIZER
+    train: Training | None = None
+    autocast: str | None = None
     on: tuple[Roofs, ...] = ()
 
 
@@ -56,22 +67,19 @@ def count(request: TargetRequest, options: CountOptions, *, fall_back: bool) -> 
         cost, placement = counted(source, placement, backward=options.backward)
     else:
         cost = measure_cost(placement, backward=options.backward)
-    return _count(placement, cost, options)
+    # A model that is counted on the CPU for its values is simulated there as well.
+    return _count(dataclasses.replace(request, device=placement.device), placement, cost, options)
 
 
-def _count(placement: Placement, cost: Cost, options: CountOptions) -> Count:
+def _count(
+    request: TargetRequest, placement: Placement, cost: Cost, options: CountOptions
+) -> Count:
     module = module_of(placement.model)
     size = None if module is None else size_probe.measure(module, placement.target.files)
     inputs = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
-    training: TrainingMemory | None = None
-    if module is not None and size is not None and cost.retained_for_backward is not None:
-        training = training_memory(
-            size,
-            _trainable(module),
-            inputs=inputs,
-            activations=cost.retained_for_backward,
-            optimizer=options.optimizer,
-        )
+    training, warnings = None, list[MeasurementWarning]()
+    if module is not None and size is not None and options.backward:
+        training = _training(request, placement, options, cost, warnings)
     return Count(
         target=describe(placement, training=options.backward),
         size=size,
@@ -81,6 +89,60 @@ def _count(placement: Placement, cost: Cost, options: CountOptions) -> Count:
         elsewhere=()
         if size is None
         else tuple(elsewhere(cost, size, roofs, training, inputs=inputs) for roofs in options.on),
+        warnings=tuple(warnings),
+    )
+
+
+def _training(
+    request: TargetRequest,
+    placement: Placement,
+    options: CountOptions,
+    cost: Cost,
+    warnings: list[MeasurementWarning],
+) -> TrainingMemory:
+    """Return the memory of a training step, with labels where the target knows them."""
+    source = Source(
+        dataclasses.replace(request, training=True),
+        request.device,
+        options.autocast or request.precision,
+        training=options.autocast is not None,
+    )
+    passes = None
+    try:
+        placement = opened(source)
+        passes = simulate(placement, options.train)
+    except TorchgaugeError as error:
+        if options.train is not None and isinstance(error, InputError):
+            raise  # the loss that was asked for is none
+        warnings.append(
+            MeasurementWarning(
+                id="training-memory-at-least",
+                message="The most that a training step holds could not be estimated.",
+                cause=error.cause or error.message,
+                probe="cost",
+            )
+        )
+    return memory_of(
+        placement, passes, optimizer=options.optimizer, saved=cost.retained_for_backward or 0
+    )
+
+
+def memory_of(
+    placement: Placement, passes: Passes | None, *, optimizer: str = OPTIMIZER, saved: int = 0
+) -> TrainingMemory:
+    """Return the memory of a training step of a module whose passes were simulated.
+
+    `saved` is bytes that operators save for the backward pass, for where they were not.
+    """
+    module = module_of(placement.model)
+    assert module is not None  # noqa: S101 - only modules are trained
+    return training_memory(
+        size_probe.measure(module),
+        _trainable(module),
+        inputs=sum(tensor.nbytes for _, tensor in placement.inputs.tensors()),
+        passes=passes,
+        activations=saved,
+        optimizer=optimizer,
     )
 
 

@@ -27,6 +27,8 @@ from torchgauge.measure.child_end import ChildEnd
 CHILD = Path(__file__).with_name("child.py")
 # How long a child may go on after an interrupt, for the call that is running.
 PATIENCE = 5.0
+# A server forks at once, even on a machine that is very busy.
+HANGS = 60.0
 # Packages that a server imports besides torch, and what names their targets: their import builds
 # nothing and starts no thread.
 IMPORTED_AHEAD = {"torchvision": "torchvision:", "timm": "timm:", "transformers": "hf:"}
@@ -100,7 +102,7 @@ class ForkServer:
         `child-failed` where the server died.
         """
         self._ask(str(folder))
-        child = int(self._line(PATIENCE))
+        child = int(self._soon())
         late = interrupted = False
         try:
             line = self._line(limit)
@@ -129,7 +131,14 @@ class ForkServer:
 
     def _killed(self, child: int) -> bytes:
         _signal(child, signal.SIGKILL)
-        return self._line(PATIENCE)
+        return self._soon()
+
+    def _soon(self) -> bytes:
+        """Return the next line of a server that has nothing to wait for."""
+        try:
+            return self._line(HANGS)
+        except TimeoutError as error:
+            raise _server_died("It gave no answer.") from error
 
     def _ask(self, text: str) -> None:
         with contextlib.suppress(OSError):  # it has ended: reading says so
@@ -147,7 +156,7 @@ class ForkServer:
                     raise TimeoutError
                 data = os.read(pipe.fileno(), 4096)
                 if not data:
-                    raise _server_died(self._process.wait())
+                    raise _server_died(f"Exit code {self._process.wait()}.")
                 self._unread += data
         line, _, self._unread = self._unread.partition(b"\n")
         return line
@@ -163,10 +172,10 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-def _server_died(code: int) -> MeasurementError:
+def _server_died(cause: str) -> MeasurementError:
     return MeasurementError(
-        "The process that measuring processes are forked from has ended.",
+        "The process that measuring processes are forked from is of no use any more.",
         id="child-failed",
-        cause=f"Exit code {code}.",
+        cause=cause,
         remedy="Measure with --processes 1, or in freshly started processes with --processes 5.",
     )

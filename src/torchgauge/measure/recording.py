@@ -62,8 +62,8 @@ class Recorder:
             ],
             record_shapes=shapes,
             profile_memory=memory,
-            experimental_config=_ExperimentalConfig(
-                profile_all_threads=all_threads, trace_only=True, capture_overload_names=shapes
+            experimental_config=_settings(
+                profile_all_threads=all_threads, capture_overload_names=shapes
             ),
         )
 
@@ -117,6 +117,17 @@ def record(
         path = Path(directory) / "recording.json"
         recorder.export(path)
         return path.read_bytes()
+
+
+def _settings(**switches: Any) -> _ExperimentalConfig:
+    """Return the profiler's settings; it need not parse the events where it can be told so.
+
+    torch 2.11 has no such switch, and parses them.
+    """
+    try:
+        return _ExperimentalConfig(trace_only=True, **switches)
+    except TypeError:
+        return _ExperimentalConfig(**switches)
 
 
 @contextlib.contextmanager

@@ -176,7 +176,7 @@ def _count(count: Count) -> Iterator[Figure]:
         None if step is None else step.least,
     )  # fmt: skip
     yield Figure(
-        "training_memory", "B", "estimated", "Memory of a training step, all parts at once",
+        "training_memory", "B", "estimated", "Memory of a training step at its peak",
         None if step is None else step.total,
     )  # fmt: skip
 

@@ -169,8 +169,8 @@ class Bottleneck(Record, frozen=True, kw_only=True):
 class Elsewhere(Record, frozen=True, kw_only=True):
     """A call on a device that is not here: `latency` a lower bound in seconds, `memory` in bytes.
 
-    `fits` is None where that cannot be told: the memory is known in part alone, or holds the parts
-    of a training step one after the other but not all at once. `latency_at_least` and
+    `fits` is None where that cannot be told: the memory is known in part alone, or a training step
+    is estimated nearer to it than estimates are to what was measured. `latency_at_least` and
     `memory_at_least` say that a figure lacks a part.
     """
 

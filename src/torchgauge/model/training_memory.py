@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from torchgauge.model.record import How, Record
@@ -18,24 +20,31 @@ class MemoryPart(Record, frozen=True, kw_only=True):
 class OptimizerMemory(Record, frozen=True, kw_only=True):
     """The states of one optimizer, and a whole step with it, in bytes.
 
-    `total` is all parts together. `least` has the larger of gradients and activations in place of
-    both: a step that begins by dropping its gradients, as torch's does, never holds all of both.
+    Attributes:
+        states: What the optimizer keeps between steps.
+        least: What the step holds at its end, or at the end of its forward pass: it takes no less.
+        total: The most that is alive at once; None where it cannot be estimated.
+        moment: The phase in which that is.
+        at_peak: What is alive then, by part; adds up to `total`. "activations" were made in the
+            forward pass, outputs among them; "workspace" is gradients of activations, what a
+            checkpoint makes anew, scratch of kernels, temporaries of the optimizer.
     """
 
     states: MemoryPart
     least: int
-    total: int
+    total: int | None = None
+    moment: Literal["forward", "backward", "optimizer"] | None = None
+    at_peak: dict[str, int] = msgspec.field(default_factory=dict)
     how: How = "estimated"
 
 
 class TrainingMemory(Record, frozen=True, kw_only=True):
     """What a training step holds, by part, and by optimizer: `optimizer` is the one assumed.
 
-    `gradients` is one per trainable parameter, in its dtype. `activations` is the bytes that
-    operators save for the backward pass, seen at the end of the forward pass: what a kernel of
-    another device saves, or a custom function keeps past `save_for_backward`, is not in it. In no
-    figure are gradients of activations, workspaces, an optimizer's temporaries, fragmentation and
-    the driver's own memory.
+    `gradients` is one per trainable parameter, in its dtype. `activations` is what is alive at the
+    end of the forward pass beside parameters, buffers and inputs, as the CPU's kernels keep it. The
+    parts are not all alive at once: `assumed.at_peak` is. In no figure are fragmentation and the
+    driver's own memory.
     """
 
     parameters: MemoryPart
@@ -53,7 +62,7 @@ class TrainingMemory(Record, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> dict[str, MemoryPart]:
-        """The parts of `assumed.total`, by name."""
+        """Every part at its largest, by name."""
         return {
             "parameters": self.parameters,
             "buffers": self.buffers,

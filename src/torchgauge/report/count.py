@@ -27,11 +27,14 @@ CONVENTIONS = (
     "1 MAC = 2 FLOP; vector work 1 FLOP per element; bytes: inputs read and outputs written once "
     "per operator; embedding, views, copies: 0 FLOP."
 )
-LEAST = "of gradients and activations the larger alone"
-UNSEEN = (
-    "Activations: what operators save for the backward pass. In no figure: gradients of "
-    "activations, workspaces, the optimizer's temporaries."
-)
+PEAK = {
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "optimizer": "while the optimizer steps",
+}
+LEAST = "at the end of its forward pass, or at its own"
+PARTLY = "without gradients of activations, workspaces and temporaries"
+UNSEEN = "As the CPU's kernels take it; fragmentation and the driver's own memory are in no figure."
 
 
 def render(count: Count) -> str:
@@ -91,16 +94,25 @@ def view(
 
 
 def training(found: TrainingMemory) -> Section:
-    """Say what a training step holds."""
+    """Say what a training step holds at its peak; where that is not known, at least."""
     step = found.assumed
+    parts = step.at_peak or {name: part.bytes for name, part in found.parts.items()}
+    whole = step.total or sum(parts.values())
     rows = [
-        Row(name, units.size(part.bytes), part.how, part.bytes / step.total)
-        for name, part in found.parts.items()
-        if part.bytes > SMALLEST_SHARE * step.total
+        Row(name, units.size(part), _how(found, name), part / whole)
+        for name, part in parts.items()
+        if part > SMALLEST_SHARE * whole
     ]
-    rows.append(Row("at least", units.size(step.least), LEAST))
-    rows.append(Row("together", units.size(step.total), "all parts at once"))
+    rows.append(Row("at least", units.size(step.least), LEAST if step.total else PARTLY))
+    if step.total is not None and step.moment is not None:
+        rows.append(Row("at its peak", units.size(step.total), PEAK[step.moment]))
     return Section(f"Training step with {found.optimizer}", step.how, tuple(rows))
+
+
+def _how(found: TrainingMemory, part: str) -> str:
+    """Say how a part is known: what is alive of the changing ones at the peak is estimated."""
+    changing = part in ("gradients", "activations", "workspace") and found.assumed.at_peak
+    return "estimated" if changing else found.parts[part].how
 
 
 def _training(found: TrainingMemory) -> RenderableType:
@@ -111,13 +123,15 @@ def _training(found: TrainingMemory) -> RenderableType:
 
 def _optimizers(found: TrainingMemory) -> Table:
     dtypes = sorted({dtype for one in found.optimizers.values() for dtype in one.states.by_dtype})
-    grid = _grid("optimizer", *dtypes, "states", "at least", "together")
-    same = found.optimizers[MASTERS].least == found.optimizers[OPTIMIZER].least
+    known = found.assumed.total is not None
+    grid = _grid("optimizer", *dtypes, "states", "at least", *(["at its peak"] if known else []))
+    same = found.optimizers[MASTERS].states.bytes == found.optimizers[OPTIMIZER].states.bytes
     for name, one in found.optimizers.items():
         if name == MASTERS and same:
             continue  # nothing is in half precision
         kept = [_size(one.states.by_dtype.get(dtype, 0)) for dtype in dtypes]
-        totals = map(_size, (one.states.bytes, one.least, one.total))
+        figures = (one.states.bytes, one.least, one.total)
+        totals = [_size(figure) for figure in figures if figure is not None]
         chosen = name == found.optimizer
         grid.add_row(f"  {name}", *kept, *totals, style="bold" if chosen else "")
     return grid
@@ -134,15 +148,17 @@ def _elsewhere(count: Count) -> RenderableType:
             ("≥ " if one.latency_at_least and one.latency else "") + units.time(one.latency),
             ("≥ " if one.memory_at_least else "") + units.size(one.memory),
             units.size(one.memory_available, 3),
-            fits(one),
+            fits(one, training=training is not None),
         )
     return Group(Text.assemble((title, "bold"), ("  estimated", "dim italic")), grid)
 
 
-def fits(one: Elsewhere) -> str:
+def fits(one: Elsewhere, *, training: bool = False) -> str:
     """Say whether the call fits into the device's memory."""
+    if one.fits is None and one.memory_at_least:
+        return "unknown" if training else "fits without activations"
     if one.fits is None:
-        return "fits without activations" if one.memory_at_least else "may fit"
+        return "may fit"
     return "fits" if one.fits else "does not fit"
 
 

@@ -79,7 +79,8 @@ def _count(count: Count) -> str:
     if count.training is not None:
         found.append(count_report.training(count.training))
     blocks = [f"### {code(count.target.name)}", where, *_figures(found)]
-    blocks += [*_counted_layers(count.cost), *_elsewhere(count.elsewhere)]
+    blocks += _counted_layers(count.cost)
+    blocks += _elsewhere(count.elsewhere, training=count.training is not None)
     return _whole(blocks + warnings(count.all_warnings))
 
 
@@ -153,7 +154,7 @@ def _counted_layers(cost: Cost) -> list[str]:
     ]
 
 
-def _elsewhere(found: Sequence[Elsewhere]) -> list[str]:
+def _elsewhere(found: Sequence[Elsewhere], *, training: bool) -> list[str]:
     """Return what the call takes on devices that are not here."""
     rows = [
         (
@@ -161,7 +162,7 @@ def _elsewhere(found: Sequence[Elsewhere]) -> list[str]:
             ("≥ " if one.latency_at_least and one.latency else "") + units.time(one.latency),
             ("≥ " if one.memory_at_least else "") + units.size(one.memory),
             units.size(one.memory_available, 3),
-            count_report.fits(one),
+            count_report.fits(one, training=training),
         )
         for one in found
     ]

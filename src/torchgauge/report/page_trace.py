@@ -33,6 +33,7 @@ PARTS = (
 _VIEWS = {
     "straggler": "ranks",
     "slow-collective": "ranks",
+    "fp32-products": "tables",
     "pageable-copies": "tables",
     "synchronisation": "tables",
     "launched-before": "tree",

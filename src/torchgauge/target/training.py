@@ -62,7 +62,7 @@ class Training:
             return None
         from torch.optim import AdamW
 
-        return Training(loss=_own_loss, optimizer=AdamW)
+        return Training(loss=own_loss, optimizer=AdamW)
 
 
 class TrainingStep:
@@ -135,7 +135,8 @@ def _trainable(model: Callable[..., Any]) -> list[torch.nn.Parameter]:
     return parameters
 
 
-def _own_loss(outputs: Any, _: Any) -> torch.Tensor:
+def own_loss(outputs: Any, _: Any) -> torch.Tensor:
+    """Return the loss that the model made itself; raises InputError `training-missing`."""
     loss = getattr(outputs, "loss", None)
     if loss is None and isinstance(outputs, Mapping):
         loss = outputs.get("loss")

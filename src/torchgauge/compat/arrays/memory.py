@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torchgauge.compat.arrays import members
@@ -53,6 +53,18 @@ def measure(model: Any, inputs: Inputs) -> Memory:
         method=METHOD,
         per_sample=(given + own) / batch if batch else None,
     )
+
+
+def passes_peak(model: Any, inputs: Inputs, backward: Callable[[Any], None]) -> int:
+    """Return the most bytes that a forward pass and `backward(outputs)` after it hold."""
+    known = _bytes(model) + _bytes([*inputs.args, *inputs.kwargs.values()])
+    with kept(model, inputs.args, dict(inputs.kwargs)):
+        run(model, inputs)
+        with _traced():
+            before = tracemalloc.get_traced_memory()[0]
+            backward(run(model, inputs))
+            highest = tracemalloc.get_traced_memory()[1]
+    return known + max(0, highest - before)
 
 
 @contextlib.contextmanager

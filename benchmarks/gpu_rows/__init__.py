@@ -1,0 +1,1 @@
+"""The rows of `benchmarks/gpu.py`, one subject per file."""

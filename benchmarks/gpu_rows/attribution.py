@@ -1,0 +1,122 @@
+"""How much of the device's time torchgauge gives to layers and to buckets that have a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpu_rows.line import Line, absent, judged
+
+if TYPE_CHECKING:
+    from gpu_rows.machine import Machine
+    from torchgauge.model.tree import Tree
+
+GOAL = 0.99
+
+
+class Shares(NamedTuple):
+    """Seconds on the device in a step, and the shares of them in layers and in named buckets."""
+
+    device: float
+    layers: float
+    buckets: float
+
+    @property
+    def attributed(self) -> float:
+        """The share that has a place."""
+        return self.layers + self.buckets
+
+
+def shares(tree: Tree) -> Shares | None:
+    """Return where a tree's device time is; None where it has none.
+
+    What ran outside the model, or was launched before the recording, has no place in it.
+    """
+    from torchgauge.analyze.device_time import BEFORE
+    from torchgauge.analyze.tree import ELSEWHERE
+
+    whole = tree.root.device_time
+    if not whole:
+        return None
+    of_bucket = {
+        node.name: node.device_time or 0.0 for node in tree.root.children if node.kind == "bucket"
+    }
+    named = sum(time for name, time in of_bucket.items() if name not in (BEFORE, ELSEWHERE))
+    in_layers = whole - sum(of_bucket.values())
+    return Shares(whole, in_layers / whole, named / whole)
+
+
+def lines(machine: Machine, name: str, mode: str) -> Iterator[Line]:
+    """Yield the share of one model in one mode, and its sum beside torch.profiler's."""
+    import torchgauge as tg
+
+    placement = machine.model(name)
+    model = in_mode(placement.model, mode, tiny=machine.tiny)
+    budget = machine.seconds(1.0)
+    profile = tg.profile(model, placement.inputs, processes=1, budget=budget, progress=False)
+    of = f"{name}, {mode}"
+    if profile.tree is None:
+        failures = "; ".join(w.message for w in profile.all_warnings if w.failed)
+        yield Line(of, verdict="failed", note=failures or "no tree was made")
+        return
+    found = shares(profile.tree)
+    if found is None:
+        yield absent(of, "no device time without a GPU")
+        return
+    yield judged(
+        of,
+        f"{found.attributed:.2%} of {found.device * 1e3:.3f} ms ({found.layers:.2%} in layers)",
+        "",
+        goal=f"≥ {GOAL:.0%}",
+        met=found.attributed >= GOAL,
+        **found._asdict(),
+    )
+    beside = kernel_seconds(machine, model, placement.inputs)
+    yield judged(
+        f"{of}: all device time",
+        f"{found.device * 1e3:.3f} ms",
+        f"{beside * 1e3:.3f} ms in torch.profiler's key_averages",
+        goal="within 5 %",
+        met=abs(found.device / beside - 1) <= 0.05 if beside else None,
+        ours=found.device,
+        beside=beside,
+    )
+
+
+def in_mode(model: Any, mode: str, *, tiny: bool) -> Any:
+    """Return the model eager, compiled, or compiled into CUDA graphs."""
+    import torch
+
+    if mode == "eager":
+        return model
+    if tiny:
+        return torch.compile(model, backend="eager")
+    return torch.compile(model, mode="reduce-overhead" if mode == "CUDA graphs" else None)
+
+
+def kernel_seconds(machine: Machine, model: Any, inputs: Any, steps: int = 5) -> float:
+    """Return the device's seconds per call by torch.profiler alone."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    with torch.inference_mode():
+        for _ in range(3):
+            model(*inputs.args, **inputs.kwargs)
+        machine.synchronize()
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+            for _ in range(steps):
+                model(*inputs.args, **inputs.kwargs)
+            machine.synchronize()
+    return device_seconds(recorded.key_averages(), torch.autograd.DeviceType.CPU) / steps
+
+
+def device_seconds(averages: Iterable[Any], host: object) -> float:
+    """Return the seconds of all device work in key_averages.
+
+    Operators have the time of their kernels as well, and ranges that of what is in them.
+    """
+    return sum(
+        event.self_device_time_total * 1e-6
+        for event in averages
+        if event.device_type != host and not event.is_user_annotation
+    )
