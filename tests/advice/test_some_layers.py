@@ -97,6 +97,7 @@ def test_the_code_shown_changes_these_layers_and_no_others():
         placement = changed(Source.of_object(Uneven(), x).open(), [code])
         with torch.no_grad():
             outputs[name] = placement.model(x)
+        assert outputs[name].dtype is torch.float32
         assert type(placement.model.odd) is nn.Linear
         assert placement.model.odd.weight.dtype is torch.float32
     by_hand = Uneven()
