@@ -7,6 +7,7 @@ from torchgauge.advice.budget import BudgetOver
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.advice.world import Block
 from torchgauge.measure.check import Checked
+from torchgauge.measure.layer_choice import LayerChoice
 from torchgauge.model.advice import OutputCheck
 from torchgauge.model.facts import Facts
 from torchgauge.model.target import TargetDescription
@@ -41,7 +42,8 @@ class World:
 
     `noise` is the standard deviation of d. `checks` and `errors` replace what a check or a block
     of a candidate gives. A block takes `seconds`, or what `slow` says of the candidate in it;
-    looking and checks take `looked`. What runs into the end of `budget` is stopped then.
+    looking and checks take `looked`, and so does choosing layers, which gives
+    `choice`. What runs into the end of `budget` is stopped then.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class World:
         self.seconds = seconds
         self.looked = looked
         self.slow = dict(slow)
+        self.choice = LayerChoice((), 0.0)
         self.budget = None
         self.known = facts(**changes)
         self.time = 0.0
@@ -85,6 +88,11 @@ class World:
             if one in self.checks:
                 return self.checks[one]
         return Checked(KEPT, memory=1000, one_off=0.5)
+
+    def choose(self, by_layer, tolerance):
+        self.asked.append(("choose", by_layer.kinds, tolerance))
+        self.spend(self.slow.get("choose", self.looked))
+        return self.choice
 
     def block(self, a, b, *, layers):
         self.asked.append(("block", a.ids, b.ids))

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Literal
 
+from torchgauge.advice.by_layer import ByLayer
 from torchgauge.model.advice import Assumed, Goal, Language
 from torchgauge.model.facts import Facts
 
@@ -45,6 +46,9 @@ class Candidate:
     `gain` is the share of a call's time that it may be expected to save where it fits, and `setup`
     the seconds that its first call may be expected to take once. Both only decide which of the
     candidates is tried first; what is said of one is measured.
+
+    Where the change to all layers breaks the output, `by_layer` makes it to some; a candidate with
+    `choosing` is one whose layers are not chosen yet.
     """
 
     id: str
@@ -64,6 +68,8 @@ class Candidate:
     gain: float = 0.03
     setup: Callable[[Facts], float] = no_setup
     assumed: Callable[[Facts], tuple[Assumed, ...]] = nothing
+    by_layer: ByLayer | None = None
+    choosing: ByLayer | None = None
 
     def untried(self, facts: Facts) -> str | None:
         """Return why it is not tried, None where it is."""

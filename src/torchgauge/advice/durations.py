@@ -10,11 +10,15 @@ from torchgauge.advice.candidate import Candidate
 from torchgauge.advice.world import Side
 from torchgauge.analyze.speed_up import FEWEST_CONFIRMING, SCREENING
 from torchgauge.measure.blocks import ABBA
+from torchgauge.measure.check import STEPS
+from torchgauge.measure.layer_choice import MOST_GROUPS
 from torchgauge.model.facts import Facts
 
 # Of what the first call takes once (compilation), the share that it takes in later processes,
 # which find a warm cache.
 WARM = 0.5
+# Bytes of parameters that are copied, in part converted, and freed in a second.
+CONVERTED = 3e8
 
 
 class Durations:
@@ -59,7 +63,13 @@ class Durations:
         """Return what trying a candidate takes until it is accepted."""
         side = Side((candidate,))
         blocks = SCREENING + (FEWEST_CONFIRMING if candidate.goal == "time" else 0)
-        return self.check(side) + blocks * self.block(side)
+        choice = 0.0 if candidate.choosing is None else self.choice()
+        return choice + self.check(side) + blocks * self.block(side)
+
+    def choice(self) -> float:
+        """Return what choosing layers takes: a process, and each group by itself and together."""
+        each = STEPS * self.facts.step + self.facts.parameter_bytes / CONVERTED
+        return self.check(Side()) + 2 * MOST_GROUPS * each
 
     def _once(self, side: Side) -> float:
         if side.ids in self._one_offs:

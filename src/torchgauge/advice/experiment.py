@@ -10,6 +10,7 @@ from torchgauge.advice.budget import Budget, BudgetOver
 from torchgauge.advice.candidate import Candidate
 from torchgauge.advice.combining import combined
 from torchgauge.advice.durations import Durations, by_worth
+from torchgauge.advice.some_layers import of_some_layers, take_layers
 from torchgauge.advice.trying import NOT_SURE, Trying, of_blocks, spread
 from torchgauge.advice.world import Block, Side, World
 from torchgauge.analyze.speed_up import (
@@ -80,7 +81,7 @@ class Experiment:
                 one.end("untried", reason)
         interrupted = False
         try:
-            self._screen([one for one in tried if one.outcome is None])
+            self._screen(tried)
             self._confirm([one for one in tried if one.outcome is None])
             self._combine([one for one in tried if one.outcome == "accepted"], facts)
         except KeyboardInterrupt:
@@ -120,17 +121,23 @@ class Experiment:
         """Return the relative error that a candidate's output may have."""
         return one.tolerance if self.tolerance is None else self.tolerance
 
-    def _screen(self, tried: Sequence[Trying]) -> None:
-        known = {one.candidate.id: one for one in tried}
-        order = by_worth([one.candidate for one in tried], self.durations)
-        for place, candidate in enumerate(order):
+    def _screen(self, tried: list[Trying]) -> None:
+        """Check and time those not ended; of some layers joins where of all breaks the output."""
+        known = {one.candidate.id: one for one in tried if one.outcome is None}
+        waiting = by_worth([one.candidate for one in known.values()], self.durations)
+        while waiting:
+            candidate = waiting.pop(0)
             one = known[candidate.id]
             needed = self.durations.trial(candidate)
             if not self.budget.fits(needed + self._to_confirm(tried)):
                 one.needed, one.left = needed, self.budget.left()
                 continue
-            self.progress.start(f"{place + 1} of {len(tried)}: {candidate.id}")
+            self.progress.start(f"{len(known) - len(waiting)} of {len(known)}: {candidate.id}")
             self._guarded(one, self._screen_one)
+            if (partial := of_some_layers(one)) is not None:
+                known[partial.candidate.id] = partial
+                tried.insert(tried.index(one) + 1, partial)
+                waiting = by_worth([*waiting, partial.candidate], self.durations)
 
     def _to_confirm(self, tried: Sequence[Trying]) -> float:
         """Return the seconds that the fewest fresh blocks of those screened so far take."""
@@ -147,6 +154,12 @@ class Experiment:
             one.needed, one.left = self.durations.trial(one.candidate), self.budget.left()
 
     def _screen_one(self, one: Trying) -> None:
+        if one.candidate.choosing is not None:
+            self.progress.update("choosing layers by their outputs")
+            choice = self.world.choose(one.candidate.choosing, self.allowed(one.candidate))
+            take_layers(one, choice)
+            if one.outcome is not None:
+                return
         one.checked(self.check(_side(one), self.allowed(one.candidate)))
         if one.outcome is not None:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import statistics
 import time
@@ -13,14 +14,17 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from torchgauge.advice.budget import Budget, BudgetOver
+from torchgauge.advice.by_layer import ByLayer
 from torchgauge.advice.candidate import ORDERS, Candidate
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.blocks import Pace, Timed, block
 from torchgauge.measure.check import Checked, Checking
-from torchgauge.measure.processes import ask
+from torchgauge.measure.layer_choice import Choosing, LayerChoice
+from torchgauge.measure.processes import ChildAnswer, Work, ask
 from torchgauge.measure.waiting import Build
 from torchgauge.model.facts import Facts
 from torchgauge.target.changed import Changed, changed_training
+from torchgauge.target.source import Source
 
 
 class Side(NamedTuple):
@@ -80,6 +84,10 @@ class World(Protocol):
         """Compare a version's outputs with the original's; raises what the version raises."""
         ...
 
+    def choose(self, by_layer: ByLayer, tolerance: float) -> LayerChoice:
+        """Return the layers that a change keeps the outputs with; raises as `check`."""
+        ...
+
     def block(self, a: Side, b: Side, *, layers: bool) -> Block:
         """Time two versions in four fresh processes; raises what either raises."""
         ...
@@ -113,13 +121,9 @@ class Processes:
         return self._facts
 
     def _look(self) -> Facts:
-        began, build = time.monotonic(), self.build
-        with self._stopped():
-            answer, interrupted = ask(
-                "facts", build.source, build.options, None, build.home,
-                limit=self.budget.until_stop(),
-            )  # fmt: skip
-        if interrupted or answer.facts is None:
+        began = time.monotonic()
+        answer = self._asked("facts", self.build.source, {})
+        if answer.facts is None:
             raise KeyboardInterrupt
         self.looked = time.monotonic() - began
         return msgspec.structs.replace(answer.facts, latency_limit=self.latency_limit)
@@ -145,15 +149,36 @@ class Processes:
             metric=self.metric,
             times=side.times,
         )
-        variables = {**self.variables, **side.variables(facts)}
-        with self._stopped():
-            answer, interrupted = ask(
-                "check", source, build.options, None, build.home,
-                variables=variables, limit=self.budget.until_stop(),
-            )  # fmt: skip
-        if interrupted or answer.checked is None:
+        answer = self._asked("check", source, {**self.variables, **side.variables(facts)})
+        if answer.checked is None:
             raise KeyboardInterrupt
         return answer.checked
+
+    def choose(self, by_layer: ByLayer, tolerance: float) -> LayerChoice:
+        """Choose layers in a process of its own."""
+        source = Choosing(
+            **_fields(self.build),
+            tolerance=tolerance,
+            metric=self.metric,
+            kinds=by_layer.kinds,
+            lines=functools.partial(by_layer.code, self.facts()),
+        )
+        answer = self._asked("layers", source, self.variables)
+        if answer.layers is None:
+            raise KeyboardInterrupt
+        return answer.layers
+
+    def _asked(self, work: Work, source: Source, variables: Mapping[str, str]) -> ChildAnswer:
+        """Return what a process answers that the budget may stop; Ctrl-C raises."""
+        build = self.build
+        with self._stopped():
+            answer, interrupted = ask(
+                work, source, build.options, None, build.home,
+                variables=variables, limit=self.budget.until_stop(),
+            )  # fmt: skip
+        if interrupted:
+            raise KeyboardInterrupt
+        return answer
 
     def block(self, a: Side, b: Side, *, layers: bool) -> Block:
         """Time four fresh processes in turn."""

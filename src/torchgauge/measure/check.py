@@ -57,7 +57,7 @@ def check(source: Checking, placement: Placement, options: LatencyOptions) -> Ch
     running the original raises; MeasurementError `change-raised`, `metric-raised`, and what the
     changed model raises.
     """
-    before, _ = _outputs(source, placement, options)
+    before, _ = outputs_of(source, placement, options)
     if before.drew and any("torch.compile" in one for one in source.code):
         draw_as_eager()
     began = time.perf_counter()
@@ -65,14 +65,14 @@ def check(source: Checking, placement: Placement, options: LatencyOptions) -> Ch
     train = changed_training(options.train, source.on_optimizer)
     apply = time.perf_counter() - began
     then = dataclasses.replace(options, train=train)
-    found, seconds = _outputs(source, after, then)
-    output = _judged(source, before, found)
+    found, seconds = outputs_of(source, after, then)
+    output = judged(source, before, found)
     if not output.passed:
         return Checked(output)
     return Checked(output, _peak(after, then), max(0.0, apply + seconds[0] - min(seconds[1:])))
 
 
-class _Held(NamedTuple):
+class Held(NamedTuple):
     """A copy of the outputs' tensors, what the user's metric said, and whether chance took part."""
 
     tensors: list[torch.Tensor]
@@ -80,9 +80,9 @@ class _Held(NamedTuple):
     drew: bool
 
 
-def _outputs(
+def outputs_of(
     source: Checking, placement: Placement, options: LatencyOptions
-) -> tuple[_Held, list[float]]:
+) -> tuple[Held, list[float]]:
     """Return the outputs of the last of some steps, and the seconds of each."""
     device, seconds = open_device(placement.device), []
     torch.manual_seed(SEED)  # what draws at random draws the same on both sides
@@ -96,14 +96,15 @@ def _outputs(
         # Copied in here: it may be a buffer or an input, which are about to be put back.
         metric = None if source.metric is None else _metric(source.metric, outputs)
         drew = not torch.equal(state, _random_state(placement.device))
-        return _Held(kept(outputs), metric, drew), seconds
+        return Held(kept(outputs), metric, drew), seconds
 
 
 def _random_state(device: str) -> torch.Tensor:
     return torch.cuda.get_rng_state(device) if device.startswith("cuda") else torch.get_rng_state()
 
 
-def _judged(source: Checking, before: _Held, after: _Held) -> OutputCheck:
+def judged(source: Checking, before: Held, after: Held) -> OutputCheck:
+    """Compare outputs as the source says; raises MeasurementError `metric-raised`."""
     metrics = None
     if before.metric is not None and after.metric is not None:
         if not math.isfinite(before.metric):

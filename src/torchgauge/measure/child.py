@@ -81,6 +81,11 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
 
         assert isinstance(source, check.Checking)  # noqa: S101 - it comes with this work
         return ChildAnswer(checked=check.check(source, original(source, wanted), options))
+    if work == "layers":
+        from torchgauge.measure import layer_choice
+
+        assert isinstance(source, layer_choice.Choosing)  # noqa: S101 - it comes with this work
+        return ChildAnswer(layers=layer_choice.chosen(source, original(source, wanted), options))
     if work == "profile":
         from torchgauge.measure import plan
         from torchgauge.progress import Silent

@@ -25,6 +25,7 @@ from torchgauge.measure.check import Checked
 from torchgauge.measure.child_end import ChildEnd
 from torchgauge.measure.fresh_folder import fresh_folder
 from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.layer_choice import LayerChoice
 from torchgauge.measure.timeline_options import TimelineOptions
 from torchgauge.model.facts import Facts
 from torchgauge.model.failure import Failure
@@ -44,7 +45,7 @@ LONGEST = 3600.0
 PATIENCE = 5.0
 STDERR_TAIL = 4096
 
-Work = Literal["latency", "profile", "essentials", "facts", "check", "wait"]
+Work = Literal["latency", "profile", "essentials", "facts", "check", "layers", "wait"]
 Request = tuple[Source, LatencyOptions, TimelineOptions | None]
 
 
@@ -55,6 +56,7 @@ class ChildAnswer(msgspec.Struct, frozen=True):
     profile: Profile | None = None
     facts: Facts | None = None
     checked: Checked | None = None
+    layers: LayerChoice | None = None
     failure: Failure | None = None
 
 

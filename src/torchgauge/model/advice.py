@@ -82,6 +82,20 @@ class Assumed(Record, frozen=True, kw_only=True):
     by: str
 
 
+class LeftOut(Record, frozen=True, kw_only=True):
+    """Layers that a change was not made to, since it breaks the output.
+
+    Attributes:
+        paths: The layers' module paths, or those of modules around them.
+        output: The output with the change made to them.
+        alone: Whether they alone were changed, else beside the layers that were chosen before.
+    """
+
+    paths: tuple[str, ...]
+    output: OutputCheck
+    alone: bool
+
+
 class Trial(Record, frozen=True, kw_only=True):
     """One candidate and what became of it.
 
@@ -91,7 +105,8 @@ class Trial(Record, frozen=True, kw_only=True):
     blocks, counts. `p` is of the hypothesis that it gains no more than the advice's `minimum_gain`.
     Memory is the peak of one call in bytes. `one_off` are seconds that only the first call takes,
     `break_even` the calls after which they are saved. `needed` are the seconds that a candidate
-    which the budget left untried would have taken, estimated.
+    which the budget left untried would have taken, estimated. `left_out` are layers that a
+    change of some layers does not touch.
     """
 
     id: str
@@ -112,6 +127,7 @@ class Trial(Record, frozen=True, kw_only=True):
     break_even: int | None = None
     needed: float | None = None
     layers: tuple[LayerGain, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     assumed: tuple[Assumed, ...] = ()
 
     @property

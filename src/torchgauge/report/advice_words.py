@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from torchgauge import units
-from torchgauge.model.advice import Advice, Assumed, Best, LayerGain, OutputCheck, SpeedUp, Trial
+from torchgauge.model.advice import (
+    Advice,
+    Assumed,
+    Best,
+    LayerGain,
+    LeftOut,
+    OutputCheck,
+    SpeedUp,
+    Trial,
+)
 from torchgauge.report.visible import one_line
 
 SIGNS = {"accepted": "✓", "rejected": "✗", "failed": "!", "untried": "–"}
@@ -146,12 +155,37 @@ def assumed(one: Assumed) -> str:
     return f"{one.name}: {units.amount(one.value, one.unit, 3)}"
 
 
+def left_out(trial: Trial) -> str:
+    """Say which layers were not changed, and why: 'layer4.fc: error 3.1 % > 1 %'."""
+    return "; ".join(map(_left_out, trial.left_out))
+
+
+def _left_out(layers: LeftOut) -> str:
+    check = layers.output
+    why = check.reason.removesuffix(".")
+    if check.bounded == "metric" and check.metric_before is not None:
+        after = "not a number"
+        if check.metric_after is not None:
+            after = units.significant(check.metric_after, 4)
+        why = f"metric {units.significant(check.metric_before, 4)} → {after}"
+    elif check.max_relative is not None and check.max_relative > check.bound:
+        why = f"error {units.percent(check.max_relative)} > {units.percent(check.bound)}"
+    beside = "" if layers.alone else " with the others"
+    return one_line(f"{', '.join(layers.paths)}: {why}{beside}")
+
+
 def details(trial: Trial) -> list[str]:
     """Return what is said below an accepted candidate."""
-    parts = (output(trial.output), one_off(trial), helped(trial) and f"helps {helped(trial)}")
+    parts = (
+        output(trial.output),
+        one_off(trial),
+        helped(trial) and f"helps {helped(trial)}",
+        left_out(trial) and f"left out: {left_out(trial)}",
+    )
     return [part for part in parts if part]
 
 
 def reason(trial: Trial) -> str:
     """Say why a candidate ended so, on one line."""
-    return one_line(trial.reason)
+    layers = left_out(trial)
+    return one_line(f"{trial.reason} Left out: {layers}." if layers else trial.reason)

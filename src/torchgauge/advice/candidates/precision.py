@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from torchgauge.advice.by_layer import ByLayer, layer_condition
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.model.facts import Facts
 
 # Relative to the largest output: eight bits of bf16 and eleven of fp16, some layers deep.
 BF16, FP16, TF32 = 5e-2, 1e-2, 1e-2
+# Layers of one input and one output, around which the numbers can be cast.
+KINDS = ("Linear", "Conv1d", "Conv2d", "Conv3d")
 
 
 def _autocast(dtype: str) -> Candidate:
@@ -53,7 +58,21 @@ def _cast(dtype: str) -> Candidate:
         group="precision",
         tolerance=BF16 if short == "bf16" else FP16,
         gain=0.3 if short == "bf16" else 0.1,
+        by_layer=_layers_cast(dtype),
     )
+
+
+def _layers_cast(dtype: str) -> ByLayer:
+    def code(facts: Facts, paths: Sequence[str]) -> str:
+        condition = layer_condition(KINDS, facts, paths)
+        return (
+            f"for m in [m for n, m in model.named_modules() if {condition}]:\n"
+            f"    m.to(torch.{dtype}).register_forward_pre_hook("
+            f"lambda _, args: (args[0].to(torch.{dtype}),))\n"
+            "    m.register_forward_hook(lambda _, args, output: output.float())"
+        )
+
+    return ByLayer(KINDS, code)
 
 
 def _reason(facts: Facts, short: str) -> str | None:

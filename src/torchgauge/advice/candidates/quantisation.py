@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from torchgauge.advice.by_layer import ByLayer, classes, layer_condition
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.model.facts import Facts
 
 INT8 = 0.1
+# What torch's dynamic quantisation takes.
+KINDS = ("Linear", "LSTM", "GRU")
 
 
-def _linear(facts: Facts) -> str | None:
+def _linear(facts: Facts, *others: str) -> str | None:
     if "float32" not in facts.dtypes:
         return "The model has no fp32 weights."
-    return None if facts.count("Linear") else "The model has no Linear layer."
+    return None if facts.count("Linear", *others) else "The model has no Linear layer."
 
 
 def _dynamic(facts: Facts) -> str | None:
     if facts.kind != "cpu":
         return "torch's own dynamic quantisation runs on the CPU only."
-    return _linear(facts)
+    return _linear(facts, *KINDS[1:])
+
+
+def _all_layers(facts: Facts) -> str:
+    return (
+        "from torch.ao.quantization import quantize_dynamic\n"
+        f"model = quantize_dynamic(model, {classes(KINDS, facts)}, dtype=torch.qint8)"
+    )
+
+
+def _some_layers(facts: Facts, paths: Sequence[str]) -> str:
+    condition = layer_condition(KINDS, facts, paths)
+    return (
+        "from torch.ao.quantization import quantize_dynamic\n"
+        f"names = {{n for n, m in model.named_modules() if {condition}}}\n"
+        "model = quantize_dynamic(model, names, dtype=torch.qint8)"
+    )
 
 
 def _weights(facts: Facts) -> str | None:
@@ -30,16 +51,14 @@ CANDIDATES = (
     Candidate(
         id="int8-dynamic",
         title="dynamic int8 of linear layers",
-        code=fixed(
-            "from torch.ao.quantization import quantize_dynamic\n"
-            "model = quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)"
-        ),
+        code=_all_layers,
         reason=_dynamic,
         step="inference",
         order="quantise",
         group="precision",
         tolerance=INT8,
         gain=0.15,
+        by_layer=ByLayer(KINDS, _some_layers),
     ),
     Candidate(
         id="int8-weights",
