@@ -23,12 +23,12 @@ from rich.console import Console
 import torchgauge as tg
 from torchgauge.model.profile import Profile
 from torchgauge.report.console import view
-from torchgauge.report.plain import WIDTH
 
 HERE = Path(__file__).parent
 COMMAND = "torchgauge profile examples/resnet18.py:resnet18 --roofs"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PIXELS = 1280
+COLUMNS = 80  # of the terminal that is drawn
 AROUND = 16
 
 
@@ -76,8 +76,8 @@ def pictures(profile: Profile, page: Path) -> Iterator[tuple[str, bytes]]:
 
 def console(profile: Profile) -> str:
     """Return what a terminal shows."""
-    terminal = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    terminal.print(view(profile, width=WIDTH))
+    terminal = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    terminal.print(view(profile, width=COLUMNS))
     picture = terminal.export_svg(title=COMMAND)
     # The reader's own monospaced font will do: a picture must not load one from the network.
     return re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)

@@ -63,6 +63,7 @@ class LatencyRuns:
         self.failures: list[MeasurementWarning] = []
         self._source, self._options, self._progress = source, options, progress
         self._budget = BUDGET if options.budget is None else options.budget
+        self._waited = 0.0  # for what processes are forked from
         self._spent = 0.0
         self._longest = 0.0
         self._server = server
@@ -87,8 +88,8 @@ class LatencyRuns:
             )
         began = time.monotonic()
         self.runs = [probe.measure(placement, single, progress=self._progress)]
-        self._longest = time.monotonic() - began
-        self._spent = time.monotonic() - start
+        self._longest = self._spent = time.monotonic() - began
+        self._waited = began - start
         self._goes_on = self._goes_on and self.runs[0].stop != "interrupted"
 
     @property
@@ -103,8 +104,7 @@ class LatencyRuns:
         budget: fewer have no interval.
         """
         while self._goes_on and len(self.runs) < MOST_RUNS:
-            more = OVERDRAWN if share == 1.0 and len(self.runs) < FEWEST else share
-            if self._spent + self._longest > more * self._budget:
+            if self._spent + self._longest > self._allowed(share):
                 return
             start = time.monotonic()
             self._tell()
@@ -122,6 +122,12 @@ class LatencyRuns:
             took = time.monotonic() - start
             self._spent += took
             self._longest = took if len(self.runs) == 2 else max(self._longest, took)
+
+    def _allowed(self, share: float) -> float:
+        """Return the seconds that all runs may take together."""
+        if share == 1.0 and len(self.runs) < FEWEST:
+            return OVERDRAWN * self._budget
+        return share * self._budget - self._waited
 
     def _prepare(self, placement: Placement) -> bool:
         """Tell whether further processes can be measured; if not, a warning says why."""

@@ -178,8 +178,9 @@ def memory(found: Memory) -> Section:
         ),
     ]
     if found.after is not None and found.left is not None:
-        more = f"{units.size(abs(found.left))} {'more' if found.left >= 0 else 'less'} than before"
-        rows.append(Row("after", units.size(found.after), f"once it returned: {more}"))
+        more = f"{units.size(abs(found.left))} {'more' if found.left > 0 else 'less'} than before"
+        change = more if found.left else "as much as before"
+        rows.append(Row("after", units.size(found.after), f"once it returned: {change}"))
     if found.per_sample is not None:
         rows.append(
             Row("per sample", units.size(found.per_sample), "all but the fixed parts, by the batch")
