@@ -17,7 +17,7 @@ from torchgauge.analyze.run_spread import RunSpread, run_spread
 from torchgauge.errors import MeasurementError
 from torchgauge.model.latency import Latency
 from torchgauge.model.past_run import PastRun
-from torchgauge.model.record import Interval
+from torchgauge.model.record import Interval, MeasurementWarning
 
 
 def run_of(samples, **options):
@@ -138,6 +138,17 @@ def test_two_processes_have_no_interval_and_say_so():
 def test_process_interval_holds_the_median(medians):
     interval = process_interval(medians)
     assert interval.low <= statistics.median(medians) <= interval.high
+
+
+@pytest.mark.parametrize(("with_drift", "told"), [(1, False), (2, False), (3, True), (5, True)])
+def test_what_few_of_several_processes_have_is_part_of_their_spread(with_drift, told):
+    drift = MeasurementWarning(id="drift", message="It drifts.", probe="latency")
+    load = MeasurementWarning(id="other-load", message="Others.", probe="latency")
+    calm = msgspec.structs.replace(run_of(noise(200)), warnings=(load,))
+    moved = msgspec.structs.replace(calm, warnings=(drift, load))
+    latency = combine([moved] * with_drift + [calm] * (5 - with_drift))
+    assert ("drift" in ids(latency)) == told
+    assert "other-load" in ids(latency)
 
 
 def test_process_interval_needs_positive_medians():
