@@ -114,6 +114,14 @@ def test_a_process_that_fails_ends_it_and_loses_nothing(timed):
     assert not runs.unfinished
 
 
+def test_a_disk_that_is_full_meanwhile_loses_no_run(timed):
+    runs = timed(0.5, [1.0, OSError(28, "No space left on device"), 1.0])
+    runs.go_on()
+    assert len(runs.runs) == 2
+    assert [(one.id, one.failed) for one in runs.failures] == [("output-unwritable", True)]
+    assert "No space left" in runs.failures[0].cause
+
+
 def test_ctrl_c_ends_it_and_marks_the_last_run(timed):
     runs = timed(0.5, [1.0, KeyboardInterrupt(), 1.0])
     runs.go_on()

@@ -112,7 +112,8 @@ class LatencyRuns:
                 run = self._fresh_run()
             except KeyboardInterrupt:
                 run = msgspec.structs.replace(self.runs.pop(), stop="interrupted")
-            except TorchgaugeError as error:
+            except (TorchgaugeError, OSError) as raised:
+                error = raised if isinstance(raised, TorchgaugeError) else _no_room(raised)
                 where = f"Process {len(self.runs) + 1}: "
                 self.failures.append(MeasurementWarning.of(error, "latency", where))
                 self._goes_on = False
@@ -210,6 +211,15 @@ def _too_large(source: Source, placement: Placement) -> str | None:
     if held > SHARE_OF_MEMORY * psutil.virtual_memory().available:
         return f"a second copy of its {units.size(held)} does not fit beside it"
     return None
+
+
+def _no_room(error: OSError) -> InputError:
+    return InputError(
+        "A measuring process could not be started.",
+        id="output-unwritable",
+        cause=str(error),
+        remedy="Free space, or set TMPDIR to a folder that has some.",
+    )
 
 
 def _alone(reason: str) -> MeasurementWarning:
