@@ -98,6 +98,18 @@ def test_measuring_without_torch_names_the_extra():
     assert done.stdout.strip() == "missing-extra pip install 'torchgauge[torch]'"
 
 
+def test_a_profile_imports_no_compiler_and_no_statistics_package(tmp_path):
+    code = (
+        "import sys, torch, torchgauge as tg\n"
+        "profile = tg.profile(torch.nn.Linear(8, 8), torch.ones(2, 8), iterations=300)\n"
+        "assert profile.tree and profile.memory and profile.latency.processes\n"
+        "print(*({'torch._inductor', 'sympy', 'scipy.stats'} & set(sys.modules)))"
+    )
+    own = {**os.environ, "TORCHGAUGE_STATE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=own)
+    assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
+
+
 def test_starting_takes_at_most_four_times_an_empty_python():
     medians = startup.measure(rounds=11)
     base = medians.pop("python -c pass")

@@ -33,6 +33,18 @@ def test_slope_of_a_straight_line():
     assert found.significant
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_drift_is_that_of_theil_sen_and_kendall(seed):
+    from scipy.stats import kendalltau, theilslopes
+
+    samples = np.random.default_rng(seed).lognormal(size=400) + np.linspace(0, 0.1 * seed, 400)
+    batches, time = np.median(samples.reshape(20, 20), axis=1), np.arange(20)
+    found = find_drift(samples)
+    slope = theilslopes(batches, time).slope
+    assert found.change == pytest.approx(19 * slope / np.median(samples))
+    assert found.p == pytest.approx(kendalltau(time, batches, method="exact").pvalue)
+
+
 def test_falling_latency_has_a_negative_change():
     assert find_drift(np.linspace(2, 1, 200) + np.resize([1e-6, -1e-6], 200)).change < 0
     assert find_step(stepped(300, 100)[::-1]).change < 0

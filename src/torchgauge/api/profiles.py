@@ -49,7 +49,7 @@ def profile(
     to which the recording of the timeline is written, for Perfetto. `lines` tells the time that
     your own Python takes between operators by line (`tree.lines`). `processes` fresh processes time
     the call, 1 stands for this one alone; None: as many short ones as the `budget` for the latency
-    allows (6 s), unless `iterations` are given, which this process takes. `roofs` True measures
+    allows (5 s), unless `iterations` are given, which this process takes. `roofs` True measures
     anew what the device can do at most, in some ten seconds, and keeps it for later profiles; None
     does so quickly, in about two, where nothing is kept of this machine; False not at all. Ctrl-C
     ends the run early and returns what was measured, with `interrupted` set. A probe that fails

@@ -96,7 +96,7 @@ def _how(how: argparse._ArgumentGroup) -> None:
         "--iterations",
         type=int,
         metavar="N",
-        help="calls to time, in this process alone (default: half a second in each process)",
+        help="calls to time, in this process alone (default: 0.3 s in each process)",
     )
     how.add_argument(
         "--processes",

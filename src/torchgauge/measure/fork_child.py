@@ -44,7 +44,8 @@ def serve(modules: Sequence[str]) -> None:
 
 
 def _import(modules: Sequence[str]) -> None:
-    from torchgauge.measure import latency  # noqa: F401 - with torch and all that measuring needs
+    # With torch and all that measuring and answering need, so that no process imports them anew.
+    from torchgauge.measure import latency, processes  # noqa: F401
 
     for name in modules:
         # What cannot be imported here is told where the model is loaded.

@@ -34,7 +34,7 @@ from torchgauge.progress import Progress
 from torchgauge.target.placement import Placement
 from torchgauge.target.source import Source
 
-BUDGET = 6.0
+BUDGET = 5.0
 MOST_RUNS = 20
 # One run may take this share of the budget: a few slow calls in each, rather than many in one.
 LONGEST_SHARE = 1 / 3

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._C._profiler import _ExperimentalConfig, _RecordFunctionFast
+from torch.autograd import profiler as autograd_profiler
 from torch.profiler import ProfilerActivity, profile
 
 from torchgauge.errors import MeasurementError
@@ -55,17 +56,21 @@ class Recorder:
         all_threads: bool = False,
     ) -> None:
         self._memory = memory
-        self._profile = profile(
-            activities=[
-                ProfilerActivity.CPU,
-                *([ProfilerActivity.CUDA] if device.startswith("cuda") else []),
-            ],
-            record_shapes=shapes,
-            profile_memory=memory,
-            experimental_config=_settings(
+        cuda = device.startswith("cuda")
+        switches: dict[str, Any] = {
+            "record_shapes": shapes,
+            "profile_memory": memory,
+            "experimental_config": _settings(
                 profile_all_threads=all_threads, capture_overload_names=shapes
             ),
-        )
+        }
+        self._profile: profile | autograd_profiler.profile
+        if cuda or "torch._inductor" in sys.modules or _distributed():
+            activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+            self._profile = profile(activities=activities, **switches)
+        else:
+            # torch.profiler imports the compiler to ask about its CUDA graphs, for 1.5 s.
+            self._profile = autograd_profiler.profile(use_kineto=True, **switches)
 
     def start(self) -> None:
         """Begin. Raises MeasurementError `profiler-active` where another profiler records."""
@@ -80,19 +85,22 @@ class Recorder:
         # starting with the first in the process: that one is freed here.
         older = torch.empty(1) if self._memory else None
         with _quiet():
-            self._profile.start()
+            self._profile.__enter__()  # type: ignore[no-untyped-call]
             del older
 
     def stop(self) -> None:
         """End it."""
         with _quiet():
-            self._profile.stop()
+            self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def export(self, path: Path) -> None:
         """Write the Kineto trace to a file, after `stop` and once."""
         self._profile.export_chrome_trace(str(path))
-        # It is in a cycle of references: 2.9 kB an event would stay until those are collected.
-        self._profile.profiler = None
+        if isinstance(self._profile, profile):
+            # In a cycle of references 2.9 kB an event would stay until those are collected.
+            self._profile.profiler = None
+        else:
+            self._profile.kineto_results = None
 
 
 def record(
@@ -117,6 +125,10 @@ def record(
         path = Path(directory) / "recording.json"
         recorder.export(path)
         return path.read_bytes()
+
+
+def _distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _settings(**switches: Any) -> _ExperimentalConfig:

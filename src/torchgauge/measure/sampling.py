@@ -25,7 +25,7 @@ FIRST_LOOK_TIME = 0.5
 MOST_SAMPLES = 250_000
 """Raw samples are kept in the record: a call of a microsecond must not fill it in 30 s."""
 MOST_SHORT_SAMPLES = 20_000
-SHORT_TIME = 0.5
+SHORT_TIME = 0.3
 SHORT_CALLS = 10
 PROGRESS_PERIOD = 300_000_000
 
@@ -68,7 +68,7 @@ class SamplingPlan:
     exactly (None: until the precision is reached). `budget` is in seconds and holds for the calls
     after the first; None stands for 30 s, and with `iterations` given for no limit. `independent`
     samples n/τ are taken at least, for the interval of a percentile; the budget still ends it, and
-    `iterations` are taken exactly. `short` is for one of several processes: half a second and ten
+    `iterations` are taken exactly. `short` is for one of several processes: 0.3 s and ten
     calls are enough, because processes differ by more than a longer look at one of them tells.
 
     Raises InputError `option-invalid`.

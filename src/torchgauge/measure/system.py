@@ -18,7 +18,7 @@ from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.system import GpuSample, GpuUse, System, SystemSample, Use
 
 INTERVAL = 0.05
-DURATION = 1.0
+DURATION = 0.5
 # The driver averages utilisation over up to a second, so the first one tells of the time before.
 GPU_DURATION = 3.0
 GPU_SETTLING = 1.0
@@ -79,7 +79,7 @@ def measure(
 ) -> System:
     """Call the model for `duration` seconds (once at least) and return the use of the machine.
 
-    Without `duration` it is 1 s, and 3 s where a GPU is read.
+    Without `duration` it is 0.5 s, and 3 s where a GPU is read.
     """
     gpus, clock = gpus or NoGpu(), clock or SystemClock()
     if duration is None:
