@@ -24,7 +24,7 @@ from pathlib import Path
 
 NAMES = ("mlp", "lstm", "transformer", "convolutions", "mobilenet_v2", "resnet18")
 TOOLS = ("torchgauge", "torch.utils.benchmark", "100 calls")
-PAUSE = 5.0
+PAUSE = 1.0
 
 
 def subject(name):
