@@ -1,10 +1,12 @@
 import os
+import socket
 import tempfile
+from pathlib import Path
 
 import pytest
 
 from torchgauge.errors import InputError
-from torchgauge.files import check_writable, write_atomically
+from torchgauge.files import check_readable, check_writable, write_atomically
 
 
 def test_writes_into_a_new_folder_and_leaves_nothing_else(tmp_path):
@@ -68,3 +70,40 @@ def test_a_folder_with_no_room_for_a_record_is_found_before_measuring(tmp_path, 
         check_writable(tmp_path)
     assert caught.value.id == "output-unwritable"
     assert "No space left" in caught.value.cause
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc")
+@pytest.mark.parametrize("name", ["/proc/self/mem", "/proc/self/environ", "/proc/kmsg", "/dev/zero"])
+def test_what_the_kernel_makes_up_is_not_read(name):
+    with pytest.raises(InputError) as caught:
+        check_readable(Path(name))
+    assert caught.value.id == "file-not-regular"
+
+
+def test_pipes_and_sockets_are_not_read_but_a_pipe_on_request(tmp_path):
+    pipe, plug = tmp_path / "pipe", tmp_path / "socket"
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(plug))
+        for path in (pipe, plug):
+            with pytest.raises(InputError) as caught:
+                check_readable(path)
+            assert caught.value.id == "file-not-regular"
+            assert path.name in caught.value.message
+    check_readable(pipe, pipe=True)
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "/".join(["a" * 200] * 30)])
+def test_a_name_that_no_file_can_have_is_missing(tmp_path, name):
+    with pytest.raises(InputError) as caught:
+        check_readable(tmp_path / name)
+    assert caught.value.id == "file-missing"
+    assert caught.value.cause
+
+
+def test_files_folders_empty_files_and_nothing_pass(tmp_path):
+    (tmp_path / "file").write_bytes(b"1")
+    (tmp_path / "empty").touch()
+    (tmp_path / "link").symlink_to("file")
+    for name in ("file", "empty", "link", "", "absent", "file/inside"):
+        check_readable(tmp_path / name)

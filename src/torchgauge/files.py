@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -16,21 +17,58 @@ from torchgauge.errors import InputError
 ABANDONED = 600.0
 # More than most records take: a full disk is found before measuring, not after.
 ROOM = 2**20
+# What lies there is made while it is read.
+_KERNEL = ("/proc", "/sys")
 _GZIP = 31  # zlib's number for gzip with the largest window
 
 
-def refuse_pipes(path: Path) -> None:
-    """Raise InputError `file-not-regular` for a pipe or a device, before anything is taken from it.
+def check_readable(path: Path, *, pipe: bool = False) -> None:
+    """Raise InputError for what cannot be read from begin to end, before anything is taken from it.
 
-    A folder, a file and nothing at all pass.
+    A file, a folder and nothing at all pass, with `pipe` a pipe too. `file-not-regular`: a pipe, a
+    device, a socket, or a file that the kernel makes up while it is read (/proc/kmsg has no end).
+    `file-missing`: a name that no file can have, or a place that may not be looked at.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError) as error:  # ValueError: a NUL in it
         raise InputError(
-            f"{path} is a pipe or a device.",
-            id="file-not-regular",
-            cause="What it gives can be had once; a file is read from its begin more than once.",
-            remedy="Write it to a file first, and name that; packed files are read as they are.",
-        )
+            f"'{path}' cannot be opened.",
+            id="file-missing",
+            cause=getattr(error, "strerror", None) or str(error),
+            remedy="Check the path.",
+        ) from error
+    if stat.S_ISDIR(status.st_mode) or (pipe and stat.S_ISFIFO(status.st_mode)):
+        return
+    if stat.S_ISREG(status.st_mode) and not _made_up(path, status):
+        return
+    raise InputError(
+        f"{path} is {_kind(status.st_mode)}.",
+        id="file-not-regular",
+        cause="What it gives can be had once, or has no end; a file is read from its begin more "
+        "than once.",
+        remedy="Write it to a file first, and name that; packed files are read as they are.",
+    )
+
+
+def _made_up(path: Path, status: os.stat_result) -> bool:
+    """Tell whether a regular file lies on no disk: the kernel answers whoever reads it."""
+    for folder in map(Path, _KERNEL):
+        # Where nothing is mounted there, the folder is one of the disk's.
+        if folder.is_mount() and folder.stat().st_dev == status.st_dev:
+            return True
+    # Another mount of such a file system: it has no blocks, and its files no size.
+    return status.st_size == 0 and os.statvfs(path).f_blocks == 0
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    if stat.S_ISSOCK(mode):
+        return "a socket"
+    return "a file of the kernel's" if stat.S_ISREG(mode) else "a device"
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> Path:

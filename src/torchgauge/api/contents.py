@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from torchgauge.files import refuse_pipes
+from torchgauge.files import check_readable
 from torchgauge.trace.snapshot import is_pickle
 
 Content = Literal["record", "ranks", "trace", "snapshot"]
@@ -22,7 +22,7 @@ def content(path: Path) -> Content | None:
     A file that is none of them counts as a record, whose reader says what is wrong with it. Raises
     InputError `file-not-regular`.
     """
-    refuse_pipes(path)
+    check_readable(path)
     if path.is_dir():
         return "ranks" if any(path.glob("*.rank*.json")) else "trace"
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from torchgauge.errors import InputError
-from torchgauge.files import refuse_pipes
+from torchgauge.files import check_readable
 from torchgauge.progress import Progress
 from torchgauge.trace.archive import SIGNATURE, UNREADABLE, find, refused, traces
 
@@ -34,7 +34,7 @@ def open_trace(source: Path | bytes) -> BinaryIO:
     """
     if isinstance(source, bytes):
         return io.BytesIO(source)
-    refuse_pipes(source)
+    check_readable(source)
     try:
         if not source.is_dir():
             return source.open("rb")
