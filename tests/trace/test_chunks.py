@@ -56,10 +56,14 @@ def test_one_event_of_a_hundred_thousand_false_places_takes_few_attempts(attempt
 
 
 def test_an_event_larger_than_any_is_refused(monkeypatch):
-    monkeypatch.setattr(chunks, "_LARGEST", 100_000)
+    monkeypatch.setenv("TORCHGAUGE_READ_LIMIT", "1e5")
     with pytest.raises(InputError) as error:
         decoded([event(0, 10_000)], size=1000)
     assert error.value.id == "trace-too-large"
+    assert "100.0 kB" in error.value.cause
+    assert "TORCHGAUGE_READ_LIMIT=200000" in error.value.remedy
+    monkeypatch.setenv("TORCHGAUGE_READ_LIMIT", "1e6")
+    assert len(decoded([event(0, 10_000)], size=1000)[0]) > 0
 
 
 @pytest.mark.parametrize("end", [r"\\", r"\"", "}, {", "é", "]"])

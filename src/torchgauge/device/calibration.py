@@ -9,6 +9,7 @@ import msgspec
 
 from torchgauge.analyze.noise import LEAST_SESSIONS, between
 from torchgauge.analyze.stored import HostNoise
+from torchgauge.device import state_file
 from torchgauge.files import write_atomically
 from torchgauge.model.doctor import NoiseRun
 from torchgauge.model.record import Record
@@ -34,20 +35,11 @@ def path() -> Path:
     return folder / "torchgauge" / "calibration.json"
 
 
-def read(file: Path) -> Calibration:
-    """Return what is kept; nothing where the file is absent, damaged or of another version."""
-    try:
-        kept = msgspec.json.decode(file.read_bytes(), type=Calibration)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return Calibration()
-    return kept if kept.schema == Calibration().schema else Calibration()
-
-
 def runs(
     fingerprint: str, alike: NoiseRun | None = None, file: Path | None = None
 ) -> tuple[NoiseRun, ...]:
     """Return the A/A runs kept of one machine; with `alike`, those of its work and threads."""
-    kept = read(file or path()).machines.get(fingerprint, ())
+    kept = state_file.read(file or path(), Calibration).machines.get(fingerprint, ())
     if alike is None:
         return kept
     wanted = (alike.workload, alike.threads)
@@ -60,7 +52,7 @@ def keep(fingerprint: str, run: NoiseRun, file: Path | None = None) -> Path:
     Raises InputError `output-unwritable`.
     """
     file = file or path()
-    machines = dict(read(file).machines)
+    machines = dict(state_file.read(file, Calibration).machines)
     kept = (*machines.get(fingerprint, ()), run)
     alike = [one for one in kept if one.workload == run.workload]
     dropped = {id(one) for one in alike[:-MOST_RUNS]}

@@ -6,12 +6,11 @@ never damaged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from torchgauge.device import calibration
+from torchgauge.device import calibration, state_file
 from torchgauge.errors import InputError
 from torchgauge.files import write_atomically
 from torchgauge.model.past_run import PastRun
@@ -42,14 +41,14 @@ def past_runs(
 
     None are remembered where the file is absent, unreadable, damaged or of another version.
     """
-    known = _read(file or path()).get(fingerprint, ())
+    known = state_file.read(file or path(), PastRuns).machines.get(fingerprint, ())
     return known if target is None else tuple(run for run in known if run.target == target)
 
 
 def remember(fingerprint: str, run: PastRun, file: Path | None = None) -> Path | None:
     """Add a run to those of its machine, and return the file; None where it cannot be written."""
     file = file or path()
-    machines = dict(_read(file))
+    machines = dict(state_file.read(file, PastRuns).machines)
     known = machines.pop(fingerprint, ())
     short = msgspec.structs.replace(run, medians=run.medians[-MOST_MEDIANS:])
     machines[fingerprint] = _newest((*known, short))
@@ -71,11 +70,3 @@ def _newest(runs: tuple[PastRun, ...]) -> tuple[PastRun, ...]:
         by_target[run.target] = count + 1
         newest_first.append(run)
     return tuple(reversed(newest_first))
-
-
-def _read(file: Path) -> Mapping[str, tuple[PastRun, ...]]:
-    try:
-        found = msgspec.json.decode(file.read_bytes(), type=PastRuns)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return {}
-    return found.machines if found.schema == PastRuns().schema else {}

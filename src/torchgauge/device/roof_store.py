@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from torchgauge.analyze.roof_quality import combined
-from torchgauge.device import calibration
+from torchgauge.device import calibration, state_file
 from torchgauge.errors import InputError
 from torchgauge.files import write_atomically
 from torchgauge.model.record import Record
@@ -29,18 +29,9 @@ def path() -> Path:
     return calibration.path().with_name("roofs.json")
 
 
-def read(file: Path) -> Kept:
-    """Return what is kept; nothing where the file is absent, damaged or of another version."""
-    try:
-        kept = msgspec.json.decode(file.read_bytes(), type=Kept)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return Kept()
-    return kept if kept.schema == Kept().schema else Kept()
-
-
 def best(machine: str, file: Path) -> Roofs | None:
     """Return the roofs kept under a machine's key, None where there are none."""
-    return _unwritten.get(machine) or read(file).machines.get(machine)
+    return _unwritten.get(machine) or state_file.read(file, Kept).machines.get(machine)
 
 
 def keep(latest: Roofs, file: Path) -> Roofs:
@@ -49,7 +40,7 @@ def keep(latest: Roofs, file: Path) -> Roofs:
     Where the file cannot be written, it is kept for this process.
     """
     now = combined(best(latest.machine, file), latest)
-    machines = read(file).machines | {latest.machine: now}
+    machines = state_file.read(file, Kept).machines | {latest.machine: now}
     try:
         write_atomically(file, msgspec.json.encode(Kept(machines=machines)))
     except InputError:

@@ -15,6 +15,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
 from torchgauge.errors import InputError, StoreError, missing_extra
+from torchgauge.history.bounds import bounded
 from torchgauge.history.faults import fault, told
 from torchgauge.history.location import make_folder
 from torchgauge.history.patience import ONE_TRY
@@ -137,5 +138,5 @@ def reading(made: Engine, shown: str) -> Iterator[Connection]:
     # SQLite does so by itself; PostgreSQL would see another moment in each statement.
     if made.dialect.name == "postgresql":
         made = made.execution_options(isolation_level="REPEATABLE READ")
-    with told(shown), made.begin() as connection:
+    with told(shown), made.begin() as connection, bounded(connection):
         yield connection

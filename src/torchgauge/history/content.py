@@ -16,6 +16,7 @@ from torchgauge.model.figures import figures
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import How
 from torchgauge.model.run import Entry, Facts, Run
+from torchgauge.reading import RECORD, inflated
 
 # What is asked of layers over time; the record holds the rest.
 LAYER_METRICS: dict[str, tuple[str, How]] = {
@@ -75,9 +76,13 @@ def packed(profile: Profile) -> bytes:
 
 
 def unpacked(data: bytes, origin: str) -> Profile:
-    """Return the record again. Raises RecordError `store-damaged` and what the codec raises."""
+    """Return the record again.
+
+    Raises RecordError `store-damaged`, InputError `file-too-large` for one that unpacks beyond all
+    reason, and what the codec raises.
+    """
     try:
-        record = codec.decode(zlib.decompress(data), origin)
+        record = codec.decode(inflated(data, RECORD, f"The record of {origin}"), origin)
     except zlib.error as error:
         raise RecordError(
             f"The record of {origin} cannot be unpacked.",

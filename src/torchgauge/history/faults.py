@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from torchgauge.errors import StoreError
+from torchgauge.history.bounds import LONGEST, VARIABLE
 
 _SQLITE = {
     sqlite3.SQLITE_BUSY: "store-busy",
@@ -20,6 +21,8 @@ _SQLITE = {
     sqlite3.SQLITE_IOERR: "store-full",
     sqlite3.SQLITE_CANTOPEN: "store-unreachable",
     sqlite3.SQLITE_CORRUPT: "store-damaged",
+    sqlite3.SQLITE_TOOBIG: "store-damaged",
+    sqlite3.SQLITE_INTERRUPT: "store-slow",
     sqlite3.SQLITE_NOTADB: "store-damaged",
 }
 # The states of PostgreSQL by their beginnings, the longer first.
@@ -32,6 +35,7 @@ _STATES = (
     ("53100", "store-full"),
     ("25006", "store-read-only"),
     ("42501", "store-read-only"),
+    ("57014", "store-slow"),
     ("08", "store-unreachable"),
     ("28", "store-unreachable"),
     ("3D", "store-unreachable"),
@@ -58,6 +62,10 @@ _SAID = {
     "store-damaged": (
         "The history '{}' is damaged, or is no history.",
         "Move it away and restore a copy, or add the saved runs again to a new one.",
+    ),
+    "store-slow": (
+        "The history '{}' took too long to answer.",
+        f"Where it is that large, allow more than {LONGEST:g} seconds: {VARIABLE}=600.",
     ),
     "store-failed": (
         "The history '{}' refused what was asked.",

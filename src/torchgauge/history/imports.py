@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from torchgauge.errors import InputError, RecordError
+from torchgauge.files import check_readable
 from torchgauge.history.content import entry, not_a_profile
 from torchgauge.history.store import Store
 from torchgauge.model import codec
 from torchgauge.model.profile import Profile
 from torchgauge.model.run import SCHEMA, Entry, Facts
+from torchgauge.reading import RECORD, too_large
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -30,9 +34,10 @@ class _Line(msgspec.Struct):
 def entries(path: Path, facts: Facts) -> Iterator[Entry]:
     """Yield the runs of a file; `facts` are said of a saved profile, others have their own.
 
-    Raises InputError `file-missing`; RecordError `history-kind`, `history-line` and what the codec
-    raises; StoreError of another history.
+    Raises InputError `file-missing`, `file-not-regular`, `file-too-large`; RecordError
+    `history-kind`, `history-line` and what the codec raises; StoreError of another history.
     """
+    check_readable(path)
     try:
         with path.open("rb") as file:
             start = file.read(len(_SQLITE))
@@ -40,11 +45,11 @@ def entries(path: Path, facts: Facts) -> Iterator[Entry]:
                 yield from _other_history(path)
                 return
             file.seek(0)
-            first = file.readline()
-            if _is_line(first):
-                yield from (
-                    _entry(line, f"line {n} of '{path}'") for n, line in _lines(first, file)
-                )
+            lines = _lines(path, file)
+            first = next(lines, (1, b""))
+            if _is_line(first[1]):
+                for number, line in itertools.chain([first], lines):
+                    yield _entry(line, f"line {number} of '{path}'")
                 return
     except OSError as error:
         raise InputError(
@@ -59,10 +64,16 @@ def entries(path: Path, facts: Facts) -> Iterator[Entry]:
     yield entry(profile, facts)
 
 
-def _lines(first: bytes, rest: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    yield 1, first
-    for number, line in enumerate(rest, start=2):
-        if line.strip():
+def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file with their numbers, each a record of its own."""
+    most = RECORD.of(path.stat().st_size)
+    for number in itertools.count(1):
+        line = file.readline(most + 1)
+        if not line:
+            return
+        if len(line) > most:
+            raise too_large(f"'{path}'", f"Line {number}", most)
+        if number == 1 or line.strip():
             yield number, line
 
 

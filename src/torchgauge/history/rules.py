@@ -11,6 +11,7 @@ from torchgauge.analyze.alerts import NEWS, Rule
 from torchgauge.analyze.change_points import SMALLEST
 from torchgauge.errors import InputError
 from torchgauge.history.quantity import amount, period
+from torchgauge.reading import RULES, whole
 
 _COMMON = {"name", "metric", "layer", "target", "branch"}
 _FIELDS = {
@@ -32,14 +33,13 @@ class Rules(NamedTuple):
 def read(path: Path) -> Rules:
     """Return the rules of a file.
 
-    Raises InputError `file-missing`, `alerts-invalid` for what is no rule, `quantity`.
+    Raises InputError `file-missing`, `file-not-regular`, `file-too-large`, `alerts-invalid` for
+    what is no rule, `quantity`.
     """
+    text = whole(path, RULES)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        cause = error.strerror or str(error)
-        raise InputError(f"'{path}' cannot be read.", id="file-missing", cause=cause) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = tomllib.loads(text.decode())
+    except (ValueError, RecursionError) as error:
         raise _invalid(path, str(error)) from error
     try:
         return _rules(content)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, select
 
+from torchgauge.history.bounds import rows
 from torchgauge.history.content import LAYER_METRICS
 from torchgauge.history.store import EVERY, FEW, Selection, select_runs
 from torchgauge.history.tables import layers, metrics, yardsticks
@@ -16,6 +17,7 @@ from torchgauge.model.record import How, IntervalScope
 from torchgauge.model.run import Run
 from torchgauge.model.trend import TrendPoint, TrendSeries
 
+_FIGURE = 8  # bytes that a row has at least in a file
 # What is equal in all runs of a series, beside its figure and layer.
 _ALIKE = ("target", "model", "branch", "machine", "cpu", "gpu", "device", "precision", "workload")
 
@@ -69,7 +71,7 @@ def read_yardsticks(
     """Return the seconds of reference work by kind, of each run (its uuid) that timed any."""
     chosen = {number: run.uuid for number, run in select_runs(connection, selection)}
     found: dict[str, dict[str, float]] = {}
-    for number, kind, seconds in connection.execute(select(yardsticks)):
+    for number, kind, seconds in rows(connection, select(yardsticks), _FIGURE):
         if number in chosen:
             found.setdefault(chosen[number], {})[kind] = seconds
     return msgspec.convert(found, dict[str, dict[str, float]])
@@ -112,13 +114,13 @@ def _figures(
         some = numbers[start : start + FEW]
         if paths is None:
             wanted = metrics.c.run.in_(some) & metrics.c.name.in_(names)
-            for row in connection.execute(select(metrics).where(wanted)):
+            for row in rows(connection, select(metrics).where(wanted), _FIGURE):
                 known = (row.unit, row.how, row.value, row.low, row.high, row.scope)
                 yield msgspec.convert((row.run, None, row.name, *known), _Figure)
             continue
         wanted = layers.c.run.in_(some) & layers.c.metric.in_(names)
         query = select(layers).where(wanted).order_by(layers.c.run, layers.c.path)
-        for row in connection.execute(query):
+        for row in rows(connection, query, _FIGURE):
             if row.path == paths or fnmatch.fnmatchcase(str(row.path), paths):
                 unit, how = LAYER_METRICS.get(row.metric, ("", "unknown"))
                 told = (row.run, row.path, row.metric, unit, how, row.value)

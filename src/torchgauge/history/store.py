@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from torchgauge.errors import InputError, StoreError
 from torchgauge.history import connection as connections
+from torchgauge.history.bounds import rows
 from torchgauge.history.content import (
     layer_figures,
     metric_rows,
@@ -30,6 +31,8 @@ from torchgauge.model.run import Entry, Run
 
 _FACTS = [column for column in runs.c if column.name not in ("id", "profile")]
 FEW = 500  # rows of one statement
+# Bytes that a row has at least in a file: its columns' lengths, and texts that are never empty.
+_LABEL, _RUN = 4, 100
 
 
 class Selection(NamedTuple):
@@ -192,10 +195,10 @@ def select_runs(connection: Connection, selection: Selection = EVERY) -> list[tu
     """Return runs with their numbers in the tables, oldest first."""
     query = select(runs.c.id, *_FACTS).where(*_conditions(selection)).order_by(runs.c.created)
     named: dict[int, dict[str, str]] = {}
-    for number, key, value in connection.execute(select(labels)):
+    for number, key, value in rows(connection, select(labels), _LABEL):
         named.setdefault(number, {})[key] = value
     found = []
-    for number, *facts in connection.execute(query.order_by(runs.c.id)):
+    for number, *facts in rows(connection, query.order_by(runs.c.id), _RUN):
         row = dict(zip((str(column.name) for column in _FACTS), facts, strict=True))
         run = msgspec.convert(row | {"labels": named.get(number, {})}, Run)
         if selection.target is None or fnmatch.fnmatchcase(run.target, selection.target):

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
-from torchgauge.errors import InputError, RecordError
+from torchgauge.errors import RecordError
 from torchgauge.files import write_atomically
 from torchgauge.model.advice import SCHEMA as ADVICE
 from torchgauge.model.advice import Advice
 from torchgauge.model.comparison import SCHEMA as COMPARISON
 from torchgauge.model.comparison import Comparison
+from torchgauge.model.consistency import faults
 from torchgauge.model.count import SCHEMA as COUNT
 from torchgauge.model.count import Count
 from torchgauge.model.doctor import SCHEMA as DIAGNOSIS
@@ -35,6 +36,7 @@ from torchgauge.model.trend import SCHEMA as TREND
 from torchgauge.model.trend import Trend
 from torchgauge.model.verdict import SCHEMA as VERDICT
 from torchgauge.model.verdict import Verdict
+from torchgauge.reading import RECORD, whole
 
 Saved = (
     Profile
@@ -84,7 +86,7 @@ def decode(data: bytes, origin: str = "the data") -> Saved:
 
     Raises RecordError: `record-unreadable` (no JSON, truncated), `record-foreign` (no record of
     torchgauge), `record-newer` (a later schema than this version knows), `record-invalid` (a field
-    of the wrong type or a number that is none).
+    of the wrong type, a number that is none, or fields that do not fit together).
     """
     try:
         schema = msgspec.json.decode(data, type=_Peek).schema
@@ -99,14 +101,21 @@ def decode(data: bytes, origin: str = "the data") -> Saved:
         ) from error
     _check_schema(schema, origin)
     try:
-        return msgspec.json.decode(data, type=KINDS[schema])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RecordError(
-            f"{origin} has a field that does not fit its schema {schema}.",
-            id="record-invalid",
-            cause=str(error),
-            remedy="It was edited by hand or damaged: repair that field, or repeat the run.",
-        ) from error
+        record = msgspec.json.decode(data, type=KINDS[schema])
+        for fault in faults(record):
+            raise _invalid(origin, schema, f"{fault.what} - at `$.{fault.path}`")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _invalid(origin, schema, str(error)) from error
+    return record
+
+
+def _invalid(origin: str, schema: str, cause: str) -> RecordError:
+    return RecordError(
+        f"{origin} has a field that does not fit its schema {schema}.",
+        id="record-invalid",
+        cause=cause,
+        remedy="It was edited by hand or damaged: repair that field, or repeat the run.",
+    )
 
 
 def _check_schema(schema: str, origin: str) -> None:
@@ -141,18 +150,9 @@ def save(record: Record, path: Path) -> Path:
 def load(path: Path) -> Saved:
     """Return the record saved at `path`.
 
-    Raises InputError `file-missing` and what `decode` raises.
+    Raises InputError `file-missing`, `file-not-regular`, `file-too-large` and what `decode` raises.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"'{path}' cannot be read.",
-            id="file-missing",
-            cause=error.strerror or str(error),
-            remedy="Check the path.",
-        ) from error
-    return decode(data, f"'{path}'")
+    return decode(whole(path, RECORD), f"'{path}'")
 
 
 def json_schema(schema: str = SCHEMA) -> dict[str, Any]:

@@ -13,9 +13,11 @@ from typing import BinaryIO
 
 import msgspec
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, RecordError
+from torchgauge.files import check_readable
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.sweep import CellSettings
+from torchgauge.reading import RECORD, too_large
 from torchgauge.sweeps.job import Entry
 
 SCHEMA = "torchgauge.sweep-journal/1"
@@ -41,9 +43,13 @@ class Journal:
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> Journal:
-        """Raises InputError `sweep-other`, `sweep-running`, `output-unwritable`."""
+        """Raises InputError `sweep-other`, `sweep-running`, `output-unwritable`.
+
+        `file-not-regular` and `file-too-large` for what is no file of a sweep.
+        """
         if self.path is None:
             return self
+        check_readable(self.path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab+")
@@ -110,7 +116,11 @@ class Journal:
 
     def _read(self, file: BinaryIO) -> None:
         file.seek(0)
-        head, *lines = file.read().split(b"\n")
+        most = RECORD.of(os.fstat(file.fileno()).st_size)
+        text = file.read(most + 1)
+        if len(text) > most:
+            raise too_large(f"'{self.path}'", "It", most)
+        head, *lines = text.split(b"\n")
         if not lines and _BEGINNING.startswith(head[: len(_BEGINNING)]):
             # New, or killed within its first line.
             file.truncate(0)
@@ -126,13 +136,13 @@ class Journal:
     def _decoded(self, line: bytes) -> Entry:
         try:
             return msgspec.json.decode(line, type=Entry)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (RecordError, ValueError, RecursionError) as error:
             raise self._foreign(f"A line cannot be read: {error}") from error
 
     def _check(self, line: bytes) -> None:
         try:
             head = msgspec.json.decode(line, type=_Head)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise self._foreign("It does not begin as one.") from error
         if head.schema != SCHEMA:
             raise self._foreign(f"It has schema {head.schema}; this torchgauge reads {SCHEMA}.")

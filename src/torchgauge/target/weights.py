@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 import pickletools
 import re
+import struct
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.reading import PICKLE, WEIGHTS, too_large
 
 # What training scripts name the state dict in their checkpoints.
 WRAPPERS = ("state_dict", "model_state_dict", "model")
@@ -53,8 +56,9 @@ def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
     """Return the state dict in a file, unwrapped from the checkpoint around it.
 
     Raises:
-        InputError: `weights-untrusted` or `weights-unreadable`.
+        InputError: `weights-untrusted`, `weights-unreadable`, `file-too-large`.
     """
+    _check_unpacked(path)
     content = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickle(path)
     for key in WRAPPERS:
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
@@ -88,6 +92,23 @@ def _read_pickle(path: Path) -> Any:
         raise _unreadable(path, "It is no file that torch.save wrote.") from error
     except Exception as error:  # damaged opcodes make it raise anything
         raise _unreadable(path, _first_line(error)) from error
+
+
+def _check_unpacked(path: Path) -> None:
+    """Raise InputError `file-too-large` for an archive whose members unpack to more than it holds.
+
+    torch.save packs nothing, and torch.load would unpack whatever it finds.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError, struct.error):
+        return  # no archive, or what reads it says what is wrong with it
+    pickles = [one.file_size for one in members if one.filename.endswith(".pkl")]
+    for sizes, bound in (([one.file_size for one in members], WEIGHTS), (pickles, PICKLE)):
+        most = bound.of(path.stat().st_size)
+        if sum(sizes) > most:
+            raise too_large(str(path), f"What {len(sizes)} of its members hold", most)
 
 
 def _first_line(error: Exception) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -21,6 +22,8 @@ UNREADABLE = (
 )  # fmt: skip
 # Each would be a process of its own; no job that somebody packs has as many ranks.
 _MOST = 4096
+# Each trace of an archive is looked for among all of its files.
+_MOST_FILES = 16 * _MOST
 _NO_TRACES = "__MACOSX"  # macOS puts what is no content of a file there, under the file's name
 
 
@@ -30,18 +33,21 @@ def traces(archive: zipfile.ZipFile, name: str, size: int) -> list[zipfile.ZipIn
     Raises InputError `trace-archive` where they are not in one folder, where a name leads out of
     it or is there twice, where members overlap, or where they are too many.
     """
+    if len(archive.infolist()) > _MOST_FILES:
+        count = len(archive.infolist())
+        raise refused(name, f"It holds {count:,} files; up to {_MOST_FILES:,} are looked at.")
     found = [one for one in archive.infolist() if _is_trace(one)]
+    if len(found) > _MOST:
+        raise refused(name, f"It holds {len(found):,} traces; up to {_MOST:,} are read.")
     paths = [PurePosixPath(one.filename) for one in found]
     if bad := next((one.filename for one in found if _leads_out(one.filename)), None):
         raise refused(name, f"A name in it leads out of it: {bad[:200]}.")
-    if len(set(paths)) < len(paths):
-        twice = next(one for one in paths if paths.count(one) > 1)
+    twice, times = Counter(paths).most_common(1)[0] if paths else (None, 0)
+    if times > 1:
         raise refused(name, f"Two files in it have the name {str(twice)[:200]}.")
     folders = sorted({str(one.parent)[:200] for one in paths})
     if len(folders) > 1:
         raise refused(name, f"Its traces are in several folders: {', '.join(folders[:5])}.")
-    if len(found) > _MOST:
-        raise refused(name, f"It holds {len(found):,} traces; up to {_MOST:,} are read.")
     if sum(one.compress_size for one in found) > size:
         raise refused(
             name, "Files in it share their bytes, which makes a small archive a large one."

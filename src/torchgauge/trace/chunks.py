@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.reading import EVENT, too_large
 from torchgauge.trace.decoding import (
     UNDECODABLE,
     Event,
@@ -29,8 +30,6 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _BYTE = re.compile(r" \(byte (\d+)\)")
 # A string without an end takes all that follows.
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[][{},]', re.DOTALL)
-# One event, or what stands before or after all of them, is never that large.
-_LARGEST = 1 << 28
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -49,6 +48,7 @@ class Chunks:
         self._name = name
         self._partial = partial
         self._buffer = b""
+        self._most = EVENT.of(0)
         self._offset = 0  # of the buffer in the text
         self._opening = b""  # what makes the rest of the text valid again
 
@@ -60,30 +60,40 @@ class Chunks:
 
     def __iter__(self) -> Iterator[list[Event]]:
         self._open()
-        tried = 0  # the length at which there was no place to cut: the next try is at twice that
         while True:
-            if len(self._buffer) >= 2 * tried:
-                if cut := self._cut():
-                    events, end = cut
-                    self._drop(end)
-                    yield events
-                tried = 0 if cut else len(self._buffer)
-            if not self._read():
+            tried = 0  # the length at which there was no place to cut: the next try is at twice that
+            if cut := self._cut():
+                events, end = cut
+                self._drop(end)
+                yield events
+            else:
+                tried = len(self._buffer)
+            if not self._read(2 * tried):
                 break
         yield self._rest()
 
-    def _read(self) -> bool:
+    def _read(self, least: int = 0) -> bool:
+        """Read the next piece, and others until the buffer has `least` bytes; False at the end."""
+        pieces, size = [self._buffer], len(self._buffer)
+        while len(pieces) == 1 or size < least:
+            piece = self._piece()
+            if not piece:
+                break
+            pieces.append(piece)
+            size += len(piece)
+            if size > self._most:
+                raise too_large(self._name, "One event of it", self._most, "trace-too-large")
+        self._buffer = b"".join(pieces)
+        return len(pieces) > 1
+
+    def _piece(self) -> bytes:
         try:
-            piece = next(self._pieces, b"")
+            return next(self._pieces, b"")
         except PackingError as error:
             if not self._partial:
                 raise self._error("trace-packing", str(error)) from error
             self.damage = str(error)
-            piece = b""
-        self._buffer += piece
-        if len(self._buffer) > _LARGEST:
-            raise self._error("trace-too-large", "One event is larger than any trace has.")
-        return bool(piece)
+            return b""
 
     def _drop(self, count: int) -> None:
         self._buffer = self._buffer[count:]
@@ -91,36 +101,31 @@ class Chunks:
 
     def _open(self) -> None:
         """Read up to the first event."""
-        tried = 0
-        while self._read():
-            if self._buffer.startswith(_BOM):
+        while self._read(2 * len(self._buffer)):
+            if self._offset == 0 and self._buffer.startswith(_BOM):
                 self._drop(len(_BOM))
-            first = self._buffer.lstrip()[:1]
+            self._drop(len(self._buffer) - len(self._buffer.lstrip()))
+            first = self._buffer[:1]
             if first == b"[":
                 self._opening = b"["
-                return self._drop(self._buffer.index(b"[") + 1)
-            if len(self._buffer) > len(_BOM) and first not in (b"", b"{"):
+                return self._drop(1)
+            if first not in (b"", b"{") and not _BOM.startswith(self._buffer):
                 break
-            if len(self._buffer) >= 2 * tried:
-                if header := self._header():
-                    self._opening = b'{"traceEvents":['
-                    return self._drop(header)
-                tried = len(self._buffer)
-        if header := self._header():
-            self._opening = b'{"traceEvents":['
-            return self._drop(header)
+            if header := self._header():
+                self._opening = b'{"traceEvents":['
+                return self._drop(header)
         raise self._no_trace()
 
     def _header(self) -> int | None:
         """Return where the list of events begins, and keep what stands before it."""
-        for match in _ARRAY.finditer(self._buffer):
-            try:
-                header = self._decode_header(self._buffer[: match.end()] + b"]}")
-            except UNDECODABLE:
-                continue  # the same words inside something else
-            self.headers.append(header)
-            return match.end()
-        return None
+        end = _list_of_events(self._buffer)
+        if end is None:
+            return None
+        try:
+            self.headers.append(self._decode_header(self._buffer[:end] + b"]}"))
+        except UNDECODABLE:
+            return None
+        return end
 
     def _no_trace(self) -> InputError:
         if self.damage is not None:
@@ -223,6 +228,25 @@ class Chunks:
             remedy="Copy or record it again"
             + (", or read what can be read with --partial (partial=True)." if salvage else "."),
         )
+
+
+def _list_of_events(text: bytes) -> int | None:
+    """Return where the list begins that the outermost object has as `traceEvents`.
+
+    The same words may stand inside something else, a hundred thousand times: brackets are counted.
+    """
+    if not (first := _ARRAY.search(text)):
+        return None
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        begin, mark = token.start(), token[0][0]
+        if begin >= first.start() and depth == 1 and (found := _ARRAY.match(text, begin)):
+            return found.end()
+        if mark in b"{[":
+            depth += 1
+        elif mark in b"}]":
+            depth -= 1
+    return None
 
 
 def _last_place(text: bytes) -> int | None:

@@ -16,6 +16,8 @@ from torchgauge.model.events import ABSENT, Coded, Codes
 
 H = TypeVar("H", bound=Hashable)
 _INT32 = np.iinfo(np.int32)
+# Of lists of tensors' shapes there are three, one in the other; all behind walks them recursively.
+_DEEPEST = 8
 
 
 class Column(Protocol):
@@ -210,11 +212,17 @@ def _readable(text: bytes) -> bytes:
 
 
 def _tuples(value: Any) -> tuple[Any, ...] | None:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else None
+    """Return a list as tuples; None of what is none, or is deeper than any list of shapes."""
+    try:
+        return _frozen(value, _DEEPEST) if isinstance(value, list) else None
+    except RecursionError:
+        return None
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: Any, deeper: int) -> Any:
     if isinstance(value, list):
-        return tuple(map(_frozen, value))
+        if not deeper:
+            raise RecursionError
+        return tuple(_frozen(item, deeper - 1) for item in value)
     # Python takes true for 1, and cannot keep a mapping in a set.
     return str(value) if isinstance(value, bool | dict) else value

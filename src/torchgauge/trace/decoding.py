@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from torchgauge.trace.arguments import Arguments, Uncategorised, tolerant
+from torchgauge.trace.arguments import Arguments, Integer, Uncategorised, tolerant
 
 # Where events have categories, one of the first has.
 _CATEGORY, _SOON = b'"cat"', 4096
 ABSENT_TEXT = msgspec.Raw()
+_FAR = 2**63
 
 
 class Event(msgspec.Struct, gc=False):
@@ -22,12 +23,12 @@ class Event(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str = ""
     name: str = ""
-    pid: int | str = 0
-    tid: int | str = 0
+    pid: Integer | str = 0
+    tid: Integer | str = 0
     ts: msgspec.Raw = ABSENT_TEXT
     dur: msgspec.Raw = ABSENT_TEXT
     args: Arguments | None = None
-    id: int | str = ""
+    id: Integer | str = ""
 
 
 class _Uncategorised(Event, gc=False):
@@ -37,8 +38,11 @@ class _Uncategorised(Event, gc=False):
 
 
 class _Odd(Event, gc=False):
-    """An event whose arguments stay text, for their type may refuse them."""
+    """An event whose arguments stay text, for their type may refuse them; numbers are any."""
 
+    pid: int | str = 0
+    tid: int | str = 0
+    id: int | str = ""
     args: msgspec.Raw = ABSENT_TEXT  # type: ignore[assignment]
 
 
@@ -105,7 +109,13 @@ def decode_header(text: bytes) -> Header:
 def _tolerated(events: Sequence[_Odd]) -> list[Event]:
     for event in events:
         event.args = tolerant(bytes(event.args))  # type: ignore[assignment]
+        event.pid, event.tid, event.id = map(_named, (event.pid, event.tid, event.id))
     return list(events)
+
+
+def _named(number: int | str) -> int | str:
+    """Return a number of more than eight bytes as text: many may be made to collide in a dict."""
+    return number if isinstance(number, str) or -_FAR <= number < _FAR else str(number)
 
 
 def truncated(error: Exception) -> bool:

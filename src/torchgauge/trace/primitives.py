@@ -55,7 +55,14 @@ _TUPLES = b"t\x85\x86\x87"
 _LONG = b"|".join(rb"\x8a%b.{%d}" % (re.escape(bytes([count])), count) for count in range(9))
 _NUMBER = rb"(?:[N\x88\x89]|K.|M..|J.{4}|G.{8}|%b)" % _LONG
 _TUPLE = rb"(?:\(%b*+t|%b\x85|%b{2}\x86|%b{3}\x87)" % ((_NUMBER,) * 4)
-_LONGEST_NUMBER = 64  # bytes: more takes time to read, and is no figure of anything
+# Bytes of a number, as an address of 64 bits has with its sign. More is no figure of anything, and
+# many of them may be chosen so that a dict takes for ever to tell them apart.
+_LONGEST_NUMBER = 9
+# Operations of one byte that make a list, a dict or a set, of up to 216 bytes. Torch writes one for
+# at least a dozen bytes; some may be empty.
+_CONTAINERS = (b"]", b"}", b"\x8f")
+_FEWEST_BYTES = 8  # of a pickle, for each
+_HARMLESS = 1 << 16
 
 
 class _Plain(pickle.Unpickler):
@@ -76,6 +83,7 @@ def load_primitives(data: bytes, name: str) -> object:
     `pickle-damaged` for one that is cut off or no pickle.
     """
     _check(data, name)
+    _check_containers(data, name)
     try:
         with uncollected():
             return _Plain(io.BytesIO(data)).load()
@@ -137,6 +145,17 @@ def _check(data: bytes, name: str) -> None:
         if operation in (0x8A, 0x8B) and count > _LONGEST_NUMBER:
             raise _not_plain(name, f"At byte {place:,} it has a number of {count:,} bytes.")
         place = min(start + count, size)  # a text may claim to be longer than any file
+
+
+def _check_containers(data: bytes, name: str) -> None:
+    """Raise InputError for a pickle that takes more than 40 times its size in memory.
+
+    The bytes are counted wherever they stand: in texts and numbers they are rare.
+    """
+    count = sum(map(data.count, _CONTAINERS))
+    if count > _HARMLESS + len(data) // _FEWEST_BYTES:
+        said = f"It has {count:,} lists, dicts and sets in {len(data):,} bytes, most of them empty."
+        raise _not_plain(name, said)
 
 
 def _refused(operation: int, place: int, name: str, size: int) -> InputError:

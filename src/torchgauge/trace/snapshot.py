@@ -16,6 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.reading import SNAPSHOT
 from torchgauge.trace.primitives import load_primitives, uncollected
 from torchgauge.trace.snapshot_contents import (
     Annotation,
@@ -28,7 +29,6 @@ from torchgauge.trace.snapshot_contents import (
 from torchgauge.trace.unpacking import PackingError, open_trace, unpacked
 
 _PIECE = 1 << 20
-_LARGEST_FILE = 1 << 33
 _LARGEST = {"size": 1 << 50, "place": 1 << 64}  # no device has as much memory
 _STATES = {
     "active_allocated": "allocated",
@@ -74,22 +74,19 @@ def is_pickle(path: Path) -> bool:
 
 
 def _bytes(source: str | Path | bytes, name: str) -> bytes:
-    pieces, size = [], 0
+    pieces = []
     with open_trace(source if isinstance(source, bytes) else Path(source)) as file:
         start = file.read(4)
         if start == b"PK\x03\x04":
             raise _not_one(name, "It is an archive, not what _dump_snapshot writes.")
         try:
-            for piece in unpacked(file, name, _PIECE):
-                pieces.append(piece)
-                size += len(piece)
-                if size > _LARGEST_FILE:
-                    raise _damaged(name, f"It is larger than {_LARGEST_FILE:,} bytes.")
+            pieces += unpacked(file, name, _PIECE, bound=SNAPSHOT)
         except PackingError as error:
             raise _damaged(name, str(error)) from error
-    if not size:
+    data = b"".join(pieces)
+    if not data:
         raise _damaged(name, "It holds nothing.")
-    return b"".join(pieces)
+    return data
 
 
 class _Reading:

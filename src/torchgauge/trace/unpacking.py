@@ -14,13 +14,12 @@ from typing import IO, BinaryIO, cast
 from torchgauge.errors import InputError
 from torchgauge.files import check_readable
 from torchgauge.progress import Progress
+from torchgauge.reading import MEMBER, TRACE, Bound, too_large
 from torchgauge.trace.archive import SIGNATURE, UNREADABLE, find, refused, traces
 
 _GZIP = b"\x1f\x8b"
-# Traces pack 10 to 40 times; ten times that is no trace. Small ones do no harm.
-_LARGEST_RATIO = 400
-_HARMLESS = 1 << 30
-_HARMLESS_MEMBER = 1 << 20  # of which there may be thousands
+# Packed bytes read at once: what follows the end of one of thousands of streams is copied for each.
+_PACKED = 1 << 14
 
 
 class PackingError(Exception):
@@ -100,18 +99,22 @@ def _damage() -> Iterator[None]:
 
 
 def unpacked(
-    file: BinaryIO, name: str, size: int, progress: Progress | None = None
+    file: BinaryIO,
+    name: str,
+    size: int,
+    progress: Progress | None = None,
+    bound: Bound = TRACE,
 ) -> Iterator[bytes]:
     """Yield the text of a trace in pieces of about `size` bytes, as packed files are unpacked.
 
-    Raises PackingError where it is damaged, InputError `trace-archive` for a zip that does not hold
+    `bound` is of a file; a member of an archive has its own. Raises PackingError where it is damaged, InputError `trace-archive` for a zip that does not hold
     exactly one trace, or is in one itself, `trace-too-large` for one that inflates beyond all
     reason.
     """
     inside = isinstance(file, Member)
     packed = file.packed if isinstance(file, Member) else file.seek(0, io.SEEK_END)
     file.seek(0)
-    limit = max(_HARMLESS_MEMBER if inside else _HARMLESS, packed * _LARGEST_RATIO)
+    limit = (MEMBER if inside else bound).of(packed)
     total, told = 0, 0.0
     for piece in _unpacked(file, name, size):
         total += len(piece)
@@ -119,12 +122,7 @@ def unpacked(
             progress.update(name, read)
             told = read
         if total > limit:
-            raise InputError(
-                f"{name} was not read to its end.",
-                id="trace-too-large",
-                cause=f"Its {packed:,} bytes unpack to more than {limit:,}, as no trace does.",
-                remedy="Unpack it yourself if it is meant to be so.",
-            )
+            raise too_large(name, f"What its {packed:,} bytes hold", limit, "trace-too-large")
         yield piece
 
 
@@ -154,7 +152,7 @@ def _inflated(file: IO[bytes], size: int) -> Iterator[bytes]:
     inflate = zlib.decompressobj(wbits=31)
     waiting, started = b"", False
     while True:
-        waiting = waiting or file.read(size)
+        waiting = waiting or file.read(_PACKED)
         if not waiting:
             break
         if inflate.eof:

@@ -1,0 +1,85 @@
+"""How long a store may take to answer, and how much: its file may be anybody's.
+
+A damaged or hostile file of a few kilobytes can hold rows without end, or a value of a gigabyte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, Select, text
+
+from torchgauge.errors import InputError
+from torchgauge.reading import RECORD
+
+VARIABLE = "TORCHGAUGE_STORE_TIMEOUT"
+LONGEST = 60.0  # seconds of one look into a store
+# Steps of SQLite's machine between two looks at the clock: about a millisecond.
+_STEPS = 20_000
+_LONGEST_VALUE = 10**9  # SQLite's own
+
+
+def longest() -> float:
+    """Return the seconds that one look may take. Raises InputError `store-timeout-invalid`."""
+    told = os.environ.get(VARIABLE)
+    if not told:
+        return LONGEST
+    try:
+        seconds = float(told)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise InputError(
+            f"{VARIABLE} is no number of seconds: '{told}'.",
+            id="store-timeout-invalid",
+            remedy=f"Write it as 300, or unset {VARIABLE}.",
+        )
+    return seconds
+
+
+@contextlib.contextmanager
+def bounded(connection: Connection) -> Iterator[None]:
+    """Let the database give up what takes longer than `longest`, and values larger than records."""
+    seconds = longest()
+    if connection.dialect.name != "sqlite":
+        connection.execute(text(f"SET LOCAL statement_timeout = {int(seconds * 1000)}"))
+        yield
+        return
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - the dialect's only driver here
+    end = time.monotonic() + seconds
+    driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(RECORD.of(RECORD.most), _LONGEST_VALUE))
+    driver.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
+    try:
+        yield
+    finally:
+        driver.set_progress_handler(None, 0)
+
+
+def rows(connection: Connection, query: Select[Any], least: int) -> Iterator[Row[Any]]:
+    """Yield the rows of a query, each of at least `least` bytes in the file.
+
+    Raises msgspec.ValidationError where they are more than the file has room for.
+    """
+    room = _room(connection)
+    for number, row in enumerate(connection.execute(query), start=1):
+        if room is not None and number * least > room:
+            raise msgspec.ValidationError("it has more rows than its file has room for")
+        yield row
+
+
+def _room(connection: Connection) -> int | None:
+    """Return the bytes of a store's file; None of a server's database."""
+    if connection.dialect.name != "sqlite":
+        return None
+    pages, size = (
+        connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+        for name in ("page_count", "page_size")
+    )
+    return int(pages) * int(size)

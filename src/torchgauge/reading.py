@@ -1,0 +1,121 @@
+"""How much a file may come to when it is read: files of strangers may be small and hold anything.
+
+A bound is in bytes of what is unpacked. What a reader makes of that in memory is a small multiple,
+which docs/limits.md says for each.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from torchgauge import units
+from torchgauge.errors import InputError
+from torchgauge.files import check_readable
+
+VARIABLE = "TORCHGAUGE_READ_LIMIT"
+_PIECE = 1 << 20
+
+
+class Bound(NamedTuple):
+    """The most bytes that a file may unpack to: `times` its own size, between two limits."""
+
+    least: int
+    times: int
+    most: int
+
+    def of(self, size: int) -> int:
+        """Return the bound of a file of `size` bytes; TORCHGAUGE_READ_LIMIT stands above all.
+
+        Raises InputError `read-limit-invalid` where the variable is no number of bytes.
+        """
+        raised = _raised()
+        return max(self.least, min(self.times * size, self.most)) if raised is None else raised
+
+
+# Packed traces hold 10 to 25 times their size; ten times that is no trace.
+TRACE = Bound(least=1 << 28, times=250, most=1 << 38)
+# Of these there may be thousands in one archive.
+MEMBER = Bound(least=1 << 20, times=250, most=1 << 38)
+# One event, or what stands before or after all of them.
+EVENT = Bound(least=1 << 28, times=0, most=1 << 28)
+# All of it is in memory at once.
+SNAPSHOT = Bound(least=1 << 24, times=100, most=1 << 33)
+RECORD = Bound(least=1 << 24, times=100, most=1 << 28)
+# Tensors are not packed; the pickle beside them says what they are called.
+WEIGHTS = Bound(least=1 << 28, times=2, most=1 << 50)
+PICKLE = Bound(least=1 << 26, times=0, most=1 << 26)
+RULES = Bound(least=1 << 20, times=1, most=1 << 20)
+
+
+def whole(path: Path, bound: Bound) -> bytes:
+    """Return what is in a file that is not packed.
+
+    Raises InputError `file-not-regular`, `file-missing`, and `file-too-large` above the bound.
+    """
+    check_readable(path)
+    try:
+        with path.open("rb") as file:
+            most = bound.of(os.fstat(file.fileno()).st_size)
+            data = file.read(most + 1)
+    except OSError as error:
+        raise InputError(
+            f"'{path}' cannot be read.",
+            id="file-missing",
+            cause=error.strerror or str(error),
+            remedy="Check the path.",
+        ) from error
+    if len(data) > most:
+        raise too_large(f"'{path}'", "It", most)
+    return data
+
+
+def inflated(data: bytes, bound: Bound, name: str) -> bytes:
+    """Return what zlib packed. Raises zlib.error, InputError `file-too-large` above the bound."""
+    most = bound.of(len(data))
+    pieces = list(_inflated(data, most))
+    if sum(map(len, pieces)) > most:
+        raise too_large(name, f"What its {len(data):,} bytes unpack to", most)
+    return b"".join(pieces)
+
+
+def _inflated(data: bytes, most: int) -> Iterator[bytes]:
+    unpacker = zlib.decompressobj()
+    size = 0
+    while not unpacker.eof and size <= most:
+        piece = unpacker.decompress(data, _PIECE)
+        data = unpacker.unconsumed_tail
+        if not piece and not data:
+            raise zlib.error("it is cut off")
+        size += len(piece)
+        yield piece
+
+
+def too_large(name: str, what: str, most: int, id: str = "file-too-large") -> InputError:
+    """Return the error for more than `most` bytes; `what` begins its cause."""
+    return InputError(
+        f"{name} was not read to its end.",
+        id=id,
+        cause=f"{what} is more than {units.size(most)}, as none is that torchgauge reads.",
+        remedy=f"If it is meant to be so, raise the limit: {VARIABLE}={2 * most} (bytes).",
+    )
+
+
+def _raised() -> int | None:
+    text = os.environ.get(VARIABLE)
+    if not text:
+        return None
+    try:
+        limit = int(float(text))
+    except (ValueError, OverflowError):
+        limit = 0
+    if limit <= 0:
+        raise InputError(
+            f"{VARIABLE} is no number of bytes: '{text}'.",
+            id="read-limit-invalid",
+            remedy=f"Write it as 8e9 or 8000000000, or unset {VARIABLE}.",
+        )
+    return limit
