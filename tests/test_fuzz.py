@@ -1,31 +1,22 @@
-"""Whatever a file or an argument holds, the answer is a result or one of our errors."""
+"""Whatever an argument holds, the answer is a result or one of our errors.
+
+Files are attacked in `tests/attack/test_readers.py`.
+"""
 
 from __future__ import annotations
 
 import collections
-import io
-import json
-import os
-import pickle
 from contextlib import suppress
 
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save
-from tests.analyze.runs import timed
-from tests.analyze.test_compare import TEN, layer_times, layered
-from tests.model import records
 
-import torchgauge as tg
 from torchgauge.errors import TorchgaugeError
-from torchgauge.model import codec, rendering
 from torchgauge.target.input_spec import make_inputs, parse
 from torchgauge.target.load import load
 from torchgauge.target.random_tensors import RandomTensors
 from torchgauge.target.target import TargetRequest
-from torchgauge.target.weights import load_weights
 
 
 def cases(number: int):
@@ -129,126 +120,3 @@ def test_target_strings(cases, tmp_path, monkeypatch):
     seen = fuzz(TARGETS, lambda text: load(TargetRequest(text, device="meta")), cases)
     assert seen["target-unknown"]
     assert seen["factory-raised"]
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=4,
-)
-
-
-@st.composite
-def changed_bytes(draw, originals: list[bytes]) -> bytes:
-    """Return one of the originals cut off, with flipped bytes, or with a piece moved or doubled."""
-    data = bytearray(draw(st.sampled_from(originals)))
-    place = st.integers(0, max(len(data) - 1, 0))
-    for change in draw(st.lists(st.sampled_from(["cut", "flip", "insert", "double"]), max_size=4)):
-        at = draw(place)
-        if change == "cut":
-            del data[at:]
-        elif change == "flip" and at < len(data):
-            data[at] = draw(st.integers(0, 255))
-        elif change == "insert":
-            data[at:at] = draw(st.binary(max_size=8))
-        elif change == "double":
-            data[at:at] = data[at : at + draw(st.integers(0, 200))]
-    return bytes(data)
-
-
-@st.composite
-def edited_record(draw, original: bytes) -> bytes:
-    """Return a record some fields of which were replaced, removed or added."""
-    content = json.loads(original)
-    for _ in range(draw(st.integers(0, 3))):
-        holder = content
-        while True:
-            keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
-            if not keys:
-                break
-            key = draw(st.sampled_from(keys))
-            if isinstance(holder[key], (dict, list)) and draw(st.integers(0, 3)):
-                holder = holder[key]
-                continue
-            same_kind = {int: st.integers(), float: st.floats(), str: st.text()}
-            if draw(st.booleans()) and type(holder[key]) in same_kind:
-                holder[key] = draw(same_kind[type(holder[key])])
-            elif draw(st.booleans()):
-                del holder[key]
-            else:
-                holder[key] = draw(JSON)
-            break
-    return json.dumps(content).encode(errors="replace")
-
-
-RECORD = codec.encode(records.profile())
-
-
-@cases(4000)
-def test_record_files(cases):
-    def check(data: bytes) -> None:
-        record = codec.decode(data)
-        for form in ("console", "csv", "json", "notebook"):
-            assert rendering.text(record, form)
-        assert codec.decode(codec.encode(record)) == record
-
-    fuzz(changed_bytes([RECORD]) | edited_record(RECORD), check, cases)
-
-
-BASELINE = timed(*TEN, tree=layered(), layers=layer_times())
-BASELINE_FILE = codec.encode(BASELINE)
-
-
-@cases(4000)
-def test_baseline_files(cases, tmp_path):
-    """A stored run is what anybody may have edited: it is compared and gated, or named."""
-    path = tmp_path / "baseline.json"
-    outcomes: collections.Counter[str] = collections.Counter()
-
-    def check(data: bytes) -> None:
-        path.write_bytes(data)
-        verdict = tg.gate(path, BASELINE, tolerance="latency:1%:3%", thresholds=["memory:1GB"])
-        outcomes[verdict.outcome] += 1
-        for form in ("verdict", "markdown", "junit", "csv", "html"):
-            assert rendering.text(verdict, form)
-        for form in ("comparison", "markdown", "csv", "html"):
-            assert rendering.text(verdict.comparison, form)
-        assert codec.decode(codec.encode(verdict)) == verdict
-        tg.detect_regressions(BASELINE, path)
-
-    fuzz(changed_bytes([BASELINE_FILE]) | edited_record(BASELINE_FILE), check, cases)
-    assert outcomes["inconclusive"]
-
-
-class _RunsCode:
-    def __reduce__(self):
-        return os.mkdir, ("it-ran",)
-
-
-def state_dict_files() -> list[bytes]:
-    state = torch.nn.Linear(4, 4).state_dict()
-    files = [save(state), pickle.dumps({"weight": _RunsCode()}), pickle.dumps([1, "x"])]
-    variants = ({}, {"_use_new_zipfile_serialization": False})
-    for options in variants:
-        for content in (state, {"model": state, "epoch": 3}, {"weight": _RunsCode()}):
-            buffer = io.BytesIO()
-            torch.save(content, buffer, **options)
-            files.append(buffer.getvalue())
-    return files
-
-
-@cases(2000)
-def test_state_dict_files(cases, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    files = state_dict_files()
-
-    def check(given: tuple[bytes, str]) -> None:
-        data, suffix = given
-        path = tmp_path / f"weights{suffix}"
-        path.write_bytes(data)
-        load_weights(torch.nn.Linear(4, 4), path)
-
-    suffixes = st.sampled_from([".pt", ".safetensors", ".bin"])
-    tensors_only = changed_bytes(files[:1]).map(lambda data: (data, ".safetensors"))
-    fuzz(tensors_only | st.tuples(changed_bytes(files), suffixes), check, cases)
-    assert not (tmp_path / "it-ran").exists()

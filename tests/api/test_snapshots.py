@@ -1,32 +1,23 @@
 """Memory snapshots read from files, and what of them is written."""
 
-import copy
 import csv
-import gzip
 import io
 import json
-import pickle
-import random
 import subprocess
 import sys
 
 import pytest
-from hypothesis import strategies as st
 from rich.console import Console
-from tests.test_fuzz import changed_bytes, fuzz
 from tests.trace import snapshots as made
 from tests.trace.snapshots import BASE, LOG, MIB, PUBLIC, block, segment, whole
 
 import torchgauge as tg
-from torchgauge.analyze.snapshot import snapshot
 from torchgauge.analyze.snapshot_growth import growth
-from torchgauge.cli import formats
 from torchgauge.cli.main import main
 from torchgauge.model import codec
 from torchgauge.report import growth as growth_report
 from torchgauge.report import snapshot as report
 from torchgauge.report.plain import plain
-from torchgauge.trace.snapshot import read_recording
 
 
 def failing():
@@ -221,81 +212,3 @@ def test_the_public_sample_is_told():
     assert "2.255 GB" in text
     assert max(map(len, text.splitlines())) <= 80
     assert codec.decode(codec.encode(found)) == found
-
-
-def shown(data):
-    """Do all that the command does with a file."""
-    found = snapshot(read_recording(data), "s.pickle")
-    assert codec.decode(codec.encode(found)) == found
-    assert str(found)
-    assert str(growth(found, found))
-    assert found.to_markdown()
-    assert growth(found, found).to_markdown()
-    for table in ("figures", "stacks", "segments", "timeline", "ooms"):
-        assert formats.rendering.text(found, "csv", table=table)
-    for one in found.devices:
-        assert one.allocated + one.pending == sum(held.bytes for held in one.alive)
-        if one.peak is not None:
-            assert one.peak.bytes == sum(held.bytes for held in one.peak.held)
-
-
-few = pytest.mark.parametrize("cases", [100, pytest.param(2500, marks=pytest.mark.slow)])
-ORIGINALS = [
-    pickle.dumps(failing(), 4),
-    pickle.dumps(failing(), 2),
-    json.dumps(made.step()).encode(),
-    gzip.compress(pickle.dumps(made.step()), mtime=0),
-]
-
-
-NUMBERS = (0, 1, BASE, BASE + 8 * MIB, 512, MIB, 64 * MIB, 2**40)
-TEXTS = ("", "alloc", "oom", "free_completed", "segment_free", "segment_map", "inactive", "small")
-ODD = (None, -1, 2**63, 2**70, 1.5, "", [], {}, True)
-
-
-def edited(content, choose):
-    """Replace, remove or double some values of a snapshot; `choose` picks one of a list.
-
-    Stacks are shared by all that is made here, so a copy is edited: else each seed would depend on
-    those before it, and so would tests of other files.
-    """
-    content = copy.deepcopy(content)
-    for _ in range(choose([1, 3, 10])):
-        holder = content
-        while True:
-            keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
-            key = choose(keys) if keys else None
-            inside = holder[key] if keys else None
-            if not isinstance(inside, dict | list) or choose([False, False, True]):
-                break
-            holder = inside
-        kind = choose(["value"] * 8 + ["drop", "double", "odd"])
-        if kind == "drop" and keys:
-            del holder[key]
-        elif kind == "double" and keys and isinstance(holder, list):
-            holder.insert(choose(keys), inside)
-        elif kind == "odd" and keys and choose([True, False, False]):
-            holder[key] = copy.copy(choose(ODD))
-        elif isinstance(inside, int) and not isinstance(holder, tuple):
-            holder[key] = choose([*NUMBERS, inside + 512])
-        elif isinstance(inside, str) and key in ("action", "segment_type"):
-            holder[key] = choose(TEXTS)
-    return content
-
-
-@few
-def test_mutated_bytes_are_a_result_or_an_error(cases, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    seen = fuzz(changed_bytes(ORIGINALS), shown, cases)
-    assert seen["pickle-damaged"]
-    assert list(tmp_path.iterdir()) == []
-
-
-@few
-def test_mutated_structures_are_a_result_or_an_error(cases):
-    def check(seed):
-        shown(pickle.dumps(edited(failing(), random.Random(seed).choice)))
-
-    seen = fuzz(st.integers(0, 2**32), check, cases)
-    assert seen["snapshot-malformed"]
-    assert seen["result"] > cases / 4

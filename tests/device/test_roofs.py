@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.fakes import FakeClock, FakeGpu
 
-from torchgauge.device import calibration, roof_measurement, roof_store, roofs, settings
+from torchgauge.device import calibration, roof_measurement, roof_store, roofs, settings, state_file
 from torchgauge.device.best_time import best_time
 from torchgauge.device.checks.load import most_other
 from torchgauge.device.cpu import Cpu, last_level_cache
@@ -335,7 +335,7 @@ def test_other_threads_are_another_machine(machine):
         assert roofs.quick("cpu").threads == threads + 1
     finally:
         torch.set_num_threads(threads)
-    assert len(roof_store.read(roof_store.path()).machines) == 2
+    assert len(state_file.read(roof_store.path(), roof_store.Kept).machines) == 2
 
 
 def test_a_folder_that_cannot_be_written_does_not_matter(machine, tmp_path):
@@ -349,9 +349,9 @@ def test_a_folder_that_cannot_be_written_does_not_matter(machine, tmp_path):
 def test_a_damaged_file_holds_nothing(machine, tmp_path, content):
     file = tmp_path / "roofs.json"
     file.write_bytes(content)
-    assert roof_store.read(file).machines == {}
+    assert state_file.read(file, roof_store.Kept).machines == {}
     roofs.quick("cpu", file=file)
-    assert len(roof_store.read(file).machines) == 1
+    assert len(state_file.read(file, roof_store.Kept).machines) == 1
 
 
 def test_other_work_is_more_than_a_machine_at_rest_shows():

@@ -21,7 +21,6 @@ from hypothesis import example, given, settings
 from tests.trace.same_events import assert_same, decoded
 
 import torchgauge as tg
-from torchgauge import reading
 from torchgauge.errors import InputError
 from torchgauge.progress import Silent
 from torchgauge.trace import unpacking
@@ -462,7 +461,7 @@ def test_pipes_are_refused_before_anything_is_taken_from_them(tmp_path):
 
 
 def test_what_inflates_beyond_reason_is_refused(monkeypatch):
-    monkeypatch.setattr(unpacking, "TRACE", reading.Bound(1 << 20, 1, 1 << 20))
+    monkeypatch.setenv("TORCHGAUGE_READ_LIMIT", "1e6")
     bomb = squeezed(b"[" + b" " * (8 << 20) + b"]")
     with pytest.raises(InputError) as error:
         read_events(bomb)

@@ -45,7 +45,10 @@ def longest() -> float:
 
 @contextlib.contextmanager
 def bounded(connection: Connection) -> Iterator[None]:
-    """Let the database give up what takes longer than `longest`, and values larger than records."""
+    """Let the database give up what takes longer than `longest`, and values larger than records.
+
+    Raises msgspec.ValidationError for a file that is no history's.
+    """
     seconds = longest()
     if connection.dialect.name != "sqlite":
         connection.execute(text(f"SET LOCAL statement_timeout = {int(seconds * 1000)}"))
@@ -54,12 +57,20 @@ def bounded(connection: Connection) -> Iterator[None]:
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - the dialect's only driver here
     end = time.monotonic() + seconds
+    _check_tables(connection)
     driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(RECORD.of(RECORD.most), _LONGEST_VALUE))
     driver.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
     try:
         yield
     finally:
         driver.set_progress_handler(None, 0)
+
+
+def _check_tables(connection: Connection) -> None:
+    """Raise msgspec.ValidationError for a store with code in it: a view's rows may have no end."""
+    query = "SELECT count(*) FROM sqlite_master WHERE type IN ('view', 'trigger')"
+    if connection.exec_driver_sql(query).scalar_one():
+        raise msgspec.ValidationError("it has views or triggers, which no history has")
 
 
 def rows(connection: Connection, query: Select[Any], least: int) -> Iterator[Row[Any]]:

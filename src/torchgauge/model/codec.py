@@ -105,7 +105,7 @@ def decode(data: bytes, origin: str = "the data") -> Saved:
         for fault in faults(record):
             raise _invalid(origin, schema, f"{fault.what} - at `$.{fault.path}`")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _invalid(origin, schema, str(error)) from error
+        raise _invalid(origin, schema, " ".join(str(error).splitlines())) from error
     return record
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from typing import Any, Literal
 
 import msgspec
 
 from torchgauge.errors import RecordError, TorchgaugeError, user_traceback
 
-# A file may hold an integer of hundreds of digits, which is none in any arithmetic with floats.
-LARGEST = int(sys.float_info.max)
+# No quantity is as large: products and squares of those below are numbers still.
+LARGEST = 1e60
+# JSON's integers beyond it are none to most that read it; addresses need all of it.
+LARGEST_INTEGER = 2**64
 _NUMBERS = {int, float, bool, type(None)}
 How = Literal["measured", "counted", "estimated"]
 # How far an interval reaches: calls of one process, processes that ran one after the other, or
 # those and what the host remembers of earlier runs.
 IntervalScope = Literal["process", "runs", "calibrated"]
+
+
+class UnfitError(RecordError, ValueError):
+    """What a record may not hold; msgspec adds the path of the field where it is decoded."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,22 +37,23 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             if _halved(value):
                 msgspec.structs.force_setattr(self, name, _whole(value))
             if not _finite(value):
-                raise RecordError(
-                    f"{type(self).__name__}.{name} would hold a NaN or an infinity.",
+                raise UnfitError(
+                    f"{type(self).__name__}.{name} would hold a NaN or an infinity, or a "
+                    "number beyond all reason.",
                     id="not-finite",
-                    cause="A measurement produced a number that is none.",
-                    remedy="Please report it: unknown values are None.",
+                    cause="Such a number is none; unknown values are None.",
+                    remedy="Please report it where a measurement gave it.",
                 )
 
 
 def _finite(value: object) -> bool:
     if isinstance(value, float):
-        return math.isfinite(value)
+        return abs(value) < LARGEST  # a NaN is not
     if isinstance(value, int):
-        return abs(value) < LARGEST
+        return abs(value) < LARGEST_INTEGER
     if isinstance(value, tuple):
         if set(map(type, value)) == {int}:  # long ones: durations
-            return bool(max(map(abs, value)) < LARGEST)
+            return bool(max(map(abs, value)) < LARGEST_INTEGER)
         return all(_finite(item) for item in value)
     if isinstance(value, dict):
         return all(_finite(item) for item in value.values())

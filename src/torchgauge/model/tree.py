@@ -7,11 +7,11 @@ import functools
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from torchgauge.errors import InputError, RecordError
+from torchgauge.errors import InputError
 from torchgauge.model.device_use import DeviceUse
 from torchgauge.model.kernel import Kernel
 from torchgauge.model.line_time import LineTime
-from torchgauge.model.record import How, Interval, MeasurementWarning, Record
+from torchgauge.model.record import How, Interval, MeasurementWarning, Record, UnfitError
 from torchgauge.model.roofline import Bound
 from torchgauge.model.totals import Totals
 
@@ -276,7 +276,7 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
         super().__post_init__()
         above = [row.parent for row in self.rows]
         if not above or above[0] >= 0 or any(not 0 <= n < at for at, n in enumerate(above) if at):
-            raise RecordError(
+            raise UnfitError(
                 "Tree.rows would be no tree.",
                 id="tree-malformed",
                 cause="The first row is the model, and a parent's row comes before its children's.",

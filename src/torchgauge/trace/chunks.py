@@ -61,7 +61,9 @@ class Chunks:
     def __iter__(self) -> Iterator[list[Event]]:
         self._open()
         while True:
-            tried = 0  # the length at which there was no place to cut: the next try is at twice that
+            tried = (
+                0  # the length at which there was no place to cut: the next try is at twice that
+            )
             if cut := self._cut():
                 events, end = cut
                 self._drop(end)

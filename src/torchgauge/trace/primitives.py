@@ -62,7 +62,7 @@ _LONGEST_NUMBER = 9
 # at least a dozen bytes; some may be empty.
 _CONTAINERS = (b"]", b"}", b"\x8f")
 _FEWEST_BYTES = 8  # of a pickle, for each
-_HARMLESS = 1 << 16
+_HARMLESS = 1 << 18  # of which there may be as many in any file
 
 
 class _Plain(pickle.Unpickler):

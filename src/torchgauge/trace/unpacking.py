@@ -107,9 +107,9 @@ def unpacked(
 ) -> Iterator[bytes]:
     """Yield the text of a trace in pieces of about `size` bytes, as packed files are unpacked.
 
-    `bound` is of a file; a member of an archive has its own. Raises PackingError where it is damaged, InputError `trace-archive` for a zip that does not hold
-    exactly one trace, or is in one itself, `trace-too-large` for one that inflates beyond all
-    reason.
+    `bound` is of a file; a member of an archive has its own. Raises PackingError where it is
+    damaged, InputError `trace-archive` for a zip that does not hold exactly one trace, or is in one
+    itself, `trace-too-large` for one that inflates beyond all reason.
     """
     inside = isinstance(file, Member)
     packed = file.packed if isinstance(file, Member) else file.seek(0, io.SEEK_END)
@@ -152,7 +152,7 @@ def _inflated(file: IO[bytes], size: int) -> Iterator[bytes]:
     inflate = zlib.decompressobj(wbits=31)
     waiting, started = b"", False
     while True:
-        waiting = waiting or file.read(_PACKED)
+        waiting = waiting or file.read(min(size, _PACKED))
         if not waiting:
             break
         if inflate.eof:
