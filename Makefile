@@ -61,7 +61,7 @@ docs: $(VENV)/dev
 
 bench: $(VENV)/dev $(VENV)/peers
 	for name in startup overhead training training_memory latency_peers latency_simulation models hygiene \
-		costs_speed costs_torchvision costs_models costs_events decode timeline_overhead \
+		costs_speed costs_torchvision costs_models costs_events decode readers timeline_overhead \
 		timeline_speed timeline_trees loop_memory sweep_fit history_trends history_writers; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers
