@@ -88,7 +88,7 @@ def _inflated(data: bytes, most: int) -> Iterator[bytes]:
     while not unpacker.eof and size <= most:
         piece = unpacker.decompress(data, _PIECE)
         data = unpacker.unconsumed_tail
-        if not piece and not data:
+        if not piece and not data and not unpacker.eof:
             raise zlib.error("it is cut off")
         size += len(piece)
         yield piece

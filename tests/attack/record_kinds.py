@@ -99,7 +99,9 @@ def with_everything():
 def count():
     from tests.report import exported_records as made
 
-    return builtins(made.count())
+    from tests.report.test_count import EVERYTHING
+
+    return builtins(made.count(), EVERYTHING)
 
 
 @functools.cache

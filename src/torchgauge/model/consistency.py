@@ -200,8 +200,8 @@ def _cost(path: str, cost: Cost) -> Faults:
 def _latency(path: str, latency: Latency) -> Faults:
     yield from _filled(f"{path}.processes", latency.processes)
     for at, run in enumerate(latency.processes):
-        if not 0 <= run.warmup < max(len(run.samples), 1):
-            yield Fault(f"{path}.processes[{at}].warmup", "it is not fewer than the samples")
+        if not 0 <= run.warmup <= len(run.samples):
+            yield Fault(f"{path}.processes[{at}].warmup", "there are not as many samples")
 
 
 def _training(training: TrainingTime) -> Faults:

@@ -142,7 +142,7 @@ def page(title: str, parts: dict[str, object], choice: Choice | None = None) -> 
     if choice is not None:
         options = [one._asdict() for one in choice.options]
         shown["choice"] = {"label": choice.label, "first": choice.first, "options": options}
-    data = msgspec.json.encode(shown).decode()
+    data = _json(shown).decode()
     for character in _MARKUP:
         data = data.replace(character, f"\\u{ord(character):04x}")
     script, style = _asset("page.js"), _asset("page.css")
@@ -163,6 +163,22 @@ def page(title: str, parts: dict[str, object], choice: Choice | None = None) -> 
         f'<script type="application/json" id="data">{data}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
+
+
+def _json(shown: object) -> bytes:
+    try:
+        return msgspec.json.encode(shown)
+    except OverflowError:  # whole nanoseconds of more time than any clock has measured
+        return msgspec.json.encode(_short(msgspec.to_builtins(shown)))
+
+
+def _short(value: Any) -> Any:
+    """Return the value with floats in place of integers of more than eight bytes."""
+    if isinstance(value, dict):
+        return {key: _short(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(item) for item in value]
+    return float(value) if isinstance(value, int) and abs(value) >= 2**63 else value
 
 
 def _asset(name: str) -> str:

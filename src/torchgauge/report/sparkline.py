@@ -28,8 +28,12 @@ def stepped(points: Sequence[Sequence[float | None]], column: int, width: int) -
     end = points[-1][0] or 1.0
     columns: list[float] = [0.0] * width
     for one, following in itertools.pairwise((*points, points[-1])):
-        begin = min(int((one[0] or 0) / end * width), width - 1)
-        last = min(int((following[0] or 0) / end * width), width - 1)
+        begin, last = (_column((point[0] or 0) / end, width) for point in (one, following))
         for at in range(begin, last + 1):
             columns[at] = max(columns[at], one[column] or 0)
     return sparkline(columns, width)
+
+
+def _column(share: float, width: int) -> int:
+    """Return the column of a share of the width; clocks that ran back give some below 0."""
+    return min(int(min(max(share, 0.0), 1.0) * width), width - 1)
