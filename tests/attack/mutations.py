@@ -57,7 +57,7 @@ def places(value, path=()):
 def fields_changed(whole, dice, odd=ODD):
     """Return a nest of lists and dicts with one to eight of its values changed."""
     whole = copy.deepcopy(whole)
-    for _ in range(dice.randint(1, 8) if dice.random() < 0.5 else 1):
+    for _ in range(dice.choice([1, 1, 1, 2, 3, 8])):
         every = list(places(whole))
         if not every:
             break
@@ -74,7 +74,7 @@ def fields_changed(whole, dice, odd=ODD):
 def change(holder, key, dice, odd):
     """Change one value: to one of its kind, to an odd one, to none, or to what stands elsewhere."""
     value = holder[key]
-    match dice.randrange(8):
+    match dice.randrange(12):
         case 0:
             holder[key] = dice.choice(odd)
         case 1:
@@ -123,11 +123,11 @@ def as_json(whole):
         return json.dumps(None).encode()
 
 
-def json_changed(whole, dice, odd=ODD):
-    """Return the JSON of a nest, changed as bytes or by its fields."""
-    if dice.random() < 0.3:
+def json_changed(whole, dice, *, torn=0.3):
+    """Return the JSON of a nest, changed as bytes (a share of `torn`) or by its fields."""
+    if dice.random() < torn:
         return bytes_changed(as_json(whole), dice)
-    return as_json(fields_changed(whole, dice, odd))
+    return as_json(fields_changed(whole, dice))
 
 
 def packed(data, dice):

@@ -176,7 +176,7 @@ def _add_record_kinds():
 
         def read(dice, folder, whole=whole):
             path = folder / "record.json"
-            path.write_bytes(json_changed(dice.choice(whole()), dice))
+            path.write_bytes(json_changed(dice.choice(whole()), dice, torn=0.05))
             show(codec.load(path))
 
         READERS[f"record_{kind}"] = read

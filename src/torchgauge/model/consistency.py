@@ -79,8 +79,15 @@ def _profile(record: Profile) -> Faults:
 def _count(record: Count) -> Faults:
     yield from _cost("cost", record.cost)
     training = record.training
-    if training is not None and training.optimizer not in training.optimizers:
+    if training is None:
+        return
+    if training.optimizer not in training.optimizers:
         yield Fault("training.optimizer", "it is none of `training.optimizers`")
+        return
+    for name in training.assumed.at_peak:
+        if name not in (*training.parts, "workspace"):
+            path = f"training.optimizers.{training.optimizer}.at_peak"
+            yield Fault(path, f"'{name[:40]}' is no part of a training step")
 
 
 def _loop(record: Loop) -> Faults:
@@ -137,6 +144,8 @@ def _rank(path: str, rank: RankTrace) -> Faults:
 
 def _snapshot(record: Snapshot) -> Faults:
     for at, one in enumerate(record.devices):
+        if one.peak is not None:
+            yield from _filled(f"devices[{at}].timeline", one.timeline)
         for path, stack in _stacks(one):
             yield from _place(f"devices[{at}].{path}", stack, len(record.stacks), "stacks")
 
@@ -177,6 +186,11 @@ def _series(path: str, series: TrendSeries) -> Faults:
 
 def _diagnosis(record: Diagnosis) -> Faults:
     yield from _environment(record.environment)
+    for at, check in enumerate(record.checks):
+        if (check.status == "found") != bool(check.findings):
+            yield Fault(
+                f"checks[{at}].status", "it is 'found' where there are findings, and else not"
+            )
 
 
 def _environment(environment: Environment) -> Faults:

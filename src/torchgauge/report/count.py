@@ -125,7 +125,9 @@ def _optimizers(found: TrainingMemory) -> Table:
     dtypes = sorted({dtype for one in found.optimizers.values() for dtype in one.states.by_dtype})
     known = found.assumed.total is not None
     grid = _grid("optimizer", *dtypes, "states", "at least", *(["at its peak"] if known else []))
-    same = found.optimizers[MASTERS].states.bytes == found.optimizers[OPTIMIZER].states.bytes
+    masters, usual = (found.optimizers.get(name) for name in (MASTERS, OPTIMIZER))
+    # A file of another version may lack one of the two.
+    same = masters is not None and usual is not None and masters.states.bytes == usual.states.bytes
     for name, one in found.optimizers.items():
         if name == MASTERS and same:
             continue  # nothing is in half precision

@@ -8,8 +8,6 @@ only: with a backward thread it puts frees before their allocations. Timestamps 
 from __future__ import annotations
 
 import dataclasses
-import gzip
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchgauge.errors import InputError
+from torchgauge.trace.unpacking import PackingError, open_trace, unpacked
 
 Column = NDArray[np.int64]
 
 _OPERATORS = ("cpu_op", "Operator")
 _ABSENT = msgspec.Raw()
+_PIECE = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -109,12 +109,13 @@ def read(
     """Read an exported Kineto trace (.json or .json.gz, or its bytes).
 
     Ranges whose names start with `marks`, and those with `layers`, are no operators.
-    Raises InputError `trace-unreadable` where it is no trace, or is cut off.
+    Raises InputError `trace-unreadable` where it is no trace, or is cut off, and what opening and
+    unpacking raise.
     """
+    name = str(source) if isinstance(source, Path) else "The recording"
     try:
-        return _trace(_events(source), marks, layers)
-    except (msgspec.MsgspecError, OSError, EOFError, zlib.error) as error:
-        name = str(source) if isinstance(source, Path) else "The recording"
+        return _trace(_events(source, name), marks, layers)
+    except (ValueError, ArithmeticError, RecursionError, OSError, PackingError) as error:
         raise InputError(
             f"{name} cannot be read as a Kineto trace.",
             id="trace-unreadable",
@@ -123,10 +124,9 @@ def read(
         ) from error
 
 
-def _events(source: Path | bytes) -> list[_Event]:
-    data = source.read_bytes() if isinstance(source, Path) else source
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
+def _events(source: Path | bytes, name: str) -> list[_Event]:
+    with open_trace(source) as file:
+        data = b"".join(unpacked(file, name, _PIECE))
     if data.lstrip()[:1] == b"[":
         return _decode_events(data)
     return _decode_file(data).events
