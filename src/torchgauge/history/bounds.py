@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, text
+from sqlalchemy import Connection, Select, text
 
 from torchgauge.errors import InputError
 from torchgauge.reading import RECORD
@@ -73,7 +73,7 @@ def _check_tables(connection: Connection) -> None:
         raise msgspec.ValidationError("it has views or triggers, which no history has")
 
 
-def rows(connection: Connection, query: Select[Any], least: int) -> Iterator[Row[Any]]:
+def rows(connection: Connection, query: Select[Any], least: int) -> Iterator[Any]:
     """Yield the rows of a query, each of at least `least` bytes in the file.
 
     Raises msgspec.ValidationError where they are more than the file has room for.

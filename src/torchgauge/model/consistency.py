@@ -153,9 +153,10 @@ def _snapshot(record: Snapshot) -> Faults:
 def _stacks(device: DeviceMemory) -> Iterator[tuple[str, int]]:
     """Yield the path of each number of a stack."""
     held = () if device.peak is None else device.peak.held
-    for name, rows in (
-        ("alive", device.alive), ("peak.held", held), ("ooms", device.ooms), ("kept", device.kept)
-    ):  # fmt: skip
+    named: dict[str, Sequence[Any]] = {
+        "alive": device.alive, "peak.held": held, "ooms": device.ooms, "kept": device.kept,
+    }  # fmt: skip
+    for name, rows in named.items():
         for at, one in enumerate(rows):
             if one.stack is not None:
                 yield f"{name}[{at}].stack", one.stack

@@ -74,7 +74,7 @@ def is_pickle(path: Path) -> bool:
 
 
 def _bytes(source: str | Path | bytes, name: str) -> bytes:
-    pieces = []
+    pieces: list[bytes] = []
     with open_trace(source if isinstance(source, bytes) else Path(source)) as file:
         start = file.read(4)
         if start == b"PK\x03\x04":
