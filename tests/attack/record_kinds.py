@@ -98,7 +98,6 @@ def with_everything():
 @functools.cache
 def count():
     from tests.report import exported_records as made
-
     from tests.report.test_count import EVERYTHING
 
     return builtins(made.count(), EVERYTHING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 
@@ -39,9 +40,9 @@ class SystemFiles:
     def pressure(self, resource: str) -> float | None:
         """Return the fraction of the last 10 s in which some task waited for `resource` (PSI)."""
         for line in (self.text(f"proc/pressure/{resource}") or "").splitlines():
-            kind, *fields = line.split()
+            kind, *fields = line.split() or [""]
             values = dict(field.split("=", 1) for field in fields if "=" in field)
-            if kind == "some" and "avg10" in values:
+            if kind == "some" and re.fullmatch(r"\d+(\.\d+)?", values.get("avg10", ""), re.ASCII):
                 return float(values["avg10"]) / 100
         return None
 
