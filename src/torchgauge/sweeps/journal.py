@@ -14,6 +14,7 @@ from typing import BinaryIO
 import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.files import check_readable
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.sweep import CellSettings
 from torchgauge.sweeps.job import Entry
@@ -41,10 +42,15 @@ class Journal:
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> Journal:
-        """Raises InputError `sweep-other`, `sweep-running`, `output-unwritable`."""
+        """Raises InputError.
+
+        `sweep-other`, `sweep-running`, `file-not-regular` and `file-missing` (a name that no file
+        can have), `output-unwritable`.
+        """
         if self.path is None:
             return self
         try:
+            check_readable(self.path)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab+")
             self._lock(self._file)

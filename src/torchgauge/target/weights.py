@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.files import check_readable, is_file
 
 # What training scripts name the state dict in their checkpoints.
 WRAPPERS = ("state_dict", "model_state_dict", "model")
@@ -36,7 +37,8 @@ def load_weights(model: Callable[..., Any], path: Path) -> None:
             id="weights-no-module",
             remedy="Load the weights where the target is made.",
         )
-    if not path.is_file():
+    check_readable(path)
+    if not is_file(path):
         raise InputError(
             f"There is no weights file {path}.",
             id="file-missing",
