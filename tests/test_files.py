@@ -186,7 +186,7 @@ def test_links_in_a_ring_are_refused(tmp_path):
 def device(path, real, kind=stat.S_IFCHR):
     """Make another node of a device in a temporary folder, and return its path."""
     try:
-        os.mknod(path, kind | 0o600, os.stat(real).st_rdev if real else os.makedev(7, 255))
+        os.mknod(path, kind | 0o600, Path(real).stat().st_rdev if real else os.makedev(7, 255))
         if real:
             path.open("wb").close()
     except PermissionError:
@@ -293,7 +293,9 @@ def test_a_text_is_added_to_a_file_and_never_waits_for_a_reader(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc")
-@pytest.mark.parametrize("name", ["/proc/self/mem", "/proc/self/environ", "/proc/kmsg", "/dev/zero"])
+@pytest.mark.parametrize(
+    "name", ["/proc/self/mem", "/proc/self/environ", "/proc/kmsg", "/dev/zero"]
+)
 def test_what_the_kernel_makes_up_is_not_read(name):
     with pytest.raises(InputError) as caught:
         check_readable(Path(name))

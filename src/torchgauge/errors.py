@@ -87,9 +87,11 @@ def missing_extra(library: str, extra: str, purpose: str) -> MissingExtraError:
 
 # What torchgauge itself calls: their frames are those of an error and not of the user's code.
 _LIBRARIES = frozenset(
-    ("cloudpickle", "memray", "msgspec", "numpy", "psutil", "pyarrow", "ray", "rich", "ruptures")
-    + ("safetensors", "scipy", "sqlalchemy", "timm", "torch", "torchao", "torchvision")
-    + ("transformers",)
+    (
+        *("cloudpickle", "memray", "msgspec", "numpy", "psutil", "pyarrow", "ray", "rich"),
+        *("ruptures", "safetensors", "scipy", "sqlalchemy", "timm", "torch", "torchao"),
+        *("torchvision", "transformers"),
+    )
 )
 
 

@@ -220,7 +220,7 @@ def _part(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
     try:
         # What is in a protected file is nobody's business while it is written either.
         mode = 0o600 if path.exists() else 0o666
-        with open(part, "xb", opener=lambda name, how: os.open(name, how, mode)) as file:  # noqa: PTH123
+        with open(part, "xb", opener=lambda name, how: os.open(name, how, mode)) as file:
             with contextlib.suppress(FileNotFoundError):
                 _keep_facts(path, file)
             yield part, file

@@ -21,7 +21,7 @@ STARTED_IN = _working_folder()
 
 
 def working_folder() -> Path:
-    """Return the working directory. Raises InputError `folder-removed` where it is none any more."""
+    """Return the working directory. Raises InputError `folder-removed` where it is gone."""
     folder = _working_folder()
     if folder is None:
         raise InputError(
@@ -45,7 +45,7 @@ def expanded(path: str | Path) -> Path:
 
 def shown(path: Path) -> str:
     """Return a path as messages name it: short while the user's folder is the process's, too."""
-    if STARTED_IN is not None and STARTED_IN == _working_folder():
+    if STARTED_IN is not None and _working_folder() == STARTED_IN:
         with contextlib.suppress(ValueError):
             return str(path.relative_to(STARTED_IN))
     return str(path)

@@ -47,5 +47,8 @@ def make_folder(file: Path) -> None:
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.parent.name == FOLDER:
-        with contextlib.suppress(FileExistsError), (file.parent / ".gitignore").open("x") as ignored:
+        with (
+            contextlib.suppress(FileExistsError),
+            (file.parent / ".gitignore").open("x") as ignored,
+        ):
             ignored.write("*\n")

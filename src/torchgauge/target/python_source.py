@@ -68,7 +68,8 @@ def import_module(name: str) -> ModuleType:
         raise InputError(
             f"There is no Python module {name!r}.",
             id="module-missing",
-            cause=f"{absent!r} was found neither in {working_folder()} nor among the installed packages.",
+            cause=f"{absent!r} was found neither in {working_folder()} nor among the installed "
+            "packages.",
             remedy="Run from the folder it lies in, or give the file: path/file.py:factory.",
         ) from error
     except (Exception, SystemExit) as error:
