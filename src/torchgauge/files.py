@@ -215,7 +215,10 @@ def _write_to(descriptor: int, parts: Iterable[bytes]) -> None:
 @contextlib.contextmanager
 def _part(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
     """Yield a new file beside `path`, with the mode and owner of the one that it may replace."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:  # a file is there
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
     part = path.with_name(f"{_beginning(path)}{os.urandom(4).hex()}.part")
     try:
         # What is in a protected file is nobody's business while it is written either.

@@ -43,7 +43,7 @@ def send(rules: Rules, trend: Trend, lines: list[str]) -> str | None:
     exchange.start()
     # No limit of a socket's is one of the whole: each byte would begin it anew.
     exchange.join(TIMEOUT)
-    return answers[0] if answers else f"the webhook did not answer within {TIMEOUT:.0f} s"
+    return answers[0] if answers else f"the webhook did not answer within {TIMEOUT:g} s"
 
 
 def _posted(url: str, body: bytes) -> str | None:
@@ -59,7 +59,8 @@ def _posted(url: str, body: bytes) -> str | None:
         # What TLS says of a certificate names the host that was asked.
         tells = isinstance(reason, OSError) and not isinstance(reason, ssl.SSLError)
         why = getattr(reason, "strerror", "") if tells else ""
-        return f"the webhook could not be reached ({why or type(reason).__name__})"
+        name = type(error if isinstance(reason, str) else reason).__name__
+        return f"the webhook could not be reached ({why or name})"
     return None if 200 <= status < 300 else f"the webhook answered with status {status}"
 
 
