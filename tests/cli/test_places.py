@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 import torchgauge as tg
+from torchgauge.api.trace_files import trace_files
 from torchgauge.cli.main import main
+from torchgauge.errors import TorchgaugeError
+from torchgauge.files import check_replaceable, write_atomically
+from torchgauge.history.store import Store
+from torchgauge.target.python_source import import_file
+from torchgauge.target.weights import load_weights
 
 WANDERING = """
 import os, torch
@@ -135,6 +144,56 @@ def test_names_that_no_file_can_have_are_errors_of_ours(arguments, tmp_path, mon
     assert "torchgauge: error:" in told
     assert "Traceback" not in told
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def closed():
+    """Yield a folder that the test may not look into, as nobody where it is run by root."""
+    place = Path(tempfile.mkdtemp(prefix="torchgauge-test-"))
+    (place / "closed").mkdir()
+    for name in ("w.safetensors", "run.json", "models.py"):
+        (place / "closed" / name).write_bytes(b"{}")
+    place.chmod(0o755)
+    (place / "closed").chmod(0)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield place / "closed"
+    finally:
+        if root:
+            os.seteuid(0)
+        (place / "closed").chmod(0o755)
+        shutil.rmtree(place)
+
+
+def test_a_folder_that_may_not_be_looked_into_is_an_error_of_ours(closed):
+    looks = {
+        "file-missing": [
+            lambda: load_weights(torch.nn.Linear(4, 4), closed / "w.safetensors"),
+            lambda: import_file(closed / "models.py"),
+            lambda: trace_files(closed),
+            lambda: tg.load(closed),
+            lambda: tg.load(closed / "run.json"),
+            lambda: tg.compare(closed / "run.json", closed / "run.json"),
+            lambda: tg.read_trace(closed / "trace.json"),
+        ],
+        "output-unwritable": [
+            lambda: write_atomically(closed / "out" / "run.json", b""),
+            lambda: check_replaceable(closed / "out.json"),
+        ],
+        "store-unreachable": [
+            lambda: Store.open(str(closed / "h.db")),
+            lambda: Store.open(str(closed / "h.db"), create=False),
+        ],
+        "target-unknown": [lambda: tg.profile(f"{closed}/models.py:made")],
+    }
+    for id, calls in looks.items():
+        for call in calls:
+            with pytest.raises(TorchgaugeError) as error:
+                call()
+            assert error.value.id == id
+            assert "ermission" in error.value.cause
 
 
 OPTIONS = [
