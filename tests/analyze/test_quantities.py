@@ -81,7 +81,6 @@ def test_rates_say_what_they_count(text, value, of):
         ("1e999ms", "s"),
         ("1e308s", "s"),  # a number, and none in any other unit
         ("1e308TB", "B"),
-        ("1e20GB", "B"),  # more than 64 bits count
         ("9" * 400, ""),
         ("1e308samples/s", "1/s"),
         ("nan", ""),

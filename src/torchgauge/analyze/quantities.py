@@ -24,9 +24,8 @@ RATES = {
     for word in words
 }
 EXAMPLES = {"s": "100ms", "B": "2GB", "": "25M", "1/s": "1000samples/s"}
-# Beyond it no amount lies, and what is computed of one stays a number; bytes fit into 64 bits.
+# Beyond it no amount lies, and what is computed of one stays a number.
 LARGEST = 1e30
-MOST_BYTES = 2.0**62
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*(.*?)\s*", re.ASCII | re.DOTALL)
 
 
@@ -48,8 +47,7 @@ def amount(text: str, unit: str) -> Amount | None:
         return None
     number, written = float(found[1] + (found[2] or "")), found[3]
     said = _rate(number, written) if unit == "1/s" else _scaled(number, written, unit)
-    most = MOST_BYTES if unit == "B" else LARGEST
-    return None if said is None or said.value > most else said
+    return None if said is None or said.value > LARGEST else said
 
 
 def _scaled(number: float, written: str, unit: str) -> Amount | None:
