@@ -186,7 +186,6 @@ def test_a_folder_that_may_not_be_looked_into_is_an_error_of_ours(closed):
             lambda: Store.open(str(closed / "h.db")),
             lambda: Store.open(str(closed / "h.db"), create=False),
         ],
-        "target-unknown": [lambda: tg.profile(f"{closed}/models.py:made")],
     }
     for id, calls in looks.items():
         for call in calls:
