@@ -187,11 +187,11 @@ def test_a_folder_that_may_not_be_looked_into_is_an_error_of_ours(closed):
             lambda: Store.open(str(closed / "h.db"), create=False),
         ],
     }
-    for id, calls in looks.items():
+    for error_id, calls in looks.items():
         for call in calls:
             with pytest.raises(TorchgaugeError) as error:
                 call()
-            assert error.value.id == id
+            assert error.value.id == error_id
             assert "ermission" in error.value.cause
 
 
