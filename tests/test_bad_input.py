@@ -343,6 +343,21 @@ def test_what_cannot_be_measured_is_refused(case, folder, capsys):
     assert not (folder / "it-ran").exists()
 
 
+@pytest.mark.parametrize(
+    "name", ["code.pt", "code-zipped.pt", "text.pt", "cut.safetensors", "cut.pt", "folder.pt"]
+)
+def test_bad_weights_have_no_traceback_of_libraries(name, folder, capsys):
+    """torch raised, and nothing of the user's was running."""
+    whole = folder / "whole.pt"
+    torch.save({"weight": torch.ones(4, 4)}, whole)
+    (folder / "cut.pt").write_bytes(whole.read_bytes()[:-200])
+    (folder / "folder.pt").mkdir(exist_ok=True)
+    answer, errors = refused(f"@models.py:linear --weights @{name}", folder, capsys)
+    assert answer["error"]["id"] in ("weights-untrusted", "weights-unreadable", "file-missing")
+    assert errors.startswith("torchgauge: error: ")
+    assert "Traceback" not in errors
+
+
 def test_a_pickle_that_runs_code_would_have_run_it(folder):
     """The cases above could not fail if the files were harmless."""
     with (folder / "code.pt").open("rb") as file:

@@ -41,6 +41,8 @@ def test_size_is_decimal(count, shown):
 
 def test_counts_stay_exact_until_they_are_long():
     assert units.count(9_999) == "9,999"
+    assert units.count(1.5) == "1.500"  # as a limit may be; not 2
+    assert units.count(2.0) == "2"
     assert units.count(25_557_032) == "25.56 M"
     assert units.count(70_553_706_496) == "70.55 G"
     assert units.count(None) == "unknown"

@@ -85,10 +85,21 @@ def missing_extra(library: str, extra: str, purpose: str) -> MissingExtraError:
     )
 
 
+# What torchgauge itself calls: their frames are those of an error and not of the user's code.
+_LIBRARIES = frozenset(
+    (
+        *("cloudpickle", "memray", "msgspec", "numpy", "psutil", "pyarrow", "ray", "rich"),
+        *("ruptures", "safetensors", "scipy", "sqlalchemy", "timm", "torch", "torchao"),
+        *("torchvision", "transformers"),
+    )
+)
+
+
 def user_traceback(error: TorchgaugeError) -> str:
     """Return the traceback of what the user's own code raised, without torchgauge's frames.
 
-    Empty where none took part but torchgauge and Python's library: a file that cannot be opened.
+    Empty where none took part but torchgauge, the libraries that it calls and Python's: a file that
+    cannot be opened, weights that are damaged.
     """
     import sysconfig
     import traceback
@@ -103,12 +114,15 @@ def user_traceback(error: TorchgaugeError) -> str:
         [frame for frame in report.stack if not frame.filename.startswith(own)]
     )
     paths = sysconfig.get_paths()
-    others = [
-        frame.filename
-        for frame in report.stack
-        if not frame.filename.startswith(paths["stdlib"])
-        or frame.filename.startswith((paths["purelib"], paths["platlib"]))
-    ]
-    if not others and not isinstance(original, SyntaxError):
+    packages = [Path(paths[kind]) for kind in ("purelib", "platlib")]
+
+    def is_users(file: str) -> bool:
+        for folder in packages:
+            if Path(file).is_relative_to(folder):
+                return Path(file).relative_to(folder).parts[0] not in _LIBRARIES
+        return not file.startswith((paths["stdlib"], "<frozen "))
+
+    users = any(is_users(frame.filename) for frame in report.stack)
+    if not users and not isinstance(original, SyntaxError):
         return ""
     return "".join(report.format(chain=False))

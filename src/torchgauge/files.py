@@ -1,4 +1,8 @@
-"""Files are written whole or not at all; what can be read once is not read."""
+"""Files are written whole or not at all, where they were meant to be; what can be read once is not.
+
+Symbolic links are followed, a file that is replaced keeps its mode and owner, and what cannot be
+replaced (a device, a pipe, a descriptor such as /dev/stdout) is written to.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,35 @@ from pathlib import Path
 
 from torchgauge.errors import InputError
 
+TYPE_CHECKING = False  # typing would be a part of the time of --help
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
 # A part that nobody has written to for so many seconds was left by a process that was killed.
 ABANDONED = 600.0
 # More than most records take: a full disk is found before measuring, not after.
 ROOM = 2**20
+MOST_LINKS = 40  # as Linux follows them
+LONGEST_NAME = 200  # bytes of a file's name in that of its part; file systems take 255 in all
 # What lies there is made while it is read.
 _KERNEL = ("/proc", "/sys")
 _GZIP = 31  # zlib's number for gzip with the largest window
+_DESCRIPTORS = "/proc/self/fd"  # where /dev/stdout and /dev/fd lead to
+# Where descriptors lead to that stand for others meanwhile: see `standing_in`.
+_moved: dict[int, int] = {}
+
+
+def is_file(path: Path) -> bool:
+    """Return whether there is a file; False as well where nobody may look, or for no name at all.
+
+    `Path.is_file` raises then, up to Python 3.13.
+    """
+    return os.path.isfile(path)  # noqa: PTH113 - see above
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether there is a folder; False as well where nobody may look."""
+    return os.path.isdir(path)  # noqa: PTH112 - as above
 
 
 def check_readable(path: Path, *, pipe: bool = False) -> None:
@@ -75,29 +101,33 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> Path:
     """Write `data` to `path` so that any reader sees the old file or the new one, and return it.
 
     A process killed meanwhile leaves a hidden `.part` file, which a later write of the same path
-    removes. Raises InputError `output-unwritable` where the folder cannot be made or written.
+    removes. Raises InputError `output-unwritable` where the folder cannot be made or written, the
+    file is protected or would change its owner, nobody reads the pipe, or it is a disk or a socket.
     """
-    import tempfile  # every verb's --help would wait for it
-
+    parts = [data] if isinstance(data, bytes) else data
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        place = _place(path)
+        if isinstance(place, int):
+            _write_to(os.dup(_moved.get(place, place)), parts)
+        elif _is_stream(place):
+            _write_to(_opened(place), parts)
+        else:
+            with _part(place) as (part, file):
+                file.writelines(parts)
+                file.flush()
+                os.fsync(file.fileno())
+                part.replace(place)
+            _remove_abandoned(place)
     except OSError as error:
         raise _unwritable(path, error) from error
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines([data] if isinstance(data, bytes) else data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.chmod(0o666 & ~_umask())
-        part.replace(path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    finally:
-        part.unlink(missing_ok=True)
-    _remove_abandoned(path)
     return path
+
+
+def append(path: Path, text: str) -> None:
+    """Add a text to a file's end; raises OSError, and at once for a pipe that nobody reads."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+    with os.fdopen(os.open(path, flags, 0o666), "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def packed(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -110,30 +140,127 @@ def packed(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 def check_writable(folder: Path) -> None:
     """Make `folder` and raise InputError `output-unwritable` where no record can be put there."""
-    probe = write_atomically(folder / ".torchgauge-writable", bytes(ROOM))
-    probe.unlink(missing_ok=True)
+    check_replaceable(folder / ".torchgauge-writable")
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise InputError `output-unwritable` where no file can be put at `path`."""
-    if path.is_dir():
-        raise _unwritable(path, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
-    check_writable(path.parent)
+    """Raise InputError `output-unwritable` where no file can be put at `path`; make its folder."""
+    try:
+        place = _place(path)
+        if isinstance(place, int):
+            os.close(os.dup(_moved.get(place, place)))
+        elif not _is_stream(place):
+            with _part(place) as (_, file):
+                file.write(bytes(ROOM))
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+@contextlib.contextmanager
+def standing_in(descriptor: int, instead: int) -> Iterator[None]:
+    """Write what is for `descriptor` to `instead` while the block leads the former elsewhere."""
+    _moved[descriptor] = instead
+    try:
+        yield
+    finally:
+        del _moved[descriptor]
+
+
+def _place(path: Path) -> Path | int:
+    """Return the file that symbolic links lead to, or the number of one of our descriptors."""
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "Its name holds a NUL")
+    own = os.path.realpath(_DESCRIPTORS)
+    for _ in range(MOST_LINKS):
+        folder = os.path.realpath(path.parent)
+        if folder == own and path.name.isdecimal():
+            return int(path.name)
+        path = Path(folder, path.name)
+        if not path.is_symlink():
+            return path
+        path = Path(folder, os.readlink(path))  # noqa: PTH115 - Path.readlink drops a "./"
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether `path` takes bytes and keeps none; raises OSError for what is no file."""
+    try:
+        kind = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if stat.S_ISBLK(kind) or stat.S_ISSOCK(kind):
+        raise OSError(errno.EINVAL, "It is a disk or a socket")
+    return not stat.S_ISREG(kind)
+
+
+def _opened(stream: Path) -> int:
+    """Return a descriptor of a device or a pipe; not waiting for somebody who may never read."""
+    try:
+        opened = os.open(stream, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        if error.errno == errno.ENXIO and stream.is_fifo():
+            raise OSError(errno.ENXIO, "Nobody reads the pipe") from error
+        raise
+    os.set_blocking(opened, True)
+    return opened
+
+
+def _write_to(descriptor: int, parts: Iterable[bytes]) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        file.writelines(parts)
+
+
+@contextlib.contextmanager
+def _part(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Yield a new file beside `path`, with the mode and owner of the one that it may replace."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:  # a file is there
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+    part = path.with_name(f"{_beginning(path)}{os.urandom(4).hex()}.part")
+    try:
+        # What is in a protected file is nobody's business while it is written either.
+        mode = 0o600 if path.exists() else 0o666
+        with open(part, "xb", opener=lambda name, how: os.open(name, how, mode)) as file:
+            with contextlib.suppress(FileNotFoundError):
+                _keep_facts(path, file)
+            yield part, file
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _keep_facts(old: Path, file: BinaryIO) -> None:
+    """Give the open file the owner and the mode of `old`; raises OSError where that cannot be."""
+    was, now = old.stat(), os.fstat(file.fileno())
+    if not os.access(old, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(errno.EACCES, "It is write-protected")
+    if (was.st_uid, was.st_gid) != (now.st_uid, now.st_gid):
+        try:
+            os.fchown(file.fileno(), was.st_uid, was.st_gid)
+        except OSError as error:
+            cause = "It belongs to somebody else, and a new one would be yours"
+            raise PermissionError(errno.EPERM, cause) from error
+    if stat.S_IMODE(was.st_mode) != stat.S_IMODE(now.st_mode):
+        os.fchmod(file.fileno(), stat.S_IMODE(was.st_mode) & 0o777)
+
+
+def _beginning(path: Path) -> str:
+    """Return how the parts of a file are named; names of the longest do not grow any longer."""
+    name = path.name
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        name = f"{zlib.crc32(os.fsencode(name)):08x}"
+    return f".{name}."
 
 
 def _remove_abandoned(path: Path) -> None:
     """Delete the parts of `path` that killed processes left; a writer at work is left alone."""
     with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
-            named = entry.name.startswith(f".{path.name}.") and entry.name.endswith(".part")
+            named = entry.name.startswith(_beginning(path)) and entry.name.endswith(".part")
             if named and time.time() - entry.stat().st_mtime > ABANDONED:
                 Path(entry.path).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def _unwritable(path: Path, error: OSError) -> InputError:

@@ -71,7 +71,7 @@ def count(number: float | None, digits: int = 4) -> str:
     if number is None:
         return UNKNOWN
     if abs(number) < 10_000:
-        return f"{number:,.0f}"
+        return f"{number:,.0f}" if number == round(number) else significant(number, digits)
     text, prefix = _scaled(number, _DECIMAL, digits)
     return f"{text} {prefix}"
 

@@ -79,6 +79,10 @@ def test_rates_say_what_they_count(text, value, of):
         ("-1ms", "s"),
         ("1,5ms", "s"),
         ("1e999ms", "s"),
+        ("1e308s", "s"),  # a number, and none in any other unit
+        ("1e308TB", "B"),
+        ("9" * 400, ""),
+        ("1e308samples/s", "1/s"),
         ("nan", ""),
         ("inf", ""),
         ("ms", "s"),
@@ -105,6 +109,8 @@ def test_what_is_none(text, unit):
         ("4gflop", "", "4GFLOP"),
         ("4x", "", None),
         ("fast", "s", None),
+        ("1e308", "B", None),
+        ("1e308tb", "B", None),
     ],
 )
 def test_what_was_meant(text, unit, better):

@@ -1,7 +1,10 @@
 """Alerts reach a real server, and no failure shows the address."""
 
+import base64
+import contextlib
 import http.server
 import json
+import socket
 import ssl
 import threading
 import urllib.error
@@ -30,7 +33,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         length = int(self.headers["Content-Length"])
         self.server.got.append((self.path, self.headers["Content-Type"], self.rfile.read(length)))
+        self.server.authorization = self.headers["Authorization"]
         self.send_response(self.server.status)
+        if self.server.status in range(300, 400):
+            self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def do_GET(self):
+        self.server.got.append((self.path, "", b""))
+        self.send_response(200)
         self.end_headers()
 
     def log_message(self, *arguments):
@@ -73,9 +84,25 @@ def test_nothing_is_sent_where_nothing_is_asked(server):
     assert server.got == []
 
 
-def test_a_status_of_failure_is_said(server):
-    server.status = 503
-    assert webhook.send(Rules((), server.url), TREND, []) == "the webhook answered with status 503"
+@pytest.mark.parametrize("status", [301, 302, 303, 304, 307, 308, 404, 503])
+def test_all_but_success_is_said_and_nobody_else_is_asked(server, status):
+    """A redirected POST becomes a GET without the alerts, whose 200 would count as delivered."""
+    server.status = status
+    told = webhook.send(Rules((), server.url), TREND, ["one"])
+    assert told == f"the webhook answered with status {status}"
+    assert [path for path, *_ in server.got] == [SECRET]
+
+
+@pytest.mark.parametrize("status", [200, 201, 204])
+def test_every_success_counts(server, status):
+    server.status = status
+    assert webhook.send(Rules((), server.url), TREND, ["one"]) is None
+
+
+def test_a_user_and_a_password_go_into_a_header(server):
+    url = server.url.replace("127", "me:p%40ss@127").replace("http:", "HTTP:")
+    assert webhook.send(Rules((), url), TREND, []) is None
+    assert base64.b64decode(server.authorization.removeprefix("Basic ")) == b"me:p@ss"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +113,10 @@ def test_a_status_of_failure_is_said(server):
         f"http://[::1{SECRET}",
         f"http://127.0.0.1:port{SECRET}",
         f"http://127.0.0.1{SECRET} with\nblanks",
+        f"http://me:53CR3T@127.0.0.1:1{SECRET}",
         f"file://{SECRET}",
+        f"ftp://127.0.0.1{SECRET}",
+        f"data:text/plain,{SECRET}",
         SECRET,
     ],
 )
@@ -102,15 +132,40 @@ def test_a_certificate_of_another_host_shows_no_address(monkeypatch):
     def refuses(*_, **__):
         raise urllib.error.URLError(ssl.SSLCertVerificationError(1, mismatch))
 
-    monkeypatch.setattr(urllib.request, "urlopen", refuses)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", refuses)
     failed = webhook.send(Rules((), "https://53CR3T.example.org"), TREND, [])
     assert failed == "the webhook could not be reached (SSLCertVerificationError)"
 
 
-def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch):
-    import socket
+SLOW = {
+    "silent": [],
+    "byte by byte": [b"H", b"T", b"T", b"P", b"/", b"1", b".", b"1", b" ", b"2", b"0", b"0"] * 9,
+    "to be continued": [b"HTTP/1.1 100 Continue\r\n\r\n"] * 99,
+}
 
-    monkeypatch.setattr(webhook, "TIMEOUT", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert "could not be reached" in webhook.send(Rules((), url), TREND, [])
+
+@pytest.mark.parametrize("parts", SLOW.values(), ids=SLOW)
+def test_a_server_that_does_not_come_to_an_end_is_not_waited_for(monkeypatch, parts):
+    """Each byte is in time for a limit on one; the whole has one, too."""
+    monkeypatch.setattr(webhook, "TIMEOUT", 0.4)
+    done = threading.Event()
+
+    def answer():
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            for part in parts:
+                connection.sendall(part)
+                if done.wait(0.05):
+                    break
+            done.wait()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            told = webhook.send(Rules((), url), TREND, [])
+        finally:
+            done.set()
+            thread.join()
+    assert "did not answer" in told or "could not be reached" in told

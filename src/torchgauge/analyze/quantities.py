@@ -24,6 +24,8 @@ RATES = {
     for word in words
 }
 EXAMPLES = {"s": "100ms", "B": "2GB", "": "25M", "1/s": "1000samples/s"}
+# Beyond it no amount lies, and what is computed of one stays a number.
+LARGEST = 1e30
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*(.*?)\s*", re.ASCII | re.DOTALL)
 
 
@@ -38,16 +40,17 @@ def amount(text: str, unit: str) -> Amount | None:
     """Return what `text` says in `unit` ("s", "B", "1/s" or "" for a count); None where nothing.
 
     A count may stand alone; all else has its unit written out, in upper and lower case as defined:
-    1 GB is 10⁹ bytes, 1 GiB 2³⁰.
+    1 GB is 10⁹ bytes, 1 GiB 2³⁰. None as well for more than anything is.
     """
     found = _AMOUNT.fullmatch(text)
     if found is None:
         return None
     number, written = float(found[1] + (found[2] or "")), found[3]
-    if number == float("inf"):
-        return None
-    if unit == "1/s":
-        return _rate(number, written)
+    said = _rate(number, written) if unit == "1/s" else _scaled(number, written, unit)
+    return None if said is None or said.value > LARGEST else said
+
+
+def _scaled(number: float, written: str, unit: str) -> Amount | None:
     scale = {"s": TIMES, "B": SIZES, "": COUNTS}[unit].get(written)
     if scale is None:
         return None
@@ -75,10 +78,10 @@ def meant(text: str, unit: str) -> str | None:
     number, written = text[: found.start(3)].strip(), found[3]
     if not written:
         usual = {"s": "ms", "B": "MB", "1/s": "samples/s"}.get(unit)
-        return None if usual is None else number + usual
+        return number + usual if usual and amount(number + usual, unit) else None
     if unit == "1/s":
         word = written.partition("/")[0].strip().lower()
         return f"{number}{word}/s" if amount(f"{number}{word}/s", unit) else None
     known = {"s": TIMES, "B": SIZES, "": COUNTS}[unit]
-    same = [one for one in known if one.lower() == written.lower()]
-    return number + same[0] if same else None
+    same = [number + one for one in known if one.lower() == written.lower()]
+    return next((near for near in same if amount(near, unit)), None)

@@ -18,6 +18,7 @@ from torchgauge.errors import InputError
 from torchgauge.model.events import ABSENT, Codes, Integers, Rows
 
 _SHOWN = 8
+LONGEST = 1e9  # seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,17 @@ class Part:
     end: float | None = None
     step: int | None = None
     layer: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise InputError `option-invalid` for times that no trace has."""
+        for time in (self.begin, self.end):
+            if time is not None and not abs(time) <= LONGEST:
+                raise InputError(
+                    f"{time:.6g} s is no time of a trace.",
+                    id="option-invalid",
+                    cause="It counts from the trace's begin.",
+                    remedy="Choose a moment before its end.",
+                )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

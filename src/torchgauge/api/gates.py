@@ -16,6 +16,7 @@ from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
 from torchgauge.api.gate_warnings import warnings_of
 from torchgauge.api.preparation import prepared, require_torch, showing
 from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.files import is_file
 from torchgauge.model.record import MeasurementWarning
 
 if TYPE_CHECKING:
@@ -84,9 +85,14 @@ def gate(
 
 
 def gate_records(
-    baseline: Profile | str | Path, current: Profile | str | Path, options: GateOptions
+    baseline: Profile | str | Path,
+    current: Profile | str | Path,
+    options: GateOptions,
+    labels: tuple[str, str] | None = None,
 ) -> Verdict:
     """Gate two records, or the files that hold them; nothing is run, torch is not needed.
+
+    `labels` are what they are called, by default their paths or roles.
 
     Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
     """
@@ -102,22 +108,23 @@ def gate_records(
         limits=options.limits,
         usual=options.usual,
         noise=host_noise(old, new),
-        labels=labels_of(baseline, current),
+        labels=labels or labels_of(baseline, current),
     )
 
 
 def gate_stored(baseline: str | Path, request: GateRequest, options: GateOptions) -> Verdict:
     """Gate a target, or a saved run of it, against the saved run `baseline`."""
     current = Path(request.target)
-    if current.suffix == ".json" and current.is_file():
+    if current.suffix == ".json" and is_file(current):
         return gate_records(baseline, current, options)
-    from torchgauge.api.comparisons import load_baseline
+    from torchgauge.api.comparisons import labels_of, load_baseline
     from torchgauge.api.profiles import profile_request
 
-    load_baseline(baseline)  # a mistake shows now, not after minutes
+    # A mistake shows now, not after minutes; and the target may change folders.
+    stored = load_baseline(baseline)
     known = {one.name: getattr(request, one.name) for one in dataclasses.fields(request)}
     record = profile_request(**known, processes=STORED_PROCESSES, roofs=False)
-    verdict = gate_records(baseline, record, options)
+    verdict = gate_records(stored, record, options, labels_of(baseline, record))
     told = (*verdict.warnings, *warnings_of(record, "current"))
     return msgspec.structs.replace(verdict, warnings=told)
 

@@ -169,7 +169,7 @@ def _timeline(
 ) -> TimelineOptions:
     from torchgauge.measure.timeline_options import TimelineOptions
 
-    file = None if trace is None else Path(trace)
+    file = None if trace is None else Path(trace).absolute()  # the model may change folders
     wanted = TimelineOptions(detail, file, lines=lines, nvtx=nvtx, roofs=roofs)
     if wanted.trace is not None:
         check_replaceable(wanted.trace)  # before minutes of measuring, not after

@@ -132,7 +132,7 @@ def _sweep(
     def make_job(settings: CellSettings, number: int) -> Job:
         return _job(what, settings, number, options, memory_limit, device)
 
-    path = None if resume is None else Path(resume)
+    path = None if resume is None else Path(resume).absolute()
     with Journal(path, identity) as journal, showing(progress) as shown:
         run = Run(grid, make_job, doer, journal, shown, repeats=repeats, every=every)
         cells = run.all()

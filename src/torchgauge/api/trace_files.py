@@ -5,20 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 
 from torchgauge.errors import InputError
+from torchgauge.files import is_file, is_folder
 from torchgauge.trace.archive import ENDS, trace_paths
 
 
 def trace_files(path: Path) -> list[Path] | None:
     """Return the traces of a folder, or of an archive that holds several, by name; None of a file.
 
-    Raises InputError `trace-none` for a folder without any, `trace-archive` as `archive.traces`.
+    Raises InputError `trace-none` for a folder without any, `file-missing` for one that may not be
+    read, `trace-archive` as `archive.traces`.
     """
-    if not path.is_dir():
+    if not is_folder(path):
         several = trace_paths(path)
         return list(several) if len(several) > 1 else None
-    named = (one for one in sorted(path.iterdir()) if one.name.endswith(ENDS))
+    try:
+        named = [one for one in sorted(path.iterdir()) if one.name.endswith(ENDS)]
+    except OSError as error:
+        raise InputError(
+            f"The folder {path} cannot be read.",
+            id="file-missing",
+            cause=error.strerror or str(error),
+            remedy="Check its permissions.",
+        ) from None
     # A link that leads nowhere is a rank that would be missed.
-    found = [one for one in named if one.is_file() or (one.is_symlink() and not one.exists())]
+    found = [one for one in named if is_file(one) or (one.is_symlink() and not one.exists())]
     if not found:
         raise InputError(
             f"{path} holds no traces.",

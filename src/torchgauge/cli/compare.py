@@ -12,6 +12,7 @@ from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.cli.profile import training, what_is_run
 from torchgauge.errors import ExitCode, InputError
+from torchgauge.files import is_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,4 +138,4 @@ def _compared(options: argparse.Namespace) -> Comparison:
 
 def _saved(given: str) -> bool:
     """Return whether this is a file that a run was saved to; a target's file ends otherwise."""
-    return given.endswith(".json") or (Path(given).suffix == "" and Path(given).is_file())
+    return given.endswith(".json") or (Path(given).suffix == "" and is_file(Path(given)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from torchgauge.cli.formats import say
 from torchgauge.cli.output import emit_bytes
 from torchgauge.errors import ExitCode, InputError
+from torchgauge.folders import typed
 
 FORMS = {
     "speedscope": "a profile for each stream and thread, in real time",
@@ -32,7 +32,7 @@ def add_arguments(
     printed.add_argument("--to", choices=FORMS, help=f"convert the trace instead ({said})")
     group = parser.add_argument_group("what is converted, with --to")
     group.add_argument(
-        "--output", type=Path, metavar="FILE", help="write it there, packed where it ends in .gz"
+        "--output", type=typed, metavar="FILE", help="write it there, packed where it ends in .gz"
     )
     group.add_argument(
         "--from", type=_time, metavar="TIME", dest="begin", help="from then on, such as 0.5s"

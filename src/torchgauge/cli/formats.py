@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchgauge.errors import InputError
 from torchgauge.files import check_replaceable, check_writable, write_atomically
+from torchgauge.folders import shown, typed
 from torchgauge.model import rendering
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def add_arguments(
 ) -> None:
     """Declare the options that write files; `page` where the verb's record has one."""
     out.set_defaults(html=None)
-    out.add_argument("--output-dir", type=Path, metavar="DIR", help="write files there")
+    out.add_argument("--output-dir", type=typed, metavar="DIR", help="write files there")
     out.add_argument(
         "--format",
         type=_formats,
@@ -60,7 +61,7 @@ def add_arguments(
         help=f"which files: {ALL} (default: {default}); layers to tensors are CSV",
     )
     if page:
-        out.add_argument("--html", type=Path, metavar="FILE", help="write the page to FILE")
+        out.add_argument("--html", type=typed, metavar="FILE", help="write the page to FILE")
 
 
 def _formats(text: str) -> list[str]:
@@ -148,7 +149,7 @@ def write(
 def say(written: Iterable[Path]) -> None:
     """Tell on standard error which files there are now."""
     for path in written:
-        sys.stderr.write(f"Wrote {path}\n")
+        sys.stderr.write(f"Wrote {shown(path)}\n")
 
 
 def text(record: Saved, form: str, choices: Mapping[str, Any] = MappingProxyType({})) -> str:

@@ -96,9 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     options = build(VERBS.keys() & set(given)).parse_args(given)
     from torchgauge.cli.terminations import as_ctrl_c
+    from torchgauge.folders import working_folder
 
     try:
         with as_ctrl_c():
+            working_folder()
             return int(options.run(options))
     except TorchgaugeError as error:
         _report(error, as_json=getattr(options, "json", False))

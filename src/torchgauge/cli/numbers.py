@@ -6,6 +6,8 @@ import argparse
 
 from torchgauge.errors import InputError
 
+MOST_BYTES = 2**62  # systems count them in 64 bits
+
 
 def levels(text: str) -> int:
     """Return a number of levels; argparse says what is none."""
@@ -28,7 +30,7 @@ def size(text: str | None) -> int | None:
     if text is None:
         return None
     found = amount(text, "B")
-    if found is None or found.value < 1:
+    if found is None or not 1 <= found.value <= MOST_BYTES:
         raise InputError(
             f"'{text}' is no memory limit.",
             id="option-invalid",

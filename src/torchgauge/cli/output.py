@@ -28,7 +28,12 @@ def take_any_text() -> None:
 
 @contextlib.contextmanager
 def prints_to_stderr() -> Iterator[None]:
-    """Send what is printed in the block, by Python or by libraries below it, to standard error."""
+    """Send what is printed in the block, by Python or by libraries below it, to standard error.
+
+    A file that is written to /dev/stdout meanwhile goes there all the same.
+    """
+    from torchgauge.files import standing_in
+
     sys.stdout.flush()
     try:
         out = os.dup(1)
@@ -37,7 +42,7 @@ def prints_to_stderr() -> Iterator[None]:
         return
     try:
         os.dup2(2, 1)
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), standing_in(1, out):
             yield
     finally:
         sys.stdout.flush()

@@ -12,6 +12,7 @@ from torchgauge.cli.numbers import levels, positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.cli.target_option import add_target, add_threshold, settle
 from torchgauge.errors import ExitCode, InputError
+from torchgauge.folders import typed
 
 if TYPE_CHECKING:
     from torchgauge.model.profile import Profile
@@ -60,7 +61,7 @@ def what_is_run(what: argparse._ArgumentGroup, *, device: str | None, device_hel
         help="shape of an input, such as 1x3x224x224 or input_ids=2x128:int64<50257; repeatable",
     )
     what.add_argument("--batch", type=int, metavar="N", help="leading dimension of every input")
-    what.add_argument("--weights", type=Path, metavar="FILE", help="state dict to load")
+    what.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
     what.add_argument("--device", default=device, metavar="DEVICE", help=device_help)
     what.add_argument(
         "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
@@ -164,7 +165,7 @@ def _out(out: argparse._ArgumentGroup) -> None:
     formats.add_arguments(out)
     out.add_argument(
         "--trace",
-        type=Path,
+        type=typed,
         metavar="FILE",
         help="write the recording to FILE (.json or .json.gz), which Perfetto opens",
     )

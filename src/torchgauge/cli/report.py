@@ -10,6 +10,7 @@ from torchgauge.cli import formats
 from torchgauge.cli.output import emit, print_view
 from torchgauge.cli.profile import what_is_shown
 from torchgauge.errors import ExitCode, InputError
+from torchgauge.files import is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
     record = api.load(options.run_file)
     weight = {} if options.weight is None else {"weight": options.weight}
-    stem = "ranks" if options.run_file.is_dir() else options.run_file.stem
+    stem = "ranks" if is_folder(options.run_file) else options.run_file.stem
     if printed:
         emit(formats.text(record, printed[0], weight))
         options.formats = None

@@ -97,12 +97,13 @@ def _steps(text: str) -> int | None:
 
 
 def _bytes(text: str) -> int:
-    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-    upper = text.strip().upper()
-    for name, factor in units.items():
-        number = upper.removesuffix(name).strip()
-        if upper.endswith(name) and number.replace(".", "", 1).isdecimal():
-            return int(float(number) * factor)
+    from torchgauge.analyze.quantities import amount, meant
+
+    written = text.strip()
+    if written[-1:] in ("b", "B"):  # in any case, and not without a unit
+        found = amount(written, "B") or amount(meant(written, "B") or "", "B")
+        if found is not None:
+            return int(found.value)
     message = f"'{text}' is no size such as 500MB or 2GiB"
     raise argparse.ArgumentTypeError(message)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
 from torchgauge.cli.numbers import positive, size
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
+from torchgauge.folders import typed
 
 if TYPE_CHECKING:
     from torchgauge.model.sweep import Sweep
@@ -75,7 +75,7 @@ def _what(what: argparse._ArgumentGroup) -> None:
         dest="inputs",
         help="shape of an input, such as 1x3x224x224; repeatable; --batch replaces its first size",
     )
-    what.add_argument("--weights", type=Path, metavar="FILE", help="state dict to load")
+    what.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
     what.add_argument("--trust", action="store_true", help="load a file that holds a program")
 
 
@@ -119,7 +119,7 @@ def _how(how: argparse._ArgumentGroup) -> None:
     )
     how.add_argument(
         "--resume",
-        type=Path,
+        type=typed,
         metavar="FILE",
         help=f"keep finished cells in FILE (default: {JOURNAL} in --output-dir)",
     )

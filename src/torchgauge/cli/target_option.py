@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.errors import InputError
+from torchgauge.files import is_file, is_folder
 
 if TYPE_CHECKING:
     from torchgauge.model.verdict import Limit
@@ -73,4 +74,5 @@ def _prefix(text: str) -> str:
 
 def _looks_like_a_limit(text: str) -> bool:
     """Tell a misspelt metric from a target: no factory's or model's name begins with a digit."""
-    return re.match(r"[^/:]*:\s*[\d.]", text) is not None and not Path(text).exists()
+    there = is_file(Path(text)) or is_folder(Path(text))
+    return re.match(r"[^/:]*:\s*[\d.]", text) is not None and not there

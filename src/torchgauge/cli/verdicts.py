@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli.output import print_view
+from torchgauge.files import append
+from torchgauge.folders import typed
 
 if TYPE_CHECKING:
     from torchgauge.model.verdict import Verdict
@@ -38,8 +39,7 @@ def tell_github(verdict: Verdict, target: str) -> None:
         sys.stderr.write(github.commands(verdict, _file(target)))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:
-            with Path(summary).open("a", encoding="utf-8") as file:
-                file.write(verdict.to_markdown() + "\n")
+            append(typed(summary), verdict.to_markdown() + "\n")
         except OSError as error:
             sys.stderr.write(f"torchgauge: the step's summary was not written: {error}\n")
 

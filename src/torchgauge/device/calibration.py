@@ -11,6 +11,7 @@ from torchgauge.analyze.noise import LEAST_SESSIONS, between
 from torchgauge.analyze.stored import HostNoise
 from torchgauge.device import state_file
 from torchgauge.files import write_atomically
+from torchgauge.folders import typed, users_folder
 from torchgauge.model.doctor import NoiseRun
 from torchgauge.model.record import Record
 
@@ -27,11 +28,13 @@ class Calibration(Record, frozen=True, kw_only=True):
 
 
 def path() -> Path:
-    """Return the file: below TORCHGAUGE_STATE, XDG_STATE_HOME/torchgauge or ~/.local/state."""
+    """Return the file: below TORCHGAUGE_STATE, XDG_STATE_HOME/torchgauge or ~/.local/state.
+
+    Without a home it is one that cannot be: nothing is kept, and nothing is left elsewhere.
+    """
     if told := os.environ.get(VARIABLE):
-        return Path(told) / "calibration.json"
-    state = os.environ.get("XDG_STATE_HOME")
-    folder = Path(state) if state else Path(os.path.expanduser("~")) / ".local" / "state"  # noqa: PTH111 - Path.home raises where there is none
+        return typed(told) / "calibration.json"
+    folder = users_folder("XDG_STATE_HOME", ".local", "state") or Path(os.devnull)
     return folder / "torchgauge" / "calibration.json"
 
 

@@ -1,4 +1,8 @@
-"""Connections to a store: SQLite by file or URL, PostgreSQL by URL, one way to write to both."""
+"""Connections to a store: SQLite by file or URL, PostgreSQL by URL, one way to write to both.
+
+To read, a file is opened so that no byte of it changes; whether it is a history at all is looked at
+before that (`versions.py`).
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,18 @@ from typing import NamedTuple
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import StaticPool
 
-from torchgauge.errors import InputError, StoreError, missing_extra
+from torchgauge.errors import InputError, missing_extra
+from torchgauge.files import check_readable, is_file, is_folder
+from torchgauge.folders import expanded
 from torchgauge.history.bounds import bounded
 from torchgauge.history.faults import fault, told
 from torchgauge.history.location import make_folder
 from torchgauge.history.patience import ONE_TRY
+
+# A file that nobody writes: SQLite takes no lock and looks for no log.
+UNCHANGING = "mode=ro&immutable=1"
 
 
 class Place(NamedTuple):
@@ -35,7 +45,10 @@ def place(location: str) -> Place:
     Raises InputError `store-url`, MissingExtraError for psycopg.
     """
     if "://" not in location:
-        file = Path(location).expanduser().absolute()
+        file = expanded(location)
+        if str(file).startswith("~"):
+            raise _no_store(f"There is no home of '{file.parts[0][1:]}'.")
+        file = file.absolute()
         return Place(URL.create("sqlite", database=str(file)), str(file), file)
     try:
         url = make_url(location)
@@ -63,26 +76,95 @@ def _no_store(cause: str) -> InputError:
     )
 
 
-def engine(where: Place, *, create: bool) -> Engine:
-    """Return the engine; `create` makes the file where there is none.
+def engine(where: Place) -> Engine:
+    """Return the engine to write with; a file is made where there is none.
 
-    Raises StoreError `store-missing`, `store-unreachable`.
+    Raises StoreError `store-unreachable`, `store-read-only`, `store-full`.
     """
     if where.file is None:
-        with told(where.shown):
-            return create_engine(where.url, connect_args={"connect_timeout": 10})
-    _check_file(where.file, create=create)
-    name = f"{where.file.as_uri()}?{_mode(where.file)}"
+        return _server(where)
+    file = where.file.resolve()
+    mode = "rw" if file.exists() else "rwc"
+    if mode == "rwc":
+        _make_folder(file)
+    if not _is_writable(file) and not has_log(where):
+        return _sqlite(where, UNCHANGING)
+    # Readers see whole runs while somebody writes; a commit is on the disk when it returns.
+    return _sqlite(where, f"mode={mode}", "journal_mode = WAL", "synchronous = FULL")
+
+
+def reader(where: Place) -> Engine:
+    """Return the engine to read with; no byte of a file changes, nor does one appear beside it."""
+    if where.file is None:
+        return _server(where)
+    if has_log(where):
+        # As one who may write, the last to close it would put the log's runs into the file.
+        return _sqlite(where, "mode=ro")
+    if not _is_writable(where.file.resolve()):
+        return _sqlite(where, UNCHANGING)
+    # As one who may not, it would leave an empty log there.
+    return _sqlite(where, "mode=rw", "query_only = ON")
+
+
+def onlooker(where: Place, *, with_log: bool = False) -> Engine:
+    """Return the engine for a look at a file that may be another program's: it takes no lock.
+
+    Such a look may miss what is in the log alone, and see pages of different moments; `with_log`
+    sees neither.
+    """
+    return _sqlite(where, "mode=ro" if with_log else UNCHANGING, "query_only = ON")
+
+
+def copied(made: Engine) -> Engine:
+    """Return an engine of a copy in memory, which may be written while the file stays as it is."""
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    with contextlib.closing(made.raw_connection()) as raw:
+        raw.driver_connection.backup(copy)  # type: ignore[union-attr] - it is SQLite's
+    copied = create_engine("sqlite://", creator=lambda: copy, poolclass=StaticPool)
+    event.listen(copied, "begin", _begin)
+    return copied
+
+
+def is_there(where: Place) -> bool:
+    """Return whether there is a file; of a server, that there is one will be seen.
+
+    Raises InputError `store-url` for what is none; StoreError `store-unreachable`.
+    """
+    if where.file is None:
+        return True
+    try:
+        check_readable(where.file)
+    except InputError as error:
+        if error.id == "file-not-regular":
+            raise _no_store(error.message) from None
+        raise fault("store-unreachable", where.shown, error.cause) from None
+    if is_folder(where.file):
+        raise _no_store(f"{where.file} is a folder.")
+    return is_file(where.file)
+
+
+def has_log(where: Place) -> bool:
+    """Return whether runs may be in SQLite's log beside the file and not in it yet."""
+    file = where.file and where.file.resolve()
+    return file is not None and is_file(file.with_name(f"{file.name}-wal"))
+
+
+def _server(where: Place) -> Engine:
+    with told(where.shown):
+        return create_engine(where.url, connect_args={"connect_timeout": 10})
+
+
+def _sqlite(where: Place, how: str, *settings: str) -> Engine:
+    assert where.file is not None  # noqa: S101 - the callers look
+    name = f"{where.file.resolve().as_uri()}?{how}"
 
     def connect() -> sqlite3.Connection:
         found = sqlite3.connect(
             name, uri=True, timeout=ONE_TRY, isolation_level=None, check_same_thread=False
         )
-        if "immutable" not in name:
-            # Readers see whole runs while somebody writes; a commit is on the disk when it returns.
-            found.execute("PRAGMA journal_mode = WAL")
-            found.execute("PRAGMA synchronous = FULL")
-        found.execute("PRAGMA foreign_keys = ON")
+        # A schema that somebody sent runs no functions of ours.
+        for setting in ("trusted_schema = OFF", "foreign_keys = ON", *settings):
+            found.execute(f"PRAGMA {setting}")
         return found
 
     with told(where.shown):
@@ -91,16 +173,7 @@ def engine(where: Place, *, create: bool) -> Engine:
     return made
 
 
-def _check_file(file: Path, *, create: bool) -> None:
-    if file.exists():
-        return
-    if not create:
-        raise StoreError(
-            f"There is no history at '{file}'.",
-            id="store-missing",
-            cause="No run was added yet, or it is elsewhere.",
-            remedy="Add one with `torchgauge history add RUN.json`, or say where it is: --store.",
-        )
+def _make_folder(file: Path) -> None:
     try:
         make_folder(file)
     except OSError as error:
@@ -108,15 +181,10 @@ def _check_file(file: Path, *, create: bool) -> None:
         raise fault(what, str(file), error.strerror or str(error)) from error
 
 
-def _mode(file: Path) -> str:
-    """Return how SQLite shall open it: where nothing can be written it may not even try to lock."""
-    if not file.exists():
-        return "mode=rwc"
-    writable = os.access(file, os.W_OK, effective_ids=True) and os.access(
-        file.parent, os.W_OK, effective_ids=True
-    )
-    alone = not file.with_name(f"{file.name}-wal").exists()
-    return "mode=ro&immutable=1" if not writable and alone else "mode=rw"
+def _is_writable(file: Path) -> bool:
+    """Return whether SQLite can write: to a folder that it cannot it may not even try to lock."""
+    places = (file, file.parent) if file.exists() else (file.parent,)
+    return all(os.access(place, os.W_OK, effective_ids=True) for place in places)
 
 
 def _begin(connection: Connection) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from torchgauge.folders import working_folder
 from torchgauge.model.run import Facts
 
 # A CI job checks out a commit, not a branch; its service says which branch was meant.
@@ -18,7 +19,7 @@ def git_facts(folder: Path | None = None) -> Facts:
 
     All is empty outside of a repository, without git, and where git does not answer in 10 s.
     """
-    here = folder or Path.cwd()
+    here = folder or working_folder()
     commit = _git(here, "rev-parse", "HEAD")
     if not commit:
         return Facts()

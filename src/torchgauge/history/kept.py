@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from torchgauge.errors import InputError, StoreError
 from torchgauge.files import write_atomically
+from torchgauge.folders import working_folder
 from torchgauge.history.connection import place
 from torchgauge.history.exports import json_lines
 from torchgauge.history.store import Store
@@ -54,5 +56,6 @@ def kept(entry: Entry, error: StoreError, beside: Path | None) -> StoreError:
 def _folders(beside: Path | None) -> Iterator[Path]:
     if beside is not None:
         yield beside.parent
-    yield Path.cwd()
+    with contextlib.suppress(InputError):  # it was removed
+        yield working_folder()
     yield Path(tempfile.gettempdir())

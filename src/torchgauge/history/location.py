@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
+
+from torchgauge.errors import InputError
+from torchgauge.files import is_file, is_folder
+from torchgauge.folders import users_folder, working_folder
 
 VARIABLE = "TORCHGAUGE_STORE"
 FOLDER = ".torchgauge"
@@ -15,16 +20,23 @@ def location(told: str | None = None, start: Path | None = None) -> str:
 
     The default is `.torchgauge/history.db` in the nearest folder from `start` (the working
     directory) upwards that holds `.torchgauge` or `.git`, else `torchgauge/history.db` below
-    XDG_DATA_HOME or ~/.local/share.
+    XDG_DATA_HOME or ~/.local/share. Raises InputError `store-url` where there is no home.
     """
     if chosen := told or os.environ.get(VARIABLE):
         return chosen
-    here = (start or Path.cwd()).resolve()
+    here = (start or working_folder()).resolve()
     for folder in (here, *here.parents):
-        if (folder / FOLDER).is_dir() or (folder / ".git").exists():
+        git = folder / ".git"
+        if is_folder(folder / FOLDER) or is_folder(git) or is_file(git):
             return str(folder / FOLDER / FILE)
-    data = os.environ.get("XDG_DATA_HOME")
-    base = Path(data) if data else Path(os.path.expanduser("~")) / ".local" / "share"  # noqa: PTH111 - Path.home raises where there is none
+    base = users_folder("XDG_DATA_HOME", ".local", "share")
+    if base is None:
+        raise InputError(
+            "There is no place for a history.",
+            id="store-url",
+            cause="No folder from here upwards is a project, and there is no home.",
+            remedy="Name it with --store or TORCHGAUGE_STORE.",
+        )
     return str(base / "torchgauge" / FILE)
 
 
@@ -34,6 +46,9 @@ def make_folder(file: Path) -> None:
     Raises OSError.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    ignored = file.parent / ".gitignore"
-    if file.parent.name == FOLDER and not ignored.exists():
-        ignored.write_text("*\n")
+    if file.parent.name == FOLDER:
+        with (
+            contextlib.suppress(FileExistsError),
+            (file.parent / ".gitignore").open("x") as ignored,
+        ):
+            ignored.write("*\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from torchgauge.analyze.quantities import DECIMAL, SIZES, TIMES
+from torchgauge.analyze.quantities import DECIMAL, LARGEST, SIZES, TIMES
 from torchgauge.errors import InputError
 
 _AMOUNT = re.compile(r"\s*([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([^\d\s]\S*)?\s*", re.IGNORECASE)
@@ -26,6 +26,8 @@ def amount(text: object) -> tuple[float, str]:
     Raises InputError `quantity`.
     """
     if isinstance(text, int | float) and not isinstance(text, bool):
+        if not abs(text) <= LARGEST:  # TOML has infinities, and what is no number
+            raise _unfit(text, "an amount that anything has")
         return float(text), ""
     number, unit = _parts(text)
     # 1000samples/s: what is counted is the figure's business.
@@ -33,6 +35,8 @@ def amount(text: object) -> tuple[float, str]:
     if unit not in _UNITS:
         raise _unfit(text, "a number with a unit such as ms, s, MB, GiB, /s or %")
     factor, of = _UNITS[unit]
+    if abs(number * factor) > LARGEST:
+        raise _unfit(text, "an amount that anything has")
     return number * factor, of
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, delete, exists, select
+from sqlalchemy import ColumnElement, Connection, Engine, delete, exists, select
 from sqlalchemy.exc import IntegrityError
 
 from torchgauge.errors import InputError, StoreError
@@ -25,7 +25,7 @@ from torchgauge.history.content import (
 from torchgauge.history.faults import told
 from torchgauge.history.patience import patiently
 from torchgauge.history.tables import labels, layers, metrics, runs, yardsticks
-from torchgauge.history.versions import migrate, ready
+from torchgauge.history.versions import migrate, to_read, to_write
 from torchgauge.model.profile import Profile
 from torchgauge.model.run import Entry, Run
 
@@ -54,22 +54,26 @@ EVERY = Selection()
 class Store:
     """An open history; a context manager that closes it."""
 
-    def __init__(self, place: connections.Place, *, create: bool) -> None:
+    def __init__(self, place: connections.Place, engine: Engine, *, writes: bool) -> None:
         self.shown = place.shown
         self.file = place.file
-        self._engine = connections.engine(place, create=create)
+        self._place = place
+        self._engine = engine
+        self._writes = writes
 
     @classmethod
     def open(cls, location: str, *, create: bool = True) -> Self:
         """Open the history at a URL or file, in the version that this program reads.
 
+        Without `create` it is opened to be read, and nothing of it changes before something is
+        written to it.
+
         Raises InputError `store-url`; StoreError `store-missing` where it is not there and `create`
-        is False, `store-unreachable`, `store-damaged`, `store-newer`, `store-busy`,
-        `store-read-only`, `store-full`; MissingExtraError.
+        is False, `store-older` on a server then, `store-unreachable`, `store-damaged`,
+        `store-newer`, `store-busy`, `store-read-only`, `store-full`; MissingExtraError.
         """
-        store = cls(connections.place(location), create=create)
-        ready(store._engine, store.shown)
-        return store
+        place = connections.place(location)
+        return cls(place, to_write(place) if create else to_read(place), writes=create)
 
     def __enter__(self) -> Self:
         return self
@@ -86,6 +90,13 @@ class Store:
         """Give back the connections."""
         self._engine.dispose()
 
+    def _to_write(self) -> Engine:
+        if not self._writes:
+            engine = to_write(self._place)
+            self._engine.dispose()
+            self._engine, self._writes = engine, True
+        return self._engine
+
     def add(self, entry: Entry) -> tuple[str, bool]:
         """Save a run and return its uuid, and whether it is new: the same record is saved once.
 
@@ -100,12 +111,12 @@ class Store:
             (yardsticks, yardstick_rows(entry.profile)),
         )
         row = _row(entry)
-        tries = 0
+        engine, tries = self._to_write(), 0
 
         def write() -> tuple[str, bool]:
             nonlocal tries
             tries += 1
-            with connections.writing(self._engine, self.shown) as connection:
+            with connections.writing(engine, self.shown) as connection:
                 known = _same(connection, entry.run.digest)
                 if known is not None:
                     # A connection may break after its commit: then the try before was ours.
@@ -160,10 +171,11 @@ class Store:
     def remove(self, uuids: Iterable[str]) -> int:
         """Remove runs with all that belongs to them; return how many there were."""
         wanted = list(uuids)
+        engine = self._to_write()
 
         def write() -> int:
             removed = 0
-            with connections.writing(self._engine, self.shown) as connection:
+            with connections.writing(engine, self.shown) as connection:
                 for start in range(0, len(wanted), FEW):
                     some = wanted[start : start + FEW]
                     found = connection.execute(delete(runs).where(runs.c.uuid.in_(some)))
@@ -175,7 +187,7 @@ class Store:
     def shrink(self) -> None:
         """Give the space of removed runs back to the disk; PostgreSQL does so by itself."""
         if self.file is not None:
-            with told(self.shown), contextlib.closing(self._engine.raw_connection()) as raw:
+            with told(self.shown), contextlib.closing(self._to_write().raw_connection()) as raw:
                 raw.cursor().execute("VACUUM")
 
     def read(self, query: Callable[[Connection], Any]) -> Any:
@@ -188,7 +200,8 @@ class Store:
 
         Raises StoreError.
         """
-        patiently(lambda: migrate(self._engine, self.shown, version))
+        engine = self._to_write()
+        patiently(lambda: migrate(engine, self.shown, version))
 
 
 def select_runs(connection: Connection, selection: Selection = EVERY) -> list[tuple[int, Run]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torchgauge import api, units
 from torchgauge.analyze.limits import judge, parse_limit, percentile_of
 from torchgauge.errors import InputError
+from torchgauge.files import is_file
 from torchgauge.model.figures import Figure
 from torchgauge.model.metric import METRICS
 from torchgauge.model.verdict import Ruling
@@ -188,7 +189,7 @@ class Assertions:
                 "--torchgauge-update"
             )
         path = self._baselines.next()
-        if not self._update and not path.exists():
+        if not self._update and not is_file(path):
             raise AssertionError(
                 f"There is no saved run of this test: {path} is absent.\n"
                 "  Remedy: run it once with --torchgauge-update, and keep that file"

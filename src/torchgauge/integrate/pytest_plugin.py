@@ -50,6 +50,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker; raise UsageError for an update without a place."""
     config.addinivalue_line("markers", MARKER)
+    if place := config.getoption("torchgauge_baseline"):
+        # Meant from where pytest was started, whatever folder a test changes to.
+        config.option.torchgauge_baseline = config.invocation_params.dir / place
     if config.getoption("torchgauge_update") and not config.getoption("torchgauge_baseline"):
         message = "--torchgauge-update needs --torchgauge-baseline PATH, where the runs are kept"
         raise pytest.UsageError(message)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from torchgauge.errors import MeasurementError
+from torchgauge.folders import working_folder
 from torchgauge.measure.child_end import ChildEnd
 
 CHILD = Path(__file__).with_name("child.py")
@@ -80,7 +81,7 @@ class ForkServer:
             raise
 
     def _start(self, modules: Sequence[str]) -> subprocess.Popen[bytes]:
-        place = {"path": list(sys.path), "folder": str(Path.cwd()), "modules": list(modules)}
+        place = {"path": list(sys.path), "folder": str(working_folder()), "modules": list(modules)}
         self.folder.joinpath("request").write_bytes(pickle.dumps(place))
         command = [sys.executable, "-P", str(CHILD), str(self.folder), str(os.getpid()), "fork"]
         with self.folder.joinpath("stderr").open("wb") as stderr:

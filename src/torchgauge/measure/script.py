@@ -13,6 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from torchgauge.errors import InputError
+from torchgauge.files import check_readable, is_file, is_folder
+from torchgauge.folders import working_folder
 from torchgauge.measure.loop import Timeline
 from torchgauge.measure.script_lines import ScriptLines
 from torchgauge.model.loop import Loop
@@ -46,7 +48,7 @@ def run_program(
     argv, path = sys.argv, sys.path[:]
     sys.argv = list(command)
     if not sys.flags.safe_path:
-        sys.path[0] = str(Path.cwd() if module else Path(command[0]).resolve().parent)
+        sys.path[0] = str(working_folder() if module else Path(command[0]).resolve().parent)
     error: BaseException | None = None
     try:
         _check(command[0], module=module)
@@ -72,7 +74,9 @@ def _execute(program: str, *, module: bool) -> None:
 
 def _check(program: str, *, module: bool) -> None:
     if not module:
-        if Path(program).exists():
+        path = Path(program)
+        check_readable(path)
+        if is_file(path) or is_folder(path):
             return
         raise InputError(
             f"There is no script {program}.",
@@ -87,7 +91,7 @@ def _check(program: str, *, module: bool) -> None:
         raise InputError(
             f"There is no Python module {program}.",
             id="module-missing",
-            cause=f"It is neither in {Path.cwd()} nor among the installed packages.",
+            cause=f"It is neither in {working_folder()} nor among the installed packages.",
             remedy="Run from the folder that it lies in, or give the file without -m.",
         )
 

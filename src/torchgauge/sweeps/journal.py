@@ -43,14 +43,16 @@ class Journal:
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> Journal:
-        """Raises InputError `sweep-other`, `sweep-running`, `output-unwritable`.
+        """Raises InputError.
 
-        `file-not-regular` and `file-too-large` for what is no file of a sweep.
+        `sweep-other`, `sweep-running`, `file-not-regular`, `file-too-large` and `file-missing` (a
+        name that no file can have), `output-unwritable`.
         """
         if self.path is None:
             return self
         check_readable(self.path)
         try:
+            check_readable(self.path)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab+")
             self._lock(self._file)

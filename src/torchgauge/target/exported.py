@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.files import is_file
 from torchgauge.target.batching import with_batch
 from torchgauge.target.input_spec import make_inputs
 from torchgauge.target.inputs import Inputs
@@ -28,7 +29,7 @@ def matches(path: Path) -> bool:
 
 def _kind(path: Path) -> str | None:
     """Return what of the two a file is, whatever its name ends with; None for neither."""
-    if not path.is_file():
+    if not is_file(path):
         return None
     if path.suffix == EXPORTED:
         return "exported"  # a damaged one is said to be that

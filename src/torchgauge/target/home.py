@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from torchgauge.errors import InputError
+from torchgauge.folders import working_folder
 
 CHECKED_OUT = "torchgauge-base-"  # how the folders of revisions begin
 
@@ -25,7 +26,7 @@ class Home:
     @staticmethod
     def here(foreign: str = "") -> Home:
         """Return what this process has."""
-        return Home(tuple(sys.path), str(Path.cwd()), foreign)
+        return Home(tuple(sys.path), str(working_folder()), foreign)
 
 
 def foreign_module(folder: Path) -> tuple[str, str] | None:

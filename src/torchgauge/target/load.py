@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.folders import expanded
 from torchgauge.target import exported, python_factory
 from torchgauge.target.content import with_inputs
 from torchgauge.target.random_tensors import SEED
@@ -87,7 +88,7 @@ def _load(request: TargetRequest) -> Target:
 def _path(spec: str) -> Path:
     """Return the spec as a path; raises InputError `target-unknown` where it cannot be one."""
     try:
-        path = Path(spec).expanduser()
+        path = expanded(spec)
         path.exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise _unknown(spec, f"as a path it cannot be used: {error}") from error

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 from torchgauge.errors import InputError
+from torchgauge.files import check_readable, is_file
+from torchgauge.folders import expanded, working_folder
 
 
 def imported(place: str) -> ModuleType:
@@ -24,8 +26,10 @@ def import_file(path: Path) -> ModuleType:
     Raises:
         InputError: `file-missing`, or `factory-raised` where executing the file raised.
     """
-    path = path.expanduser().resolve()
-    if not path.is_file():
+    path = expanded(path)
+    check_readable(path)
+    path = path.resolve()
+    if not is_file(path):
         raise InputError(
             f"There is no file {path}.",
             id="file-missing",
@@ -53,7 +57,7 @@ def import_module(name: str) -> ModuleType:
     Raises:
         InputError: `module-missing`, or `factory-raised` where importing it raised.
     """
-    _put_first_on_path(str(Path.cwd()))
+    _put_first_on_path(str(working_folder()))
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
@@ -64,7 +68,8 @@ def import_module(name: str) -> ModuleType:
         raise InputError(
             f"There is no Python module {name!r}.",
             id="module-missing",
-            cause=f"{absent!r} was found neither in {Path.cwd()} nor among the installed packages.",
+            cause=f"{absent!r} was found neither in {working_folder()} nor among the installed "
+            "packages.",
             remedy="Run from the folder it lies in, or give the file: path/file.py:factory.",
         ) from error
     except (Exception, SystemExit) as error:
@@ -76,11 +81,11 @@ def candidates(path: Path) -> list[str]:
 
     The file is parsed, not run.
     """
-    if not path.is_file():
+    if not is_file(path):
         return []
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError):
         return []
     found = []
     for node in tree.body:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchgauge.errors import InputError
+from torchgauge.files import is_file, is_folder
+from torchgauge.folders import expanded, working_folder
 from torchgauge.target.home import CHECKED_OUT, Home, is_installed
 
 # In a hook git tells its children which repository and index are meant; ours is another.
@@ -41,14 +43,14 @@ class Revision:
         """Where the revision's code lives: this process's paths, led into the work tree."""
         own = () if self.packages is None else (str(self.packages),)
         path = (*own, *(self.inside(entry) for entry in sys.path))
-        return Home(path, self.inside(str(Path.cwd())), str(self.root))
+        return Home(path, self.inside(str(working_folder())), str(self.root))
 
     def inside(self, path: str) -> str:
         """Return the path in the work tree, or as it is where it is none of the repository's.
 
         Installed packages, the interpreter's own folders and torchgauge stay.
         """
-        place = Path(path or Path.cwd()).absolute()
+        place = Path(path or working_folder()).absolute()
         real = place.resolve()
         if not real.is_relative_to(self.root) or is_installed(real) or real == _OWN:
             return path
@@ -72,15 +74,15 @@ class Revision:
 
     def file(self, path: str) -> str:
         """Return a file or folder in the work tree where it is kept, else the current one."""
-        here = Path(path).expanduser()
-        if not here.exists():
+        here = expanded(path)
+        if not (is_file(here) or is_folder(here)):
             return path  # a module's name, or a mistake that loading will tell
         kept = Path(self.inside(str(here.absolute())))
         return str(kept if kept.exists() else here.absolute())
 
     def _python(self, path: str) -> str:
-        kept = self.inside(str(Path(path).expanduser().absolute()))
-        if not Path(kept).is_file() and Path(path).expanduser().is_file():
+        kept = self.inside(str(expanded(path).absolute()))
+        if not is_file(Path(kept)) and is_file(expanded(path)):
             raise InputError(
                 f"{path} is not there at {self.ref}.",
                 id="base-absent",
@@ -122,9 +124,9 @@ def commit_of(folder: Path) -> str:
 
 def _start(spec: str) -> Path:
     place = spec.rpartition(":")[0] or spec
-    file = Path(place).expanduser()
-    inside = file.suffix == ".py" and file.is_file()
-    return (file.absolute().parent if inside else Path.cwd()).resolve()
+    file = expanded(place)
+    inside = file.suffix == ".py" and is_file(file)
+    return (file.absolute().parent if inside else working_folder()).resolve()
 
 
 def _repository(start: Path) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import InputError
-from torchgauge.files import check_readable
+from torchgauge.files import check_readable, is_file
 from torchgauge.reading import PICKLE, WEIGHTS, too_large
 
 # What training scripts name the state dict in their checkpoints.
@@ -41,7 +41,7 @@ def load_weights(model: Callable[..., Any], path: Path) -> None:
             remedy="Load the weights where the target is made.",
         )
     check_readable(path)
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(
             f"There is no weights file {path}.",
             id="file-missing",

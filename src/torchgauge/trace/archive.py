@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from torchgauge.errors import InputError
+from torchgauge.files import is_file
 
 SIGNATURE = b"PK\x03\x04"
 ENDS = (".json", ".json.gz", ".zip", ".chrome_trace")  # the last of Proton's
@@ -80,7 +81,7 @@ def trace_paths(path: Path) -> Sequence[Path]:
 
     Raises InputError as `traces`.
     """
-    if not path.is_file():  # a pipe's bytes would be gone
+    if not is_file(path):  # a pipe's bytes would be gone
         return ()
     try:
         with path.open("rb") as file:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from torchgauge.cli.history.chosen import opened, selection, which_runs, which_store
 from torchgauge.cli.output import emit
 from torchgauge.errors import ExitCode
+from torchgauge.folders import typed
 
 NAME = "export"
 SUMMARY = "write runs as lines of JSON, which history add reads again, or facts and figures as CSV"
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whole runs as JSON lines, or a row of figures for each (default: jsonl)",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="write to FILE, whole or not at all"
+        "--output", type=typed, metavar="FILE", help="write to FILE, whole or not at all"
     )
 
 

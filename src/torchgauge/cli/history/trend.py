@@ -12,6 +12,7 @@ from torchgauge.cli.history.chosen import opened, selection, which_runs, which_s
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view
 from torchgauge.errors import ExitCode, InputError
+from torchgauge.folders import typed
 
 if TYPE_CHECKING:
     from torchgauge.history.rules import Rules
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--points", type=positive, default=0, metavar="N", help="list the newest N runs of each"
     )
     what.add_argument("--json", action="store_true", help="print the record, data for charts")
-    what.add_argument("--html", type=Path, metavar="FILE", help="write the page to FILE")
+    what.add_argument("--html", type=typed, metavar="FILE", help="write the page to FILE")
     parser.add_argument(
         "--alerts",
         type=Path,

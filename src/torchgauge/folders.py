@@ -1,0 +1,64 @@
+"""The folders that a process has: where it was started, and the user's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from torchgauge.errors import InputError
+
+
+def _working_folder() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109 - a text, as the path of a text is made of it
+    except OSError:  # it was removed
+        return None
+
+
+# Relative names that were typed are meant from here; the user's code may go elsewhere.
+STARTED_IN = _working_folder()
+
+
+def working_folder() -> Path:
+    """Return the working directory. Raises InputError `folder-removed` where it is gone."""
+    folder = _working_folder()
+    if folder is None:
+        raise InputError(
+            "The working directory does not exist any more.",
+            id="folder-removed",
+            cause="It was removed after the shell or the program had entered it.",
+            remedy="Change to a folder that exists, and run it again.",
+        )
+    return Path(folder)
+
+
+def typed(path: str) -> Path:
+    """Return a path that was typed as an absolute one, which it stays whoever changes folders."""
+    return Path(STARTED_IN or "", path)
+
+
+def expanded(path: str | Path) -> Path:
+    """Return a path with the home in place of its `~`; of somebody unknown it stays as it is."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - `Path.expanduser` raises for that
+
+
+def shown(path: Path) -> str:
+    """Return a path as messages name it: short while the user's folder is the process's, too."""
+    if STARTED_IN is not None and _working_folder() == STARTED_IN:
+        with contextlib.suppress(ValueError):
+            return str(path.relative_to(STARTED_IN))
+    return str(path)
+
+
+def users_folder(variable: str, *usual: str) -> Path | None:
+    """Return what an XDG variable names, else the usual folder in the home; None without a home.
+
+    A relative variable is none, as its specification says.
+    """
+    told = Path(os.environ.get(variable, ""))
+    if told.is_absolute():
+        return told
+    home = expanded("~")
+    known = os.environ.get("HOME") != "" and home.is_absolute()
+    return home.joinpath(*usual) if known else None
