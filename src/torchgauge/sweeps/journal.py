@@ -50,7 +50,6 @@ class Journal:
         """
         if self.path is None:
             return self
-        check_readable(self.path)
         try:
             check_readable(self.path)
             self.path.parent.mkdir(parents=True, exist_ok=True)
