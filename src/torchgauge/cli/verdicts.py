@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.cli.output import print_view
+from torchgauge.cli.output import annotate, print_view, tell, tell_lines
 
 if TYPE_CHECKING:
     from torchgauge.model.verdict import Verdict
@@ -18,10 +17,11 @@ def show(verdict: Verdict, *, to_stderr: bool = False) -> None:
     from torchgauge.report.verdict import view
 
     if to_stderr:
-        sys.stderr.write(f"{verdict}\n")
+        tell_lines(str(verdict))
     else:
         from rich.console import Group
-        from rich.text import Text
+
+        from torchgauge.report.text import Text
 
         print_view(lambda width: Group(Text(""), view(verdict, width=width)))
 
@@ -34,14 +34,13 @@ def tell_github(verdict: Verdict, target: str) -> None:
     from torchgauge.report import github
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        # The runner reads commands from both streams; standard output may hold a document.
-        sys.stderr.write(github.commands(verdict, _file(target)))
+        annotate(github.commands(verdict, _file(target)))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:
             with Path(summary).open("a", encoding="utf-8") as file:
                 file.write(verdict.to_markdown() + "\n")
         except OSError as error:
-            sys.stderr.write(f"torchgauge: the step's summary was not written: {error}\n")
+            tell(f"torchgauge: the step's summary was not written: {error}")
 
 
 def _file(target: str) -> str:

@@ -1,0 +1,114 @@
+"""Records in which every text is another's: tokens to look for, and what may come with them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from torchgauge.model.record import Record
+
+Place = tuple[str, str]
+"""A struct's name and its field's."""
+
+# Of these a record is refused, or another one read, where they hold what they cannot.
+DATES = {"created", "begin", "end"}
+
+
+def poisoned(record: Record, write: Callable[[Place, str], str]) -> Record:
+    """Return the record with `write(place, text)` in place of every text that may be any.
+
+    A text that is there twice gets the same text again: names refer to each other.
+    """
+    plain = msgspec.to_builtins(record)
+    schema = {name: value for name, value in plain.items() if name == "schema"}
+    found = _written(plain, inspect.type_info(type(record)), (type(record).__name__, ""), write)
+    return msgspec.convert(found | schema, type(record))
+
+
+def places(kind: type[Record]) -> set[Place]:
+    """Return every field of a kind of record, and of what it is made of, that may hold any text."""
+    found: set[Place] = set()
+    _collect(inspect.type_info(kind), (kind.__name__, ""), found, set())
+    return found
+
+
+def tokens() -> Callable[[Place, str], str]:
+    """Return what numbers texts: each gets a word of its own, the same one again where it recurs."""
+    numbers: dict[str, int] = {}
+    following = itertools.count(101)
+
+    def token(place: Place, text: str) -> str:
+        if not text or place[1] in DATES:
+            return text
+        if text not in numbers:
+            numbers[text] = next(following)
+        return f"w{numbers[text]}w"
+
+    return token
+
+
+def _written(value: Any, kind: Any, place: Place, write: Callable[[Place, str], str]) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, inspect.StrType):
+        return write(place, value)
+    if isinstance(kind, inspect.StructType):
+        fields = {field.encode_name: field.type for field in kind.fields}
+        name = kind.cls.__name__
+        return {
+            key: _written(one, fields[key], (name, key), write) if key in fields else one
+            for key, one in value.items()
+        }
+    if isinstance(kind, inspect.DictType):
+        return {
+            _written(key, kind.key_type, place, write): _written(one, kind.value_type, place, write)
+            for key, one in value.items()
+        }
+    if isinstance(kind, inspect.VarTupleType | inspect.ListType):
+        return [_written(one, kind.item_type, place, write) for one in value]
+    if isinstance(kind, inspect.TupleType):
+        return [
+            _written(one, of, place, write)
+            for one, of in zip(value, kind.item_types, strict=True)
+        ]
+    if isinstance(kind, inspect.UnionType):
+        return _written(value, _chosen(value, kind), place, write)
+    return value
+
+
+def _chosen(value: Any, kind: inspect.UnionType) -> Any:
+    """Return the type of a union that a plain value is of."""
+    fitting = {
+        str: (inspect.StrType, inspect.LiteralType),
+        dict: (inspect.StructType, inspect.DictType),
+        list: (inspect.VarTupleType, inspect.TupleType, inspect.ListType),
+    }.get(type(value), ())
+    return next((one for one in kind.types if isinstance(one, fitting)), inspect.AnyType())
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    if isinstance(kind, inspect.DictType):
+        yield from (kind.key_type, kind.value_type)
+    elif isinstance(kind, inspect.VarTupleType | inspect.ListType):
+        yield kind.item_type
+    elif isinstance(kind, inspect.TupleType):
+        yield from kind.item_types
+    elif isinstance(kind, inspect.UnionType):
+        yield from kind.types
+
+
+def _collect(kind: Any, place: Place, found: set[Place], seen: set[type]) -> None:
+    if isinstance(kind, inspect.StrType):
+        found.add(place)
+    elif isinstance(kind, inspect.StructType):
+        if kind.cls not in seen:
+            seen.add(kind.cls)
+            for field in kind.fields:
+                _collect(field.type, (kind.cls.__name__, field.encode_name), found, seen)
+    else:
+        for part in _parts(kind):
+            _collect(part, place, found, seen)
