@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from torchgauge.errors import TorchgaugeError
 from torchgauge.model.record import Record
 
 Place = tuple[str, str]
 """A struct's name and its field's."""
 
 # Of these a record is refused, or another one read, where they hold what they cannot.
-DATES = {"created", "begin", "end"}
+DATES = {"created"}
+_NUMBERS = itertools.count()
 
 
 def poisoned(record: Record, write: Callable[[Place, str], str]) -> Record:
@@ -37,7 +39,7 @@ def places(kind: type[Record]) -> set[Place]:
 
 
 def tokens() -> Callable[[Place, str], str]:
-    """Return what numbers texts: each gets a word of its own, the same one again where it recurs."""
+    """Return what gives each text a word of its own, the same one again where it recurs."""
     numbers: dict[str, int] = {}
     following = itertools.count(101)
 
@@ -72,8 +74,7 @@ def _written(value: Any, kind: Any, place: Place, write: Callable[[Place, str], 
         return [_written(one, kind.item_type, place, write) for one in value]
     if isinstance(kind, inspect.TupleType):
         return [
-            _written(one, of, place, write)
-            for one, of in zip(value, kind.item_types, strict=True)
+            _written(one, of, place, write) for one, of in zip(value, kind.item_types, strict=True)
         ]
     if isinstance(kind, inspect.UnionType):
         return _written(value, _chosen(value, kind), place, write)
@@ -112,3 +113,60 @@ def _collect(kind: Any, place: Place, found: set[Place], seen: set[type]) -> Non
     else:
         for part in _parts(kind):
             _collect(part, place, found, seen)
+
+
+def filled(record: Record) -> Record:
+    """Return the record with something wherever it had nothing, as far as it stays one."""
+    kind = inspect.type_info(type(record))
+    plain = msgspec.to_builtins(record)
+    for _ in range(4):  # what is put in has parts of its own
+        added = False
+        for holder, key, made in list(_gaps(plain, kind)):
+            before = holder[key]
+            holder[key] = made
+            try:
+                msgspec.convert(plain, type(record))
+                added = True
+            except (msgspec.ValidationError, TorchgaugeError):
+                holder[key] = before
+        if not added:
+            break
+    return msgspec.convert(plain, type(record))
+
+
+def _gaps(value: Any, kind: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """Yield the empty fields of a plain record: who has it, its name, and what could be there."""
+    if isinstance(kind, inspect.UnionType):
+        kind = _chosen(value, kind)
+    if isinstance(kind, inspect.StructType):
+        for field in kind.fields:
+            one = value.get(field.encode_name)
+            if one in (None, "", [], {}):
+                if (made := _made(field.type)) is not None:
+                    yield value, field.encode_name, made
+            else:
+                yield from _gaps(one, field.type)
+    elif isinstance(kind, inspect.DictType):
+        for one in value.values():
+            yield from _gaps(one, kind.value_type)
+    elif isinstance(kind, inspect.VarTupleType | inspect.ListType):
+        for one in value:
+            yield from _gaps(one, kind.item_type)
+
+
+def _made(kind: Any) -> Any:
+    """Return the least plain value of a type that is not nothing."""
+    if isinstance(kind, inspect.UnionType):
+        return next((made for one in kind.types if (made := _made(one)) is not None), None)
+    if isinstance(kind, inspect.LiteralType):
+        return next((value for value in kind.values if value), None)
+    if isinstance(kind, inspect.StructType):
+        return {field.encode_name: _made(field.type) for field in kind.fields if field.required}
+    if isinstance(kind, inspect.DictType):
+        return {_made(kind.key_type): _made(kind.value_type)}
+    if isinstance(kind, inspect.VarTupleType | inspect.ListType):
+        return [_made(kind.item_type)]
+    if isinstance(kind, inspect.TupleType):
+        return [_made(one) for one in kind.item_types]
+    simple = {inspect.StrType: f"text {next(_NUMBERS)}", inspect.IntType: 1, inspect.FloatType: 1.0}
+    return next((made for one, made in simple.items() if isinstance(kind, one)), None)
