@@ -117,4 +117,10 @@ def user_traceback(error: TorchgaugeError) -> str:
     ]
     if not others and not isinstance(original, SyntaxError):
         return ""
-    return "".join(report.format(chain=False))
+    # Further lines of what was raised stand below its first: none can pass for one of ours.
+    return "".join(
+        part
+        if part.startswith((" ", "Traceback"))
+        else part.rstrip("\n").replace("\n", "\n  ") + "\n"
+        for part in report.format(chain=False)
+    )

@@ -17,6 +17,12 @@ Place = tuple[str, str]
 
 # Of these a record is refused, or another one read, where they hold what they cannot.
 DATES = {"created"}
+# Words of ours, by which a record's parts find each other: of them no other text is read.
+WORDS = {("Best", "metric"), ("TrainingMemory", "optimizer"), ("TrainingMemory", "optimizers")}
+WORDS |= {("OptimizerMemory", "at_peak"), ("TrainingPhase", "name")}
+# What is there together with other parts of its record, or not at all.
+UNFIT = {("Count", "training"), ("TrendSeries", "correction"), ("DeviceMemory", "peak")}
+UNFIT |= {("RankTrace", "memory"), ("Profile", "training")}
 _NUMBERS = itertools.count()
 
 
@@ -44,7 +50,7 @@ def tokens() -> Callable[[Place, str], str]:
     following = itertools.count(101)
 
     def token(place: Place, text: str) -> str:
-        if not text or place[1] in DATES:
+        if not text or place[1] in DATES or place in WORDS:
             return text
         if text not in numbers:
             numbers[text] = next(following)
@@ -59,6 +65,11 @@ def _written(value: Any, kind: Any, place: Place, write: Callable[[Place, str], 
     if isinstance(kind, inspect.StrType):
         return write(place, value)
     if isinstance(kind, inspect.StructType):
+        if kind.array_like:
+            return [
+                _written(one, field.type, (kind.cls.__name__, field.encode_name), write)
+                for one, field in zip(value, kind.fields, strict=False)
+            ]
         fields = {field.encode_name: field.type for field in kind.fields}
         name = kind.cls.__name__
         return {
@@ -83,10 +94,12 @@ def _written(value: Any, kind: Any, place: Place, write: Callable[[Place, str], 
 
 def _chosen(value: Any, kind: inspect.UnionType) -> Any:
     """Return the type of a union that a plain value is of."""
+    several = (inspect.VarTupleType, inspect.TupleType, inspect.ListType)
     fitting = {
         str: (inspect.StrType, inspect.LiteralType),
         dict: (inspect.StructType, inspect.DictType),
-        list: (inspect.VarTupleType, inspect.TupleType, inspect.ListType),
+        list: several,
+        tuple: several,
     }.get(type(value), ())
     return next((one for one in kind.types if isinstance(one, fitting)), inspect.AnyType())
 
@@ -119,16 +132,17 @@ def filled(record: Record) -> Record:
     """Return the record with something wherever it had nothing, as far as it stays one."""
     kind = inspect.type_info(type(record))
     plain = msgspec.to_builtins(record)
-    for _ in range(4):  # what is put in has parts of its own
+    for _ in range(8):  # what is put in has parts of its own
         added = False
         for holder, key, made in list(_gaps(plain, kind)):
-            before = holder[key]
+            before = dict(holder)
             holder[key] = made
             try:
                 msgspec.convert(plain, type(record))
                 added = True
             except (msgspec.ValidationError, TorchgaugeError):
-                holder[key] = before
+                holder.clear()
+                holder.update(before)
         if not added:
             break
     return msgspec.convert(plain, type(record))
@@ -139,19 +153,24 @@ def _gaps(value: Any, kind: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
     if isinstance(kind, inspect.UnionType):
         kind = _chosen(value, kind)
     if isinstance(kind, inspect.StructType):
-        for field in kind.fields:
-            one = value.get(field.encode_name)
-            if one in (None, "", [], {}):
-                if (made := _made(field.type)) is not None:
-                    yield value, field.encode_name, made
-            else:
-                yield from _gaps(one, field.type)
+        yield from _gaps_of_struct(value, kind)
     elif isinstance(kind, inspect.DictType):
         for one in value.values():
             yield from _gaps(one, kind.value_type)
     elif isinstance(kind, inspect.VarTupleType | inspect.ListType):
         for one in value:
             yield from _gaps(one, kind.item_type)
+
+
+def _gaps_of_struct(value: Any, kind: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    for field in () if kind.array_like else kind.fields:
+        one = value.get(field.encode_name)
+        if one not in (None, "", (), {}):
+            yield from _gaps(one, field.type)
+        elif (kind.cls.__name__, field.encode_name) not in UNFIT:
+            made = _made(field.type)
+            if made not in (None, True):  # flags stay: they say what kind of record it is
+                yield value, field.encode_name, made
 
 
 def _made(kind: Any) -> Any:
@@ -161,12 +180,16 @@ def _made(kind: Any) -> Any:
     if isinstance(kind, inspect.LiteralType):
         return next((value for value in kind.values if value), None)
     if isinstance(kind, inspect.StructType):
-        return {field.encode_name: _made(field.type) for field in kind.fields if field.required}
+        required = [field for field in kind.fields if field.required]
+        return {field.encode_name: _made(field.type) for field in required or kind.fields}
     if isinstance(kind, inspect.DictType):
         return {_made(kind.key_type): _made(kind.value_type)}
     if isinstance(kind, inspect.VarTupleType | inspect.ListType):
         return [_made(kind.item_type)]
-    if isinstance(kind, inspect.TupleType):
-        return [_made(one) for one in kind.item_types]
-    simple = {inspect.StrType: f"text {next(_NUMBERS)}", inspect.IntType: 1, inspect.FloatType: 1.0}
-    return next((made for one, made in simple.items() if isinstance(kind, one)), None)
+    simple = {
+        inspect.StrType: f"text {next(_NUMBERS)}",
+        inspect.IntType: 1,
+        inspect.FloatType: 1.0,
+        inspect.BoolType: True,
+    }
+    return simple.get(type(kind))

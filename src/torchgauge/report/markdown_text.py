@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import LiteralString
 
-from torchgauge.visible import one_line, visible_lines
+from torchgauge.visible import one_line, printable, visible_lines
 
 MOST_BYTES = 60_000  # GitHub refuses a comment of 65,536 characters
 LONGEST = 80  # characters of a name
@@ -93,7 +93,7 @@ def more(count: int, shown: int) -> list[Markdown]:
 
 def document(blocks: Iterable[Markdown]) -> str:
     """Return the blocks one after the other: a report; the blocks that are empty are none."""
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    return printable("\n\n".join(block for block in blocks if block)) + "\n"
 
 
 def joined(blocks: Sequence[Markdown]) -> str:

@@ -20,6 +20,17 @@ class Text(rich_text.Text):
         super().__init__(_shown(text), style, **options)
 
     @classmethod
+    def assemble(cls, *parts: rich_text.Text | str | tuple[str, str], **options: Any) -> Text:
+        """Return the parts one after the other, each with its style where it is a pair."""
+        text = cls(**options)
+        for part in parts:
+            if isinstance(part, tuple):
+                text.append(*part)
+            else:
+                text.append(part)
+        return text
+
+    @classmethod
     def of_lines(cls, text: str, style: str | Style = "", **options: Any) -> Text:
         """Return a text that may have several lines: code, what a tool wrote."""
         lines = cls("", style, **options)
