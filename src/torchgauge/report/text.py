@@ -20,7 +20,9 @@ class Text(rich_text.Text):
         super().__init__(_shown(text), style, **options)
 
     @classmethod
-    def assemble(cls, *parts: rich_text.Text | str | tuple[str, str], **options: Any) -> Text:
+    def assemble(
+        cls, *parts: rich_text.Text | str | tuple[str, str | Style], **options: Any
+    ) -> Text:
         """Return the parts one after the other, each with its style where it is a pair."""
         text = cls(**options)
         for part in parts:
