@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from torchgauge.visible import visible, visible_lines
+
 
 class ExitCode(enum.IntEnum):
     """What the process says when it ends (ARCHITECTURE.md, "Exit codes")."""
@@ -22,6 +24,9 @@ class TorchgaugeError(Exception):
 
     `id` is stable and machine-readable, `cause` says why, `remedy` what to do about it.
     `traceback` is that of the user's own code where another process raised it.
+
+    The attributes are as they were given, with what a file or an argument holds; as text the error
+    commands no terminal, and only its own parts begin a line.
     """
 
     exit_code = ExitCode.BAD_INPUT
@@ -35,11 +40,12 @@ class TorchgaugeError(Exception):
         self.traceback = ""
 
     def __str__(self) -> str:
-        parts = [self.message]
-        if self.cause:
-            parts.append(f"Cause: {self.cause}")
-        if self.remedy:
-            parts.append(f"Remedy: {self.remedy}")
+        parts = [visible(self.message)]
+        for label, text in (("Cause: ", self.cause), ("Remedy: ", self.remedy)):
+            if text:
+                # Further lines stand below the first one: none can pass for a part of the error.
+                indent = "\n" + " " * len(label)
+                parts.append(label + visible_lines(text).replace("\n", indent))
         return "\n".join(parts)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -125,4 +131,10 @@ def user_traceback(error: TorchgaugeError) -> str:
     users = any(is_users(frame.filename) for frame in report.stack)
     if not users and not isinstance(original, SyntaxError):
         return ""
-    return "".join(report.format(chain=False))
+    # Further lines of what was raised stand below its first: none can pass for one of ours.
+    return "".join(
+        part
+        if part.startswith((" ", "Traceback"))
+        else part.rstrip("\n").replace("\n", "\n  ") + "\n"
+        for part in report.format(chain=False)
+    )

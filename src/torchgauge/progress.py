@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Protocol
 
+from torchgauge.visible import one_line
+
 
 class Progress(Protocol):
     """Receives what is being done; called between measurements, never inside one."""
@@ -57,8 +59,9 @@ class TerminalProgress:
         """Redraw the line."""
         from rich.text import Text
 
+        task, detail = one_line(self._task), one_line(detail)
         share = "" if fraction is None else f" {min(fraction, 1):4.0%}"
-        line = Text.assemble((f"{self._task}{share}", "bold"), f"  {detail}", overflow="ellipsis")
+        line = Text.assemble((f"{task}{share}", "bold"), f"  {detail}", overflow="ellipsis")
         line.no_wrap = True
         self._live.update(line, refresh=True)
 

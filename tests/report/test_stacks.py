@@ -1,6 +1,7 @@
 """Folded stacks and speedscope files: weights that add up, read by speedscope's own importer."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,9 +12,10 @@ from tests.report import exported_records as records
 
 from torchgauge.errors import InputError
 from torchgauge.model.exported import WEIGHTS
+from torchgauge.visible import visible
 
 SPEEDSCOPE = Path(__file__).parents[1] / "support" / "speedscope"
-CLEAN = records.ODD.replace(";", ",").replace("\n", " ").replace("\r", " ").replace("\u2028", " ")
+CLEAN = visible(re.sub("[\n\r\u2028]", " ", records.ODD.replace(";", ",")))
 LINEAR = f"{records.ODD} (Linear)"
 
 

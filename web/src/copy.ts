@@ -8,7 +8,7 @@ export interface Sheet {
 }
 
 // A spreadsheet would run a cell that starts so as a formula; a negative number is none.
-const FORMULA = /^[=+\-@\t\r]/;
+const FORMULA = /^[=+\-@\t\r\n＝＋－＠]/;
 
 export function csv({ head, rows }: Sheet): string {
   const cell = (text: string) => {
@@ -18,9 +18,18 @@ export function csv({ head, rows }: Sheet): string {
   return [head, ...rows].map((row) => row.map(cell).join(",") + "\n").join("");
 }
 
+/** The text as Markdown in which nothing of the record's is markup. */
+function plain(text: string): string {
+  const line = text.replace(/\s+/g, " ");
+  return line.replace(/[\\`*_{}[\]<>|#~]/g, "\\$&").replaceAll("&", "&amp;");
+}
+
+export function list(title: string, items: string[]): string {
+  return items.length ? `\n**${title}**\n\n${items.map((one) => `- ${plain(one)}\n`).join("")}` : "";
+}
+
 export function markdown({ head, rows }: Sheet): string {
-  const cell = (text: string) => text.replace(/[\\`*_[\]<>|]/g, "\\$&").replace(/\s+/g, " ");
-  const line = (row: string[]) => `| ${row.map(cell).join(" | ")} |\n`;
+  const line = (row: string[]) => `| ${row.map(plain).join(" | ")} |\n`;
   return line(head) + `|${head.map(() => " --- ").join("|")}|\n` + rows.map(line).join("");
 }
 

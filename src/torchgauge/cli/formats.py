@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchgauge.cli.output import tell
 from torchgauge.errors import InputError
 from torchgauge.files import check_replaceable, check_writable, write_atomically
 from torchgauge.folders import shown, typed
@@ -149,7 +149,7 @@ def write(
 def say(written: Iterable[Path]) -> None:
     """Tell on standard error which files there are now."""
     for path in written:
-        sys.stderr.write(f"Wrote {shown(path)}\n")
+        tell(f"Wrote {shown(path)}")
 
 
 def text(record: Saved, form: str, choices: Mapping[str, Any] = MappingProxyType({})) -> str:

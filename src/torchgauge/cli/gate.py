@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
 from torchgauge.cli.numbers import positive
-from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
 from torchgauge.cli.profile import training, what_is_run
 from torchgauge.cli.target_option import add_target, add_threshold, settle
 from torchgauge.cli.verdicts import tell_github
@@ -159,7 +158,7 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
 
     for warning in verdict.warnings:
         if warning.traceback:
-            sys.stderr.write(warning.traceback)
+            tell_lines(warning.traceback)
     if options.json:
         emit(rendering.text(verdict, "json"))
     else:

@@ -8,12 +8,13 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 
-from torchgauge.cli.output import emit, take_any_text
+from torchgauge.cli.output import emit, take_any_text, tell, tell_lines
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
+from torchgauge.visible import printable, visible
 
 TYPE_CHECKING = False  # typing would be a quarter of the time of --help
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
 USUAL_COLUMNS = 80
 # A verb is a module of this room, imported when it is chosen.
@@ -38,6 +39,10 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_formatter(), **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2; the message holds what was typed."""
+        super().error(printable(visible(message)))
 
 
 class PlainHelp(argparse.RawDescriptionHelpFormatter):
@@ -65,7 +70,7 @@ class Version(argparse.Action):
         """Print and exit."""
         from torchgauge.version import version
 
-        sys.stdout.write(f"torchgauge {version()}\n")
+        emit(f"torchgauge {version()}\n")
         parser.exit()
 
 
@@ -106,15 +111,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _report(error, as_json=getattr(options, "json", False))
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("torchgauge: interrupted\n")
+        tell("torchgauge: interrupted")
         return ExitCode.INTERRUPTED
 
 
 def _report(error: TorchgaugeError, *, as_json: bool) -> None:
     trace = user_traceback(error)
     if trace:
-        sys.stderr.write(trace)
-    sys.stderr.write(f"torchgauge: error: {error} [{error.id}]\n")
+        tell_lines(trace)
+    tell_lines(f"torchgauge: error: {error} [{error.id}]")
     if as_json:
         import json
 

@@ -1,4 +1,8 @@
-"""Standard output belongs to the result: what a user's model prints goes to standard error."""
+"""The only way out to a terminal: the result to standard output, all else to standard error.
+
+What a user's model prints goes to standard error, too. No text of ours reaches either but through
+here, where what names, files and arguments hold can command nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 
 from torchgauge.errors import InputError
+from torchgauge.visible import printable, visible, visible_lines
 
 TYPE_CHECKING = False  # typing and pathlib would be a third of the time of --help
 if TYPE_CHECKING:
@@ -53,14 +58,31 @@ def prints_to_stderr() -> Iterator[None]:
 def print_view(view: Callable[[int], RenderableType]) -> None:
     """Print what `view` makes for a width: in colours on a terminal, as plain text elsewhere."""
     if sys.stdout.isatty():
-        from rich.console import Console
+        from torchgauge.report.plain import print_styled
 
-        console = Console()
-        console.print(view(console.width))
+        print_styled(view)
     else:
         from torchgauge.report.plain import plain
 
         emit(plain(view) + "\n")
+
+
+def tell(line: str) -> None:
+    """Write one line to standard error, whatever its parts hold."""
+    tell_lines(visible(line))
+
+
+def tell_lines(text: str) -> None:
+    """Write lines to standard error: a record's text, an error's, a traceback."""
+    sys.stderr.write(printable(text.removesuffix("\n")) + "\n")
+
+
+def annotate(commands: str) -> None:
+    """Write commands for a workflow's runner, each on a line.
+
+    It reads them from both streams; standard output may hold a document.
+    """
+    sys.stderr.write(visible_lines(commands))
 
 
 def emit(text: str) -> None:
@@ -86,11 +108,7 @@ def emit_bytes(parts: Iterable[bytes]) -> None:
 
 def _shown(text: str) -> str:
     """Return what a terminal may have of a text that is for programs: nothing that commands it."""
-    if not sys.stdout.isatty():
-        return text
-    from torchgauge.report.visible import visible_lines
-
-    return visible_lines(text)
+    return visible_lines(text) if sys.stdout.isatty() else text
 
 
 @contextlib.contextmanager

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
 from torchgauge.cli.numbers import levels, positive
-from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
 from torchgauge.cli.target_option import add_target, add_threshold, settle
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.folders import typed
@@ -284,7 +283,7 @@ def show(profile: Profile, options: argparse.Namespace) -> None:
 
     for warning in profile.all_warnings:
         if warning.traceback:
-            sys.stderr.write(warning.traceback)
+            tell_lines(warning.traceback)
     if options.json:
         emit(rendering.text(profile, "json"))
         return

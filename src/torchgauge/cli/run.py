@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
-from torchgauge.cli.output import emit, prints_to_stderr
+from torchgauge.cli.output import emit, prints_to_stderr, tell_lines
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -171,10 +170,10 @@ def _report(record: Loop, options: argparse.Namespace) -> None:
         emit(rendering.text(record, "json"))
         options.json = False  # standard output holds one document
     elif record.rank is None or record.rank.number == 0:  # one of several speaks
-        sys.stderr.write(f"{record}\n")
+        tell_lines(str(record))
     if ranks is not None:
         written.append(ranks.save(options.output_dir / "ranks.json"))
-        sys.stderr.write(f"{ranks}\n")
+        tell_lines(str(ranks))
     formats.say(written)
     if failed is not None:
         raise failed

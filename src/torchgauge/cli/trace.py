@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import conversion, formats
 from torchgauge.cli.numbers import positive, size
-from torchgauge.cli.output import emit, print_view
+from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.cli.profile import what_is_shown
 from torchgauge.errors import ExitCode
 
@@ -98,14 +97,14 @@ def _show(found: Trace, options: argparse.Namespace) -> None:
     from torchgauge.report.sections import warning_text
     from torchgauge.report.trace import view
     from torchgauge.report.tree import View
-    from torchgauge.report.visible import one_line
+    from torchgauge.visible import one_line
 
     if options.json:
         emit(rendering.text(found, "json"))
     elif options.csv is not None:
         for warning in found.warnings:  # no table has them, and they are why it is exit code 1
             if warning.failed:
-                sys.stderr.write(f"torchgauge: {one_line(warning_text(warning))} [{warning.id}]\n")
+                tell(f"torchgauge: {one_line(warning_text(warning))} [{warning.id}]")
         one = found if options.rank is None else _only(found, options.rank)
         emit(rendering.text(one, "csv", table=options.csv))
     else:

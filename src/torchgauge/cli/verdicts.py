@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
-from torchgauge.cli.output import print_view
+from torchgauge.cli.output import annotate, print_view, tell, tell_lines
 from torchgauge.files import append
 from torchgauge.folders import typed
 
@@ -19,10 +18,11 @@ def show(verdict: Verdict, *, to_stderr: bool = False) -> None:
     from torchgauge.report.verdict import view
 
     if to_stderr:
-        sys.stderr.write(f"{verdict}\n")
+        tell_lines(str(verdict))
     else:
         from rich.console import Group
-        from rich.text import Text
+
+        from torchgauge.report.text import Text
 
         print_view(lambda width: Group(Text(""), view(verdict, width=width)))
 
@@ -35,13 +35,12 @@ def tell_github(verdict: Verdict, target: str) -> None:
     from torchgauge.report import github
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        # The runner reads commands from both streams; standard output may hold a document.
-        sys.stderr.write(github.commands(verdict, _file(target)))
+        annotate(github.commands(verdict, _file(target)))
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:
             append(typed(summary), verdict.to_markdown() + "\n")
         except OSError as error:
-            sys.stderr.write(f"torchgauge: the step's summary was not written: {error}\n")
+            tell(f"torchgauge: the step's summary was not written: {error}")
 
 
 def _file(target: str) -> str:

@@ -15,6 +15,7 @@ from torchgauge.model.figures import Figure
 from torchgauge.model.metric import METRICS
 from torchgauge.model.verdict import Ruling
 from torchgauge.report import rulings
+from torchgauge.visible import one_line, visible
 
 if TYPE_CHECKING:
     from torchgauge.integrate.baselines import Baselines
@@ -131,7 +132,7 @@ class Assertions:
         """Assert how much work a call does ("4G"): at most `below`, or exactly `equal`."""
         __tracebackhide__ = True
         found = api.count_cost(model, inputs, backward=bool(self._options.train))
-        unknown = ", ".join(list(found.unknown)[:3])
+        unknown = visible(", ".join(list(found.unknown)[:3]))
         remedy = "print(tg.count_cost(model, inputs)) tells which layers do the work"
         if unknown:
             remedy = f"Give {unknown} a formula (tg.flop_formula): the total is at least so much"
@@ -191,7 +192,7 @@ class Assertions:
         path = self._baselines.next()
         if not self._update and not is_file(path):
             raise AssertionError(
-                f"There is no saved run of this test: {path} is absent.\n"
+                f"There is no saved run of this test: {visible(str(path))} is absent.\n"
                 "  Remedy: run it once with --torchgauge-update, and keep that file"
             )
         current = self._profile(model, inputs)
@@ -278,13 +279,13 @@ class Assertions:
 
 
 def _name(model: object) -> str:
-    return getattr(model, "__name__", None) or type(model).__name__
+    return visible(str(getattr(model, "__name__", None) or type(model).__name__))
 
 
 def _unmeasured(found: Profile, model: object) -> str:
     """Say what failed: what is broken is not what merely cannot be told."""
     failed = [one for one in found.all_warnings if one.failed]
-    said = (f"  {one.message} {one.cause}".rstrip() for one in failed)
+    said = (f"  {one_line(f'{one.message} {one.cause}')}" for one in failed)
     return "\n".join([f"{_name(model)} could not be measured", *said])
 
 

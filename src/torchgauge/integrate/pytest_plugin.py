@@ -113,17 +113,22 @@ def pytest_terminal_summary(
             notes += why
     if not rows:
         return
+    from torchgauge.visible import printable, visible
+
+    def write(line: str, **style: bool) -> None:
+        terminalreporter.write_line(printable(visible(line)), **style)
+
     terminalreporter.write_sep("=", "torchgauge")
     for row, line in zip([None, *sorted(rows)], _table(sorted(rows)), strict=True):
         outcome = "" if row is None else row[-1]
         bad = {"fail": {"red": True}, "inconclusive": {"yellow": True}}
-        terminalreporter.write_line(line, **bad.get(outcome, {}))
+        write(line, **bad.get(outcome, {}))
     for text in notes:
-        terminalreporter.write_line(f"? {text}", yellow=True)
+        write(f"? {text}", yellow=True)
     workers = config.getoption("numprocesses", None) or 0
     if workers > 1 and any(row[1] in TIMES for row in rows):
         text = f"! {workers} workers ran side by side (pytest-xdist) and disturb each other's times"
-        terminalreporter.write_line(f"{text}: run tests of times with -n 0.", yellow=True)
+        write(f"{text}: run tests of times with -n 0.", yellow=True)
 
 
 def _table(rows: list[list[str]]) -> Iterator[str]:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge.model.advice import Advice, Trial
 from torchgauge.report import advice_words as words
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
-from torchgauge.report.visible import one_line, visible, visible_lines
+from torchgauge.report.text import Text
+from torchgauge.visible import one_line
 
 STYLES = {"accepted": "green", "rejected": "", "failed": "red", "untried": "dim"}
 LABEL = 10
@@ -33,7 +33,7 @@ def render(advice: Advice) -> str:
 
 def view(advice: Advice, *, width: int) -> RenderableType:
     """Return the advice as something rich prints in `width` columns."""
-    title = Text.assemble((visible(words.title(advice)), "bold cyan"), "  ", words.headline(advice))
+    title = Text.assemble((words.title(advice), "bold cyan"), "  ", words.headline(advice))
     blocks: list[RenderableType] = [title, _pairs(words.facts(advice), LABEL)]
     if advice.accepted:
         blocks += [Text(""), *_accepted(advice, width)]
@@ -58,7 +58,7 @@ def _pairs(pairs: Sequence[tuple[str, str]], label: int) -> Table:
     table.add_column(style="dim", min_width=label, no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in pairs:
-        table.add_row(f"  {visible(name)}", Text(visible(text)))
+        table.add_row(f"  {name}", Text(text))
     return table
 
 
@@ -68,9 +68,7 @@ def _accepted(advice: Advice, width: int) -> list[RenderableType]:
     blocks: list[RenderableType] = [heading, fitted_table("", lines, COLUMNS, width)]
     for one in advice.accepted:
         blocks += [Text(""), Text(f"  {one.title}", style="bold"), _code(one.code)]
-        blocks += [
-            Padding(Text(visible(said), style="dim"), (0, 0, 0, 4)) for said in words.details(one)
-        ]
+        blocks += [Padding(Text(said, style="dim"), (0, 0, 0, 4)) for said in words.details(one)]
     return blocks
 
 
@@ -86,7 +84,7 @@ def _cells(trial: Trial) -> dict[str, str]:
 
 
 def _code(code: str) -> RenderableType:
-    return Padding(Text(visible_lines(code), style="cyan", overflow="fold"), (0, 0, 0, 4))
+    return Padding(Text.of_lines(code, style="cyan", overflow="fold"), (0, 0, 0, 4))
 
 
 def _combinations(advice: Advice) -> list[RenderableType]:
@@ -101,8 +99,8 @@ def _stacked(rows: Sequence[tuple[str, str]]) -> list[RenderableType]:
     found: list[RenderableType] = []
     for name, text in rows:
         found += [
-            Text(f"  {visible(name)}"),
-            Padding(Text(visible(text), style="dim"), (0, 0, 0, 4)),
+            Text(f"  {name}"),
+            Padding(Text(text, style="dim"), (0, 0, 0, 4)),
         ]
     return found
 

@@ -13,7 +13,7 @@ from torchgauge.model.advice import (
     SpeedUp,
     Trial,
 )
-from torchgauge.report.visible import one_line
+from torchgauge.visible import one_line
 
 SIGNS = {"accepted": "✓", "rejected": "✗", "failed": "!", "untried": "–"}
 TITLES = {

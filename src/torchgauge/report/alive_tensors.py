@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.alive_tensor import AliveTensor
@@ -14,7 +13,9 @@ from torchgauge.model.memory import Memory
 from torchgauge.model.tables import Table
 from torchgauge.report import markdown_text, page_tables
 from torchgauge.report.fitted_table import Column, Line, fitted_table
+from torchgauge.report.markdown_text import Markdown
 from torchgauge.report.page_tables import Column as PageColumn
+from torchgauge.report.text import Text
 
 TOP, TOP_MARKDOWN = 6, 10
 TITLE = "Alive at the peak"
@@ -49,16 +50,16 @@ def view(memory: Memory, width: int) -> RenderableType:
     return Group(Text(TITLE, style="bold"), fitted_table("tensor", lines, COLUMNS, width))
 
 
-def markdown(memory: Memory | None) -> Iterator[str]:
+def markdown(memory: Memory | None) -> Iterator[Markdown]:
     """Return the largest as a table of Markdown."""
     if memory is None or not memory.tensors:
         return
-    yield f"**{TITLE}**"
+    yield markdown_text.markdown("**{}**", TITLE)
     names = ("bytes", "share", "for", "shape", "made by")
     rows = []
     for one in memory.tensors[:TOP_MARKDOWN]:
         cells = _cells(one, memory.peak)
-        texts = (markdown_text.text(cells.get(name, "")) for name in names)
+        texts = (cells.get(name, "") for name in names)
         rows.append((markdown_text.code(label(one)), *texts))
     yield markdown_text.table(("tensor", "bytes:", "share:", *names[2:]), rows)
     yield from markdown_text.more(_number(memory.tensors), _number(memory.tensors[:TOP_MARKDOWN]))

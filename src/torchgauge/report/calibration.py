@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.doctor import Noise
+from torchgauge.report.text import Text
 
 LABEL = 18
 

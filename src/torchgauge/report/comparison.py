@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.comparison import Change, Comparison, Difference, Place, Side
@@ -14,7 +13,8 @@ from torchgauge.model.verdict import Ruling
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
-from torchgauge.report.visible import one_line
+from torchgauge.report.text import Text
+from torchgauge.visible import one_line
 
 TOP = 10
 # Below it a place that did the same work is no news.

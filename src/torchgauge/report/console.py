@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
@@ -15,8 +14,8 @@ from torchgauge.report.bar import bar
 from torchgauge.report.plain import plain
 from torchgauge.report.section import Row, Section
 from torchgauge.report.sections import sections, warning_text, warnings
+from torchgauge.report.text import Text
 from torchgauge.report.tree import View
-from torchgauge.report.visible import visible, visible_lines
 
 BAR = 20
 LABEL = 14
@@ -48,9 +47,9 @@ def _head(section: Section) -> RenderableType:
     table.add_column(style="dim", width=LABEL, no_wrap=True)
     table.add_column(overflow="fold")
     for row in section.rows:
-        note = f"  ({visible(row.note)})" if row.note else ""
-        table.add_row(f"  {row.label}", Text.assemble(visible(row.value), (note, "dim")))
-    return Group(Text(visible(section.title), style="bold cyan"), table)
+        note = f"  ({row.note})" if row.note else ""
+        table.add_row(f"  {row.label}", Text.assemble(row.value, (note, "dim")))
+    return Group(Text(section.title, style="bold cyan"), table)
 
 
 def section_view(section: Section) -> RenderableType:
@@ -67,7 +66,7 @@ def section_view(section: Section) -> RenderableType:
 
 
 def _note(row: Row) -> Text:
-    note = Text(visible_lines(row.note), style="dim")
+    note = Text.of_lines(row.note, style="dim")
     if row.share is None:
         return note
     share = f" {row.share:5.1%}".replace("%", " %")
@@ -82,7 +81,7 @@ def warnings_view(title: str, shown: list[MeasurementWarning]) -> RenderableType
     for warning in shown:
         sign = ("✗", "bold red") if warning.failed else ("!", "bold yellow")
         probe = f"{warning.probe}: " if warning.probe else ""
-        said = visible_lines(warning_text(warning))
+        said = Text.of_lines(warning_text(warning))
         text = Text.assemble(probe, said, (f"  [{warning.id}]", "dim"))
         table.add_row(Text(*sign), text)
     return Group(Text(title, style="bold"), Padding(table, 0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.analyze.training_memory import MASTERS, OPTIMIZER
@@ -19,7 +18,7 @@ from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
 from torchgauge.report.section import SMALLEST_SHARE, Row, Section
 from torchgauge.report.sections import cost, size
-from torchgauge.report.visible import visible
+from torchgauge.report.text import END, Text
 from torchgauge.report.work_table import NOTHING, PHASES, By, entries, work_table
 
 DEPTH = 3
@@ -185,13 +184,14 @@ def _model(device: str) -> str:
 
 def _head(count: Count) -> Text:
     what = count.target
-    shapes = visible(", ".join(map(_input, what.inputs)))
+    shapes = ", ".join(map(_input, what.inputs))
     passes = "forward and backward" if count.cost.backward else "forward"
     where = {"meta": "meta tensors, nothing computed", "fake": "fake tensors, nothing computed"}
     on = where.get(count.cost.counted_on, f"{count.cost.counted_on} tensors")
     return Text.assemble(
-        (visible(what.name), "bold cyan"),
-        f"  {visible(what.spec)}\n",
+        (what.name, "bold cyan"),
+        f"  {what.spec}",
+        END,
         (f"  {passes} of {shapes}; {on}", "dim"),
     )
 

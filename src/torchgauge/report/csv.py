@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from torchgauge.model.count import Count
 from torchgauge.model.exported import Csv, Exported
 from torchgauge.model.loop import Loop
 from torchgauge.model.profile import Profile
+from torchgauge.model.record import whole
 from torchgauge.model.snapshot import Growth, Snapshot, SnapshotTable
 from torchgauge.model.sweep import Sweep
 from torchgauge.model.trace import Trace
@@ -81,8 +83,7 @@ def text(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     buffer = io.StringIO()
     plain = csv.writer(buffer, lineterminator="\n")
     quoted = csv.writer(buffer, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    plain.writerow(names)
-    for row in rows:
+    for row in itertools.chain([names], rows):
         cells = [_cell(value) for value in row]
         # Python leaves a lone carriage return unquoted, which would end the row for its readers.
         returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
@@ -91,8 +92,8 @@ def text(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def _cell(value: object) -> object:
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return "'" + value
     if isinstance(value, tuple):
-        return "×".join(map(str, value))
+        value = "×".join(map(str, value))
+    if isinstance(value, str):
+        return whole(f"'{value}" if value.startswith(FORMULA) else value)
     return value

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.doctor import Check, Diagnosis, Noise
 from torchgauge.model.finding import Finding
 from torchgauge.report.plain import plain
+from torchgauge.report.text import END, Text
 
 LABEL = 14
 SIGNS = {
@@ -70,8 +70,10 @@ def _finding(finding: Finding) -> Text:
     return Text.assemble(
         (finding.title, "bold"),
         (f"  [{finding.id}]", "dim"),
-        f"\n{finding.evidence}",
-        ("\n→ ", "dim"),
+        END,
+        finding.evidence,
+        END,
+        ("→ ", "dim"),
         finding.remedy,
     )
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge.report.shortened import shortened, shortened_apart
-from torchgauge.report.visible import visible
+from torchgauge.report.text import Text
+from torchgauge.visible import visible
 
 NAME = 48  # columns of the first column at most, and at least
 NARROW = 8

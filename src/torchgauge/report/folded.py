@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from torchgauge.model.exported import Weight
 from torchgauge.report.stacks import Stack, stacks
+from torchgauge.visible import visible
 
 # What ends a frame or a line in this format, which has no way to quote it.
 _ENDS = str.maketrans(dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " ") | {";": ","})
@@ -21,7 +22,9 @@ def render(record: object, weight: Weight = "time") -> str:
 def folded(found: Iterable[tuple[Stack, int]]) -> str:
     """Return the lines of stacks with what is their own; the same frames are one line."""
     lines: Counter[str] = Counter()
-    written = functools.cache(lambda frame: frame.translate(_ENDS))  # a frame is in many stacks
+    written = functools.cache(
+        lambda frame: visible(frame.translate(_ENDS))
+    )  # a frame is in many stacks
     for stack, own in found:
         lines[";".join(map(written, stack))] += own
     return "".join(f"{line} {own}\n" for line, own in lines.items())

@@ -6,6 +6,7 @@ from typing import Literal
 
 from torchgauge.model.verdict import Outcome, Verdict
 from torchgauge.report import rulings
+from torchgauge.visible import visible_lines
 
 LEVELS: dict[Outcome, Literal["error", "warning", "notice"]] = {
     "fail": "error",
@@ -37,7 +38,7 @@ def _command(level: str, title: str, message: str, file: str) -> str:
 
 
 def _message(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible_lines(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.snapshot import Growth
@@ -14,7 +13,7 @@ from torchgauge.report.plain import plain
 from torchgauge.report.section import Row, Section
 from torchgauge.report.sheet import Sheet
 from torchgauge.report.snapshot_words import MOST, drawn, where
-from torchgauge.report.visible import visible
+from torchgauge.report.text import Text
 
 SAME = "No stack holds more or less than before."
 
@@ -42,7 +41,7 @@ def head(growth: Growth) -> Section:
         _row("held", growth.before, growth.after),
         _row("reserved", growth.reserved_before, growth.reserved_after),
     )
-    names = f"{visible(growth.baseline)} → {visible(growth.current)}"
+    names = f"{growth.baseline} → {growth.current}"
     return Section(names, "memory snapshots", rows)
 
 

@@ -10,11 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Collection
-from html import escape
 from importlib import resources
 from typing import Any
-
-import msgspec
 
 from torchgauge.model.advice import Advice
 from torchgauge.model.comparison import Comparison
@@ -46,6 +43,7 @@ from torchgauge.report import (
     page_trend,
     page_verdict,
 )
+from torchgauge.report.markup import escaped, script_data
 from torchgauge.report.page_choice import Choice
 
 # A part that returns None is left out, and its view with it. The order of views is the script's.
@@ -119,9 +117,6 @@ CHOICES: dict[type[Record], Callable[[Any], Choice]] = {
     Snapshot: page_snapshot.choice,
 }
 
-# What would end the element or begin a comment in it, and what old scripts took for a line's end.
-_MARKUP = "<>&\u2028\u2029"
-
 
 def render(record: Record, leave_out: Collection[str] = ()) -> str:
     """Return the page of a record, without the parts of these names."""
@@ -142,9 +137,6 @@ def page(title: str, parts: dict[str, object], choice: Choice | None = None) -> 
     if choice is not None:
         options = [one._asdict() for one in choice.options]
         shown["choice"] = {"label": choice.label, "first": choice.first, "options": options}
-    data = _json(shown).decode()
-    for character in _MARKUP:
-        data = data.replace(character, f"\\u{ord(character):04x}")
     script, style = _asset("page.js"), _asset("page.css")
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
@@ -156,29 +148,13 @@ def page(title: str, parts: dict[str, object], choice: Choice | None = None) -> 
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(title)} – torchgauge</title>\n"
+        f"<title>{escaped(title)} – torchgauge</title>\n"
         f"<style>{style}</style>\n</head>\n<body>\n"
         "<noscript>This report is drawn by a script that is part of it; scripts are switched off."
         "</noscript>\n"
-        f'<script type="application/json" id="data">{data}</script>\n'
+        f'<script type="application/json" id="data">{script_data(shown)}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
-
-
-def _json(shown: object) -> bytes:
-    try:
-        return msgspec.json.encode(shown)
-    except OverflowError:  # whole nanoseconds of more time than any clock has measured
-        return msgspec.json.encode(_short(msgspec.to_builtins(shown)))
-
-
-def _short(value: Any) -> Any:
-    """Return the value with floats in place of integers of more than eight bytes."""
-    if isinstance(value, dict):
-        return {key: _short(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_short(item) for item in value]
-    return float(value) if isinstance(value, int) and abs(value) >= 2**63 else value
 
 
 def _asset(name: str) -> str:

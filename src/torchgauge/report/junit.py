@@ -7,11 +7,11 @@ from xml.etree import ElementTree as Xml
 
 from torchgauge.model.verdict import Ruling, Verdict
 from torchgauge.report import rulings
-from torchgauge.report.visible import one_line
+from torchgauge.visible import one_line, visible_lines
 
 SUITE = "torchgauge"
-# XML 1.0 has no way to write them, not even escaped.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What XML 1.0 cannot write, not even escaped, beside what is shown as the escape of Python's.
+_FORBIDDEN = re.compile("[\ufffe\uffff]")
 
 
 def render(verdict: Verdict) -> str:
@@ -55,4 +55,4 @@ def _case(ruling: Ruling, verdict: Verdict, of: str) -> Xml.Element:
 
 
 def _legal(text: str) -> str:
-    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", visible_lines(text))

@@ -8,12 +8,12 @@ from pathlib import PurePath
 
 from rich.console import RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.line_time import LineTime
 from torchgauge.report.bar import bar
 from torchgauge.report.fitted_table import Column, Line, fitted_table
+from torchgauge.report.text import Text
 
 SMALLEST = 0.001  # of the step: less than a sample or two
 LONGEST = 32  # characters of a line's text

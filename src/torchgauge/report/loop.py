@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.loop import Captured, Loop
@@ -12,8 +11,8 @@ from torchgauge.report import tree as tree_report
 from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
 from torchgauge.report.section import Row, Section
+from torchgauge.report.text import END, Text
 from torchgauge.report.tree import View
-from torchgauge.report.visible import visible
 
 ENDS = {
     "": "no step was seen to end",
@@ -46,10 +45,11 @@ def view(loop: Loop, shown: View | None = None, *, width: int) -> RenderableType
 def _head(loop: Loop) -> Text:
     if loop.without_model:
         return Text("A program that called no model", "bold cyan")
-    roots = visible(", ".join(loop.roots)) or "no module was called"
+    roots = ", ".join(loop.roots) or "no module was called"
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
     steps = f"{loop.count:,} step{'s' if loop.count != 1 else ''}"
-    return Text.assemble((f"Loop of {roots}", "bold cyan"), f"\n  {steps}, {ENDS[loop.by]}{rank}")
+    facts = f"  {steps}, {ENDS[loop.by]}{rank}"
+    return Text.assemble((f"Loop of {roots}", "bold cyan"), END, facts)
 
 
 def steps(loop: Loop) -> Section:

@@ -36,7 +36,17 @@ from torchgauge.report import count as count_report
 from torchgauge.report import loop as loop_report
 from torchgauge.report import ranks as ranks_report
 from torchgauge.report.markdown_sheet import warnings
-from torchgauge.report.markdown_text import code, joined, more, table, text
+from torchgauge.report.markdown_text import (
+    Markdown,
+    code,
+    document,
+    joined,
+    markdown,
+    more,
+    table,
+    text,
+    together,
+)
 from torchgauge.report.markdown_tree import TOP, layers
 from torchgauge.report.section import Row, Section
 
@@ -62,39 +72,40 @@ def render(record: Exported) -> str:
 def _profile(profile: Profile) -> str:
     head, *others = sections.sections(profile)
     said = {row.label: row.value for row in head.rows}
-    where = " · ".join(text(said[name]) for name in ("run as", "machine", "software"))
-    what = f"{code(said['target'])}, input {code(said['input'])}"
-    blocks = [f"### {code(head.title)}", f"{what}<br>{where}", *_figures(others)]
+    where = together(" · ", (said[name] for name in ("run as", "machine", "software")))
+    what = markdown("{}, input {}<br>{}", code(said["target"]), code(said["input"]), where)
+    blocks = [markdown("### {}", code(head.title)), what, *_figures(others)]
     if profile.tree is not None:
         blocks += layers(profile.tree)
     blocks += alive_tensors.markdown(profile.memory)
-    return _whole(blocks + warnings(sections.warnings(profile)))
+    return document(blocks + warnings(sections.warnings(profile)))
 
 
 def _count(count: Count) -> str:
     passes = "forward and backward" if count.cost.backward else "forward"
-    where = f"{code(count.target.spec)}, {passes}, counted on {count.cost.counted_on} tensors"
+    spec = code(count.target.spec)
+    where = markdown("{}, {}, counted on {} tensors", spec, passes, count.cost.counted_on)
     found = [sections.cost(count.cost)]
     found += [sections.size(count.size)] if count.size is not None else []
     if count.training is not None:
         found.append(count_report.training(count.training))
-    blocks = [f"### {code(count.target.name)}", where, *_figures(found)]
+    blocks = [markdown("### {}", code(count.target.name)), where, *_figures(found)]
     blocks += _counted_layers(count.cost)
     blocks += _elsewhere(count.elsewhere, training=count.training is not None)
-    return _whole(blocks + warnings(count.all_warnings))
+    return document(blocks + warnings(count.all_warnings))
 
 
 def _loop(loop: Loop) -> str:
-    roots = ", ".join(map(code, loop.roots)) or "no module"
+    roots = together(", ", map(code, loop.roots)) or "no module"
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
-    where = f"{loop.count:,} steps, {loop_report.ENDS[loop.by]}{rank}"
-    blocks = [f"### Loop of {roots}", where, *_figures([loop_report.steps(loop)])]
+    where = text(f"{loop.count:,} steps, {loop_report.ENDS[loop.by]}{rank}")
+    blocks = [markdown("### Loop of {}", roots), where, *_figures([loop_report.steps(loop)])]
     if loop.without_model:
-        blocks = ["### A program that called no model"]
+        blocks = [markdown("### A program that called no model")]
     if loop.tree is not None:
         blocks += layers(loop.tree)
     blocks += traced_lines.markdown(loop.functions or ())
-    return _whole(blocks + warnings(loop.all_warnings))
+    return document(blocks + warnings(loop.all_warnings))
 
 
 def _ranks(ranks: Ranks) -> str:
@@ -104,14 +115,12 @@ def _ranks(ranks: Ranks) -> str:
     ]
     found = table(("rank", "step:", "work:", "waiting:", "communication:"), rows)
     said = [text(line) for line in ranks_report.lines(ranks)]
-    return _whole([f"### {ranks.world} ranks", found, *said, *warnings(ranks.warnings)])
+    return document(
+        [markdown("### {} ranks", str(ranks.world)), found, *said, *warnings(ranks.warnings)]
+    )
 
 
-def _whole(blocks: Iterable[str]) -> str:
-    return "\n\n".join(blocks) + "\n"
-
-
-def _figures(found: Iterable[Section]) -> list[str]:
+def _figures(found: Iterable[Section]) -> list[Markdown]:
     """Return the headline rows of the sections as one table, latency first."""
     found = list(found)
     rows = []
@@ -126,10 +135,10 @@ def _figures(found: Iterable[Section]) -> list[str]:
 def _figure(section: Section, row: Row) -> tuple[str, str, str, str]:
     note = row.note if row.share is None else units.percent(row.share)
     what = f"{section.title}, {row.label}"
-    return text(what), f"**{text(row.value)}**", text(note), row.how or section.how
+    return what, markdown("**{}**", row.value), note, row.how or section.how
 
 
-def _counted_layers(cost: Cost) -> list[str]:
+def _counted_layers(cost: Cost) -> list[Markdown]:
     """Return the layers with most FLOPs of their own."""
     whole = sum(layer.own.flops for _, layer in cost.tree.walk())
     own = sorted((layer for _, layer in cost.tree.walk()), key=lambda one: -one.own.flops)
@@ -148,17 +157,17 @@ def _counted_layers(cost: Cost) -> list[str]:
         return []
     found = table(("layer", "class", "own FLOPs:", "share:", "own bytes:"), rows)
     return [
-        f"**Where the FLOPs go ({cost.how})**",
+        markdown("**Where the FLOPs go ({})**", cost.how),
         found,
         *more(sum(1 for o in own if o.own.flops), TOP),
     ]
 
 
-def _elsewhere(found: Sequence[Elsewhere], *, training: bool) -> list[str]:
+def _elsewhere(found: Sequence[Elsewhere], *, training: bool) -> list[Markdown]:
     """Return what the call takes on devices that are not here."""
     rows = [
         (
-            text(one.device),
+            one.device,
             ("≥ " if one.latency_at_least and one.latency else "") + units.time(one.latency),
             ("≥ " if one.memory_at_least else "") + units.size(one.memory),
             units.size(one.memory_available, 3),
@@ -167,7 +176,7 @@ def _elsewhere(found: Sequence[Elsewhere], *, training: bool) -> list[str]:
         for one in found
     ]
     names = ("device", "time at best:", "memory:", "of:", "")
-    return ["**Elsewhere (estimated)**", table(names, rows)] if rows else []
+    return [markdown("**Elsewhere (estimated)**"), table(names, rows)] if rows else []
 
 
 RENDERERS: dict[type[Record], Callable[[Any], str]] = {

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import LiteralString
+
 from torchgauge.model.advice import Advice, Trial
 from torchgauge.report import advice_words as words
-from torchgauge.report.markdown_text import code, table, text
+from torchgauge.report.markdown_text import (
+    Markdown,
+    code,
+    document,
+    items,
+    listing,
+    markdown,
+    table,
+    text,
+    together,
+)
 from torchgauge.report.sections import warning_text
 
 NAMES = ("candidate", "speed-up:", "95 %:", "memory:", "error:", "once")
@@ -12,30 +24,31 @@ NAMES = ("candidate", "speed-up:", "95 %:", "memory:", "error:", "once")
 
 def render(advice: Advice) -> str:
     """Return the Markdown."""
-    facts = "<br>".join(f"{name}: {text(said)}" for name, said in words.facts(advice))
-    blocks = [f"### {code(words.title(advice))}: {text(words.headline(advice))}", facts]
+    facts = together("<br>", (f"{name}: {said}" for name, said in words.facts(advice)))
+    blocks = [markdown("### {}: {}", code(words.title(advice)), words.headline(advice)), facts]
     if accepted := advice.accepted:
-        blocks += ["**What held (measured)**", table(NAMES, map(_row, accepted))]
+        blocks += [markdown("**What held (measured)**"), table(NAMES, map(_row, accepted))]
     if best := words.together(advice):
         said = f"{words.times(best.speed_up)} {words.interval(best.speed_up)}"
-        blocks.append(f"**What to use: {text(' + '.join(best.candidates))}, {text(said)}**")
-        blocks += [_fence(best.environment, "sh"), _fence(best.code, "python")]
+        blocks.append(markdown("**What to use: {}, {}**", " + ".join(best.candidates), said))
+        blocks += [listing(best.environment, "sh"), listing(best.code, "python")]
     for one in accepted:
-        blocks += [f"{text(one.title)}", _fence(one.code, _language(one))]
-        blocks += ["\n".join(f"- {text(said)}" for said in words.details(one))]
+        blocks += [text(one.title), listing(one.code, _language(one)), items(words.details(one))]
     blocks += _combinations(advice)
     others = [one for kind in ("rejected", "failed", "untried") for one in advice.of(kind)]
     if others:
         rows = [
-            (f"{words.SIGNS[one.outcome]} {one.outcome}", code(one.id), text(words.reason(one)))
+            (f"{words.SIGNS[one.outcome]} {one.outcome}", code(one.id), words.reason(one))
             for one in others
         ]
         blocks += [table(("", "candidate", "why"), rows)]
     blocks += _estimates(advice)
-    blocks += [f"- {text(warning_text(one))} {code(one.id)}" for one in advice.warnings]
+    blocks.append(
+        items(markdown("{} {}", warning_text(one), code(one.id)) for one in advice.warnings)
+    )
     if advice.interrupted:
-        blocks.append("Interrupted before its end.")
-    return "\n\n".join(block for block in blocks if block) + "\n"
+        blocks.append(markdown("Interrupted before its end."))
+    return document(blocks)
 
 
 def _row(trial: Trial) -> tuple[str, ...]:
@@ -47,33 +60,34 @@ def _row(trial: Trial) -> tuple[str, ...]:
         words.error(trial.output),
         words.one_off(trial),
     )
-    return (code(trial.id), *map(text, cells))
+    return (code(trial.id), *cells)
 
 
-def _fence(lines: str, language: str) -> str:
-    return f"```{language}\n{lines}\n```" if lines else ""
-
-
-def _language(trial: Trial) -> str:
+def _language(trial: Trial) -> LiteralString:
     return "sh" if trial.language == "shell" else "python"
 
 
-def _combinations(advice: Advice) -> list[str]:
+def _combinations(advice: Advice) -> list[Markdown]:
     if not advice.combinations:
         return []
     lines = [
-        f"- {words.SIGNS[one.outcome]} {code(' + '.join(one.candidates))}: {text(one.reason)}"
+        markdown(
+            "{} {}: {}", words.SIGNS[one.outcome], code(" + ".join(one.candidates)), one.reason
+        )
         for one in advice.combinations
     ]
-    return ["**Together**", "\n".join(lines)]
+    return [markdown("**Together**"), items(lines)]
 
 
-def _estimates(advice: Advice) -> list[str]:
+def _estimates(advice: Advice) -> list[Markdown]:
     rows = [
-        (code(trial.id), text(one.name), text(words.assumed(one).rpartition(": ")[2]), text(one.by))
+        (code(trial.id), one.name, words.assumed(one).rpartition(": ")[2], one.by)
         for trial in advice.trials
         for one in trial.assumed
     ]
     if not rows:
         return []
-    return ["**On several devices (estimated)**", table(("", "figure", "value:", "by"), rows)]
+    return [
+        markdown("**On several devices (estimated)**"),
+        table(("", "figure", "value:", "by"), rows),
+    ]

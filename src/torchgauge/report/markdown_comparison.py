@@ -15,7 +15,17 @@ from torchgauge.report.comparison import (
     relative,
     said,
 )
-from torchgauge.report.markdown_text import code, cut, joined, more, table, text
+from torchgauge.report.markdown_text import (
+    Markdown,
+    code,
+    cut,
+    items,
+    joined,
+    markdown,
+    more,
+    table,
+    together,
+)
 
 TOP = 15  # of each kind of place
 MOST = 25  # of differences and warnings
@@ -27,14 +37,13 @@ def render(comparison: Comparison) -> str:
     return joined(blocks(comparison))
 
 
-def blocks(comparison: Comparison) -> list[str]:
+def blocks(comparison: Comparison) -> list[Markdown]:
     """Return the parts of the Markdown, a heading first."""
     old, new = comparison.baseline, comparison.current
     names = dict.fromkeys((old.target.name, new.target.name))
-    sides = f"**A** {_side(old)}<br>**B** {_side(new)}"
     return [
-        f"### {' → '.join(map(code, names))}, compared",
-        sides,
+        markdown("### {}, compared", together(" → ", map(code, names))),
+        markdown("**A** {}<br>**B** {}", _side(old), _side(new)),
         *differences(comparison.differences),
         _figures(comparison.changes),
         *_reasons(comparison.changes),
@@ -43,30 +52,30 @@ def blocks(comparison: Comparison) -> list[str]:
     ]
 
 
-def _side(side: Side) -> str:
-    return f"{code(side.label)} {cut(text(said(side)))}"
+def _side(side: Side) -> Markdown:
+    return markdown("{} {}", code(side.label), cut(said(side)))
 
 
-def differences(found: Sequence[Difference]) -> list[str]:
+def differences(found: Sequence[Difference]) -> list[Markdown]:
     """Return what differs around the sides, and what that forbids."""
     rows = []
     for one in found[:MOST]:
         forbids = "times cannot be compared" if one.timing else ""
         if one.work:
             forbids += ", nor counts"
-        name = cut(text(f"{one.part}: {one.name}"))
+        name = cut(f"{one.part}: {one.name}")
         rows.append((name, code(one.baseline), code(one.current), forbids))
     if not rows:
         return []
     return [table(("differs", "A", "B", ""), rows), *more(len(found), MOST)]
 
 
-def _figures(changes: Sequence[Change]) -> str:
+def _figures(changes: Sequence[Change]) -> Markdown:
     rows = [
         (
-            one.metric,
+            cut(one.metric),
             units.amount(one.baseline, one.unit),
-            f"**{units.amount(one.current, one.unit)}**",
+            markdown("**{}**", units.amount(one.current, one.unit)),
             relative(one.change),
             interval(one),
             f"{SIGNS[one.judgement]} {one.judgement}",
@@ -77,36 +86,42 @@ def _figures(changes: Sequence[Change]) -> str:
     return table(("", "A:", "B:", "change:", "95 %:", "", "how"), rows)
 
 
-def _reasons(changes: Sequence[Change]) -> list[str]:
+def _reasons(changes: Sequence[Change]) -> list[Markdown]:
     reasons: dict[str, list[str]] = {}
     for one in changes:
         if one.reason:
             reasons.setdefault(one.reason, []).append(one.metric)
-    lines = [f"- {one.metric}: {corrected(one)}" for one in changes if one.corrected is not None]
-    lines += [f"- {', '.join(names)}: {cut(text(reason))}" for reason, names in reasons.items()]
-    return ["\n".join(lines)] if lines else []
+    lines = [cut(f"{one.metric}: {corrected(one)}") for one in changes if one.corrected is not None]
+    lines += [
+        markdown("{}: {}", ", ".join(names), cut(reason)) for reason, names in reasons.items()
+    ]
+    return [items(lines)] if lines else []
 
 
-def places(comparison: Comparison) -> list[str]:
+def places(comparison: Comparison) -> list[Markdown]:
     """Return a table for each kind of place that has one worth telling."""
     found = []
     for kind in (comparison.layers, comparison.operators, comparison.kernels):
         told = changed(kind, comparison, len(kind))
         if told:
             tested = comparison.places_tested if told[0].kind == "layer" else "not tested"
-            found.append(f"**{TITLES[told[0].kind]}** ({cut(text(tested))})")
+            found.append(markdown("**{}** ({})", TITLES[told[0].kind], cut(tested)))
             found.append(_places(told[:TOP]))
             found += more(len(told), TOP)
     return found
 
 
-def _places(told: Sequence[Place]) -> str:
+def _places(told: Sequence[Place]) -> Markdown:
     names = ("class", "baseline", "current", "adds", "change", "95 %", "calls", "FLOPs")
     every = [cells(one) for one in told]
     kept = [name for name in names if any(row[name] for row in every)]
     rows = [
         (
-            code(one.name or "(the model itself)") + (" ✔" if one.significant else ""),
+            markdown(
+                "{}{}",
+                code(one.name or "(the model itself)"),
+                markdown(" ✔") if one.significant else "",
+            ),
             *(code(row[name]) if name == "class" and row[name] else row[name] for name in kept),
         )
         for one, row in zip(told, every, strict=True)
@@ -114,7 +129,7 @@ def _places(told: Sequence[Place]) -> str:
     return table(("", *(name if name == "class" else f"{name}:" for name in kept)), rows)
 
 
-def _warnings(comparison: Comparison) -> list[str]:
+def _warnings(comparison: Comparison) -> list[Markdown]:
     found = comparison.all_warnings
-    lines = [f"- ⚠ {cut(text(one.message))} {code(one.id)}" for one in found[:MOST]]
-    return ["\n".join(lines), *more(len(found), MOST)] if lines else []
+    lines = [markdown("⚠ {} {}", cut(one.message), code(one.id)) for one in found[:MOST]]
+    return [items(lines), *more(len(found), MOST)] if lines else []

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 from torchgauge.model.sweep import Sweep
 from torchgauge.report import sweep_words as words
-from torchgauge.report.markdown_text import code, table, text
+from torchgauge.report.markdown_text import Markdown, code, items, markdown, table, text, together
 
 NOTHING = "–"
 COLUMNS = ("median", "±", "p99", "per second", "memory")
 
 
-def blocks(sweep: Sweep) -> list[str]:
+def blocks(sweep: Sweep) -> list[Markdown]:
     """Return the parts of the Markdown, a heading first."""
     facts = dict(words.facts(sweep))
-    head = f"{code(facts.pop('target'))}<br>" + " · ".join(map(text, facts.values()))
+    target = code(facts.pop("target"))
+    head = markdown("{}<br>{}", target, together(" · ", facts.values()))
     return [
-        f"### {code(words.title(sweep))}, swept",
+        markdown("### {}, swept", code(words.title(sweep))),
         head,
         _cells(sweep),
         text(words.legend(sweep)),
@@ -28,24 +29,24 @@ def blocks(sweep: Sweep) -> list[str]:
     ]
 
 
-def _cells(sweep: Sweep) -> str:
+def _cells(sweep: Sweep) -> Markdown:
     names = ("cell", "latency:", "±:", "p99:", f"{words.rate(sweep)}/s:", "peak memory:", "")
     rows = []
     for place, cell in enumerate(sweep.cells):
         told = words.figures(cell)
         figures = [told.get(name, NOTHING) for name in COLUMNS]
         mark = " ".join(words.marks(sweep, place)).strip() if cell.done else cell.status
-        rows.append([text(words.named(sweep, cell.settings) or "as given"), *figures, mark])
+        rows.append([words.named(sweep, cell.settings) or "as given", *figures, mark])
     return table(names, rows)
 
 
-def _scaling(sweep: Sweep) -> Iterator[str]:
+def _scaling(sweep: Sweep) -> Iterator[Markdown]:
     for found in sweep.scaling:
         row = words.named(sweep, found.settings)
         label = f": {row}" if row else ""
         yield from _listed(f"Scaling with the batch (estimated){label}", list(words.scaling(found)))
 
 
-def _listed(title: str, pairs: list[tuple[str, str]]) -> list[str]:
-    lines = [f"- {text(name)}: {text(said)}" for name, said in pairs]
-    return ["\n".join([f"**{text(title)}**\n", *lines])] if lines else []
+def _listed(title: str, pairs: list[tuple[str, str]]) -> list[Markdown]:
+    lines = [markdown("{}: {}", name, said) for name, said in pairs]
+    return [markdown("**{}**", title), items(lines)] if lines else []

@@ -1,11 +1,16 @@
-"""Names, texts and tables as Markdown in which nothing of the user's is markup."""
+"""Names, texts and tables as Markdown in which nothing of the user's is markup.
+
+What is `Markdown` was written here; every other text is escaped on its way into one. A report is
+made of `Markdown` alone, so that none can leave something out.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import LiteralString
 
-from torchgauge.report.visible import visible
+from torchgauge.visible import one_line, printable, visible_lines
 
 MOST_BYTES = 60_000  # GitHub refuses a comment of 65,536 characters
 LONGEST = 80  # characters of a name
@@ -13,45 +18,90 @@ LONGEST_CELL = 300
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; a name that ends in ":" is of a column of numbers."""
-    line = [" | ".join(name.removesuffix(":") for name in names)]
-    line.append(" | ".join("--:" if name.endswith(":") else "---" for name in names))
-    line += [" | ".join(row) for row in rows]
-    return "\n".join(f"| {one} |" for one in line)
+class Markdown(str):
+    """A text in which only this program's markup is markup."""
+
+    __slots__ = ()
 
 
-def text(said: str) -> str:
+def markdown(template: LiteralString, *parts: str) -> Markdown:
+    """Return a template of ours with the parts in its places, those of others escaped."""
+    return Markdown(template.format(*map(text, parts)))
+
+
+def text(said: str) -> Markdown:
     """Return the text so that nothing in it is markup."""
-    return _SPECIAL.sub(r"\\\1", visible(" ".join(said.split()))).replace("&", "&amp;")
+    if isinstance(said, Markdown):
+        return said
+    return Markdown(_SPECIAL.sub(r"\\\1", one_line(said)).replace("&", "&amp;"))
 
 
-def code(name: str, longest: int = LONGEST) -> str:
+def code(name: str, longest: int = LONGEST) -> Markdown:
     """Return a name as code, cut in the middle where it is long."""
-    name = visible(" ".join(name.split()))
+    name = one_line(name)
     if len(name) > longest:
         name = f"{name[: longest // 2]}…{name[-longest // 2 + 1 :]}"
+    if "\\|" in name:  # in code nothing can be written so that it does not end a table's cell
+        return Markdown(f"<code>{text(name)}</code>")
     # A fence must be longer than any of the name's own, and a cell ends at a bar even in code.
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", name)), default=0))
+    fence = _fence(name, 1)
     space = " " if name.startswith("`") or name.endswith("`") else ""
-    return fence + space + (name.replace("|", "\\|") or " ") + space + fence
+    return Markdown(fence + space + (name.replace("|", "\\|") or " ") + space + fence)
 
 
-def cut(said: str) -> str:
-    """Return the text of a cell, cut where it is absurdly long."""
-    return said if len(said) <= LONGEST_CELL else said[: LONGEST_CELL - 1] + "…"
+def listing(lines: str, language: LiteralString) -> Markdown:
+    """Return lines of a language as a block of code, which nothing in them ends."""
+    if not lines:
+        return Markdown()
+    lines = visible_lines(lines)
+    fence = _fence(lines, 3)
+    return Markdown(f"{fence}{language}\n{lines}\n{fence}")
 
 
-def more(count: int, shown: int) -> list[str]:
+def _fence(lines: str, least: int) -> str:
+    """Return as many backticks as no run of them in the lines has."""
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", lines)), default=0))
+
+
+def cut(said: str, longest: int = LONGEST_CELL) -> Markdown:
+    """Return the text, cut where it is absurdly long."""
+    return text(said if len(said) <= longest else said[: longest - 1] + "…")
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
+    """Return a table; a name that ends in ":" is of a column of numbers."""
+    lines = [[name.removesuffix(":") for name in names]]
+    lines.append([Markdown("--:" if name.endswith(":") else "---") for name in names])
+    lines += map(list, rows)
+    return together("\n", (Markdown(f"| {together(' | ', line)} |") for line in lines))
+
+
+def items(lines: Iterable[str]) -> Markdown:
+    """Return a list, an item a line."""
+    return together("\n", (markdown("- {}", line) for line in lines))
+
+
+def together(separator: LiteralString, parts: Iterable[str]) -> Markdown:
+    """Return the parts with the separator between them, those of others escaped."""
+    return Markdown(separator.join(map(text, parts)))
+
+
+def more(count: int, shown: int) -> list[Markdown]:
     """Say how many were left out."""
-    return [f"… {count - shown:,} others"] if count > shown else []
+    return [markdown("… {} others", f"{count - shown:,}")] if count > shown else []
 
 
-def joined(parts: Sequence[str]) -> str:
-    """Return the parts one after the other, the last ones left out where it becomes too long."""
-    kept = list(parts)
+def document(blocks: Iterable[Markdown]) -> str:
+    """Return the blocks one after the other: a report; the blocks that are empty are none."""
+    return printable("\n\n".join(block for block in blocks if block)) + "\n"
+
+
+def joined(blocks: Sequence[Markdown]) -> str:
+    """Return the blocks likewise, the last ones left out where it becomes too long."""
+    kept = list(blocks)
     while len("\n\n".join(kept).encode()) > MOST_BYTES - 100:
         kept.pop()
-    if len(kept) < len(parts):
-        kept.append(f"… {len(parts) - len(kept)} sections more are in the record.")
-    return "\n\n".join(kept) + "\n"
+    if len(kept) < len(blocks):
+        left = str(len(blocks) - len(kept))
+        kept.append(markdown("… {} sections more are in the record.", left))
+    return document(kept)

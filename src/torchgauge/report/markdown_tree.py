@@ -6,14 +6,14 @@ from torchgauge import units
 from torchgauge.model import tables
 from torchgauge.model.tree import Node, Tree
 from torchgauge.report import sections
-from torchgauge.report.markdown_text import code, more, table, text
+from torchgauge.report.markdown_text import Markdown, code, markdown, more, table
 
 TOP = 10
 NOTHING = "–"
 LAYERS = ("layer", "class", "calls:", "own time:", "share:", "own FLOPs:", "peak memory:")
 
 
-def layers(tree: Tree) -> list[str]:
+def layers(tree: Tree) -> list[Markdown]:
     """Return the layers and buckets with most time of their own."""
     whole = tree.root.time
     if not whole:
@@ -26,9 +26,14 @@ def layers(tree: Tree) -> list[str]:
     kept = [place for place in range(len(LAYERS)) if any(row[place] != NOTHING for row in rows)]
     names, *shown = ([line[place] for place in kept] for line in (LAYERS, *rows))
     step = f"Where the time of a step goes ({tree.how}, time on the {axis})"
-    blocks = [f"**{step}**", table(names, shown), *more(sum(time > 0 for time, _ in own), TOP)]
+    blocks = [
+        markdown("**{}**", step),
+        table(names, shown),
+        *more(sum(time > 0 for time, _ in own), TOP),
+    ]
     if tree.headline_ratio is not None:
-        blocks.append(f"{sections.beside_headline(tree.headline_ratio).capitalize()}.")
+        beside = sections.beside_headline(tree.headline_ratio).capitalize()
+        blocks.append(markdown("{}.", beside))
     return blocks
 
 
@@ -37,7 +42,7 @@ def _layer(node: Node, time: float, whole: float) -> tuple[str, ...]:
     flops = tables.sum_of(own, "flops")
     least = "≥ " if any(one.row.unknown for one in own) else ""
     return (
-        code(node.row.path or node.name) if node.kind != "bucket" else f"*{text(node.name)}*",
+        code(node.row.path or node.name) if node.kind != "bucket" else markdown("*{}*", node.name),
         code(node.row.type) if node.row.type else "",
         f"{node.calls:,}" if node.calls else NOTHING,
         units.time(time, 3),

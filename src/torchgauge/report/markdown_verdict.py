@@ -7,7 +7,16 @@ from collections.abc import Iterable, Sequence
 from torchgauge.model.verdict import Ruling, Verdict
 from torchgauge.report import rulings
 from torchgauge.report.comparison import said
-from torchgauge.report.markdown_text import code, table, text
+from torchgauge.report.markdown_text import (
+    Markdown,
+    code,
+    cut,
+    document,
+    items,
+    markdown,
+    table,
+    together,
+)
 from torchgauge.report.sections import warning_text
 
 # GitHub refuses a comment of 65,536 characters; what each list may take, in bytes.
@@ -23,63 +32,69 @@ NAMES = ("", "metric", "figure:", "change:", "95 %:", "allowed", "how")
 def render(verdict: Verdict) -> str:
     """Return the Markdown; a list that is too long says how many of it are left out."""
     sign = rulings.SIGNS[verdict.outcome]
-    blocks = [f"### {sign} {verdict.outcome.upper()}: {_said(rulings.headline(verdict))}"]
+    headline = _said(rulings.headline(verdict))
+    blocks = [markdown("### {} {}: {}", sign, verdict.outcome.upper(), headline)]
     blocks += _sides(verdict)
     if verdict.rulings:
         blocks += _rulings(verdict)
     blocks += _list("Where it got worse", map(code, verdict.guilty), GUILTY)
     blocks += _list("What to do", map(_said, rulings.advice(verdict)), ADVICE)
-    warnings = (f"{_said(warning_text(one))} {code(one.id)}" for one in verdict.all_warnings)
+    warnings = (
+        markdown("{} {}", _said(warning_text(one)), code(one.id)) for one in verdict.all_warnings
+    )
     blocks += _list("Warnings", warnings, WARNINGS)
-    return "\n\n".join(blocks) + "\n"
+    return document(blocks)
 
 
-def _said(sentence: str) -> str:
-    cut = sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 1]}…"
-    return text(cut)
+def _said(sentence: str) -> Markdown:
+    return cut(sentence, LONGEST)
 
 
-def _sides(verdict: Verdict) -> list[str]:
+def _sides(verdict: Verdict) -> list[Markdown]:
     found = verdict.comparison
     if found is None:
         return []
     lines = [
-        f"{name} {code(side.label)}, {_said(said(side))}"
+        markdown("{} {}, {}", name, code(side.label), _said(said(side)))
         for name, side in rulings.sides(verdict.comparison)
     ]
     differs = (
-        f"{_said(one.name)}: {code(one.baseline)} → {code(one.current)}"
+        markdown("{}: {} → {}", _said(one.name), code(one.baseline), code(one.current))
         for one in found.differences
     )
-    return ["<br>".join(lines), *_list("What differs around the runs", differs, DIFFERENCES)]
+    return [together("<br>", lines), *_list("What differs around the runs", differs, DIFFERENCES)]
 
 
-def _rulings(verdict: Verdict) -> list[str]:
+def _rulings(verdict: Verdict) -> list[Markdown]:
     """Return the rulings as a table, those that did not pass first, and why."""
     ordered = sorted(verdict.rulings, key=lambda one: one.outcome == "pass")
     rows = [_row(one) for one in ordered]
     kept = _fitting(["|".join(row) for row in rows], RULINGS)
     blocks = [table(NAMES, rows[:kept]), *_more(len(rows) - kept)]
-    reasons = (f"{_said(one.metric)}: {_said(why)}" for one in ordered if (why := rulings.why(one)))
+    reasons = (
+        markdown("{}: {}", _said(one.metric), _said(why))
+        for one in ordered
+        if (why := rulings.why(one))
+    )
     blocks += _list("", reasons, WARNINGS)
     method = "; ".join(rulings.method(verdict))
-    return [*blocks, *([f"<sub>{_said(method)}</sub>"] if method else [])]
+    return [*blocks, *([markdown("<sub>{}</sub>", _said(method))] if method else [])]
 
 
 def _row(one: Ruling) -> tuple[str, ...]:
     outcome = f"{rulings.SIGNS[one.outcome]} {one.outcome}"
     cells = (rulings.figure(one), rulings.change(one), rulings.interval(one), rulings.allowed(one))
-    return (outcome, code(one.metric), *(text(cell) for cell in cells), one.how)
+    return (outcome, code(one.metric), *cells, one.how)
 
 
-def _list(title: str, found: Iterable[str], room: int) -> list[str]:
-    lines = [f"- {one}" for one in found]
+def _list(title: str, found: Iterable[Markdown], room: int) -> list[Markdown]:
+    lines = list(found)
     if not lines:
         return []
     kept = _fitting(lines, room)
     return [
-        *([f"**{title}**"] if title else []),
-        "\n".join(lines[:kept]),
+        *([markdown("**{}**", title)] if title else []),
+        items(lines[:kept]),
         *_more(len(lines) - kept),
     ]
 
@@ -93,5 +108,5 @@ def _fitting(lines: Sequence[str], room: int) -> int:
     return len(lines)
 
 
-def _more(count: int) -> list[str]:
-    return [f"… {count:,} more"] if count else []
+def _more(count: int) -> list[Markdown]:
+    return [markdown("… {} more", f"{count:,}")] if count else []

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from torchgauge.model.profile import Profile
 from torchgauge.report.findings import findings
+from torchgauge.report.markup import escaped
 from torchgauge.report.page_overview import figures
 from torchgauge.report.section import Section
 from torchgauge.report.sections import sections, warning_text, warnings
@@ -20,7 +19,7 @@ def render(profile: Profile) -> str:
     shown = [
         (one["label"], one["value"], f"{one['note']} {one['how']}") for one in figures(profile)
     ]
-    parts = [f"<p><b>{escape(profile.target.name)}</b>, {escape(run)}</p>", _rows(shown)]
+    parts = [f"<p><b>{escaped(profile.target.name)}</b>, {escaped(run)}</p>", _rows(shown)]
     if found := findings(profile):
         parts.append(_list([f"{one.title}. {one.text}" for one in found]))
     if listed := warnings(profile):
@@ -31,24 +30,24 @@ def render(profile: Profile) -> str:
 
 
 def _table(section: Section) -> str:
-    how = f" <i>{escape(section.how)}</i>" if section.how else ""
-    caption = f"<caption{_LEFT}><b>{escape(section.title)}</b>{how}</caption>"
+    how = f" <i>{escaped(section.how)}</i>" if section.how else ""
+    caption = f"<caption{_LEFT}><b>{escaped(section.title)}</b>{how}</caption>"
     rows = [(row.label, row.value, _note(row.note, row.share)) for row in section.rows]
-    notes = "".join(f"<p>{escape(note)}</p>" for note in section.notes)
+    notes = "".join(f"<p>{escaped(note)}</p>" for note in section.notes)
     return _rows(rows, caption) + notes
 
 
 def _rows(rows: list[tuple[str, str, str]], caption: str = "") -> str:
     cells = "".join(
-        f'<tr><th scope="row"{_LEFT}>{escape(label)}</th>'
-        f"<td{_LEFT}>{escape(value)}</td><td{_LEFT}>{escape(note)}</td></tr>"
+        f'<tr><th scope="row"{_LEFT}>{escaped(label)}</th>'
+        f"<td{_LEFT}>{escaped(value)}</td><td{_LEFT}>{escaped(note)}</td></tr>"
         for label, value, note in rows
     )
     return f"<table>{caption}<tbody>{cells}</tbody></table>"
 
 
 def _list(texts: list[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>"
+    return f"<ul>{''.join(f'<li>{escaped(text)}</li>' for text in texts)}</ul>"
 
 
 def _note(note: str, share: float | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from torchgauge.model.advice import Advice, Combination, SpeedUp, Trial
 from torchgauge.report import advice_words as words
 from torchgauge.report.page_overview import warnings
-from torchgauge.report.visible import one_line
+from torchgauge.visible import one_line
 
 
 def overview(advice: Advice) -> dict[str, Any]:

@@ -1,12 +1,21 @@
-"""A view as plain text: no colours, as wide as COLUMNS says."""
+"""A view as text: the only way from what rich draws to a terminal, a pipe or a file.
+
+What names and files hold commands nothing: `text.Text` shows it before the layout, so that widths
+are right and a line stays one, and whatever came another way is shown here.
+"""
 
 from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from torchgauge.visible import printable, visible, visible_lines
 
 NARROWEST = 40
 
@@ -21,6 +30,35 @@ def plain(view: View) -> str:
     """
     width = max(shutil.get_terminal_size().columns, NARROWEST)
     buffer = io.StringIO()
-    console = Console(file=buffer, width=width, force_terminal=False, color_system=None)
-    console.print(view(width))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+    console = _Console(file=buffer, width=width, force_terminal=False, color_system=None)
+    console.print(_Inert(view(width)))
+    return "\n".join(line.rstrip() for line in printable(buffer.getvalue()).splitlines())
+
+
+def print_styled(view: View) -> None:
+    """Print the view to standard output, in its colours."""
+    console = _Console()
+    console.print(_Inert(view(console.width)))
+
+
+class _Console(Console):
+    """A console to which no text is markup, nor a command."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a text that was given as it is."""
+        return super().render_str(visible(text), **options)
+
+
+class _Inert:
+    """What rich draws, in which only rich commands the terminal."""
+
+    def __init__(self, drawn: RenderableType) -> None:
+        self._drawn = drawn
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
+        for segment in console.render(self._drawn, options):
+            text, style, control = segment
+            yield segment if control else Segment(visible_lines(text), style)

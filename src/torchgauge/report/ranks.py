@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.ranks import Ranks
 from torchgauge.report.console import warnings_view
 from torchgauge.report.plain import plain
+from torchgauge.report.text import Text
 
 
 def render(ranks: Ranks) -> str:

@@ -6,7 +6,7 @@ from torchgauge import units
 from torchgauge.model.comparison import Change
 from torchgauge.model.regressions import Regressions
 from torchgauge.report.comparison import corrected, interval, relative
-from torchgauge.report.visible import one_line
+from torchgauge.visible import one_line, printable
 
 
 def render(found: Regressions) -> str:
@@ -15,10 +15,9 @@ def render(found: Regressions) -> str:
     if not lines:
         lines.append("No regression was found.")
     lines += [
-        f"{one.metric} is inconclusive: {_change(one)}; {one_line(one.reason)}"
-        for one in found.undecided
+        f"{one.metric} is inconclusive: {_change(one)}; {one.reason}" for one in found.undecided
     ]
-    return "\n".join(lines)
+    return printable("\n".join(map(one_line, lines)))
 
 
 def _change(one: Change) -> str:

@@ -7,7 +7,7 @@ from torchgauge.model.comparison import Comparison, Side
 from torchgauge.model.record import Interval
 from torchgauge.model.verdict import Outcome, Ruling, Verdict
 from torchgauge.report.comparison import corrected, relative
-from torchgauge.report.visible import one_line
+from torchgauge.visible import one_line
 
 SIGNS: dict[Outcome, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not comparable": "≠"}
 MOST_BLOCKS = 1_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import RenderableType
-from rich.text import Text
 
 from torchgauge.model.run import Run
 from torchgauge.report.fitted_table import Column, Line, fitted_table
-from torchgauge.report.visible import one_line
+from torchgauge.report.text import Text
+from torchgauge.visible import one_line
 
 COLUMNS = (
     Column("run", left=True),

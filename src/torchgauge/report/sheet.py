@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rich.text import Text
+from torchgauge.report.text import Text
 
 Cell = str | Text
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.snapshot import DeviceMemory, Peak, Snapshot
@@ -15,8 +14,8 @@ from torchgauge.report.console import section_view, warnings_view
 from torchgauge.report.plain import plain
 from torchgauge.report.snapshot_words import MOST, drawn, titled
 from torchgauge.report.sparkline import stepped
+from torchgauge.report.text import Text
 from torchgauge.report.trace import findings
-from torchgauge.report.visible import visible
 
 
 def render(snapshot: Snapshot) -> str:
@@ -49,8 +48,8 @@ def _head(snapshot: Snapshot) -> RenderableType:
         grid.add_row("  window", window(device, several=len(snapshot.devices) > 1))
     said = ", ".join(f"{name} {value}" for name, value in sorted(snapshot.settings.items()))
     if said:
-        grid.add_row("  settings", visible(said if len(said) <= 300 else f"{said[:299]}…"))
-    title = (visible(snapshot.name), "bold cyan"), ("  memory snapshot", "dim")
+        grid.add_row("  settings", said if len(said) <= 300 else f"{said[:299]}…")
+    title = (snapshot.name, "bold cyan"), ("  memory snapshot", "dim")
     return Group(Text.assemble(*title), grid)
 
 

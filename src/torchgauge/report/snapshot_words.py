@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge.model.snapshot import Frame, Stack
 from torchgauge.report.sheet import Sheet
-from torchgauge.report.visible import one_line, visible
+from torchgauge.report.text import Text
+from torchgauge.visible import one_line, visible
 
 MOST = 10  # rows
 GAP = 2

@@ -5,14 +5,13 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge.model.sweep import Sweep
 from torchgauge.report import sweep_words as words
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
-from torchgauge.report.visible import visible
+from torchgauge.report.text import Text
 
 MOST_REASONS = 12
 LABEL = 15
@@ -25,12 +24,12 @@ def render(sweep: Sweep) -> str:
 
 def view(sweep: Sweep, *, width: int) -> RenderableType:
     """Return the sweep as something rich prints in `width` columns."""
-    title = Text.assemble((visible(words.title(sweep)), "bold cyan"), ("  swept", "dim italic"))
+    title = Text.assemble((words.title(sweep), "bold cyan"), ("  swept", "dim italic"))
     blocks: list[RenderableType] = [title, _pairs(words.facts(sweep)), Text("")]
     blocks += [Text.assemble(("Cells", "bold"), ("  measured", "dim italic")), _cells(sweep, width)]
     if any(cell.done for cell in sweep.cells):
         blocks.append(Padding(Text(words.legend(sweep), style="dim"), (0, 0, 0, 2)))
-        heading = f"Best where {visible(sweep.where)}" if sweep.where else "Best"
+        heading = f"Best where {sweep.where}" if sweep.where else "Best"
         blocks += [
             Text(""),
             Text(heading, style="bold"),
@@ -52,7 +51,7 @@ def _pairs(pairs: list[tuple[str, str]]) -> RenderableType:
     table.add_column(style="dim", width=LABEL, no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in pairs:
-        table.add_row(f"  {name}", Text(visible(text)))
+        table.add_row(f"  {name}", Text(text))
     return table
 
 
@@ -95,6 +94,6 @@ def _scaling(sweep: Sweep) -> list[RenderableType]:
     ]
     for found in sweep.scaling:
         if row := words.named(sweep, found.settings):
-            blocks.append(Text(f"  {visible(row)}", style="bold"))
+            blocks.append(Text(f"  {row}", style="bold"))
         blocks.append(_pairs(list(words.scaling(found))))
     return blocks

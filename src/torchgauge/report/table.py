@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.table_columns import Quantity, quantity_of
 from torchgauge.model.tables import Table
 from torchgauge.report.fitted_table import NAME, Column, Line, fitted_table
+from torchgauge.report.markup import escaped
 from torchgauge.report.operand_shapes import labels
 from torchgauge.report.plain import plain
+from torchgauge.report.text import Text
 
 MOST = 60  # rows
 LONGEST_TEXT = 40  # columns of a text that is not the first
@@ -95,10 +95,10 @@ def _html(table: Table) -> str:
     if not len(table):
         return "<p>a table without rows</p>"
     first, *names = _shown_columns(table)
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in (first, *names))
+    head = "".join(f'<th scope="col">{escaped(name)}</th>' for name in (first, *names))
     columns = [_labels(table, first), *(_cells(table, name) for name in names)]
     rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+        f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>"
         for row in zip(*columns, strict=True)
     )
     more = f"<p>… {len(table) - MOST} other rows</p>" if len(table) > MOST else ""

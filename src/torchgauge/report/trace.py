@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.finding import Finding
@@ -16,11 +15,11 @@ from torchgauge.report import tree as tree_report
 from torchgauge.report.console import warnings_view
 from torchgauge.report.plain import plain
 from torchgauge.report.sheet import Sheet
+from torchgauge.report.text import END, Text
 from torchgauge.report.trace_devices import devices, ranks
 from torchgauge.report.trace_sheets import details
 from torchgauge.report.trace_standing_out import standing_out, warned
 from torchgauge.report.tree import View
-from torchgauge.report.visible import visible
 
 SIGNS = {"serious": ("✗", "bold red"), "warning": ("!", "bold yellow"), "info": ("·", "dim")}
 
@@ -40,7 +39,7 @@ def view(
         blocks += [Text(""), findings(found)]
     if len(trace.ranks) > 1:
         blocks += [Text(""), _drawn(ranks(trace))]
-        blocks += [Text(""), Text(f"Rank {one.rank} ({visible(one.file)})", style="bold cyan")]
+        blocks += [Text(""), Text(f"Rank {one.rank} ({one.file})", style="bold cyan")]
     if one.times:
         blocks += [Text(""), _drawn(devices(one))]
     for sheet in details(one):
@@ -65,10 +64,10 @@ def _head(trace: Trace, one: RankTrace) -> RenderableType:
     grid.add_column(style="dim", width=14, no_wrap=True)
     grid.add_column(overflow="fold")
     for label, said in facts(trace, one):
-        grid.add_row(f"  {label}", visible(said))
+        grid.add_row(f"  {label}", said)
     by = one.contents.recorder
-    how = f"  recorded by {visible(by)}" if by else "  recorded"
-    return Group(Text.assemble((visible(trace.name), "bold cyan"), (how, "dim")), grid)
+    how = f"  recorded by {by}" if by else "  recorded"
+    return Group(Text.assemble((trace.name, "bold cyan"), (how, "dim")), grid)
 
 
 def facts(trace: Trace, one: RankTrace) -> Iterator[tuple[str, str]]:
@@ -102,11 +101,7 @@ def findings(found: Sequence[Finding]) -> RenderableType:
     grid.add_column(width=3, justify="right")
     grid.add_column(overflow="fold")
     for one in found:
-        text = Text.assemble(
-            (visible(one.title), "bold"),
-            f"\n{visible(one.evidence)} ",
-            (visible(one.remedy), "dim"),
-        )
+        text = Text.assemble((one.title, "bold"), END, f"{one.evidence} ", (one.remedy, "dim"))
         grid.add_row(Text(*SIGNS[one.severity]), text)
     return Group(Text("What stands out", style="bold"), grid)
 
@@ -126,7 +121,7 @@ def _drawn(sheet: Sheet) -> RenderableType:
         table.add_column(name, no_wrap=True, justify="right" if name else "left", style=style)
     for at, (words, *cells) in enumerate(sheet.rows):
         style = "bold" if at in sheet.strong else ""
-        table.add_row(f"  {visible(str(words))}", *cells, style=style)
+        table.add_row(f"  {words}", *cells, style=style)
     said = ([f"and {sheet.more:,} more"] if sheet.more else []) + list(sheet.notes)
     return Group(table, *(Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in said))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.trace_diff import Changes, TraceDiff, TraceSide
@@ -12,7 +11,8 @@ from torchgauge.report.comparison import TOP, cells, differences_view, relative,
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
-from torchgauge.report.visible import one_line
+from torchgauge.report.text import Text
+from torchgauge.visible import one_line
 
 TITLES = {
     "layers": "Layers",

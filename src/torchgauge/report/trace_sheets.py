@@ -10,7 +10,7 @@ from torchgauge.model.trace import RankTrace
 from torchgauge.report.bar import bar
 from torchgauge.report.sheet import Sheet
 from torchgauge.report.sparkline import stepped
-from torchgauge.report.visible import visible
+from torchgauge.visible import visible
 
 BAR = 10
 MOST = 8  # rows of a table of details

@@ -7,15 +7,15 @@ from pathlib import PurePath
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model import line_table
 from torchgauge.model.traced_lines import TracedFunction, TracedLine
 from torchgauge.report import markdown_text, page_tables
 from torchgauge.report.fitted_table import Column, Line, fitted_table
+from torchgauge.report.markdown_text import Markdown
 from torchgauge.report.page_tables import Column as PageColumn
-from torchgauge.report.visible import visible
+from torchgauge.report.text import Text
 
 FUNCTIONS, LINES = 5, 12
 LONGEST, BESIDE = 60, 45  # columns of a line's text at most, and of the figures beside it
@@ -58,7 +58,7 @@ def title(function: TracedFunction) -> str:
         "" if function.allocated is None else f", {units.size(function.allocated, 3)} allocated"
     )
     place = f"{PurePath(function.file).name}:{function.line}"
-    return visible(f"{function.name} ({place}): {units.time(function.time, 3)}, {calls}{memory}")
+    return f"{function.name} ({place}): {units.time(function.time, 3)}, {calls}{memory}"
 
 
 def shown(function: TracedFunction) -> list[TracedLine]:
@@ -82,10 +82,10 @@ def cells(line: TracedLine, function: TracedFunction, longest: int = LONGEST) ->
     return found
 
 
-def markdown(functions: Sequence[TracedFunction]) -> Iterator[str]:
+def markdown(functions: Sequence[TracedFunction]) -> Iterator[Markdown]:
     """Return the functions with most time as Markdown."""
     for function in functions[:FUNCTIONS]:
-        yield f"**{markdown_text.text(title(function))}**"
+        yield markdown_text.markdown("**{}**", title(function))
         names = [
             "hits",
             "time",

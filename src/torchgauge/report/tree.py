@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model import tables
@@ -21,6 +20,7 @@ from torchgauge.report.alike_nodes import Alike
 from torchgauge.report.bar import bar
 from torchgauge.report.fitted_table import NAME, Column, Line, fitted_table
 from torchgauge.report.operand_shapes import labels
+from torchgauge.report.text import Text
 
 BAR = 10
 NOTHING = "–"

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.model.trend import CONFIRM, Alert, Trend, TrendChange, TrendPoint, TrendSeries
 from torchgauge.report.plain import plain
 from torchgauge.report.sparkline import sparkline
+from torchgauge.report.text import END, Text
 from torchgauge.report.time_sections import SCOPES
-from torchgauge.report.visible import one_line
+from torchgauge.visible import one_line
 
 SPARK = 24
 COMMIT = 10
@@ -78,7 +78,7 @@ def _head(series: TrendSeries) -> Text:
     parts = [f"branch {series.branch}" if series.branch else "no branch", series.precision]
     facts = " · ".join([*parts, f"{on or series.device} (machine {series.machine[:8]})"])
     return Text.assemble(
-        (one_line(series.target), "bold cyan"), "\n", (f"  {one_line(facts)}", "dim")
+        (one_line(series.target), "bold cyan"), END, (f"  {one_line(facts)}", "dim")
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from torchgauge.model.verdict import Outcome, Ruling, Verdict
 from torchgauge.report import rulings
@@ -13,7 +12,8 @@ from torchgauge.report.comparison import said
 from torchgauge.report.console import warnings_view
 from torchgauge.report.fitted_table import Column, Line, fitted_table
 from torchgauge.report.plain import plain
-from torchgauge.report.visible import one_line
+from torchgauge.report.text import Text
+from torchgauge.visible import one_line
 
 GUILTY = 10
 STYLES: dict[Outcome, str] = {

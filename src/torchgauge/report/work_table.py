@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from torchgauge import units
 from torchgauge.analyze.alike import folded
 from torchgauge.model.cost import Cost, LayerCost, Phase, Work
 from torchgauge.report.bar import bar
 from torchgauge.report.fitted_table import Column, Line, fitted_table
+from torchgauge.report.text import Text
 
 By = Literal["layer", "operator", "type"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute")

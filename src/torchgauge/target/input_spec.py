@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from torchgauge.errors import InputError
 from torchgauge.target.inputs import Inputs
+from torchgauge.visible import visible
 
 if TYPE_CHECKING:
     import torch
@@ -181,6 +182,6 @@ def _fail(text: str, at: int, problem: str) -> NoReturn:
     raise InputError(
         f"--input {text!r} cannot be read: at character {at + 1}, {problem}.",
         id="input-spec",
-        cause=f"{text}\n       {' ' * at}^",
+        cause=f"{visible(text)}\n{' ' * len(visible(text[:at]))}^",
         remedy=f"Write [NAME=]DxDxD[:DTYPE][<HIGH], for example {EXAMPLE}.",
     )

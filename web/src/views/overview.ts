@@ -1,6 +1,6 @@
 // The first screen: what was measured on what, the figures, what bounds it, findings, warnings.
 
-import { copyButton, markdown } from "../copy";
+import { copyButton, list, markdown } from "../copy";
 import type { Overview } from "../data";
 import { definitions, stack } from "../definitions";
 import { badge, h, name } from "../dom";
@@ -136,8 +136,6 @@ function block(
 
 function summary(part: Overview, title: string): string {
   const figures = part.figures.map((one) => [one.label, one.value, one.note, one.how]);
-  const list = (head: string, items: string[]) =>
-    items.length ? `\n**${head}**\n\n${items.map((item) => `- ${item}\n`).join("")}` : "";
   return (
     markdown({ head: [title, "", "", ""], rows: figures }) +
     list("Bound by", part.bound ? [part.bound.kind ?? "unknown", ...part.bound.evidence] : []) +

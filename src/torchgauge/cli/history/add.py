@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli.history.chosen import label, which_store
+from torchgauge.cli.output import tell
 from torchgauge.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         many = f"{new} runs of {path}" if new + old > 1 else f"{path} as run {uuid[:8]}"
         there = f", {old} were there already" if old and new + old > 1 else ""
         verb = "Added" if new or new + old > 1 else "There already:"
-        sys.stderr.write(f"{verb} {many}{there} ({store.shown})\n")
+        tell(f"{verb} {many}{there} ({store.shown})")
     return ExitCode.DONE
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from torchgauge.cli.history.chosen import opened, selection, since, which_runs, which_store
 from torchgauge.cli.numbers import positive
-from torchgauge.cli.output import emit, print_view
+from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.errors import ExitCode, InputError
 
 NAME = "prune"
@@ -54,5 +53,5 @@ def run(options: argparse.Namespace) -> int:
         removed = store.remove(run.uuid for run in found)
         if removed:
             store.shrink()
-    sys.stderr.write(f"Removed {removed} runs ({store.shown})\n")
+    tell(f"Removed {removed} runs ({store.shown})")
     return ExitCode.DONE

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli.formats import say
 from torchgauge.cli.history.chosen import opened, selection, which_runs, which_store
 from torchgauge.cli.numbers import positive
-from torchgauge.cli.output import emit, print_view
+from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.folders import typed
+from torchgauge.visible import printable
 
 if TYPE_CHECKING:
     from torchgauge.history.rules import Rules
@@ -96,9 +96,9 @@ def _alerts(options: argparse.Namespace) -> int:
         _show(found, options)
     else:
         count = f"{len(asked.rules)} rules, {len(found.series)} series"
-        emit("\n".join(lines or [f"No alert ({count})."]) + "\n")
+        emit(printable("\n".join(lines or [f"No alert ({count})."])) + "\n")
     for name in found.unmatched:
-        sys.stderr.write(f"torchgauge: rule '{name}' has no runs, or too few: nobody can tell\n")
+        tell(f"torchgauge: rule '{name}' has no runs, or too few: nobody can tell")
     _send(asked, found, lines)
     if found.alerts:
         return ExitCode.THRESHOLD
@@ -109,4 +109,4 @@ def _send(asked: Rules, found: Trend, lines: list[str]) -> None:
     from torchgauge.history import webhook
 
     if found.alerts and (failed := webhook.send(asked, found, lines)):
-        sys.stderr.write(f"torchgauge: warning: {failed}\n")
+        tell(f"torchgauge: warning: {failed}")
