@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
 from collections.abc import Collection, Sequence
 
-from torchgauge.cli.output import emit, take_any_text
+from torchgauge.cli.output import emit, flush, take_any_text, tell_error
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
+from torchgauge.forks import Owner
 
 TYPE_CHECKING = False  # typing would be a quarter of the time of --help
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
 USUAL_COLUMNS = 80
 # A verb is a module of this room, imported when it is chosen.
@@ -38,6 +40,11 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_formatter(), **options)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Exit once what was printed is written; raises InputError `output-unwritable`."""
+        flush()
+        super().exit(status, message)
 
 
 class PlainHelp(argparse.RawDescriptionHelpFormatter):
@@ -65,7 +72,7 @@ class Version(argparse.Action):
         """Print and exit."""
         from torchgauge.version import version
 
-        sys.stdout.write(f"torchgauge {version()}\n")
+        emit(f"torchgauge {version()}\n")
         parser.exit()
 
 
@@ -84,7 +91,7 @@ def build(chosen: Collection[str] = tuple(VERBS)) -> Parser:
             verb = importlib.import_module(f"torchgauge.cli.{name}")
             added = verbs.add_parser(name, help=summary, description=verb.DESCRIPTION)
             verb.add_arguments(added)
-            added.set_defaults(run=verb.run)
+            added.set_defaults(run=verb.run, runs_a_script=name == "run")
         else:
             verbs.add_parser(name, help=summary)
     return parser
@@ -94,25 +101,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     take_any_text()
     given = sys.argv[1:] if arguments is None else arguments
-    options = build(VERBS.keys() & set(given)).parse_args(given)
-    from torchgauge.cli.terminations import as_ctrl_c
-
+    owner = Owner()
+    options = argparse.Namespace()
     try:
-        with as_ctrl_c():
-            return int(options.run(options))
+        options = build(VERBS.keys() & set(given)).parse_args(given)
+        return _run(options)
     except TorchgaugeError as error:
         _report(error, as_json=getattr(options, "json", False))
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("torchgauge: interrupted\n")
+        if owner.elsewhere:  # what ends a process that the user's code forked is its own
+            raise
+        tell_error("torchgauge: interrupted\n")
         return ExitCode.INTERRUPTED
 
 
+def _run(options: argparse.Namespace) -> int:
+    """Run the verb; a script of the user's may end the process as it likes."""
+    from torchgauge.cli.sudden_ends import refused
+    from torchgauge.cli.terminations import as_ctrl_c
+
+    with as_ctrl_c(), contextlib.nullcontext() if options.runs_a_script else refused():
+        return int(options.run(options))
+
+
 def _report(error: TorchgaugeError, *, as_json: bool) -> None:
-    trace = user_traceback(error)
-    if trace:
-        sys.stderr.write(trace)
-    sys.stderr.write(f"torchgauge: error: {error} [{error.id}]\n")
+    tell_error(f"{user_traceback(error) or ''}torchgauge: error: {error} [{error.id}]\n")
     if as_json:
         import json
 

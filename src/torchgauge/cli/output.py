@@ -13,6 +13,8 @@ from torchgauge.errors import InputError
 
 TYPE_CHECKING = False  # typing and pathlib would be a third of the time of --help
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from rich.console import RenderableType
 
 
@@ -71,6 +73,21 @@ def emit(text: str) -> None:
         sys.stdout.flush()
 
 
+def flush() -> None:
+    """Have what was printed written; raises InputError as `emit` does."""
+    with _reader_may_be_gone():
+        sys.stdout.flush()
+
+
+def tell_error(text: str) -> None:
+    """Write to standard error; where that is full or gone the exit code tells alone."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        _to_nowhere(sys.stderr)
+
+
 def emit_bytes(parts: Iterable[bytes]) -> None:
     """Write a result that is no text, or a large one, as `emit` does."""
     with _reader_may_be_gone():
@@ -96,9 +113,9 @@ def _reader_may_be_gone() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        _to_nowhere()
+        _to_nowhere(sys.stdout)
     except OSError as error:
-        _to_nowhere()
+        _to_nowhere(sys.stdout)
         raise InputError(
             "Standard output could not be written.",
             id="output-unwritable",
@@ -107,6 +124,6 @@ def _reader_may_be_gone() -> Iterator[None]:
         ) from error
 
 
-def _to_nowhere() -> None:
+def _to_nowhere(stream: TextIO) -> None:
     # Python would complain once more when it flushes at its end.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

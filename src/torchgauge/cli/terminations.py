@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from torchgauge.signals import restoring
+
 _ENDING = ("SIGTERM", "SIGHUP")  # by name: not every system has both
 
 
-@contextlib.contextmanager
+@restoring
 def as_ctrl_c() -> Iterator[None]:
     """Take them in the block as Ctrl-C, where nobody else has a handler for them or ignores them.
 
