@@ -13,6 +13,7 @@ from torchgauge.measure.interrupts import Interrupts
 from torchgauge.model.profile import Pass
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.progress import Progress
+from torchgauge.target.hygiene import not_restored
 
 T = TypeVar("T")
 
@@ -60,17 +61,18 @@ class Runner:
                 self.progress.start(probe)
                 return measure()
         except TorchgaugeError as error:
-            self.warnings.append(MeasurementWarning.of(error, probe))
+            self.warnings += (MeasurementWarning.of(error, probe), *not_restored(error, probe))
             if tells and error.id in STEP_FAILURES:
                 self.blocked = error.message
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             if self._owner.elsewhere:
                 raise
             self.interrupted = True
+            self.warnings += not_restored(interrupt, probe)
         except Exception as error:  # the last net: what others measured must stay
             if self._owner.elsewhere:
                 raise
-            self.warnings.append(_crash(probe, error))
+            self.warnings += (_crash(probe, error), *not_restored(error, probe))
         finally:
             duration = time.perf_counter() - start
             self.passes.append(

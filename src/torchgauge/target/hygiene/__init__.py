@@ -11,13 +11,13 @@ import torch
 
 from torchgauge.signals import restoring
 from torchgauge.target.hygiene.functions import save_functions
-from torchgauge.target.hygiene.kept import Kept
+from torchgauge.target.hygiene.kept import Kept, not_restored
 from torchgauge.target.hygiene.process import save_process, save_randomness
 from torchgauge.target.hygiene.structure import save_containers, save_gradients, save_structure
 from torchgauge.target.hygiene.values import save_values
 from torchgauge.target.inputs import Inputs
 
-__all__ = ["Kept", "evaluation", "module_of", "training", "untouched"]
+__all__ = ["Kept", "evaluation", "module_of", "not_restored", "training", "untouched"]
 
 
 @restoring
