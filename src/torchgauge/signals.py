@@ -142,7 +142,8 @@ def every(steps: Iterable[Callable[[], object]]) -> None:
         try:
             step()
         except BaseException as error:  # noqa: BLE001 - the others are run before it counts
-            if raised is None or isinstance(raised, Exception):
+            interrupt = not isinstance(error, Exception)
+            if raised is None or (interrupt and isinstance(raised, Exception)):
                 raised = error
     if raised is not None:
         raise raised

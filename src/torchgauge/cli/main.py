@@ -9,13 +9,13 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 
-from torchgauge.cli.output import emit, flush, take_any_text, tell_error
+from torchgauge.cli.output import emit, take_any_text, tell_error
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 from torchgauge.forks import Owner
 
 TYPE_CHECKING = False  # typing would be a quarter of the time of --help
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any
 
 USUAL_COLUMNS = 80
 # A verb is a module of this room, imported when it is chosen.
@@ -41,10 +41,12 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_formatter(), **options)
 
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Exit once what was printed is written; raises InputError `output-unwritable`."""
-        flush()
-        super().exit(status, message)
+    def print_help(self, file: Any = None) -> None:
+        """Print it; raises InputError `output-unwritable`, where argparse passes over it."""
+        if file is None:
+            emit(self.format_help())
+        else:
+            super().print_help(file)
 
 
 class PlainHelp(argparse.RawDescriptionHelpFormatter):

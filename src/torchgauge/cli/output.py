@@ -73,12 +73,6 @@ def emit(text: str) -> None:
         sys.stdout.flush()
 
 
-def flush() -> None:
-    """Have what was printed written; raises InputError as `emit` does."""
-    with _reader_may_be_gone():
-        sys.stdout.flush()
-
-
 def tell_error(text: str) -> None:
     """Write to standard error; where that is full or gone the exit code tells alone."""
     try:

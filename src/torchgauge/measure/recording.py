@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import itertools
 import os
 import sys
@@ -87,6 +89,7 @@ class Recorder:
         # Every thousandth free of a block that is older than the recording prints a warning,
         # starting with the first in the process: that one is freed here.
         older = torch.empty(1) if self._memory else None
+        _end_forks_early()
         with _quiet():
             self._profile.__enter__()  # type: ignore[no-untyped-call]
             del older
@@ -127,6 +130,18 @@ def record(
         path = folder / "recording.json"
         recorder.export(path)
         return path.read_bytes()
+
+
+@functools.cache
+def _end_forks_early() -> None:
+    """Have processes that are forked from now on end before torch's libraries are taken down.
+
+    Those wait for threads of the profiler's, for ever or until they abort, which a forked process
+    does not have. All of Python has ended by then, with the exit code that it keeps.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):  # glibc
+        os.register_at_fork(after_in_child=lambda: libc.on_exit(libc._exit, None))  # noqa: SLF001
 
 
 @restoring

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -32,6 +34,7 @@ class Step:
         self.optimizer: torch.optim.Optimizer | None = None
         inputs = placement.inputs
         self._owner = Owner()
+        _steps.add(self)
         self._call: Callable[..., Any]
         if train is None:
             self._call = functools.partial(placement.model, *inputs.args, **inputs.kwargs)
@@ -60,6 +63,22 @@ class Step:
         outputs = self._call()
         mark("end")
         return outputs
+
+
+_steps: weakref.WeakSet[Step] = weakref.WeakSet()
+
+
+def _end_in_child() -> None:
+    """Let a process that a step forked run no other: each would fork once more."""
+    for step in list(_steps):
+        step._call = _ended  # noqa: SLF001 - the same file
+
+
+def _ended(*_: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+os.register_at_fork(after_in_child=_end_in_child)
 
 
 @contextlib.contextmanager
