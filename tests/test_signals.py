@@ -51,14 +51,14 @@ def send(*numbers):
 @pytest.mark.parametrize("number", RAISED)
 def test_a_signal_is_raised_once_the_block_is_done(handlers, number):
     done = []
-    with pytest.raises(RAISED[number]), HeldBack():
+    with pytest.raises(RAISED[number]), HeldBack():  # noqa: PT012
         send(number)
         done.append("whole")
     assert done == ["whole"]
 
 
 def test_every_signal_is_handled_though_the_first_raises(handlers):
-    with pytest.raises(KeyboardInterrupt), HeldBack():
+    with pytest.raises(KeyboardInterrupt), HeldBack():  # noqa: PT012
         send(signal.SIGINT, signal.SIGTERM)
         send(signal.SIGUSR1)
     assert sorted(handlers) == sorted([signal.SIGTERM, signal.SIGUSR1])
@@ -66,7 +66,7 @@ def test_every_signal_is_handled_though_the_first_raises(handlers):
 
 def test_blocks_inside_one_another_wait_for_the_outermost(handlers):
     done = []
-    with pytest.raises(KeyboardInterrupt), HeldBack():
+    with pytest.raises(KeyboardInterrupt), HeldBack():  # noqa: PT012
         with HeldBack():
             send(signal.SIGINT)
         done.append("whole")
@@ -122,7 +122,7 @@ def test_what_was_changed_is_put_back_wherever_a_signal_comes(handlers, at, numb
 
 def test_the_block_itself_is_interrupted_at_once():
     state, ran = {}, []
-    with pytest.raises(KeyboardInterrupt), changed(state):
+    with pytest.raises(KeyboardInterrupt), changed(state):  # noqa: PT012
         send(signal.SIGINT)
         ran.append("on")
     assert (state, ran) == ({}, [])

@@ -28,12 +28,14 @@ from torchgauge.cli.main import main as _main  # noqa: E402 - importing it takes
 
 def main() -> int:
     """Run the command line in a process of its own and return the exit code."""
+    process = os.getpid()
     try:
         if signal.getsignal(signal.SIGINT) is _end:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return _main()
     except KeyboardInterrupt:  # once more, while the first one was told
-        _end()
+        if os.getpid() == process:  # and not one that the user's code forked
+            _end()
         raise
     finally:
         # What a script has left to do at its end is its own business.

@@ -96,7 +96,7 @@ def observed(verb):
     except (KeyboardInterrupt, StoppedError) as error:
         end = type(error).__name__
         error.__traceback__ = None
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - it is told
         end = traceback.format_exc()
     return end, time.perf_counter() - start
 

@@ -47,8 +47,9 @@ def run_program(
 
     `sys.argv` and `sys.path[0]` are as Python makes them. A program that ends its process at once
     (`os._exit`, a signal) leaves no record. In a process that the program forks nothing is left of
-    the timeline: what ends it is raised here. After the program's last line `interrupts` are entered:
-    the record is made although Ctrl-C comes meanwhile. The caller leaves them. Raises InputError `file-missing`, `module-missing`.
+    the timeline: what ends it is raised here. After the program's last line `interrupts` are
+    entered, so that the record is made although Ctrl-C comes meanwhile; the caller leaves them.
+    Raises InputError `file-missing`, `module-missing`.
     """
     argv, path = sys.argv, sys.path[:]
     owner = Owner()
@@ -62,7 +63,7 @@ def run_program(
         try:
             with contextlib.nullcontext() if lines is None else lines.tracing():
                 _execute(command[0], module=module)
-        except BaseException as raised:  # the program's own end, told to the caller
+        except BaseException as raised:  # noqa: BLE001 - the program's own end, told to the caller
             if owner.elsewhere:
                 _end_child(raised)
             error = raised

@@ -76,7 +76,7 @@ class Kept:
 
 
 def not_restored(error: BaseException, probe: str) -> tuple[MeasurementWarning, ...]:
-    """Return what could not be put back when `error` ended a probe: there is no other word of it."""
+    """Return what could not be put back when `error` ended a probe: nothing else tells it."""
     notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(_NOTE)]
     failed = [note.removeprefix(_NOTE) for note in notes]
     return (_not_restored(failed, probe),) if failed else ()
