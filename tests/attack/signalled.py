@@ -22,8 +22,8 @@ import torchgauge as tg
 WARM = 2
 
 
-class StoppedError(Exception):
-    """What the program's own handler of SIGTERM raises."""
+class StoppedError(BaseException):
+    """What the program's own handler of SIGTERM raises: no error of the model's."""
 
 
 def stop(*_):
@@ -113,10 +113,12 @@ def main():
         before = {**snapshot(model, [x]), **snapshot(plain)}
         for one, handler in zip((signal.SIGINT, signal.SIGTERM), mine, strict=True):
             signal.signal(one, handler)
-        print("go", flush=True)
-        end, there = "", []
+        end, there, begun = "", [], False
         while not end:
             try:
+                if not begun:
+                    begun = True
+                    print("go", flush=True)
                 end, _ = observed(verb)
             except (KeyboardInterrupt, StoppedError) as error:  # it had ended already
                 end = type(error).__name__

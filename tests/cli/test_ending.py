@@ -129,7 +129,10 @@ def models(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("name", ["exiting", "posix_exiting", "replacing"])
+@pytest.mark.parametrize(
+    "name",
+    ["exiting", *(pytest.param(n, marks=pytest.mark.slow) for n in ("posix_exiting", "replacing"))],
+)
 def test_a_forward_that_ends_the_process_is_a_failed_measurement(models, name, tmp_path, capsys):
     arguments = [f"{models}:{name}", *QUICK, "--threshold", "latency:10s"]
     assert main(["profile", *arguments, "--output-dir", str(tmp_path / "out")]) == 1
@@ -147,12 +150,14 @@ def test_a_target_that_ends_the_process_while_it_is_loaded_is_an_error(models, v
     assert os._exit.__module__ == "posix"
 
 
+@pytest.mark.slow
 def test_a_thread_that_ends_the_process_is_told(models):
     done = subprocess.run([*COMMAND, "profile", f"{models}:in_thread", *QUICK], **PIPES)
     assert done.returncode == 1
     assert "[model-exited]" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["forking", "forking_exit", "forking_return", "starting"])
 def test_processes_that_a_forward_starts_end_as_they_like(models, name, tmp_path):
     alone = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
@@ -166,7 +171,7 @@ def test_processes_that_a_forward_starts_end_as_they_like(models, name, tmp_path
     assert list((tmp_path / "tmp").glob("torchgauge-*")) == []
 
 
-@pytest.mark.parametrize("times", [2, 3, 6])
+@pytest.mark.parametrize("times", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 6))])
 def test_ctrl_c_several_times_in_a_row_ends_with_130(models, tmp_path, times):
     ready = tmp_path / "ready"
     with subprocess.Popen(

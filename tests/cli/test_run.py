@@ -323,13 +323,14 @@ STARTED = """import multiprocessing
 @pytest.mark.parametrize(
     ("fork", "end", "step"),
     [
-        (FORKED, "sys.exit(3)", 3),  # while a step is recorded
-        (FORKED, "sys.exit(3)", 17),
-        (FORKED, "sys.exit('sorry')", 6),
+        (FORKED, "sys.exit(3)", 6),  # while a step is recorded
+        pytest.param(FORKED, "sys.exit(3)", 3, marks=pytest.mark.slow),
+        pytest.param(FORKED, "sys.exit(3)", 17, marks=pytest.mark.slow),
+        pytest.param(FORKED, "sys.exit('sorry')", 6, marks=pytest.mark.slow),
         (FORKED, "raise ValueError('in the child')", 6),
-        (FORKED, "raise KeyboardInterrupt", 6),
-        (FORKED, "return", 6),
-        (STARTED, "sys.exit(3)", 6),
+        pytest.param(FORKED, "raise KeyboardInterrupt", 6, marks=pytest.mark.slow),
+        pytest.param(FORKED, "return", 6, marks=pytest.mark.slow),
+        pytest.param(STARTED, "sys.exit(3)", 6, marks=pytest.mark.slow),
     ],
 )
 def test_a_process_that_a_script_forks_is_left_alone(script, fork, end, step):
@@ -369,7 +370,7 @@ loop_record.read_events = slowly
 """
 
 
-@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("sent", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
 def test_ctrl_c_after_the_last_line_costs_no_record(script, sent):
     folder = script(READ_SLOWLY + INFERENCE)
     command = [sys.executable, "-m", "torchgauge", "run", "--output-dir", "out", "script.py", "12"]
