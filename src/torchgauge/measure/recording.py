@@ -140,8 +140,13 @@ def _end_forks_early() -> None:
     does not have. All of Python has ended by then, with the exit code that it keeps.
     """
     libc = ctypes.CDLL(None)
+
+    def end_early() -> None:
+        libc.on_exit(libc._exit, None)  # noqa: SLF001 - called with the exit code, and last
+        libc.on_exit(libc.fcloseall, None)  # what C has not written yet
+
     if hasattr(libc, "on_exit"):  # glibc
-        os.register_at_fork(after_in_child=lambda: libc.on_exit(libc._exit, None))  # noqa: SLF001
+        os.register_at_fork(after_in_child=end_early)
 
 
 @restoring
