@@ -80,6 +80,9 @@ def run_program(
 
 def _end_child(error: BaseException) -> NoReturn:
     """End a process that the program forked as Python would, its traceback without our frames."""
+    if isinstance(error, KeyboardInterrupt):  # Python shows it, and ends by the signal
+        hook = sys.excepthook
+        sys.excepthook = lambda kind, raised, trace: hook(kind, raised, _its_own(trace))
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
     show(error)
