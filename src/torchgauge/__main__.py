@@ -1,5 +1,49 @@
-"""`python -m torchgauge` is the command line."""
+"""The command line: `torchgauge`, and `python -m torchgauge`.
 
-from torchgauge.cli.main import main
+From the first line to the last one Ctrl-C ends it with 130 and without a traceback. While something
+is measured, in between, `cli.main` sees to it.
+"""
 
-raise SystemExit(main())
+import os
+import signal
+import sys
+
+_end_now = os._exit  # while a verb runs it is another
+
+
+def _end(*_: object) -> None:
+    """End at once: nothing has been measured yet, or all that was is written."""
+    try:
+        os.write(2, b"torchgauge: interrupted\n")
+    finally:
+        _end_now(130)
+
+
+# Where Ctrl-C is ignored, as in a shell's background job, it stays so.
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, _end)
+
+from torchgauge.cli.main import main as _main  # noqa: E402 - importing it takes a while
+
+
+def main() -> int:
+    """Run the command line in a process of its own and return the exit code."""
+    process = os.getpid()
+    try:
+        if signal.getsignal(signal.SIGINT) is _end:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return _main()
+    except KeyboardInterrupt:  # once more, while the first one was told
+        if os.getpid() == process:  # and not one that the user's code forked
+            _end()
+        raise
+    finally:
+        # What a script has left to do at its end is its own business.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler and sys.argv[1:2] != [
+            "run"
+        ]:
+            signal.signal(signal.SIGINT, _end)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -291,3 +293,94 @@ dist.destroy_process_group()
     record = tg.load(folder / "out" / "loop.rank0.json")
     buckets = [n for n in record.tree.root.children if n.name == "communication"]
     assert [node.children[0].name for node in buckets] == ["gloo:all_reduce"]
+
+
+FORKS = """
+import os
+model.eval()
+def child():
+    model(torch.ones(2, 8))
+    {end}
+with torch.no_grad():
+    for step in range(20):
+        model(torch.ones(2, 8))
+        if step == int(sys.argv[1]):
+            {fork}
+"""
+FORKED = """pid = os.fork()
+            if pid == 0:
+                child()
+                break
+            print("child", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)"""
+STARTED = """import multiprocessing
+            process = multiprocessing.get_context("fork").Process(target=child)
+            process.start()
+            process.join()
+            print("child", process.exitcode, flush=True)"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize(
+    ("fork", "end", "step"),
+    [
+        (FORKED, "sys.exit(3)", 6),  # while a step is recorded
+        pytest.param(FORKED, "sys.exit(3)", 3, marks=pytest.mark.slow),
+        pytest.param(FORKED, "sys.exit(3)", 17, marks=pytest.mark.slow),
+        pytest.param(FORKED, "sys.exit('sorry')", 6, marks=pytest.mark.slow),
+        (FORKED, "raise ValueError('in the child')", 6),
+        pytest.param(FORKED, "raise KeyboardInterrupt", 6, marks=pytest.mark.slow),
+        pytest.param(FORKED, "return", 6, marks=pytest.mark.slow),
+        pytest.param(STARTED, "sys.exit(3)", 6, marks=pytest.mark.slow),
+    ],
+)
+def test_a_process_that_a_script_forks_is_left_alone(script, fork, end, step):
+    folder = script(FORKS.format(fork=fork, end=end))
+    (folder / "tmp").mkdir()
+    alone = os.environ | {"TMPDIR": str(folder / "tmp")}
+    plain = subprocess.run(
+        [sys.executable, "script.py", str(step)], cwd=folder, capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+    command = [sys.executable, "-m", "torchgauge", "run", "--output-dir", "out", "script.py"]
+    done = subprocess.run(
+        [*command, str(step)], cwd=folder, env=alone, capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout), done.stderr
+    assert done.stdout.startswith("child ")
+    said = done.stderr[: done.stderr.index("Loop of")]
+    assert said.splitlines()[-1:] == plain.stderr.splitlines()[-1:]
+    assert "torchgauge" not in said
+    assert done.stderr.count("Wrote") == 1
+    record = tg.load(folder / "out" / "loop.json")
+    assert (record.count, record.captured.recorded) == (20, 5)
+    assert list((folder / "tmp").iterdir()) == []
+
+
+# Reading takes as long as somebody who interrupts it needs.
+READ_SLOWLY = """
+import time
+from torchgauge.measure import loop_record
+read = loop_record.read_events
+def slowly(file):
+    print("reading", flush=True)
+    time.sleep(1)
+    return read(file)
+loop_record.read_events = slowly
+"""
+
+
+@pytest.mark.parametrize("sent", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
+def test_ctrl_c_after_the_last_line_costs_no_record(script, sent):
+    folder = script(READ_SLOWLY + INFERENCE)
+    command = [sys.executable, "-m", "torchgauge", "run", "--output-dir", "out", "script.py", "12"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=folder, **pipes) as run:
+        while "reading" not in run.stdout.readline():
+            assert run.poll() is None
+        run.send_signal(getattr(signal, sent))
+        _, said = run.communicate(timeout=120)
+    assert run.returncode == 130, said
+    assert "Traceback" not in said
+    record = tg.load(folder / "out" / "loop.json")
+    assert (record.interrupted, record.captured.recorded) == (True, 5)

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -581,3 +582,102 @@ def test_what_cannot_be_put_back_after_success_is_a_warning(monkeypatch):
     (warning,) = kept.warnings("memory")
     assert warning.id == "not-restored"
     assert "values (Broken: the device is gone)" in warning.message
+
+
+class Watching(type):
+    """Runs `meanwhile` when a method of a class of it is put back."""
+
+    meanwhile = None
+
+    def __setattr__(cls, name, value):
+        if Watching.meanwhile is not None and name == "helper":
+            Watching.meanwhile()
+        super().__setattr__(name, value)
+
+
+class Patching(nn.Module, metaclass=Watching):
+    """Its forward changes itself and replaces its own method."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(3))
+        self.kept = []
+
+    def helper(self):
+        return 1
+
+    def forward(self, x):
+        self.calls += 1
+        self.kept.append(x)
+        self.linear.train(not self.linear.training)
+        type.__setattr__(type(self), "helper", lambda _: 2)
+        with torch.no_grad():
+            self.linear.weight.mul_(2)
+        return self.linear(x)
+
+
+@pytest.fixture
+def patching():
+    helper = Patching.helper
+    yield Patching()
+    Watching.meanwhile = None
+    type.__setattr__(Patching, "helper", helper)
+
+
+def _as_it_was(model, before):
+    assert {name: one.tolist() for name, one in model.state_dict().items()} == before
+    assert (model.kept, model.training, model.linear.training) == ([], True, True)
+
+
+@pytest.mark.parametrize("mode", [hygiene.evaluation, hygiene.training])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_signal_while_the_model_is_put_back_waits_until_it_is(patching, mode, times):
+    before = {name: one.tolist() for name, one in patching.state_dict().items()}
+
+    def sent():
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    Watching.meanwhile = sent
+    with pytest.raises(KeyboardInterrupt), mode(patching) as kept:
+        patching(torch.ones(2, 4))
+    _as_it_was(patching, before)
+    assert patching.helper() == 1
+    assert kept.failed == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_of_code_that_restoring_runs_is_told_and_stops_nothing_else(patching):
+    before = {name: one.tolist() for name, one in patching.state_dict().items()}
+
+    def raising():
+        raise KeyboardInterrupt
+
+    Watching.meanwhile = raising
+    with pytest.raises(KeyboardInterrupt) as raised, hygiene.evaluation(patching) as kept:
+        patching(torch.ones(2, 4))
+    _as_it_was(patching, before)
+    assert kept.failed == ["functions (KeyboardInterrupt: )"]
+    (warning,) = hygiene.not_restored(raised.value, "memory")
+    assert warning.id == "not-restored"
+    assert "functions" in warning.message
+
+
+def test_a_part_that_cannot_be_put_back_costs_no_other_of_its_kind(monkeypatch):
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    before = [one.tolist() for one in model.parameters()]
+    first = id(next(model.parameters()))
+    put_back = hygiene.values._put_back
+
+    def failing(item, *given, **named):
+        if id(item.tensor) == first:
+            raise Broken("gone")
+        put_back(item, *given, **named)
+
+    monkeypatch.setattr(hygiene.values, "_put_back", failing)
+    with hygiene.training(model) as kept, torch.no_grad():
+        for one in model.parameters():
+            one.add_(1)
+    assert [one.tolist() for one in model.parameters()][1:] == before[1:]
+    assert "Broken" in kept.failed[0]

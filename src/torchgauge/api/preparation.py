@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchgauge.errors import missing_extra
 from torchgauge.progress import Progress
 from torchgauge.progress import progress as progress_for
+from torchgauge.signals import restoring
 
 if TYPE_CHECKING:
     from torchgauge.measure.latency import LatencyOptions
@@ -62,7 +62,7 @@ def given(*, percentile: float | None = None, **options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-@contextlib.contextmanager
+@restoring
 def showing(choice: bool | None) -> Iterator[Progress]:
     """Show progress as chosen; None: where a terminal is there to see it."""
     shown = progress_for(choice)

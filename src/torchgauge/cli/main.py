@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Collection, Sequence
 
 from torchgauge.cli.output import emit, take_any_text, tell, tell_lines
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
+from torchgauge.forks import Owner
 from torchgauge.visible import printable, visible
 
 TYPE_CHECKING = False  # typing would be a quarter of the time of --help
@@ -43,6 +45,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with 2; the message holds what was typed."""
         super().error(printable(visible(message)))
+
+    def print_help(self, file: Any = None) -> None:
+        """Print it; raises InputError `output-unwritable`, where argparse passes over it."""
+        if file is None:
+            emit(self.format_help())
+        else:
+            super().print_help(file)
 
 
 class PlainHelp(argparse.RawDescriptionHelpFormatter):
@@ -89,7 +98,7 @@ def build(chosen: Collection[str] = tuple(VERBS)) -> Parser:
             verb = importlib.import_module(f"torchgauge.cli.{name}")
             added = verbs.add_parser(name, help=summary, description=verb.DESCRIPTION)
             verb.add_arguments(added)
-            added.set_defaults(run=verb.run)
+            added.set_defaults(run=verb.run, runs_a_script=name == "run")
         else:
             verbs.add_parser(name, help=summary)
     return parser
@@ -99,20 +108,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     take_any_text()
     given = sys.argv[1:] if arguments is None else arguments
-    options = build(VERBS.keys() & set(given)).parse_args(given)
-    from torchgauge.cli.terminations import as_ctrl_c
-    from torchgauge.folders import working_folder
-
+    owner = Owner()
+    options = argparse.Namespace()
     try:
-        with as_ctrl_c():
-            working_folder()
-            return int(options.run(options))
+        options = build(VERBS.keys() & set(given)).parse_args(given)
+        return _run(options)
     except TorchgaugeError as error:
         _report(error, as_json=getattr(options, "json", False))
         return error.exit_code
     except KeyboardInterrupt:
+        if owner.elsewhere:  # what ends a process that the user's code forked is its own
+            raise
         tell("torchgauge: interrupted")
         return ExitCode.INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run the verb; a script of the user's may end the process as it likes."""
+    from torchgauge.cli.sudden_ends import refused
+    from torchgauge.cli.terminations import as_ctrl_c
+    from torchgauge.folders import working_folder
+
+    with as_ctrl_c(), contextlib.nullcontext() if options.runs_a_script else refused():
+        working_folder()
+        return int(options.run(options))
 
 
 def _report(error: TorchgaugeError, *, as_json: bool) -> None:

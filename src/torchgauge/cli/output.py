@@ -18,6 +18,8 @@ from torchgauge.visible import printable, visible, visible_lines
 
 TYPE_CHECKING = False  # typing and pathlib would be a third of the time of --help
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from rich.console import RenderableType
 
 
@@ -38,6 +40,7 @@ def prints_to_stderr() -> Iterator[None]:
     A file that is written to /dev/stdout meanwhile goes there all the same.
     """
     from torchgauge.files import standing_in
+    from torchgauge.signals import HeldBack  # every verb's --help would wait for it
 
     sys.stdout.flush()
     try:
@@ -50,9 +53,10 @@ def prints_to_stderr() -> Iterator[None]:
         with contextlib.redirect_stdout(sys.stderr), standing_in(1, out):
             yield
     finally:
-        sys.stdout.flush()
-        os.dup2(out, 1)
-        os.close(out)
+        with HeldBack():
+            sys.stdout.flush()
+            os.dup2(out, 1)
+            os.close(out)
 
 
 def print_view(view: Callable[[int], RenderableType]) -> None:
@@ -74,7 +78,7 @@ def tell(line: str) -> None:
 
 def tell_lines(text: str) -> None:
     """Write lines to standard error: a record's text, an error's, a traceback."""
-    sys.stderr.write(printable(text.removesuffix("\n")) + "\n")
+    _write_error(printable(text.removesuffix("\n")) + "\n")
 
 
 def annotate(commands: str) -> None:
@@ -82,7 +86,16 @@ def annotate(commands: str) -> None:
 
     It reads them from both streams; standard output may hold a document.
     """
-    sys.stderr.write(visible_lines(commands))
+    _write_error(visible_lines(commands))
+
+
+def _write_error(text: str) -> None:
+    """Write to standard error; where that is full or gone the exit code tells alone."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        _to_nowhere(sys.stderr)
 
 
 def emit(text: str) -> None:
@@ -116,9 +129,9 @@ def _reader_may_be_gone() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        _to_nowhere()
+        _to_nowhere(sys.stdout)
     except OSError as error:
-        _to_nowhere()
+        _to_nowhere(sys.stdout)
         raise InputError(
             "Standard output could not be written.",
             id="output-unwritable",
@@ -127,6 +140,6 @@ def _reader_may_be_gone() -> Iterator[None]:
         ) from error
 
 
-def _to_nowhere() -> None:
+def _to_nowhere(stream: TextIO) -> None:
     # Python would complain once more when it flushes at its end.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from torchgauge.signals import restoring
+
 _ENDING = ("SIGTERM", "SIGHUP")  # by name: not every system has both
 
 
-@contextlib.contextmanager
+@restoring
 def as_ctrl_c() -> Iterator[None]:
     """Take them in the block as Ctrl-C, where nobody else has a handler for them or ignores them.
 
@@ -26,11 +27,12 @@ def as_ctrl_c() -> Iterator[None]:
         yield
     finally:
         for number in taken:
-            signal.signal(number, signal.SIG_DFL)
+            if signal.getsignal(number) is _interrupt:
+                signal.signal(number, signal.SIG_DFL)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt(_number: int, frame: FrameType | None) -> None:
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler):  # a shell's background job ignores Ctrl-C, and is to end all the same
         raise KeyboardInterrupt
-    handler(number, frame)
+    handler(signal.SIGINT, frame)

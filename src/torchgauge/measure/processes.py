@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -33,6 +33,7 @@ from torchgauge.model.latency import LatencyRun
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.progress import Progress
+from torchgauge.signals import HeldBack, restoring
 from torchgauge.target.home import Home
 from torchgauge.target.source import Source
 
@@ -198,8 +199,9 @@ def _run(work: Work, folder: Path, limit: float, variables: Mapping[str, str]) -
             child.send_signal(signal.SIGINT)
             return _wait(child, PATIENCE)._replace(interrupted=True)
         finally:
-            child.kill()  # which is nothing where it has ended
-            child.wait()
+            with HeldBack():
+                child.kill()  # which is nothing where it has ended
+                child.wait()
 
 
 def _wait(child: subprocess.Popen[bytes], limit: float) -> ChildEnd:
@@ -214,10 +216,16 @@ def _wait(child: subprocess.Popen[bytes], limit: float) -> ChildEnd:
         late.set()
         child.kill()
 
-    timer = threading.Timer(limit, kill)
+    with _timer(limit, kill):
+        return ChildEnd(child.wait(), late.is_set())
+
+
+@restoring
+def _timer(limit: float, action: Callable[[], None]) -> Iterator[None]:
+    timer = threading.Timer(limit, action)
     timer.start()
     try:
-        return ChildEnd(child.wait(), late.is_set())
+        yield
     finally:
         timer.cancel()
 

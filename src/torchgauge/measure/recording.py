@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
+import functools
 import itertools
 import os
 import sys
@@ -17,7 +18,10 @@ from torch.autograd import profiler as autograd_profiler
 from torch.profiler import ProfilerActivity, profile
 
 from torchgauge.errors import MeasurementError
+from torchgauge.forks import Owner
 from torchgauge.measure import other_profilers
+from torchgauge.signals import restoring
+from torchgauge.temporary import temporary_folder
 
 MARK = "tg!"  # names have no quote: it would break the whole exported file
 
@@ -56,6 +60,7 @@ class Recorder:
         all_threads: bool = False,
     ) -> None:
         self._memory = memory
+        self._owner = Owner()
         cuda = device.startswith("cuda")
         switches: dict[str, Any] = {
             "record_shapes": shapes,
@@ -84,12 +89,15 @@ class Recorder:
         # Every thousandth free of a block that is older than the recording prints a warning,
         # starting with the first in the process: that one is freed here.
         older = torch.empty(1) if self._memory else None
+        _end_forks_early()
         with _quiet():
             self._profile.__enter__()  # type: ignore[no-untyped-call]
             del older
 
     def stop(self) -> None:
         """End it."""
+        if self._owner.elsewhere:  # the threads that recorded are not there
+            return
         with _quiet():
             self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
@@ -116,15 +124,38 @@ def record(
     The options are those of `Recorder`; raises MeasurementError as its `start` does.
     """
     recorder = Recorder(memory=memory, shapes=shapes, device=device, all_threads=all_threads)
-    recorder.start()
-    try:
+    with _started(recorder):
         work()
-    finally:
-        recorder.stop()
-    with tempfile.TemporaryDirectory(prefix="torchgauge-") as directory:
-        path = Path(directory) / "recording.json"
+    with temporary_folder() as folder:
+        path = folder / "recording.json"
         recorder.export(path)
         return path.read_bytes()
+
+
+@functools.cache
+def _end_forks_early() -> None:
+    """Have processes that are forked from now on end before torch's libraries are taken down.
+
+    Those wait for threads of the profiler's, for ever or until they abort, which a forked process
+    does not have. All of Python has ended by then, with the exit code that it keeps.
+    """
+    libc = ctypes.CDLL(None)
+
+    def end_early() -> None:
+        libc.on_exit(libc._exit, None)  # noqa: SLF001 - called with the exit code, and last
+        libc.on_exit(libc.fcloseall, None)  # what C has not written yet
+
+    if hasattr(libc, "on_exit"):  # glibc
+        os.register_at_fork(after_in_child=end_early)
+
+
+@restoring
+def _started(recorder: Recorder) -> Iterator[None]:
+    recorder.start()
+    try:
+        yield
+    finally:
+        recorder.stop()
 
 
 def _distributed() -> bool:
@@ -142,7 +173,7 @@ def _settings(**switches: Any) -> _ExperimentalConfig:
         return _ExperimentalConfig(**switches)
 
 
-@contextlib.contextmanager
+@restoring
 def _quiet() -> Iterator[None]:
     """Keep the profiler's own lines off the user's terminal; pass on whatever else is said.
 

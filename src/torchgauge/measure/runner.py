@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from torchgauge.errors import TorchgaugeError
+from torchgauge.forks import Owner
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.model.profile import Pass
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.progress import Progress
+from torchgauge.target.hygiene import not_restored
 
 T = TypeVar("T")
 
@@ -35,6 +37,7 @@ class Runner:
     def __init__(self, progress: Progress, interrupts: Interrupts) -> None:
         self.progress = progress
         self.interrupts = interrupts
+        self._owner = Owner()
         self.passes: list[Pass] = []
         self.warnings: list[MeasurementWarning] = []
         self.interrupted = False
@@ -58,13 +61,18 @@ class Runner:
                 self.progress.start(probe)
                 return measure()
         except TorchgaugeError as error:
-            self.warnings.append(MeasurementWarning.of(error, probe))
+            self.warnings += (MeasurementWarning.of(error, probe), *not_restored(error, probe))
             if tells and error.id in STEP_FAILURES:
                 self.blocked = error.message
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
+            if self._owner.elsewhere:
+                raise
             self.interrupted = True
-        except Exception as error:  # noqa: BLE001 - the last net: what others measured must stay
-            self.warnings.append(_crash(probe, error))
+            self.warnings += not_restored(interrupt, probe)
+        except Exception as error:  # the last net: what others measured must stay
+            if self._owner.elsewhere:
+                raise
+            self.warnings += (_crash(probe, error), *not_restored(error, probe))
         finally:
             duration = time.perf_counter() - start
             self.passes.append(

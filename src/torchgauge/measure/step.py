@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from torchgauge.errors import TorchgaugeError
+from torchgauge.forks import Owner
 from torchgauge.measure.forward import RAISED, running, translated
 from torchgauge.target import hygiene
 from torchgauge.target.hygiene import Kept
@@ -30,6 +33,8 @@ class Step:
         self.kept = kept
         self.optimizer: torch.optim.Optimizer | None = None
         inputs = placement.inputs
+        self._owner = Owner()
+        _steps.add(self)
         self._call: Callable[..., Any]
         if train is None:
             self._call = functools.partial(placement.model, *inputs.args, **inputs.kwargs)
@@ -47,6 +52,8 @@ class Step:
         except TorchgaugeError:
             raise
         except RAISED as error:
+            if self._owner.elsewhere:
+                raise
             raise translated(error, self.device, self.what) from error
 
     def _marked(self, mark: Callable[[Phase], None]) -> Any:
@@ -56,6 +63,22 @@ class Step:
         outputs = self._call()
         mark("end")
         return outputs
+
+
+_steps: weakref.WeakSet[Step] = weakref.WeakSet()
+
+
+def _end_in_child() -> None:
+    """Let a process that a step forked run no other: each would fork once more."""
+    for step in list(_steps):
+        step._call = _ended  # noqa: SLF001 - the same file
+
+
+def _ended(*_: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+os.register_at_fork(after_in_child=_end_in_child)
 
 
 @contextlib.contextmanager
@@ -69,8 +92,10 @@ def prepared(placement: Placement, train: Training | None = None) -> Iterator[St
     inside = _autocasts(placement, train)
     arithmetic = contextlib.nullcontext() if inside else placement.arithmetic()
     inputs = placement.inputs, placement.target.inputs
+    owner = Owner()
     with modes(placement.model, *inputs) as kept, arithmetic:
         yield Step(placement, train, kept)
+    owner.end_elsewhere()
 
 
 def _autocasts(placement: Placement, train: Training | None) -> bool:
@@ -81,6 +106,7 @@ def guarded(
     call: Callable[..., Any], device: str, what: str = "The model's forward"
 ) -> Callable[..., Any]:
     """Return `call` with what it raises translated; a try costs a call that succeeds nothing."""
+    owner = Owner()
 
     def step(*arguments: Any) -> Any:
         try:
@@ -88,6 +114,8 @@ def guarded(
         except TorchgaugeError:
             raise
         except RAISED as error:
+            if owner.elsewhere:
+                raise
             raise translated(error, device, what) from error
 
     return step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
@@ -16,6 +16,7 @@ from torchgauge.device.load import machine_times, process_time
 from torchgauge.measure.flows import flows
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.system import GpuSample, GpuUse, System, SystemSample, Use
+from torchgauge.signals import restoring
 
 INTERVAL = 0.05
 DURATION = 0.5
@@ -69,6 +70,15 @@ class Sampler(threading.Thread):
         self.join()
 
 
+@restoring
+def _running(sampler: Sampler) -> Iterator[None]:
+    sampler.start()
+    try:
+        yield
+    finally:
+        sampler.stop()
+
+
 def measure(
     call: Callable[[], object],
     *,
@@ -89,14 +99,11 @@ def measure(
     spent, (total, busy, _) = process_time(process), machine_times()
     sampler = Sampler(interval, gpus)
     start = clock.now()
-    sampler.start()
     calls = 0
-    try:
+    with _running(sampler):
         while calls == 0 or (clock.now() - start) * 1e-9 < duration:
             call()
             calls += 1
-    finally:
-        sampler.stop()
     seconds = (clock.now() - start) * 1e-9
     rates: dict[str, Any] = flowed.rates(flows(process), seconds)
     spent_after, (total_after, busy_after, _) = process_time(process), machine_times()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.forks import Owner
 from torchgauge.target.batching import with_batch
 from torchgauge.target.building import build
 from torchgauge.target.input_spec import make_inputs
@@ -94,9 +95,12 @@ def _make(place: str, name: str) -> Any:
             cause="A factory is called without any.",
             remedy=f"Write a function without required arguments that calls {name} with them.",
         )
+    owner = Owner()
     try:
         return factory()
     except (Exception, SystemExit) as error:
+        if owner.elsewhere:
+            raise
         raise InputError(
             f"{place}:{name} raised {type(error).__name__}: {error}",
             id="factory-raised",

@@ -13,6 +13,7 @@ from types import ModuleType
 from torchgauge.errors import InputError
 from torchgauge.files import check_readable, is_file
 from torchgauge.folders import expanded, working_folder
+from torchgauge.forks import Owner
 
 
 def imported(place: str) -> ModuleType:
@@ -43,9 +44,12 @@ def import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # Known under its name before it runs: dataclasses and pickles look their module up.
     sys.modules[name] = module
+    owner = Owner()
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
+        if owner.elsewhere:
+            raise
         del sys.modules[name]
         raise _import_failed(str(path), error) from error
     return module
@@ -59,6 +63,7 @@ def import_module(name: str) -> ModuleType:
     """
     _put_first_on_path(str(working_folder()))
     importlib.invalidate_caches()
+    owner = Owner()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -73,6 +78,8 @@ def import_module(name: str) -> ModuleType:
             remedy="Run from the folder it lies in, or give the file: path/file.py:factory.",
         ) from error
     except (Exception, SystemExit) as error:
+        if owner.elsewhere:
+            raise
         raise _import_failed(name, error) from error
 
 

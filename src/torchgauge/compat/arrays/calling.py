@@ -13,6 +13,7 @@ import numpy as np
 
 from torchgauge.compat.arrays.members import Array, array_of, objects, parameters
 from torchgauge.errors import InputError, MeasurementError
+from torchgauge.forks import Owner
 from torchgauge.target.inputs import Inputs
 
 T = TypeVar("T")
@@ -57,10 +58,12 @@ def run(model: Any, inputs: Inputs) -> Any:
 
     Raises MeasurementError `forward-raised` for whatever it raises, with that as its cause.
     """
-    call = call_of(model)
+    call, owner = call_of(model), Owner()
     try:
         return call(*inputs.args, **inputs.kwargs)
     except RAISED as error:
+        if owner.elsewhere:
+            raise
         raise translated(error) from error
 
 

@@ -9,17 +9,18 @@ from typing import Any
 
 import torch
 
+from torchgauge.signals import restoring
 from torchgauge.target.hygiene.functions import save_functions
-from torchgauge.target.hygiene.kept import Kept
+from torchgauge.target.hygiene.kept import Kept, not_restored
 from torchgauge.target.hygiene.process import save_process, save_randomness
 from torchgauge.target.hygiene.structure import save_containers, save_gradients, save_structure
 from torchgauge.target.hygiene.values import save_values
 from torchgauge.target.inputs import Inputs
 
-__all__ = ["Kept", "evaluation", "module_of", "training", "untouched"]
+__all__ = ["Kept", "evaluation", "module_of", "not_restored", "training", "untouched"]
 
 
-@contextlib.contextmanager
+@restoring
 def untouched(model: Callable[..., Any], *inputs: Inputs, training: bool = False) -> Iterator[Kept]:
     """Put the model, its inputs and the process back as they were, on success and on error.
 
@@ -28,6 +29,7 @@ def untouched(model: Callable[..., Any], *inputs: Inputs, training: bool = False
     of parameters. Values of parameters, gradients and inputs are put back where a copy is cheap
     (see `values.py`), those of parameters always with `training`; elsewhere a change is noticed.
     The process: what `process.py` and `functions.py` list, warnings filters.
+    No signal cuts it short: Ctrl-C counts in the block alone.
     `kept` says what was copied and, afterwards, what the forward changed. What cannot be put back
     is said there too, and never hides the error that the block raised. Not put back: a lazy module
     stays initialised; state below a submodule's own attributes and containers stays changed; files,
@@ -52,7 +54,7 @@ def untouched(model: Callable[..., Any], *inputs: Inputs, training: bool = False
         yield kept
 
 
-@contextlib.contextmanager
+@restoring
 def evaluation(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
     """`untouched`, with the model in evaluation mode and under torch.inference_mode."""
     with untouched(model, *inputs) as kept:
@@ -65,7 +67,7 @@ def evaluation(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
             yield kept
 
 
-@contextlib.contextmanager
+@restoring
 def training(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
     """`untouched`, with gradients on and the model in training mode.
 

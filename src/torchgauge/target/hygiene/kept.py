@@ -11,6 +11,7 @@ import torch
 from torchgauge.model.record import MeasurementWarning
 
 _NAMED = 3  # tensors that a warning names; it counts the others
+_NOTE = "torchgauge could not put back "
 
 
 @dataclasses.dataclass
@@ -39,7 +40,7 @@ class Kept:
     def guarded(
         self, what: str, restore: Callable[[], None]
     ) -> Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], bool]:
-        """Return `restore` as an exit that raises nothing: what it met is noted here.
+        """Return `restore` as an exit that raises no error: what it met is noted here.
 
         A GPU after a failed assertion raises on every use; the error that says so is the one
         raised inside the block, and that gets a note of what could not be put back.
@@ -50,10 +51,14 @@ class Kept:
         ) -> bool:
             try:
                 restore()
-            except Exception as failure:  # noqa: BLE001 - whatever it is, the others must run
+            except BaseException as failure:  # whatever it is, the others must run
                 self.failed.append(f"{what} ({type(failure).__name__}: {failure})")
-                if error is not None:
-                    error.add_note(f"torchgauge could not put back {self.failed[-1]}")
+                interrupt = isinstance(failure, KeyboardInterrupt)  # of code that restoring runs
+                raised = failure if interrupt else error
+                if raised is not None:
+                    raised.add_note(f"{_NOTE}{self.failed[-1]}")
+                if interrupt:
+                    raise
             return False
 
         return leave
@@ -66,15 +71,24 @@ class Kept:
         if self.inputs:
             found.append(_inputs_changed(self.inputs, probe))
         if self.failed:
-            found.append(
-                MeasurementWarning(
-                    id="not-restored",
-                    message=f"Not everything could be put back: {'; '.join(self.failed)}.",
-                    probe=probe,
-                    remedy="Load the model again before using it.",
-                )
-            )
+            found.append(_not_restored(self.failed, probe))
         return tuple(found)
+
+
+def not_restored(error: BaseException, probe: str) -> tuple[MeasurementWarning, ...]:
+    """Return what could not be put back when `error` ended a probe: nothing else tells it."""
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(_NOTE)]
+    failed = [note.removeprefix(_NOTE) for note in notes]
+    return (_not_restored(failed, probe),) if failed else ()
+
+
+def _not_restored(failed: list[str], probe: str) -> MeasurementWarning:
+    return MeasurementWarning(
+        id="not-restored",
+        message=f"Not everything could be put back: {'; '.join(failed)}.",
+        probe=probe,
+        remedy="Load the model again before using it.",
+    )
 
 
 def _model_changed(restored: list[str], altered: list[str], probe: str) -> MeasurementWarning:

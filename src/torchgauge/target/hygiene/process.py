@@ -9,12 +9,14 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from torchgauge.device import settings
+from torchgauge.signals import every
 
 _States = tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...]
 
@@ -31,12 +33,13 @@ def save_process() -> Callable[[], None]:
     environment = dict(os.environ)
 
     def restore() -> None:
-        _restore_environment(environment)
-        for read, write, value in before:
-            if read() != value:
-                write(value)
-        if settings.read() != told:
-            settings.apply(told)
+        every(
+            [
+                partial(_restore_environment, environment),
+                *(partial(_restore_state, *state) for state in before),
+                partial(_restore_settings, told),
+            ]
+        )
 
     return restore
 
@@ -48,13 +51,26 @@ def save_randomness() -> Callable[[], None]:
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
 
     def restore() -> None:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(cpu)
-        if cuda:
-            torch.cuda.set_rng_state_all(cuda)
+        every(
+            [
+                partial(random.setstate, python),
+                partial(np.random.set_state, numpy),
+                partial(torch.set_rng_state, cpu),
+                *([partial(torch.cuda.set_rng_state_all, cuda)] if cuda else []),
+            ]
+        )
 
     return restore
+
+
+def _restore_state(read: Callable[[], Any], write: Callable[[Any], object], before: Any) -> None:
+    if read() != before:
+        write(before)
+
+
+def _restore_settings(before: dict[str, Any]) -> None:
+    if settings.read() != before:
+        settings.apply(before)
 
 
 def _anomaly() -> tuple[bool, bool]:
