@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from types import TracebackType
+from typing import Literal
 
 import torch
 
 from torchgauge.model.record import MeasurementWarning
+
+Role = Literal["buffer", "parameter", "gradient", "attribute", "input"]
 
 _NAMED = 3  # tensors that a warning names; it counts the others
 
@@ -17,8 +20,8 @@ _NAMED = 3  # tensors that a warning names; it counts the others
 class Kept:
     """Copies in bytes on the `host` and the `device`; names of what the work inside changed.
 
-    `restored` and `altered` are parameters, buffers and gradients that an inference changed and
-    that were, or could not be, put back; `inputs` are inputs (True: put back); `failed` are the
+    `restored` and `altered` are parameters, buffers, gradients and attributes that an inference
+    changed and that were, or could not be, put back; `inputs` are inputs (True: put back); `failed` are the
     steps of putting back that raised, with their errors. All are known after the block.
     """
 
