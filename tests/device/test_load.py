@@ -6,7 +6,8 @@ import psutil
 import pytest
 
 from torchgauge.device.gpu_metrics import GpuReading, NoGpu
-from torchgauge.device.load import Load, LoadWatch, machine_times
+from torchgauge.device.counters import machine_times
+from torchgauge.device.load import Load, LoadWatch
 from torchgauge.measure.load import load_warnings
 
 

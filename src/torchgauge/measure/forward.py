@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import psutil
 import torch
 
 from torchgauge import units
+from torchgauge.device.counters import memory_available
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure.held_memory import bytes_of, held
 
@@ -149,7 +149,7 @@ def free_bytes(device: str) -> int | None:
     try:
         kind = torch.device(device).type
         if kind == "cpu":
-            return int(psutil.virtual_memory().available)
+            return memory_available()
         if kind == "cuda" and torch.cuda.is_available():
             return int(torch.cuda.mem_get_info(device)[0])
     except (RuntimeError, AssertionError, ValueError, OSError):

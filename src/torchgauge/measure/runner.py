@@ -19,6 +19,7 @@ T = TypeVar("T")
 # killed a process of its own, it would kill this one and the record with it.
 STEP_FAILURES = (
     "forward-raised",
+    "output-deferred",
     "model-exited",
     "recursion-limit",
     "precision-unsupported",

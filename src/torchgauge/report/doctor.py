@@ -9,6 +9,7 @@ from rich.text import Text
 from torchgauge import units
 from torchgauge.model.doctor import Check, Diagnosis, Noise
 from torchgauge.model.finding import Finding
+from torchgauge.report.calibration import others
 from torchgauge.report.plain import plain
 
 LABEL = 14
@@ -113,7 +114,7 @@ def _noise(noise: Noise) -> RenderableType:
         _rows(
             ("s_d", f"{deviation} per A/A block, at most {high} (95 %, {noise.blocks} blocks)"),
             ("a gate", f"of ten blocks tells changes from {resolvable} on"),
-            ("others", f"took {noise.run.other:.2f} cores meanwhile"),
+            ("others", others(noise.run)),
             ("kept in", noise.kept_in or "nowhere"),
         ),
     )

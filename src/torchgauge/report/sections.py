@@ -200,12 +200,13 @@ def memory(found: Memory) -> Section:
 
 def system(found: System) -> Section:
     """Say what the machine did meanwhile."""
+    busy = None if found.machine is None else found.machine.mean
     others = f"{units.percent(found.other)} by others"
     rows = [
         Row(
             "CPU",
             f"{found.cores.mean:.2f} of {found.core_count} cores",
-            f"machine {units.percent(found.machine.mean)} busy, {others}",
+            f"machine {units.percent(busy)} busy, {others}",
         )
     ]
     rows += [_gpu(gpu) for gpu in found.gpus]

@@ -6,8 +6,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from torch import nn
+
 from torchgauge.target.content import with_inputs
 from torchgauge.target.inputs import Inputs
+from torchgauge.target.names import name_of
 from torchgauge.target.placement import Placement, place
 from torchgauge.target.target import Target, TargetRequest
 
@@ -36,8 +39,8 @@ class Source:
         """Return the source for a model (or any callable, or a loaded target) of the caller's."""
         found = Inputs.of(inputs)
         if not isinstance(model, Target):
-            kind = "module" if hasattr(model, "named_parameters") else "callable"
-            name = getattr(model, "__qualname__", type(model).__qualname__)
+            kind = "module" if isinstance(model, nn.Module) else "callable"
+            name = name_of(model)
             model = Target(model=model, inputs=found, spec=name, kind=kind, name=name)
         return Source(with_inputs(model, found), device, precision, training)
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from torchgauge.compat.arrays.members import Array, array_of, objects, parameters
-from torchgauge.errors import InputError, MeasurementError
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
+from torchgauge.target.deferred import finished
 from torchgauge.target.inputs import Inputs
 
 T = TypeVar("T")
@@ -59,7 +60,9 @@ def run(model: Any, inputs: Inputs) -> Any:
     """
     call = call_of(model)
     try:
-        return call(*inputs.args, **inputs.kwargs)
+        return finished(call(*inputs.args, **inputs.kwargs))
+    except TorchgaugeError:
+        raise
     except RAISED as error:
         raise translated(error) from error
 

@@ -21,6 +21,7 @@ from torchgauge.model.size import DtypeSize, Size
 from torchgauge.model.system import System
 from torchgauge.model.target import InputDescription, TargetDescription
 from torchgauge.target.inputs import Inputs
+from torchgauge.target.names import name_of
 
 
 def profile(model: Any, inputs: Inputs, plan: SamplingPlan) -> Profile:
@@ -76,7 +77,7 @@ def size(model: Any) -> Size | None:
 
 
 def _described(model: Any, inputs: Inputs) -> TargetDescription:
-    name = getattr(model, "__qualname__", type(model).__qualname__)
+    name = name_of(model)
     values = [*enumerate(inputs.args), *inputs.kwargs.items()]
     found = [(str(key), members.array_of(value)) for key, value in values]
     dtypes = {str(array.dtype) for _, array in members.parameters(model)}

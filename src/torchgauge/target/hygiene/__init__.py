@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
+from types import MethodType
 from typing import Any
 
 import torch
@@ -89,7 +90,5 @@ def training(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
 
 def module_of(model: Callable[..., Any]) -> torch.nn.Module | None:
     """Return the module behind a target: itself, or the one a bound method belongs to."""
-    for owner in (model, getattr(model, "__self__", None)):
-        if isinstance(owner, torch.nn.Module):
-            return owner
-    return None
+    owner = model.__self__ if isinstance(model, MethodType) else model
+    return owner if isinstance(owner, torch.nn.Module) else None
