@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from torchgauge.advice.budget import Budget
 from torchgauge.api.gates import GateRequest, request_build
 from torchgauge.api.preparation import prepared, require_torch, showing
 from torchgauge.model.advice import Advice, Trial
+from torchgauge.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from torchgauge.measure.waiting import Build
@@ -104,8 +104,8 @@ def _advise(
         tolerance = METRIC_TOLERANCE
     wanted = chosen(candidates)
     # A cache of its own: compiling is cold in the check, and done once for all processes after it.
-    with showing(progress) as shown, tempfile.TemporaryDirectory(prefix="torchgauge-") as cache:
-        variables = {"TORCHINDUCTOR_CACHE_DIR": cache}
+    with showing(progress) as shown, temporary_folder() as cache:
+        variables = {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
         world = Processes(build, metric, latency_limit, variables=variables, budget=budget)
         shown.start("looking at the model")
         facts = world.facts()

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +20,7 @@ from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.model.failure import Failure
 from torchgauge.model.trace import RankTrace
 from torchgauge.progress import Progress
+from torchgauge.temporary import temporary_folder
 
 CHILD = Path(__file__).with_name("trace_child.py")
 
@@ -48,9 +48,9 @@ def read_ranks(
     `memory_limit` is that of each process.
     """
     done: list[Read] = []
-    with tempfile.TemporaryDirectory(prefix="torchgauge-") as folder:
+    with temporary_folder() as folder:
         how = {"python": python, "partial": partial, "cache": cache, "memory_limit": memory_limit}
-        children = _Children(Path(folder), how)
+        children = _Children(folder, how)
         with ThreadPoolExecutor(workers) as pool:
             try:
                 for found in pool.map(children.read, range(len(files)), files):

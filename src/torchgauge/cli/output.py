@@ -29,6 +29,8 @@ def take_any_text() -> None:
 @contextlib.contextmanager
 def prints_to_stderr() -> Iterator[None]:
     """Send what is printed in the block, by Python or by libraries below it, to standard error."""
+    from torchgauge.signals import HeldBack  # every verb's --help would wait for it
+
     sys.stdout.flush()
     try:
         out = os.dup(1)
@@ -40,9 +42,10 @@ def prints_to_stderr() -> Iterator[None]:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
-        sys.stdout.flush()
-        os.dup2(out, 1)
-        os.close(out)
+        with HeldBack():
+            sys.stdout.flush()
+            os.dup2(out, 1)
+            os.close(out)
 
 
 def print_view(view: Callable[[int], RenderableType]) -> None:

@@ -134,14 +134,25 @@ def run(options: argparse.Namespace) -> int:
     from torchgauge.measure.script_lines import ScriptLines
 
     lines = ScriptLines(options.function, memory=options.memory) if options.lines else None
-    with prints_to_stderr() if options.json else contextlib.nullcontext():
-        ran = run_program(options.command, module=options.module, timeline=timeline, lines=lines)
-    with Interrupts():  # what was measured is written before a Ctrl-C ends it
+    interrupts = Interrupts()
+    try:
+        with prints_to_stderr() if options.json else contextlib.nullcontext():
+            ran = run_program(
+                options.command,
+                module=options.module,
+                timeline=timeline,
+                interrupts=interrupts,
+                lines=lines,
+            )
         if ran.error is not None:
             show(ran.error)
         if ran.error is None and lines is None and ran.record.without_model:
             raise _no_model()
         _report(ran.record, options)
+    finally:
+        interrupts.__exit__()
+    if interrupts.noted:
+        return ExitCode.INTERRUPTED
     failed = ExitCode.DONE if ran.record.complete else ExitCode.MEASUREMENT_FAILED
     return ran.code or failed
 

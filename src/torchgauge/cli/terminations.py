@@ -26,11 +26,12 @@ def as_ctrl_c() -> Iterator[None]:
         yield
     finally:
         for number in taken:
-            signal.signal(number, signal.SIG_DFL)
+            if signal.getsignal(number) is _interrupt:
+                signal.signal(number, signal.SIG_DFL)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt(_number: int, frame: FrameType | None) -> None:
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler):  # a shell's background job ignores Ctrl-C, and is to end all the same
         raise KeyboardInterrupt
-    handler(number, frame)
+    handler(signal.SIGINT, frame)

@@ -7,10 +7,11 @@ still readable, so that code which reads it goes on working.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 import torch
+
+from torchgauge.signals import restoring
 
 TF32 = "tf32"
 IEEE = "ieee"
@@ -23,7 +24,7 @@ def switches() -> tuple[str, str]:
     return (TF32 if matmul == TF32 else IEEE), (TF32 if convolution == TF32 else IEEE)
 
 
-@contextlib.contextmanager
+@restoring
 def tf32(*, allowed: bool) -> Iterator[None]:
     """Allow or forbid TF32 for a block, and put the switches back afterwards."""
     matmul = torch.backends.cuda.matmul

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from torchgauge.history.store import Store
 from torchgauge.model import codec
 from torchgauge.model.profile import Profile
 from torchgauge.model.run import SCHEMA, Entry, Facts
+from torchgauge.temporary import temporary_folder
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -101,8 +101,8 @@ class _Identity(msgspec.Struct):
 
 def _other_history(path: Path) -> Iterator[Entry]:
     """Yield another store's runs from a copy: reading an older one must not change it."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "history.db"
+    with temporary_folder() as folder:
+        copy = folder / "history.db"
         for end in ("", "-wal"):
             beside = path.with_name(path.name + end)
             if beside.exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
 from bisect import bisect_right
@@ -12,6 +11,7 @@ from typing import Any
 from torch.nn import functional
 
 from torchgauge.measure.internals import current_node, node_number, sequence_number
+from torchgauge.signals import restoring
 
 _IS_CAUSAL = 5  # its place among the arguments
 
@@ -29,7 +29,7 @@ class CausalAttention(threading.local):
         self._starts: list[int] = []
         self._calls: list[tuple[int, int]] = []  # the end of each call's nodes, and its queries
 
-    @contextlib.contextmanager
+    @restoring
     def watched(self) -> Iterator[None]:
         """Wrap `torch.nn.functional.scaled_dot_product_attention` until the block ends.
 

@@ -20,6 +20,7 @@ from torchgauge.measure.scope import observed
 from torchgauge.measure.storages import tensors_in
 from torchgauge.model.cost import OUTSIDE, Cost, CostRow
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.signals import restoring
 from torchgauge.target import hygiene, members
 from torchgauge.target.deferred import finished
 from torchgauge.target.hygiene import module_of
@@ -98,7 +99,7 @@ def _counted(
     return kept
 
 
-@contextlib.contextmanager
+@restoring
 def _without_gradients(tensors: tuple[torch.Tensor, ...]) -> Iterator[None]:
     """Set gradients aside: the backward pass would add to what is there, and count the sum."""
     leaves = [one for one in tensors if one.is_leaf and one.requires_grad]
@@ -117,7 +118,7 @@ def _ones(tensor: torch.Tensor) -> torch.Tensor:
         return torch.ones_like(tensor)
 
 
-@contextlib.contextmanager
+@restoring
 def _without_inference_mode(tensors: tuple[torch.Tensor, ...]) -> Iterator[None]:
     """Leave inference mode, where composites arrive whole and must be split, one by one."""
     # Tensors made in inference mode may be written to in it alone.
@@ -140,7 +141,7 @@ def _fake_mode(tensors: tuple[torch.Tensor, ...]) -> contextlib.AbstractContextM
     return contextlib.nullcontext()
 
 
-@contextlib.contextmanager
+@restoring
 def _eager() -> Iterator[None]:
     """Run what torch.compile made as the Python it was made from."""
     if not _COMPILES & sys.modules.keys():  # nothing was compiled, and importing Dynamo is slow

@@ -31,6 +31,7 @@ from torchgauge.measure.operators import Operator, operator
 from torchgauge.measure.thread_nodes import OwnNodes
 from torchgauge.model.cost import CostRow, Phase
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.signals import restoring
 
 _CHECKPOINT = torch.utils.checkpoint.__file__
 _WITH_WORK_OF_THEIR_OWN = ("flex_attention", "flex_attention_backward")
@@ -52,7 +53,7 @@ class Counter:
         self._operators: dict[int, Operator] = {}
         self._seen: list[Any] = []
 
-    @contextlib.contextmanager
+    @restoring
     def counting(self) -> Iterator[None]:
         """Count what this thread does until the block ends."""
         with Mode(self):
@@ -246,7 +247,7 @@ def _in_checkpoint() -> bool:
     return False
 
 
-@contextlib.contextmanager
+@restoring
 def retained(known: set[Any]) -> Iterator[Callable[[], int]]:
     """Yield what tells the bytes saved for backward so far, of storages that are not `known`."""
     from torch.multiprocessing.reductions import StorageWeakRef

@@ -14,7 +14,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,10 @@ from pathlib import Path
 from typing import IO
 
 from torchgauge.errors import MeasurementError
+from torchgauge.forks import Owner
 from torchgauge.measure.child_end import ChildEnd
+from torchgauge.signals import HeldBack, restoring
+from torchgauge.temporary import TemporaryFolder
 
 CHILD = Path(__file__).with_name("child.py")
 # How long a child may go on after an interrupt, for the call that is running.
@@ -34,7 +36,7 @@ HANGS = 60.0
 IMPORTED_AHEAD = {"torchvision": "torchvision:", "timm": "timm:", "transformers": "hf:"}
 
 
-@contextlib.contextmanager
+@restoring
 def forking(spec: str = "") -> Iterator[ForkServer | None]:
     """Yield a new server, which is gone after the block; None where none can be had.
 
@@ -69,14 +71,15 @@ class ForkServer:
     """
 
     def __init__(self, modules: Sequence[str] = ()) -> None:
-        self._place = tempfile.TemporaryDirectory(prefix="torchgauge-")
-        self.folder = Path(self._place.name)
+        self._place = TemporaryFolder()
+        self.folder = self._place.path
         self._unread = b""
         self._lock = threading.Lock()
+        self._owner = Owner()
         try:
             self._process = self._start(modules)
         except OSError:
-            self._place.cleanup()
+            self._place.remove()
             raise
 
     def _start(self, modules: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -120,14 +123,15 @@ class ForkServer:
 
     def close(self) -> None:
         """End the server and what it has forked, and remove its folder."""
-        with self._lock:
+        if self._owner.elsewhere:
+            return
+        with HeldBack(), self._lock:
             self._process.kill()  # the kernel then ends its children: see `child.end_with`
             self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
                 with contextlib.suppress(OSError):
                     _open(pipe).close()
-            with contextlib.suppress(OSError):
-                self._place.cleanup()
+            self._place.remove()
 
     def _killed(self, child: int) -> bytes:
         _signal(child, signal.SIGKILL)

@@ -13,6 +13,7 @@ import torch
 from torchgauge import units
 from torchgauge.device.counters import memory_available
 from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.forks import Owner
 from torchgauge.measure.held_memory import bytes_of, held
 
 if TYPE_CHECKING:
@@ -37,14 +38,18 @@ def running(device: str = "cpu", what: str = "The model's forward") -> Iterator[
 
     Ids: `out-of-memory` (with bytes asked for, and what is free or the process is held to),
     `precision-unsupported`, `model-exited`, `recursion-limit`, else `forward-raised`. Errors of
-    torchgauge itself and interruptions pass through.
+    torchgauge itself and interruptions pass through, and all in a process that the code forked.
     """
+    owner = Owner()
     try:
         yield
     except TorchgaugeError:
         raise
     except RAISED as error:
+        if owner.elsewhere:
+            raise
         raise translated(error, device, what) from error
+    owner.end_elsewhere()
 
 
 def opened(source: Source) -> Placement:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchgauge.errors import InputError
+from torchgauge.temporary import temporary_folder
 
 
 @contextlib.contextmanager
@@ -17,8 +18,8 @@ def fresh_folder() -> Iterator[Path]:
     Raises InputError `output-unwritable` where it, or what the block writes there, has no room.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix="torchgauge-") as name:
-            yield Path(name)
+        with temporary_folder() as folder:
+            yield folder
     except OSError as error:
         raise InputError(
             "A measuring process could not be started.",

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import (
 )
 
 from torchgauge.errors import MeasurementError
+from torchgauge.signals import restoring
 
 __all__ = [
     "DISABLED_DISPATCH",
@@ -145,7 +146,7 @@ def generated_code() -> list[ModuleType]:
     return list(getattr(getattr(inductor, "PyCodeCache", None), "modules", ()))
 
 
-@contextlib.contextmanager
+@restoring
 def graphs_seen(
     look: Callable[[Any], contextlib.AbstractContextManager[object]],
 ) -> Iterator[None]:

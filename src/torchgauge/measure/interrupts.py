@@ -13,6 +13,7 @@ class Interrupts:
     """While entered, the first Ctrl-C sets `noted`; a second, and any inside `allowed`, is raised.
 
     Only in the main thread, which alone gets signals, and not over a handler of the user's own.
+    To leave what was not entered does nothing.
     """
 
     def __init__(self) -> None:
@@ -30,7 +31,7 @@ class Interrupts:
 
     def __exit__(self, *_: object) -> None:
         """Give it back."""
-        if self._installed:
+        if self._installed and signal.getsignal(signal.SIGINT) == self._take:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     @contextlib.contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ import msgspec
 from torchgauge.errors import MeasurementError, missing_extra
 from torchgauge.measure.line_samples import kind_of
 from torchgauge.model.traced_lines import TracedFunction
+from torchgauge.temporary import temporary_folder
 
 Place = tuple[str, int]  # file and line
 Function = tuple[str, str, int]  # file, qualified name and first line
@@ -43,8 +43,8 @@ class LineMemory:
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
         """Record until the block ends; raises MeasurementError `lines-unavailable`."""
-        with tempfile.TemporaryDirectory(prefix="torchgauge-") as folder:
-            file = Path(folder, "allocations")
+        with temporary_folder() as folder:
+            file = folder / "allocations"
             try:
                 tracker = self._memray.Tracker(file)
                 tracker.__enter__()

@@ -21,6 +21,7 @@ from torchgauge.analyze.line_times import Spot
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.internals import never_compiled
 from torchgauge.measure.step import Step
+from torchgauge.signals import restoring
 
 # Each with its separator: torchvision is not torch.
 _OURS = str(Path(__file__).parent.parent) + os.sep
@@ -53,7 +54,7 @@ class LineSamples:
         self._due = 0
         self._on = False
 
-    @contextlib.contextmanager
+    @restoring
     def sampling(self) -> Iterator[None]:
         """Take samples until the block ends. Raises MeasurementError `lines-unavailable`."""
         before = _free_timer()

@@ -9,7 +9,6 @@ would be told as the next line's.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import linecache
 import os
@@ -25,6 +24,7 @@ from torchgauge.errors import MeasurementError
 from torchgauge.measure.internals import never_compiled
 from torchgauge.measure.traced_code import TracedCode
 from torchgauge.model.traced_lines import TracedFunction, TracedLine
+from torchgauge.signals import restoring
 
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _active: LineTrace | None = None
@@ -104,7 +104,7 @@ class LineTrace:
         self._functions: list[_Function] = []
         self._on = False
 
-    @contextlib.contextmanager
+    @restoring
     def tracing(self) -> Iterator[None]:
         """Trace until the block ends.
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+import msgspec
 from torch import nn
 
 from torchgauge.errors import InputError, MeasurementError
-from torchgauge.measure import capture, other_profilers
+from torchgauge.forks import Owner
+from torchgauge.measure import capture, mark, other_profilers
+from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.loop_modules import LoopModules
 from torchgauge.measure.loop_record import loop_record
 from torchgauge.measure.loop_steps import LoopSteps
@@ -26,6 +27,8 @@ from torchgauge.model.loop import Captured, Loop
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.tables import Table
 from torchgauge.model.tree import Tree
+from torchgauge.signals import HeldBack, every
+from torchgauge.temporary import temporary_folder
 
 _lock = threading.Lock()
 _active: Timeline | None = None
@@ -50,6 +53,7 @@ class Timeline:
         self._budget = _budget(memory_budget)
         self._record: Loop | None = None
         self._open = contextlib.ExitStack()
+        self._owner = Owner()
 
     def __enter__(self) -> Timeline:
         """Begin to watch the loop.
@@ -74,11 +78,13 @@ class Timeline:
                     remedy="Use one timeline, around the whole loop; tg.mark names parts of it.",
                 )
             _active = self
-        try:
-            self._begin()
-        except BaseException:
-            self._leave()
-            raise
+        self._owner = Owner()
+        with HeldBack():
+            try:
+                self._begin()
+            except BaseException:
+                self._leave()
+                raise
         return self
 
     def __exit__(
@@ -87,22 +93,34 @@ class Timeline:
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> Literal[False]:
-        """Put torch back as it was, then read what was recorded."""
-        slowing = other_profilers.slowing()
-        try:
-            self._ends.close()
-            self._steps.close()
-            self._record = loop_record(
-                self._steps,
-                by=self._ends.by,
-                modules=self._modules,
-                asked=self._schedule.asked,
-                budget=self._budget,
-                interrupted=isinstance(error, KeyboardInterrupt),
-                slowing=slowing,
+        """Put torch back as it was, then read what was recorded.
+
+        The first Ctrl-C meanwhile is raised once that is done. Does nothing in a forked process.
+        """
+        if self._owner.elsewhere:
+            return False
+        with Interrupts() as interrupts:
+            slowing = other_profilers.slowing()
+            try:
+                with HeldBack():
+                    every([self._ends.close, self._steps.close])
+                record = loop_record(
+                    self._steps,
+                    by=self._ends.by,
+                    modules=self._modules,
+                    asked=self._schedule.asked,
+                    budget=self._budget,
+                    interrupted=isinstance(error, KeyboardInterrupt),
+                    slowing=slowing,
+                )
+            finally:
+                with HeldBack():
+                    self._leave()
+            self._record = msgspec.structs.replace(
+                record, interrupted=record.interrupted or interrupts.noted
             )
-        finally:
-            self._leave()
+        if interrupts.noted and error is None:
+            raise KeyboardInterrupt
         return False
 
     def step(self) -> None:
@@ -154,8 +172,7 @@ class Timeline:
         return "a timeline that is running" if self._record is None else str(self._record)
 
     def _begin(self) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="torchgauge-"))
-        self._open.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = self._open.enter_context(temporary_folder())
         self._modules = LoopModules(self._roots)
         stamps = Stamps(self._modules.target, self._modules)
         self._ends = StepEnds(self._roots, self._ended, self._again)
@@ -191,6 +208,7 @@ def _forget_in_child() -> None:
     if _active is not None:
         _active._ends.active = False  # noqa: SLF001 - the same file
         _active = None
+        mark.name_with(None)
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

@@ -17,7 +17,6 @@ from torch._C._profiler import _RecordFunctionFast
 from torchgauge.analyze.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure import capture, mark
-from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.loop_modules import InnerRanges, LoopModules
 from torchgauge.measure.ranges import step_range
 from torchgauge.measure.recording import Recorder
@@ -25,6 +24,7 @@ from torchgauge.measure.schedule import RECORDING, Schedule
 from torchgauge.measure.stamps import Stamps
 from torchgauge.model.loop import Phase, Stretch
 from torchgauge.model.record import MeasurementWarning
+from torchgauge.signals import HeldBack
 
 MARK = "tg:"
 # A loop of weeks must not fill the memory with its own times.
@@ -140,13 +140,11 @@ class LoopSteps:
 
     def _undisturbed(self, action: Callable[[], None]) -> None:
         """Do it whole before a Ctrl-C counts, and let no failure of it into the user's loop."""
-        with Interrupts() as interrupts:
+        with HeldBack():
             try:
                 action()
             except (TorchgaugeError, OSError, RuntimeError) as error:
                 self._give_up(error)
-        if interrupts.noted:
-            raise KeyboardInterrupt
 
     def _note(self, took: int) -> None:
         self.count += 1

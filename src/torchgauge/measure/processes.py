@@ -33,6 +33,7 @@ from torchgauge.model.latency import LatencyRun
 from torchgauge.model.profile import Profile
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.progress import Progress
+from torchgauge.signals import HeldBack
 from torchgauge.target.home import Home
 from torchgauge.target.source import Source
 
@@ -198,8 +199,9 @@ def _run(work: Work, folder: Path, limit: float, variables: Mapping[str, str]) -
             child.send_signal(signal.SIGINT)
             return _wait(child, PATIENCE)._replace(interrupted=True)
         finally:
-            child.kill()  # which is nothing where it has ended
-            child.wait()
+            with HeldBack():
+                child.kill()  # which is nothing where it has ended
+                child.wait()
 
 
 def _wait(child: subprocess.Popen[bytes], limit: float) -> ChildEnd:

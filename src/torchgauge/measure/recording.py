@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import sys
@@ -17,7 +16,10 @@ from torch.autograd import profiler as autograd_profiler
 from torch.profiler import ProfilerActivity, profile
 
 from torchgauge.errors import MeasurementError
+from torchgauge.forks import Owner
 from torchgauge.measure import other_profilers
+from torchgauge.signals import restoring
+from torchgauge.temporary import temporary_folder
 
 MARK = "tg!"  # names have no quote: it would break the whole exported file
 
@@ -56,6 +58,7 @@ class Recorder:
         all_threads: bool = False,
     ) -> None:
         self._memory = memory
+        self._owner = Owner()
         cuda = device.startswith("cuda")
         switches: dict[str, Any] = {
             "record_shapes": shapes,
@@ -90,6 +93,8 @@ class Recorder:
 
     def stop(self) -> None:
         """End it."""
+        if self._owner.elsewhere:  # the threads that recorded are not there
+            return
         with _quiet():
             self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
@@ -116,15 +121,21 @@ def record(
     The options are those of `Recorder`; raises MeasurementError as its `start` does.
     """
     recorder = Recorder(memory=memory, shapes=shapes, device=device, all_threads=all_threads)
-    recorder.start()
-    try:
+    with _started(recorder):
         work()
-    finally:
-        recorder.stop()
-    with tempfile.TemporaryDirectory(prefix="torchgauge-") as directory:
-        path = Path(directory) / "recording.json"
+    with temporary_folder() as folder:
+        path = folder / "recording.json"
         recorder.export(path)
         return path.read_bytes()
+
+
+@restoring
+def _started(recorder: Recorder) -> Iterator[None]:
+    recorder.start()
+    try:
+        yield
+    finally:
+        recorder.stop()
 
 
 def _distributed() -> bool:
@@ -142,7 +153,7 @@ def _settings(**switches: Any) -> _ExperimentalConfig:
         return _ExperimentalConfig(**switches)
 
 
-@contextlib.contextmanager
+@restoring
 def _quiet() -> Iterator[None]:
     """Keep the profiler's own lines off the user's terminal; pass on whatever else is said.
 

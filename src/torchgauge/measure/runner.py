@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from torchgauge.errors import TorchgaugeError
+from torchgauge.forks import Owner
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.model.profile import Pass
 from torchgauge.model.record import MeasurementWarning
@@ -36,6 +37,7 @@ class Runner:
     def __init__(self, progress: Progress, interrupts: Interrupts) -> None:
         self.progress = progress
         self.interrupts = interrupts
+        self._owner = Owner()
         self.passes: list[Pass] = []
         self.warnings: list[MeasurementWarning] = []
         self.interrupted = False
@@ -63,8 +65,12 @@ class Runner:
             if tells and error.id in STEP_FAILURES:
                 self.blocked = error.message
         except KeyboardInterrupt:
+            if self._owner.elsewhere:
+                raise
             self.interrupted = True
-        except Exception as error:  # noqa: BLE001 - the last net: what others measured must stay
+        except Exception as error:  # the last net: what others measured must stay
+            if self._owner.elsewhere:
+                raise
             self.warnings.append(_crash(probe, error))
         finally:
             duration = time.perf_counter() - start

@@ -12,6 +12,7 @@ from torchgauge.analyze.latency_run import run_figures
 from torchgauge.analyze.stopping import look, looks
 from torchgauge.analyze.warmup import find_warmup
 from torchgauge.errors import InputError
+from torchgauge.forks import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -168,8 +169,10 @@ def _collect(
 ) -> Stop:
     began = clock.now()
     totals = taken.totals
+    owner = Owner()
     while True:
         taken.add(call())
+        owner.end_elsewhere()
         now = clock.now()
         if len(totals) >= goal.next_look:
             if goal.reached(taken, (now - began) / 1e9):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from torchgauge.measure.internals import never_compiled
+from torchgauge.signals import restoring
 
 Call = Callable[..., Any]
 
@@ -43,7 +45,7 @@ _wraps: tuple[tuple[Wrap, dict[type[nn.Module], type[nn.Module]]], ...] = ()
 _originals: dict[type[nn.Module], Call] = {}
 
 
-@contextlib.contextmanager
+@restoring
 def wrapped(wrap: Wrap, modules: Iterable[nn.Module] = ()) -> Iterator[None]:
     """Call what `wrap` makes in place of every module's `__call__` until the block ends.
 
@@ -62,6 +64,16 @@ def wrapped(wrap: Wrap, modules: Iterable[nn.Module] = ()) -> Iterator[None]:
         with _lock:
             _wraps = tuple(one for one in _wraps if one is not mine)
             _install()
+
+
+def _unwrap_in_child() -> None:
+    """Give a forked process modules that nothing is around; a thread may have held the lock."""
+    global _lock, _wraps
+    _lock, _wraps = threading.Lock(), ()
+    _install()
+
+
+os.register_at_fork(after_in_child=_unwrap_in_child)
 
 
 def observed(

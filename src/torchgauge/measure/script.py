@@ -10,9 +10,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
+
+import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.forks import Owner
+from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.loop import Timeline
 from torchgauge.measure.script_lines import ScriptLines
 from torchgauge.model.loop import Loop
@@ -34,6 +38,7 @@ def run_program(
     *,
     module: bool,
     timeline: Timeline,
+    interrupts: Interrupts,
     lines: ScriptLines | None = None,
 ) -> Ran:
     """Run a script and its arguments, or a module with `module`, within the timeline.
@@ -41,9 +46,12 @@ def run_program(
     With `lines` its functions are traced by line.
 
     `sys.argv` and `sys.path[0]` are as Python makes them. A program that ends its process at once
-    (`os._exit`, a signal) leaves no record. Raises InputError `file-missing`, `module-missing`.
+    (`os._exit`, a signal) leaves no record. In a process that the program forks nothing is left of
+    the timeline: what ends it is raised here. After the program's last line `interrupts` are entered:
+    the record is made although Ctrl-C comes meanwhile. The caller leaves them. Raises InputError `file-missing`, `module-missing`.
     """
     argv, path = sys.argv, sys.path[:]
+    owner = Owner()
     sys.argv = list(command)
     if not sys.flags.safe_path:
         sys.path[0] = str(Path.cwd() if module else Path(command[0]).resolve().parent)
@@ -54,13 +62,27 @@ def run_program(
         try:
             with contextlib.nullcontext() if lines is None else lines.tracing():
                 _execute(command[0], module=module)
-        except BaseException as raised:  # noqa: BLE001 - the program's own end, told to the caller
+        except BaseException as raised:  # the program's own end, told to the caller
+            if owner.elsewhere:
+                _end_child(raised)
             error = raised
+        owner.end_elsewhere()
+        interrupts.__enter__()
         timeline.__exit__(type(error) if error else None, error, None)
     finally:
         sys.argv, sys.path[:] = argv, path
     record = timeline.record if lines is None else lines.added(timeline.record)
+    if interrupts.noted:
+        record = msgspec.structs.replace(record, interrupted=True)
     return Ran(record, _code(error), error)
+
+
+def _end_child(error: BaseException) -> NoReturn:
+    """End a process that the program forked as Python would, its traceback without our frames."""
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        raise error
+    show(error)
+    raise SystemExit(1)
 
 
 def _execute(program: str, *, module: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.forks import Owner
 from torchgauge.measure.forward import RAISED, running, translated
 from torchgauge.target import hygiene
 from torchgauge.target.deferred import Finishing
@@ -32,6 +33,7 @@ class Step:
         self.optimizer: torch.optim.Optimizer | None = None
         self._finishing = Finishing()
         inputs = placement.inputs
+        self._owner = Owner()
         self._call: Callable[..., Any]
         if train is None:
             self._call = functools.partial(placement.model, *inputs.args, **inputs.kwargs)
@@ -49,6 +51,8 @@ class Step:
         except TorchgaugeError:
             raise
         except RAISED as error:
+            if self._owner.elsewhere:
+                raise
             raise translated(error, self.device, self.what) from error
 
     def _marked(self, mark: Callable[[Phase], None]) -> Any:
@@ -84,8 +88,10 @@ def prepared(placement: Placement, train: Training | None = None) -> Iterator[St
     inside = _autocasts(placement, train)
     arithmetic = contextlib.nullcontext() if inside else placement.arithmetic()
     inputs = placement.inputs, placement.target.inputs
+    owner = Owner()
     with modes(placement.model, *inputs) as kept, arithmetic:
         yield Step(placement, train, kept)
+    owner.end_elsewhere()
 
 
 def _autocasts(placement: Placement, train: Training | None) -> bool:
@@ -97,12 +103,16 @@ def guarded(
 ) -> Callable[..., Any]:
     """Return `call` with what it raises translated; a try costs a call that succeeds nothing."""
 
+    owner = Owner()
+
     def step(*arguments: Any) -> Any:
         try:
             return call(*arguments)
         except TorchgaugeError:
             raise
         except RAISED as error:
+            if owner.elsewhere:
+                raise
             raise translated(error, device, what) from error
 
     return step

@@ -29,6 +29,7 @@ from torchgauge.measure.processes import (
 )
 from torchgauge.model.failure import Failure
 from torchgauge.model.target import TargetDescription
+from torchgauge.signals import HeldBack
 from torchgauge.target.home import Home
 from torchgauge.target.source import Source
 
@@ -184,10 +185,11 @@ def waiting(build: Build, folder: Path, end: float = math.inf) -> Iterator[Waiti
         try:
             yield Waiting(child, build.label, folder / "stderr", end)
         finally:
-            child.kill()
-            child.wait()
-            with contextlib.suppress(OSError):
-                _pipe(child.stdin).close()  # a question that nobody read is lost
+            with HeldBack():
+                child.kill()
+                child.wait()
+                with contextlib.suppress(OSError):
+                    _pipe(child.stdin).close()  # a question that nobody read is lost
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import random
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.signals import restoring
 from torchgauge.target import exported, python_factory
 from torchgauge.target.content import with_inputs
 from torchgauge.target.random_tensors import SEED
@@ -94,7 +94,7 @@ def _path(spec: str) -> Path:
     return path
 
 
-@contextlib.contextmanager
+@restoring
 def _seeded(device: str) -> Iterator[None]:
     """Seed torch, NumPy and `random` alike, and put their states back afterwards."""
     on_cuda = torch.device(device).type == "cuda"

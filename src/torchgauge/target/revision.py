@@ -7,12 +7,13 @@ import dataclasses
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from torchgauge.errors import InputError
+from torchgauge.signals import HeldBack
 from torchgauge.target.home import CHECKED_OUT, Home, is_installed
+from torchgauge.temporary import temporary_folder
 
 # In a hook git tells its children which repository and index are meant; ours is another.
 _HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
@@ -100,16 +101,17 @@ def checked_out(ref: str, spec: str = "") -> Iterator[Revision]:
     start = _start(spec)
     root = Path(_repository(start)).resolve()
     commit = _commit(root, ref)
-    with tempfile.TemporaryDirectory(prefix=CHECKED_OUT) as name:
-        tree = Path(name).resolve() / root.name
+    with temporary_folder(CHECKED_OUT) as folder:
+        tree = folder.resolve() / root.name
         try:
             _add(root, tree, commit, ref)
             if not (tree / start.relative_to(root)).is_dir():
                 raise _absent(start, ref)
             yield Revision(ref, commit, root, tree, _notes(root, tree))
         finally:
-            _git(root, "worktree", "remove", "--force", "--force", str(tree))
-            _git(root, "worktree", "prune")
+            with HeldBack():
+                _git(root, "worktree", "remove", "--force", "--force", str(tree))
+                _git(root, "worktree", "prune")
 
 
 def commit_of(folder: Path) -> str:

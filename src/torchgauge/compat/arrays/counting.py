@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +25,7 @@ from torchgauge.compat.arrays.tracked import Tracked, counting, tracked
 from torchgauge.errors import MeasurementError
 from torchgauge.formulas.operand import Described
 from torchgauge.model.cost import Cost
+from torchgauge.signals import restoring
 from torchgauge.target.inputs import Inputs
 
 NOT_FOLLOWED = "what the model does with arrays that are observed"
@@ -118,7 +118,7 @@ def _leaves(outputs: Any) -> list[Any]:
     return []
 
 
-@contextlib.contextmanager
+@restoring
 def _observed(rules: dict[type, Rule], tally: Tally, *, skip: bool) -> Iterator[None]:
     """Have the layers of these classes counted by their rules; the classes are put back.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from torchgauge.compat.arrays.members import Array, objects, slots
+from torchgauge.signals import restoring
 
 
-@contextlib.contextmanager
+@restoring
 def kept(*roots: Any) -> Iterator[None]:
     """Run a block in evaluation mode, and put back what it changed in these objects.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from torchgauge.compat.arrays.calling import batch_of, run
 from torchgauge.compat.arrays.kept import kept
 from torchgauge.compat.arrays.members import array_of, objects
 from torchgauge.model.memory import Memory
+from torchgauge.signals import restoring
 from torchgauge.target.inputs import Inputs
 
 METHOD = (
@@ -67,7 +67,7 @@ def passes_peak(model: Any, inputs: Inputs, backward: Callable[[Any], None]) -> 
     return known + max(0, highest - before)
 
 
-@contextlib.contextmanager
+@restoring
 def _traced() -> Iterator[None]:
     """Trace allocations for a block; whoever traced before goes on doing so.
 

@@ -7,7 +7,6 @@ unknown, and noted as that.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from torchgauge.compat.arrays.array_work import function_work, ufunc_work
 from torchgauge.compat.arrays.members import Array
 from torchgauge.compat.arrays.tally import Tally
 from torchgauge.formulas.work import Work
+from torchgauge.signals import restoring
 
 # What makes a new array out of no array: it is NumPy's own business else.
 _CREATORS = (
@@ -127,7 +127,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-@contextlib.contextmanager
+@restoring
 def counting(tally: Tally) -> Iterator[None]:
     """Count on this thread; arrays that NumPy makes for it are tracked from the start."""
     before = {name: getattr(np, name) for name in (*_CREATORS, *_ITERATORS)}

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torchgauge.signals import restoring
 from torchgauge.target.hygiene.functions import save_functions
 from torchgauge.target.hygiene.kept import Kept
 from torchgauge.target.hygiene.process import save_process, save_randomness
@@ -25,7 +26,7 @@ from torchgauge.target.inputs import Inputs
 __all__ = ["Kept", "evaluation", "module_of", "training", "untouched"]
 
 
-@contextlib.contextmanager
+@restoring
 def untouched(model: Callable[..., Any], *inputs: Inputs, training: bool = False) -> Iterator[Kept]:
     """Put the model, its inputs and the process back as they were, on success and on error.
 
@@ -38,7 +39,8 @@ def untouched(model: Callable[..., Any], *inputs: Inputs, training: bool = False
     What cannot be put back is said there too, and never hides the error that the block raised.
     Not put back: a lazy module stays initialised; what `state.py` leaves alone; files, threads and
     processes that the model's own code opened stay open. Any callable is allowed; of a module's
-    bound method the module is kept.
+    bound method the module is kept. No signal cuts it
+    short: Ctrl-C counts in the block alone.
     """
     kept = Kept()
     with warnings.catch_warnings(), contextlib.ExitStack() as undo:
@@ -60,7 +62,7 @@ def untouched(model: Callable[..., Any], *inputs: Inputs, training: bool = False
         yield kept
 
 
-@contextlib.contextmanager
+@restoring
 def evaluation(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
     """`untouched`, with the model in evaluation mode and under torch.inference_mode."""
     with untouched(model, *inputs) as kept:
@@ -73,7 +75,7 @@ def evaluation(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
             yield kept
 
 
-@contextlib.contextmanager
+@restoring
 def training(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
     """`untouched`, with gradients on and the model in training mode.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from operator import is_
 from types import ModuleType
 from typing import Any
 
 import torch
+
+from torchgauge.signals import every
 
 _OWNERS: tuple[ModuleType | type, ...] = (
     torch,
@@ -31,15 +34,16 @@ def save_functions(model: torch.nn.Module | None) -> Callable[[], None]:
     before = [(owner, dict(vars(owner))) for owner in dict.fromkeys((*_OWNERS, *classes))]
 
     def restore() -> None:
-        for owner, content in before:
-            now = vars(owner)
-            if len(now) != len(content) or not all(map(is_, now.values(), content.values())):
-                _restore(owner, dict(now), content)
+        every(partial(_restore, owner, content) for owner, content in before)
 
     return restore
 
 
-def _restore(owner: ModuleType | type, now: dict[str, Any], before: dict[str, Any]) -> None:
+def _restore(owner: ModuleType | type, before: dict[str, Any]) -> None:
+    now: Mapping[str, Any] = vars(owner)
+    if len(now) == len(before) and all(map(is_, now.values(), before.values())):
+        return
+    now = dict(now)
     own = isinstance(owner, type) and not owner.__module__.startswith("torch.")
     for name, value in before.items():
         if now.get(name) is value or _wrapped(now, name):
@@ -64,5 +68,5 @@ def _is_function(value: Any) -> bool:
     return callable(value) or isinstance(value, (staticmethod, classmethod, property))
 
 
-def _wrapped(now: dict[str, Any], name: str) -> bool:
+def _wrapped(now: Mapping[str, Any], name: str) -> bool:
     return hasattr(now.get(name), _DYNAMO)

@@ -42,7 +42,7 @@ class Kept:
     def guarded(
         self, what: str, restore: Callable[[], None]
     ) -> Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], bool]:
-        """Return `restore` as an exit that raises nothing: what it met is noted here.
+        """Return `restore` as an exit that raises no error: what it met is noted here.
 
         A GPU after a failed assertion raises on every use; the error that says so is the one
         raised inside the block, and that gets a note of what could not be put back.
@@ -53,10 +53,12 @@ class Kept:
         ) -> bool:
             try:
                 restore()
-            except Exception as failure:  # noqa: BLE001 - whatever it is, the others must run
+            except BaseException as failure:  # whatever it is, the others must run
                 self.failed.append(f"{what} ({type(failure).__name__}: {failure})")
                 if error is not None:
                     error.add_note(f"torchgauge could not put back {self.failed[-1]}")
+                if isinstance(failure, KeyboardInterrupt):  # of code that restoring runs
+                    raise
             return False
 
         return leave

@@ -12,6 +12,7 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import torch
 from torch import _tensor_str
 
 from torchgauge.device import settings
+from torchgauge.signals import every, handler_of, set_handler
 
 # Nobody can set these two.
 _SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -38,12 +40,13 @@ def save_process() -> Callable[[], None]:
     environment = dict(os.environ)
 
     def restore() -> None:
-        _restore_environment(environment)
-        for read, write, value in before:
-            if read() != value:
-                write(value)
-        if settings.read() != told:
-            settings.apply(told)
+        every(
+            [
+                partial(_restore_environment, environment),
+                *(partial(_restore_state, *state) for state in before),
+                partial(_restore_settings, told),
+            ]
+        )
 
     return restore
 
@@ -55,13 +58,26 @@ def save_randomness() -> Callable[[], None]:
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
 
     def restore() -> None:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(cpu)
-        if cuda:
-            torch.cuda.set_rng_state_all(cuda)
+        every(
+            [
+                partial(random.setstate, python),
+                partial(np.random.set_state, numpy),
+                partial(torch.set_rng_state, cpu),
+                *([partial(torch.cuda.set_rng_state_all, cuda)] if cuda else []),
+            ]
+        )
 
     return restore
+
+
+def _restore_state(read: Callable[[], Any], write: Callable[[Any], object], before: Any) -> None:
+    if read() != before:
+        write(before)
+
+
+def _restore_settings(before: dict[str, Any]) -> None:
+    if settings.read() != before:
+        settings.apply(before)
 
 
 def _anomaly() -> tuple[bool, bool]:
@@ -98,14 +114,14 @@ def _handlers() -> list[tuple[int, Any]]:
     """Return what signals call, but for what was not set by Python; they are the main thread's."""
     if threading.current_thread() is not threading.main_thread():
         return []
-    known = ((number, signal.getsignal(number)) for number in _SIGNALS)
+    known = ((number, handler_of(number)) for number in _SIGNALS)
     return [(number, handler) for number, handler in known if handler is not None]
 
 
 def _handle(handlers: list[tuple[int, Any]]) -> None:
     for number, handler in handlers:
-        if signal.getsignal(number) is not handler:
-            signal.signal(number, handler)
+        if handler_of(number) is not handler:
+            set_handler(number, handler)
 
 
 def _loggers() -> list[tuple[logging.Logger, int, bool, bool, tuple[Any, ...], tuple[Any, ...]]]:

@@ -14,12 +14,14 @@ import contextlib
 import sys
 import types
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
+from torchgauge.signals import every
 from torchgauge.target.hygiene import contents
 from torchgauge.target.hygiene.contents import Kind
 from torchgauge.target.hygiene.kept import Kept, Role
@@ -96,19 +98,16 @@ class State:
         return [("input" if root == INPUT else "attribute", root, one) for root, one in self._tensors]
 
     def restore(self) -> None:
-        """Put back what differs; raises the last error, after all else has been put back."""
-        failure: Exception | None = None
-        for held in self._held:
-            try:
-                if not held.kind.same(held.holder, held.content):
-                    if held.kind.refill is None:
-                        self._changed(held.root)
-                    else:
-                        held.kind.refill(held.holder, held.content)
-            except Exception as error:  # noqa: BLE001 - the others must be put back
-                failure = error
-        if failure is not None:
-            raise failure
+        """Put back what differs; raises an error after all else has been put back."""
+        every(partial(self._restore, held) for held in self._held)
+
+    def _restore(self, held: _Held) -> None:
+        if held.kind.same(held.holder, held.content):
+            return
+        if held.kind.refill is None:
+            self._changed(held.root)
+        else:
+            held.kind.refill(held.holder, held.content)
 
     def _changed(self, root: str) -> None:
         if root == INPUT:

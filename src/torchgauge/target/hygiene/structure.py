@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from operator import is_
 from types import MethodType
 from typing import Any
@@ -13,6 +14,7 @@ from torch.nn.modules import module as _module_globals
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
+from torchgauge.signals import every
 from torchgauge.target import members
 from torchgauge.target.hygiene.kept import Kept
 from torchgauge.target.hygiene.state import ATOMS, INPUT, State, mirrors
@@ -36,19 +38,7 @@ def save_structure(model: torch.nn.Module) -> Callable[[], None]:
         before.append((module, type(module), flag, attributes, contents, empty))
 
     def restore() -> None:
-        for module, kind, flag, attributes, contents, empty in before:
-            # A lazy module changes its class when it gets its parameters, and takes away the
-            # hooks that would make them: with those put back it would be broken.
-            if type(module) is not kind and not issubclass(kind, LazyModuleMixin):
-                object.__setattr__(module, "__class__", kind)
-            if type(module) is kind and not mirrors(kind):
-                for holder, content in contents:
-                    _refill(holder, content)
-                for holder in filter(None, empty):
-                    holder.clear()
-                _refill(vars(module), attributes)
-            if flag is not None and module.training is not flag:  # in no ScriptModule's attributes
-                module.training = flag
+        every(partial(_restore_module, *saved) for saved in before)
 
     return restore
 
@@ -60,11 +50,7 @@ def save_gradients(model: torch.nn.Module) -> Callable[[], None]:
     ]
 
     def restore() -> None:
-        for parameter, required, gradient in before:
-            if parameter.requires_grad is not required:
-                parameter.requires_grad_(required)
-            if parameter.grad is not gradient:
-                parameter.grad = gradient
+        every(partial(_restore_gradient, *saved) for saved in before)
 
     return restore
 
@@ -74,8 +60,7 @@ def save_hooks() -> Callable[[], None]:
     before = [(holder, _copy(holder)) for holder in map(vars(_module_globals).get, _HOOKS)]
 
     def restore() -> None:
-        for holder, content in before:
-            _refill(holder, content)
+        every(partial(_refill, holder, content) for holder, content in before)
 
     return restore
 
@@ -115,6 +100,37 @@ def save_state(
         state.note(INPUT, given.args)
         state.note(INPUT, given.kwargs)
     return state
+
+
+def _restore_module(
+    module: torch.nn.Module,
+    kind: type[torch.nn.Module],
+    flag: bool | None,
+    attributes: dict[str, Any],
+    contents: list[tuple[Any, Any]],
+    empty: list[Any],
+) -> None:
+    # A lazy module changes its class when it gets its parameters, and takes away the hooks that
+    # would make them: with those put back it would be broken.
+    if type(module) is not kind and not issubclass(kind, LazyModuleMixin):
+        object.__setattr__(module, "__class__", kind)
+    if type(module) is kind and not mirrors(kind):
+        for holder, content in contents:
+            _refill(holder, content)
+        for holder in filter(None, empty):
+            holder.clear()
+        _refill(vars(module), attributes)
+    if flag is not None and module.training is not flag:  # in no ScriptModule's attributes
+        module.training = flag
+
+
+def _restore_gradient(
+    parameter: torch.Tensor, required: bool, gradient: torch.Tensor | None
+) -> None:
+    if parameter.requires_grad is not required:
+        parameter.requires_grad_(required)
+    if parameter.grad is not gradient:
+        parameter.grad = gradient
 
 
 def _holds(value: Any) -> bool:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import torch
 from torch._utils import _flatten_dense_tensors
 
+from torchgauge.signals import every
 from torchgauge.target import members
 from torchgauge.target.hygiene.kept import Kept, Role
 from torchgauge.target.inputs import Inputs
@@ -97,18 +99,14 @@ def save_values(
         together = _save(watched, kept, training=training)
 
     def restore() -> None:
-        failure: Exception | None = None
         # Inference mode may write to its own tensors as well as to ordinary ones.
         with torch.inference_mode():
-            for group in together:
-                group.compare()
-            for item in watched:
-                try:
-                    _put_back(item, kept, training=training)
-                except Exception as error:  # noqa: BLE001 - the others must be put back
-                    failure = error
-        if failure is not None:
-            raise failure
+            every(
+                [
+                    *(group.compare for group in together),
+                    *(partial(_put_back, item, kept, training=training) for item in watched),
+                ]
+            )
 
     return restore
 
