@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Protocol
 
+from torchgauge import randomness
+
 
 class Progress(Protocol):
     """Receives what is being done; called between measurements, never inside one."""
@@ -38,6 +40,7 @@ class Silent:
 class TerminalProgress:
     """One line on a terminal, drawn only when told to: no thread may run beside a measurement."""
 
+    @randomness.kept()
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
@@ -53,6 +56,7 @@ class TerminalProgress:
         self._task = task
         self.update("")
 
+    @randomness.kept()
     def update(self, detail: str, fraction: float | None = None) -> None:
         """Redraw the line."""
         from rich.text import Text
@@ -62,6 +66,7 @@ class TerminalProgress:
         line.no_wrap = True
         self._live.update(line, refresh=True)
 
+    @randomness.kept()
     def close(self) -> None:
         """Remove the line."""
         self._live.stop()

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from torchgauge.analyze.named_spans import NamedSpans
+from torchgauge.analyze.plausible import implausible
 from torchgauge.analyze.residual import beside_headline
 from torchgauge.analyze.throughput import throughput
 from torchgauge.device import roofs as machine
@@ -127,6 +128,7 @@ def _measured(
     if tree is not None:
         tree = beside_headline(tree, latency)
     near, bound = bounds(placement, where, cost, latency, tree, roofs)
+    runner.warnings += implausible(where.machine, placement.device, cost, latency, tree)
     description = describe(placement, training=training)
     return Profile(
         target=description,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge.analyze.bottleneck import bottleneck
+from torchgauge.analyze.plausible import implausible
 from torchgauge.analyze.roofline import roofline
 from torchgauge.analyze.throughput import throughput
 from torchgauge.compat.arrays import counting, latency, members, memory
@@ -45,6 +46,7 @@ def profile(model: Any, inputs: Inputs, plan: SamplingPlan) -> Profile:
         system=_system(model, inputs),
         roofline=roofline(cost, timed, roofs),
         bottleneck=bottleneck(cost, timed, roofs),
+        warnings=implausible(where.machine, "cpu", cost, timed, None),
     )
 
 
