@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.attack
 CHILD = Path(__file__).with_name("matrix_child.py")
 LONGEST = 120.0  # seconds without a line: a hang
 # Changes that are said where they are made: a warning names them (`model-changed`), or the docs do.
@@ -83,7 +82,7 @@ def test_some_odd_models_in_quick_functions(capsys):
     assert any("model-changed" in one["said"] for one in named)
 
 
-@pytest.mark.slow
+@pytest.mark.attack
 def test_every_odd_model_in_every_function(capsys):
     found = ran("all", "all")
     assert len({one["model"] for one in found}) >= 60

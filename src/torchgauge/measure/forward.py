@@ -12,7 +12,7 @@ import torch
 
 from torchgauge import units
 from torchgauge.device.counters import memory_available
-from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.forks import Owner
 from torchgauge.measure.held_memory import bytes_of, held
 
@@ -60,8 +60,7 @@ def opened(source: Source) -> Placement:
 
 def translated(error: BaseException, device: str, what: str) -> MeasurementError:
     """Return the error of torchgauge's that says what `error`, raised by `what`, means."""
-    text = " ".join(str(error).split())
-    cause = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    text = cause = text_of(error)
     if layer := raising_layer(error):
         cause = f"In {layer}: {cause}"
     if isinstance(error, SystemExit):
@@ -119,7 +118,7 @@ def raising_layer(error: BaseException) -> str:
     kind = type(running[-1]).__name__
     try:
         names = {id(module): name for name, module in running[0].named_modules()}
-    except RecursionError:
+    except Exception:  # noqa: BLE001 - RecursionError; TypeError of modules without a hash
         return kind
     name = names.get(id(running[-1]))
     return f"{name} ({kind})" if name else kind

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, text_of
 
 
 def check_tree(module: nn.Module) -> None:
@@ -41,11 +41,10 @@ def copied(module: Any, memo: dict[int, Any] | None = None) -> Any:
     try:
         return copy.deepcopy(module, memo)
     except Exception as error:
-        text = " ".join(str(error).split())
         raise InputError(
             "The model cannot be copied, and the original is not changed.",
             id="not-copyable",
-            cause=f"{type(error).__name__}: {text}",
+            cause=text_of(error),
             remedy="Convert or move it yourself, and leave the option out; or give the class a "
             "__deepcopy__ that leaves out what cannot be copied.",
         ) from error

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, text_of
 
 
 def imported(place: str) -> ModuleType:
@@ -117,7 +117,7 @@ def _module_name(path: Path) -> str:
 
 def _import_failed(what: str, error: BaseException) -> InputError:
     return InputError(
-        f"Importing {what} raised {type(error).__name__}: {error}",
+        f"Importing {what} raised {text_of(error)}",
         id="factory-raised",
         cause="The target's own code failed; its traceback says where.",
         remedy="Make the import work first; code that should not run on import belongs under "

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from torchgauge.compat.arrays.members import Array, array_of, objects, parameters
-from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
 from torchgauge.target.deferred import finished
 from torchgauge.target.inputs import Inputs
 
@@ -69,11 +69,10 @@ def run(model: Any, inputs: Inputs) -> Any:
 
 def translated(error: BaseException) -> MeasurementError:
     """Return the error that says what the model raised."""
-    text = " ".join(str(error).split())
     return MeasurementError(
         f"The model's forward raised {type(error).__name__}.",
         id="forward-raised",
-        cause=f"{type(error).__name__}: {text}" if text else type(error).__name__,
+        cause=text_of(error),
         remedy="Call the model with the same inputs outside torchgauge; they may not fit it.",
     )
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 
+from torchgauge.errors import text_of
 from torchgauge.model.record import MeasurementWarning
 
 Role = Literal["buffer", "parameter", "gradient", "attribute", "input"]
@@ -54,7 +55,7 @@ class Kept:
             try:
                 restore()
             except BaseException as failure:  # whatever it is, the others must run
-                self.failed.append(f"{what} ({type(failure).__name__}: {failure})")
+                self.failed.append(f"{what} ({text_of(failure)})")
                 if error is not None:
                     error.add_note(f"torchgauge could not put back {self.failed[-1]}")
                 if isinstance(failure, KeyboardInterrupt):  # of code that restoring runs
