@@ -291,3 +291,17 @@ dist.destroy_process_group()
     record = tg.load(folder / "out" / "loop.rank0.json")
     buckets = [n for n in record.tree.root.children if n.name == "communication"]
     assert [node.children[0].name for node in buckets] == ["gloo:all_reduce"]
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["sys.stderr.close()", "sys.stdout.close()", "sys.stderr = None", "sys.stdout = sys.stderr = None",
+     "import os; os.close(2)"],
+)  # fmt: skip
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_a_script_that_closes_its_streams_ends_as_it_does_alone(script, end, option):
+    folder = script(INFERENCE + end)
+    done = run(folder, "--output-dir", "out", *option, "script.py", "20")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (folder / "out" / "loop.json").exists()

@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from torchgauge.errors import InputError
+from torchgauge.files import check_readable
 from torchgauge.trace.archive import ENDS, trace_paths
 
 
 def trace_files(path: Path) -> list[Path] | None:
     """Return the traces of a folder, or of an archive that holds several, by name; None of a file.
 
-    Raises InputError `trace-none` for a folder without any, `trace-archive` as `archive.traces`.
+    Raises InputError `trace-none` for a folder without any, `trace-archive` as `archive.traces`,
+    and as `files.check_readable`.
     """
+    check_readable(path)
     if not path.is_dir():
         several = trace_paths(path)
         return list(several) if len(several) > 1 else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from torchgauge.errors import InputError, text_of
+from torchgauge.files import check_readable
 
 
 def imported(place: str) -> ModuleType:
@@ -25,6 +26,7 @@ def import_file(path: Path) -> ModuleType:
         InputError: `file-missing`, or `factory-raised` where executing the file raised.
     """
     path = path.expanduser().resolve()
+    check_readable(path)
     if not path.is_file():
         raise InputError(
             f"There is no file {path}.",
