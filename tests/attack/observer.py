@@ -64,6 +64,8 @@ def held(value: Any) -> str:
 
 def model(given: Any) -> dict[str, str]:
     """Return what a model holds by attribute: of a module those of each below it."""
+    if isinstance(given, type):
+        return {}
     if not isinstance(given, torch.nn.Module):
         return {"state": held(vars(given))} if hasattr(given, "__dict__") else {}
     seen: dict[str, str] = {}

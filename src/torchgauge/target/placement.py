@@ -20,7 +20,7 @@ from torchgauge.target import members
 from torchgauge.target.fakes import any_fake, check_mode
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.inputs import Inputs
-from torchgauge.target.modules import check_tree, copied
+from torchgauge.target.modules import copied
 from torchgauge.target.target import Target
 
 PRECISIONS = {
@@ -82,7 +82,7 @@ def place(
 
     `device` and `precision` None leave the model as it is. Low precision is a cast for inference
     and autocast for training. Raises InputError `precision-unknown`, `precision-unsupported`,
-    `not-a-module`, `several-devices`, `not-copyable`, `fake-mode`, and as `modules.check_tree`.
+    `not-a-module`, `several-devices`, `not-copyable`, `fake-mode`.
     """
     if precision is not None and precision not in PRECISIONS:
         raise InputError(
@@ -92,8 +92,6 @@ def place(
             remedy="Choose one of them, or none to leave the model as it is.",
         )
     module = module_of(target.model)
-    if module is not None:
-        check_tree(module)
     check_mode()
     homes = devices_of(target)
     where = device or _only(homes, target)
