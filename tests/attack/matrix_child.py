@@ -82,8 +82,6 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
         model, x, iterations=2, warmup=1, processes=1, roofs=False, lines=True, **QUIET
     ),
     "nvtx": lambda model, x: tg.nvtx(model).__enter__(),
-    "Profiler.profile_flops": lambda model, x: tg.Profiler(model).profile_flops((2, 4)),
-    "Profiler.profile_latency": lambda model, x: tg.Profiler(model).profile_latency((2, 4)),
     "quick_profile": lambda model, x: tg.quick_profile(model, (2, 4)),
     "ModelProfiler": _model_profiler,
     "compare": lambda model, x: tg.compare(model, model),

@@ -7,6 +7,8 @@ the runs that are corrected.
 
 from __future__ import annotations
 
+from torchgauge.imports import imported
+
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -195,7 +197,7 @@ def _pooled(targets: Sequence[_Logs], kinds: int) -> _Floats:
 
 def _weights(logs: _Logs, prior: _Floats, runs: float) -> _Floats:
     """Return the weights at which centred logs follow the work, the prior worth so many runs."""
-    from scipy.optimize import nnls
+    nnls = imported("scipy.optimize").nnls
 
     ridge = math.sqrt(_ridge(logs, runs))
     rows = np.vstack([logs.work, ridge * np.eye(prior.size)])
