@@ -73,7 +73,9 @@ def test_a_folder_with_no_room_for_a_record_is_found_before_measuring(tmp_path, 
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc")
-@pytest.mark.parametrize("name", ["/proc/self/mem", "/proc/self/environ", "/proc/kmsg", "/dev/zero"])
+@pytest.mark.parametrize(
+    "name", ["/proc/self/mem", "/proc/self/environ", "/proc/kmsg", "/dev/zero"]
+)
 def test_what_the_kernel_makes_up_is_not_read(name):
     with pytest.raises(InputError) as caught:
         check_readable(Path(name))

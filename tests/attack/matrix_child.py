@@ -75,8 +75,15 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "measure_memory train": lambda model, x: tg.measure_memory(model, x, train=TRAIN),
     "profile": _profile,
     "profile bf16": lambda model, x: tg.profile(
-        model, x, iterations=2, warmup=1, processes=1, roofs=False, detail="summary",
-        precision="bf16", **QUIET,
+        model,
+        x,
+        iterations=2,
+        warmup=1,
+        processes=1,
+        roofs=False,
+        detail="summary",
+        precision="bf16",
+        **QUIET,
     ),
     "profile lines": lambda model, x: tg.profile(
         model, x, iterations=2, warmup=1, processes=1, roofs=False, lines=True, **QUIET
@@ -117,7 +124,7 @@ def _one(name: str, function: str) -> dict[str, Any]:
     except TorchgaugeError as error:
         ended = error.id
         str(error)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - it is what is counted
         ended, trace = f"RAW {type(error).__name__}", "".join(traceback.format_exception(error))
     after = observer.model(model), observer.process()
     changed = [one for b, a in zip(before, after, strict=True) for one in observer.changed(b, a)]

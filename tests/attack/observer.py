@@ -57,7 +57,7 @@ def held(value: Any) -> str:
     stream = io.BytesIO()
     try:
         _Pickler(stream).dump(value)
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever pickle meets
         return f"{type(value).__name__} {id(value)}"
     return hashlib.sha256(stream.getvalue()).hexdigest()
 
@@ -98,7 +98,7 @@ def process() -> dict[str, Any]:
         "torch random": torch.get_rng_state().numpy().tobytes(),
         "filters": list(warnings.filters),
         "showwarning": id(warnings.showwarning),
-        "folder": os.getcwd(),
+        "folder": os.getcwd(),  # noqa: PTH109
         "environment": dict(os.environ),
         "locale": locale.setlocale(locale.LC_ALL),
         "signals": [signal.getsignal(one) for one in sorted(signal.valid_signals())],

@@ -70,7 +70,9 @@ def _judged(found: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> 
             f"{len({one['function'] for one in found})} functions: {len(raw)} raw errors, "
             f"{len(silent)} silent changes, 0 hangs; ends: {dict(ends.most_common())}"
         )
-    assert not raw, "\n".join(f"{o['model']}, {o['function']}: {o['trace'][-1500:]}" for o in raw[:5])
+    assert not raw, "\n".join(
+        f"{o['model']}, {o['function']}: {o['trace'][-1500:]}" for o in raw[:5]
+    )
     assert not silent, [(one["model"], one["function"], one["changed"]) for one in silent[:10]]
 
 

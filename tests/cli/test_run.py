@@ -295,8 +295,8 @@ dist.destroy_process_group()
 
 @pytest.mark.parametrize(
     "end",
-    ["sys.stderr.close()", "sys.stdout.close()", "sys.stderr = None", "sys.stdout = sys.stderr = None",
-     "import os; os.close(2)"],
+    ["sys.stderr.close()", "sys.stdout.close()", "sys.stderr = None",
+     "sys.stdout = sys.stderr = None",     "import os; os.close(2)"],
 )  # fmt: skip
 @pytest.mark.parametrize("option", [(), ("--json",)])
 def test_a_script_that_closes_its_streams_ends_as_it_does_alone(script, end, option):

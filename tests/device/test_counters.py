@@ -19,7 +19,12 @@ from torchgauge.measure import system
 from torchgauge.measure.resident import watched
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "torchgauge"
-RAISED = [FileNotFoundError(2, "/proc/stat"), PermissionError(), psutil.AccessDenied(), RuntimeError()]
+RAISED = [
+    FileNotFoundError(2, "/proc/stat"),
+    PermissionError(),
+    psutil.AccessDenied(),
+    RuntimeError(),
+]
 
 
 def test_no_other_file_uses_psutil():

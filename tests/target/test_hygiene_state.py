@@ -83,7 +83,7 @@ CASES = {
     "a dict's subclass": (Bag(), _fill_bag, lambda b: (dict.__len__(b), b.calls)),
     "plain tensor": (torch.zeros(3), lambda t: t.add_(1), lambda t: t.tolist()),
     "tensor in a list": ([torch.zeros(3)], lambda ts: ts[0].add_(1), str),
-    "unregistered module": ([nn.BatchNorm1d(2)], lambda ms: ms[0](torch.ones(2, 2)), 
+    "unregistered module": ([nn.BatchNorm1d(2)], lambda ms: ms[0](torch.ones(2, 2)),
                             lambda ms: str(ms[0].state_dict())),
     "random.Random": (random.Random(1), lambda r: r.random(), lambda r: r.getstate()),
     "torch.Generator": (torch.Generator(), lambda g: torch.rand(1, generator=g),

@@ -7,8 +7,6 @@ the runs that are corrected.
 
 from __future__ import annotations
 
-from torchgauge.imports import imported
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -16,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from torchgauge.imports import imported
 
 if TYPE_CHECKING:
     from torchgauge.model.past_run import PastRun

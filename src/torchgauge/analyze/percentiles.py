@@ -57,6 +57,7 @@ def percentile_interval(samples: npt.ArrayLike, fraction: float, tau: float) -> 
 
 def _ranks(n: int, fraction: float) -> tuple[int, int]:
     import numpy as np
+
     bdtr = imported("scipy.special").bdtr
 
     below = bdtr(np.arange(n + 1), n, fraction)

@@ -34,8 +34,8 @@ def _opened(number: int) -> io.TextIOWrapper:
     try:
         os.fstat(number)
     except OSError:
-        return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until we end
-    return open(number, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: PTH123, SIM115
+        return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - until we end
+    return open(number, "w", encoding="utf-8", errors="replace", closefd=False)
 
 
 @contextlib.contextmanager

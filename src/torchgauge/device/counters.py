@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 # What psutil raises where a file is not there, may not be read, or holds something else.
 UNTOLD = (
-    psutil.Error, OSError, RuntimeError, NotImplementedError, AttributeError, LookupError, ValueError,
+    psutil.Error, OSError, RuntimeError, AttributeError, LookupError, ValueError,
 )  # fmt: skip
 
 

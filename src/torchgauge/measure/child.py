@@ -55,7 +55,7 @@ def answer_to(folder: Path, request: BinaryIO, work: str, foreign: str = "") -> 
     """Do the work that is asked for, and write the answer, or the error that ended it."""
     import msgspec
 
-    from torchgauge.errors import TorchgaugeError, text_of
+    from torchgauge.errors import TorchgaugeError
     from torchgauge.files import write_atomically
     from torchgauge.measure.processes import ChildAnswer
     from torchgauge.model.failure import Failure
@@ -162,7 +162,7 @@ def unpacked(request: BinaryIO) -> Request:
         raise InputError(
             "The model cannot be rebuilt in a fresh process.",
             id="not-picklable",
-            cause=text_of(error),
+            cause=f"{type(error).__name__}: {error}",
             remedy="Use processes=1, or name it as file.py:factory on the command line.",
         ) from error
     return wanted

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchgauge.device.counters import physical_cores
 from torchgauge.device.cores import usable_cores
+from torchgauge.device.counters import physical_cores
 from torchgauge.device.environment import VARIABLES
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.load import LoadWatch

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Timer
 
-
 from torchgauge.analyze.noise import difference
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.device.counters import machine_times, own_time_with_children
@@ -80,7 +79,8 @@ def run(
 def watch_others() -> Callable[[], float | None]:
     """Return what tells the cores' worth of time that others took from now on.
 
-    None where the system does not count it. The time of this process's children is its own once they have ended.
+    None where the system does not count it. The time of this process's children is its own once
+    they have ended.
     """
 
     def read() -> tuple[float, float | None]:

@@ -300,6 +300,6 @@ def _no_module(target: Target) -> MeasurementWarning:
 def _meta() -> MeasurementWarning:
     return MeasurementWarning(
         id="meta-device",
-        message="The model's tensors have no values (they are on the meta device, or fake): its size "
+        message="The model's tensors have no values (on the meta device, or fake): its size "
         "and work are counted, nothing is timed.",
     )

@@ -102,7 +102,6 @@ def guarded(
     call: Callable[..., Any], device: str, what: str = "The model's forward"
 ) -> Callable[..., Any]:
     """Return `call` with what it raises translated; a try costs a call that succeeds nothing."""
-
     owner = Owner()
 
     def step(*arguments: Any) -> Any:

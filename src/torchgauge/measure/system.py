@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgauge.clock import Clock, SystemClock
-from torchgauge.device.counters import MachineTimes, machine_times, own_time, resident
 from torchgauge.device.cores import cores_granted
+from torchgauge.device.counters import MachineTimes, machine_times, own_time, resident
 from torchgauge.device.gpu_metrics import GpuMetrics, GpuReading, NoGpu
 from torchgauge.measure.flows import flows
 from torchgauge.model.record import MeasurementWarning

@@ -63,7 +63,8 @@ class SystemSample(Record, frozen=True, kw_only=True, array_like=True):
 class System(Record, frozen=True, kw_only=True):
     """Use of the machine during `duration` seconds of steady calls, sampled every `interval` s.
 
-    Where the system does not tell, it is None. `cores` is the process's CPU time over wall time, of `core_count` that it may use. `machine` is
+    Where the system does not tell, it is None.
+    `cores` is the process's CPU time over wall time, of `core_count` that it may use. `machine` is
     the fraction of all cores that was busy, whoever used them, and `other` that fraction without
     this process. `disk_read`, `disk_write` (this process, at the device), `io_read`, `io_write`
     (this process, out of caches and pipes too) and `network_sent`, `network_received` (the whole

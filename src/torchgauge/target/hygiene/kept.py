@@ -22,8 +22,8 @@ class Kept:
     """Copies in bytes on the `host` and the `device`; names of what the work inside changed.
 
     `restored` and `altered` are parameters, buffers, gradients and attributes that an inference
-    changed and that were, or could not be, put back; `inputs` are inputs (True: put back); `failed` are the
-    steps of putting back that raised, with their errors. All are known after the block.
+    changed and that were, or could not be, put back; `inputs` are inputs (True: put back); `failed`
+    are the steps of putting back that raised, with their errors. All are known after the block.
     """
 
     host: int = 0

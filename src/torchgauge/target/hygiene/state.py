@@ -95,7 +95,9 @@ class State:
 
     def named(self) -> list[tuple[Role, str, torch.Tensor]]:
         """Return the tensors that were found, as `save_values` takes them."""
-        return [("input" if root == INPUT else "attribute", root, one) for root, one in self._tensors]
+        return [
+            ("input" if root == INPUT else "attribute", root, one) for root, one in self._tensors
+        ]
 
     def restore(self) -> None:
         """Put back what differs; raises an error after all else has been put back."""

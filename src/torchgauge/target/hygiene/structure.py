@@ -65,7 +65,7 @@ def save_hooks() -> Callable[[], None]:
     return restore
 
 
-def save_state(
+def save_state(  # noqa: C901 - one pass over all there is
     model: Callable[..., Any],
     module: torch.nn.Module | None,
     inputs: tuple[Inputs, ...],

@@ -111,9 +111,7 @@ def save_values(
     return restore
 
 
-def _tensors(
-    model: torch.nn.Module | None, inputs: tuple[Inputs, ...]
-) -> Iterator[Named]:
+def _tensors(model: torch.nn.Module | None, inputs: tuple[Inputs, ...]) -> Iterator[Named]:
     if model is not None:
         for name, tensor in members.named(model, "_buffers"):
             yield "buffer", name, tensor
