@@ -81,6 +81,15 @@ class MeasurementError(TorchgaugeError):
     exit_code = ExitCode.MEASUREMENT_FAILED
 
 
+def text_of(error: BaseException) -> str:
+    """Return an error's class and its text in one line; a text that itself raises is left out."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - the user's own class, and an error is being told already
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def missing_extra(library: str, extra: str, purpose: str) -> MissingExtraError:
     """Return the error for an absent optional library."""
     return MissingExtraError(

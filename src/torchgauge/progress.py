@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Protocol
 
+from torchgauge import randomness
 from torchgauge.visible import one_line
 
 
@@ -40,6 +41,7 @@ class Silent:
 class TerminalProgress:
     """One line on a terminal, drawn only when told to: no thread may run beside a measurement."""
 
+    @randomness.kept()
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
@@ -55,6 +57,7 @@ class TerminalProgress:
         self._task = task
         self.update("")
 
+    @randomness.kept()
     def update(self, detail: str, fraction: float | None = None) -> None:
         """Redraw the line."""
         from rich.text import Text
@@ -65,6 +68,7 @@ class TerminalProgress:
         line.no_wrap = True
         self._live.update(line, refresh=True)
 
+    @randomness.kept()
     def close(self) -> None:
         """Remove the line."""
         self._live.stop()

@@ -31,7 +31,7 @@ class HeldBack:
     def __init__(self) -> None:
         self._left = False
         self._pending: list[int] = []
-        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self.handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
     def __enter__(self) -> Self:
         """Take the place of the handlers there are."""
@@ -40,7 +40,7 @@ class HeldBack:
                 for number in _NUMBERS:
                     handler = signal.getsignal(number)
                     if callable(handler):
-                        self._handlers[number] = handler
+                        self.handlers[number] = handler
                         signal.signal(number, self._take)
             except BaseException:  # of a handler whose place was not taken yet
                 self.__exit__()
@@ -60,17 +60,42 @@ class HeldBack:
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         if self._left:  # something else has kept this as a handler
-            self._handlers[number](number, frame)
+            self.handlers[number](number, frame)
         else:
             self._pending.append(number)
 
     def _give_back(self) -> None:
-        for number, handler in self._handlers.items():
+        for number, handler in self.handlers.items():
             if signal.getsignal(number) == self._take:
                 signal.signal(number, handler)
 
     def _run_pending(self) -> None:
-        every(functools.partial(self._handlers[number], number, None) for number in self._pending)
+        every(functools.partial(self.handlers[number], number, None) for number in self._pending)
+
+
+def handler_of(number: int) -> Any:
+    """Return what a signal calls, also while it is held back."""
+    found: Any = signal.getsignal(number)
+    while (held := _holder(found)) is not None:
+        found = held.handlers[number]
+    return found
+
+
+def set_handler(number: int, handler: Any) -> None:
+    """Set what a signal calls; while it is held back, what it calls afterwards."""
+    found: Any = signal.getsignal(number)
+    innermost: HeldBack | None = None
+    while (held := _holder(found)) is not None:
+        innermost, found = held, held.handlers[number]
+    if innermost is None:
+        signal.signal(number, handler)
+    else:
+        innermost.handlers[number] = handler
+
+
+def _holder(handler: Any) -> HeldBack | None:
+    owner = getattr(handler, "__self__", None)
+    return owner if isinstance(owner, HeldBack) else None
 
 
 class _Restoring(Generic[T]):

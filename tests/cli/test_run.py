@@ -384,3 +384,17 @@ def test_ctrl_c_after_the_last_line_costs_no_record(script, sent):
     assert "Traceback" not in said
     record = tg.load(folder / "out" / "loop.json")
     assert (record.interrupted, record.captured.recorded) == (True, 5)
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["sys.stderr.close()", "sys.stdout.close()", "sys.stderr = None",
+     "sys.stdout = sys.stderr = None",     "import os; os.close(2)"],
+)  # fmt: skip
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_a_script_that_closes_its_streams_ends_as_it_does_alone(script, end, option):
+    folder = script(INFERENCE + end)
+    done = run(folder, "--output-dir", "out", *option, "script.py", "20")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (folder / "out" / "loop.json").exists()

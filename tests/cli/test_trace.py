@@ -242,3 +242,21 @@ def test_a_table_of_ranks_says_beside_it_which_files_failed(folder, capsys):
     assert [row["rank"] for row in csv.DictReader(io.StringIO(out))] == ["0", "1"]
     assert "rank2.json" in err
     assert "[trace-truncated]" in err
+
+
+@pytest.mark.parametrize(
+    ("path", "id"),
+    [
+        ("/proc/self/mem", "file-not-regular"),
+        ("/proc/self/environ", "file-not-regular"),
+        ("/proc/kmsg", "file-not-regular"),
+        ("/dev/zero", "file-not-regular"),
+        ("a" * 300, "file-missing"),
+        ("a\0b.json", "file-missing"),
+        ("absent.json", "file-missing"),
+    ],
+)
+def test_what_is_no_file_is_told_at_once(path, id, capsys):
+    for verb in ("trace", "snapshot", "report"):
+        assert main([verb, path]) == 2
+        assert f"[{id}]" in capsys.readouterr().err

@@ -12,10 +12,11 @@ import pytest
 from tests.device.fake_machine import CLEAN, CPU, GPU, QUIET, machine
 
 from torchgauge.device.checks import activity, every, gpu_state
-from torchgauge.device.checks.activity import Consumer, Counters, Spent, between
+from torchgauge.device.checks.activity import Consumer, Counters, between
 from torchgauge.device.checks.gpu_state import Gpus
 from torchgauge.device.checks.readings import PythonState, TorchState, python_state, read
 from torchgauge.device.checks.threads import ranges
+from torchgauge.device.counters import Spent
 from torchgauge.device.environment import environment
 from torchgauge.device.system_files import SystemFiles
 

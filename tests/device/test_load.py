@@ -5,8 +5,9 @@ import time
 import psutil
 import pytest
 
+from torchgauge.device.counters import machine_times
 from torchgauge.device.gpu_metrics import GpuReading, NoGpu
-from torchgauge.device.load import Load, LoadWatch, machine_times
+from torchgauge.device.load import Load, LoadWatch
 from torchgauge.measure.load import load_warnings
 
 

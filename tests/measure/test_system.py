@@ -11,7 +11,7 @@ from torchgauge.measure.flows import Flows
 
 def test_cores_are_cpu_time_over_wall_time(monkeypatch):
     clock, spent = FakeClock(), [0.0]
-    monkeypatch.setattr(system, "process_time", lambda _: spent[0])
+    monkeypatch.setattr(system, "own_time", lambda: spent[0])
 
     def call():
         clock.advance(0.1)

@@ -10,6 +10,7 @@ import msgspec
 
 from torchgauge.analyze.places import Figures, Places, places
 from torchgauge.analyze.stored import FEWEST, HostNoise, Welch, welch
+from torchgauge.imports import imported
 from torchgauge.model.comparison import Place
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.profile import Profile
@@ -140,7 +141,7 @@ def with_significance(layers: list[Place], tests: Mapping[str, Any]) -> list[Pla
     """
     if not tests:
         return layers
-    from scipy.stats import false_discovery_control
+    false_discovery_control = imported("scipy.stats").false_discovery_control
 
     adjusted = dict(
         zip(tests, false_discovery_control([one.p for one in tests.values()]), strict=True)

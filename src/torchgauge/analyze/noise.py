@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from torchgauge.imports import imported
 from torchgauge.model.target import TargetDescription
 
 BLOCKS = 10
@@ -25,7 +26,7 @@ def deviation(differences: Sequence[float]) -> tuple[float, float]:
     Both sides are the same build, so the true mean is 0 and all n differences count:
     s_d² = Σd²/n, with n·s_d²/σ² ~ χ²(n).
     """
-    from scipy.stats import chi2
+    chi2 = imported("scipy.stats").chi2
 
     n = len(differences)
     squares = math.fsum(d * d for d in differences)
@@ -37,7 +38,7 @@ def resolvable(s_d: float) -> float:
 
     From K = ((z₁₋α + z₁₋β)·s_d / ln(1 + δ))² + 2 at α = 2.5 % and 90 % power.
     """
-    from scipy.stats import norm
+    norm = imported("scipy.stats").norm
 
     z = float(norm.ppf(CONFIDENCE) + norm.ppf(POWER))
     return math.expm1(z * s_d / math.sqrt(BLOCKS - 2))

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from torchgauge import units
 from torchgauge.analyze.holm import holm
 from torchgauge.analyze.noise import CONFIDENCE, POWER
+from torchgauge.imports import imported
 from torchgauge.model.metric import Metric
 from torchgauge.model.record import Interval
 from torchgauge.model.verdict import Outcome, Ruling, Tolerance
@@ -63,7 +64,7 @@ def worse(differences: Sequence[float], better: Literal["lower", "higher"]) -> t
 
 def estimate(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
     """Return mean and one-sided t bounds of the differences of two blocks or more."""
-    from scipy.stats import t
+    t = imported("scipy.stats").t
 
     n = len(differences)
     mean, deviation = statistics.fmean(differences), statistics.stdev(differences)
@@ -73,7 +74,7 @@ def estimate(differences: Sequence[float], confidence: float = CONFIDENCE) -> Es
 
 def p_value(differences: Sequence[float], bound: float) -> float:
     """Return p of a one-sided t test that the true mean is above `bound`."""
-    from scipy.stats import t
+    t = imported("scipy.stats").t
 
     found = estimate(differences)
     if found.deviation == 0:
@@ -135,7 +136,7 @@ def blocks_to_decide(found: Estimate, tolerance: Tolerance) -> int:
 
 
 def _blocks(s_d: float, width: float, power: float) -> int:
-    from scipy.stats import norm
+    norm = imported("scipy.stats").norm
 
     z = float(norm.ppf(CONFIDENCE) + norm.ppf(power))
     return math.ceil((z * s_d / width) ** 2) + 2

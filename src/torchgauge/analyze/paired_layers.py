@@ -11,6 +11,7 @@ import msgspec
 
 from torchgauge.analyze.compare_places import shortened, with_significance
 from torchgauge.analyze.paired import estimate
+from torchgauge.imports import imported
 from torchgauge.model.comparison import Comparison, Place
 from torchgauge.model.record import Interval
 
@@ -36,7 +37,7 @@ class LayerTest:
     @property
     def p(self) -> float:
         """The two-sided probability of so large a mean without a change."""
-        from scipy.stats import t
+        t = imported("scipy.stats").t
 
         found = estimate(self.differences)
         if found.deviation == 0:

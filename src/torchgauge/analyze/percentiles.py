@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from torchgauge.errors import InputError
+from torchgauge.imports import imported
 from torchgauge.model.record import Interval
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def percentile_interval(samples: npt.ArrayLike, fraction: float, tau: float) -> 
 
 def _ranks(n: int, fraction: float) -> tuple[int, int]:
     import numpy as np
-    from scipy.special import bdtr
+
+    bdtr = imported("scipy.special").bdtr
 
     below = bdtr(np.arange(n + 1), n, fraction)
     low = int(np.searchsorted(below, _TAIL))

@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from torchgauge.imports import imported
 from torchgauge.model.record import Interval
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _drift(logs: Sequence[float]) -> float:
 
 def _interval(medians: Sequence[float], parts: Sequence[_Part], scope: IntervalScope) -> Interval:
     """Return Student's t about the mean of the logs; degrees of freedom after Satterthwaite."""
-    from scipy.special import stdtrit
+    stdtrit = imported("scipy.special").stdtrit
 
     whole = math.fsum(part.variance for part in parts)
     weights = math.fsum(part.variance**2 / part.freedom for part in parts if part.freedom > 0)

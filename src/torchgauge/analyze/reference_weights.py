@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from torchgauge.imports import imported
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -36,7 +38,7 @@ def weights_of(logs: Logs, worth: float) -> Floats:
 
     Source: Hoerl and Kennard (1970) for the ridge; Lawson and Hanson (1974) for the solution.
     """
-    from scipy.optimize import nnls
+    nnls = imported("scipy.optimize").nnls
 
     kinds = logs.work.shape[1]
     if kinds == 0:

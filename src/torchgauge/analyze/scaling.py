@@ -17,6 +17,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from torchgauge import units
+from torchgauge.imports import imported
 from torchgauge.model.record import Interval
 from torchgauge.model.sweep import Cell, CellSettings, Fit, Scaling
 
@@ -102,7 +103,7 @@ def _least_squares(x: _Array, y: _Array, weights: _Array) -> tuple[float, float]
 
 
 def _with_intervals(found: Fit, x: _Array, y: _Array, own: float, weights: _Array) -> Fit:
-    from scipy.special import stdtrit
+    stdtrit = imported("scipy.special").stdtrit
 
     level = _level(found.fixed, found.marginal, x, y)
     relative = (y - found.fixed - found.marginal * x) / level

@@ -9,6 +9,7 @@ from torchgauge.analyze.holm import holm
 from torchgauge.analyze.noise import CONFIDENCE
 from torchgauge.analyze.paired import estimate, p_value
 from torchgauge.analyze.paired_layers import LayerTest
+from torchgauge.imports import imported
 from torchgauge.model.advice import LayerGain, SpeedUp
 from torchgauge.model.record import Interval
 
@@ -83,7 +84,7 @@ def layers_helped(
     common = set(blocks[0]).intersection(*blocks[1:]) if len(blocks) > 2 else set()
     if not common:
         return ()
-    from scipy.stats import false_discovery_control
+    false_discovery_control = imported("scipy.stats").false_discovery_control
 
     paths = sorted(common)
     tests = [LayerTest(tuple(block[path] for block in blocks)) for path in paths]

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from torchgauge.imports import imported
 from torchgauge.model.record import Interval
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Welch:
         """The two-sided probability of so large a difference without a change."""
         if self.error == 0:
             return 1.0 if self.estimate == 0 else 0.0
-        from scipy.special import stdtr
+        stdtr = imported("scipy.special").stdtr
 
         return float(2 * stdtr(self.freedom, -abs(self.estimate) / self.error))
 
@@ -146,6 +147,6 @@ def corrected(
 
 
 def _reach(freedom: float, confidence: float = CONFIDENCE) -> float:
-    from scipy.special import stdtrit
+    stdtrit = imported("scipy.special").stdtrit
 
     return float(stdtrit(max(1.0, freedom), 0.5 + confidence / 2))

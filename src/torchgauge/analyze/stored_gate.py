@@ -23,6 +23,7 @@ from torchgauge.analyze.stored import (
     uncalibrated,
     welch,
 )
+from torchgauge.imports import imported
 from torchgauge.model.comparison import Change, Comparison
 from torchgauge.model.metric import METRICS, Metric
 from torchgauge.model.profile import Profile
@@ -41,7 +42,7 @@ class _Test(NamedTuple):
     @property
     def p(self) -> float:
         """The probability of so much without a change above δ0."""
-        from scipy.special import stdtr
+        stdtr = imported("scipy.special").stdtr
 
         above = self.welch.estimate - math.log1p(self.tolerance.accepted)
         if self.welch.error == 0:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from torchgauge.imports import imported
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.past_run import PastRun
 from torchgauge.model.record import Interval
@@ -54,7 +55,7 @@ def with_speed(yardstick: Yardstick, past: Sequence[PastRun], target: str) -> Ya
             logs.append(math.log(statistics.median(times) / time))
     if len(logs) < FEWEST_KINDS:
         return yardstick
-    from scipy.special import stdtrit
+    stdtrit = imported("scipy.special").stdtrit
 
     centre = statistics.fmean(logs)
     reach = stdtrit(len(logs) - 1, 0.975) * statistics.stdev(logs) / math.sqrt(len(logs))

@@ -114,6 +114,8 @@ def _advise(
     target = facts.target
     if build.spec:
         target = msgspec.structs.replace(target, spec=build.spec)
+    from torchgauge.target.names import name_of
+
     return Advice(
         target=target,
         environment=environment(),
@@ -124,7 +126,7 @@ def _advise(
         alpha=ALPHA,
         latency=_call(found.trials, facts.step),
         memory=facts.memory,
-        metric=name or getattr(metric, "__qualname__", ""),
+        metric=name or ("" if metric is None else name_of(metric)),
         budget=budget.seconds,
         duration=budget.elapsed(),
         interrupted=found.interrupted,

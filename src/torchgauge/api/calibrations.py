@@ -58,7 +58,7 @@ def calibrate(request: GateRequest, *, blocks: int = BLOCKS, progress: bool | No
     return _kept(record.environment.machine.fingerprint, found)
 
 
-def _noise_run(name: str, blocks: Sequence[Timed], other: float) -> NoiseRun:
+def _noise_run(name: str, blocks: Sequence[Timed], other: float | None) -> NoiseRun:
     return NoiseRun(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         workload=name,

@@ -193,16 +193,20 @@ def _named(model: Callable[..., Any], make_inputs: Any) -> dict[str, str]:
 
     Of a function that makes inputs only the name is known.
     """
+    from torchgauge.target.hygiene import module_of
     from torchgauge.target.inputs import Inputs
 
-    state: dict[str, Any] = getattr(model, "state_dict", dict)()
+    module = module_of(model)
+    state: dict[str, Any] = {} if module is None else module.state_dict()
     made = callable(make_inputs)
     inputs = _name(make_inputs) if made else _form(dict(Inputs.of(make_inputs).tensors()))
     return {"target": _name(model), "tensors": _form(state), "inputs": inputs}
 
 
 def _name(of: Any) -> str:
-    return str(getattr(of, "__qualname__", type(of).__qualname__))
+    from torchgauge.target.names import name_of
+
+    return name_of(of)
 
 
 def _form(tensors: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from torchgauge.errors import InputError
-from torchgauge.files import is_file, is_folder
+from torchgauge.files import check_readable, is_file, is_folder
 from torchgauge.trace.archive import ENDS, trace_paths
 
 
@@ -13,8 +13,9 @@ def trace_files(path: Path) -> list[Path] | None:
     """Return the traces of a folder, or of an archive that holds several, by name; None of a file.
 
     Raises InputError `trace-none` for a folder without any, `file-missing` for one that may not be
-    read, `trace-archive` as `archive.traces`.
+    read, `trace-archive` as `archive.traces`, and as `files.check_readable`.
     """
+    check_readable(path)
     if not is_folder(path):
         several = trace_paths(path)
         return list(several) if len(several) > 1 else None

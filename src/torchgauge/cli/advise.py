@@ -120,9 +120,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _since_start() -> float:
     """Return the seconds since this process was started: importing torch is most of them."""
-    import psutil
+    from torchgauge.device.counters import started
 
-    return max(0.0, time.time() - float(psutil.Process().create_time()))
+    began = started()
+    return 0.0 if began is None else max(0.0, time.time() - began)
 
 
 def _limit(text: str | None) -> float | None:

@@ -24,13 +24,25 @@ if TYPE_CHECKING:
 
 
 def take_any_text() -> None:
-    """Let our streams take what their encoding lacks as '?', and anything where they are closed."""
-    for name, text in (("stdout", sys.stdout), ("stderr", sys.stderr)):
-        if text is None:
-            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until we end
-            setattr(sys, name, nowhere)
+    """Let our streams take what their encoding lacks as '?', and anything where they are closed.
+
+    A script may have closed Python's stream; what it wrote to is there all the same.
+    """
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        text = getattr(sys, name)
+        if text is None or text.closed:
+            setattr(sys, name, _opened(number))
         elif isinstance(text, io.TextIOWrapper) and codecs.lookup(text.encoding).name != "utf-8":
             text.reconfigure(errors="replace")
+
+
+def _opened(number: int) -> io.TextIOWrapper:
+    """Return a stream to what a number stands for; to nowhere where it stands for nothing."""
+    try:
+        os.fstat(number)
+    except OSError:
+        return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - until we end
+    return open(number, "w", encoding="utf-8", errors="replace", closefd=False)
 
 
 @contextlib.contextmanager
@@ -54,6 +66,7 @@ def prints_to_stderr() -> Iterator[None]:
             yield
     finally:
         with HeldBack():
+            take_any_text()  # what ran may have closed them
             sys.stdout.flush()
             os.dup2(out, 1)
             os.close(out)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
-from torchgauge.cli.output import emit, prints_to_stderr, tell_lines
+from torchgauge.cli.output import emit, prints_to_stderr, take_any_text, tell_lines
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ def run(options: argparse.Namespace) -> int:
                 interrupts=interrupts,
                 lines=lines,
             )
+        take_any_text()  # the script may have closed our streams with its own
         if ran.error is not None:
             show(ran.error)
         if ran.error is None and lines is None and ran.record.without_model:

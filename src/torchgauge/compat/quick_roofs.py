@@ -57,7 +57,9 @@ def quick_roofs(cost: Cost, kernels: Kernels, device: Device) -> Roofs:
         if dtype not in known:
             known[dtype] = _peak(dtype, kernels, device)
     if len(known) > before:
-        _others[key] = max(_others.get(key, 0.0), others(watch))
+        meanwhile = others(watch)
+        if meanwhile is not None:
+            _others[key] = max(_others.get(key, 0.0), meanwhile)
     rates = [known[str(size)] for size in SETS]
     # A smaller set is never slower: dispatch hides how fast it streams.
     curve = [max(rates[place:]) for place in range(len(rates))]

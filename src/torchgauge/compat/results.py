@@ -143,8 +143,8 @@ def _system(profile: Profile) -> Group:
     names = ("disk_read", "disk_write", "network_sent", "network_received")
     group: Group = {name: getattr(found, name, None) for name in names}
     group["cpu_cores"] = None if found is None else found.cores.mean
-    group["machine_busy"] = None if found is None else found.machine.mean
-    group["rss"] = None if found is None else found.rss.max
+    group["machine_busy"] = getattr(getattr(found, "machine", None), "mean", None)
+    group["rss"] = getattr(getattr(found, "rss", None), "max", None)
     gpu = found.gpus[0] if found is not None and found.gpus else None
     for name in ("utilization", "memory", "power", "temperature"):
         use = getattr(gpu, name, None)

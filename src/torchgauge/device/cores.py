@@ -6,8 +6,7 @@ import math
 import os
 from pathlib import Path
 
-import psutil
-
+from torchgauge.device.counters import logical_cores
 from torchgauge.device.system_files import SystemFiles
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -22,7 +21,7 @@ def affinity() -> tuple[int, ...]:
     """Return the numbers of the cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
-    return tuple(range(psutil.cpu_count() or 1))
+    return tuple(range(logical_cores()))
 
 
 def cores_granted() -> int:

@@ -9,8 +9,7 @@ import platform
 import sys
 from pathlib import Path
 
-import psutil
-
+from torchgauge.device import counters
 from torchgauge.device.checks.every import environment_findings
 from torchgauge.device.cores import least_quota, usable_cores
 from torchgauge.model.environment import Environment, Gpu, Machine, Settings, Software
@@ -53,10 +52,10 @@ def _machine() -> Machine:
         system=f"{platform.system()} {platform.release()}",
         architecture=platform.machine(),
         cpu=_cpu_name(),
-        physical_cores=psutil.cpu_count(logical=False),
-        logical_cores=psutil.cpu_count() or 1,
+        physical_cores=counters.physical_cores(),
+        logical_cores=counters.logical_cores(),
         usable_cores=usable_cores(),
-        memory=psutil.virtual_memory().total,
+        memory=counters.memory_total(),
         cpu_quota=least_quota(),
         gpus=_gpus(),
     )

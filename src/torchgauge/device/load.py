@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import psutil
-
+from torchgauge.device.counters import MachineTimes, machine_times, own_time
 from torchgauge.device.gpu_metrics import GpuMetrics
 
 THERMAL = Path("/sys/devices/system/cpu")
@@ -20,7 +19,7 @@ class Load:
     how often cores were slowed down for their heat; `gpu_throttled`: why a GPU was slowed down.
     """
 
-    other: float
+    other: float | None
     steal: float | None
     throttled: int | None
     gpu_throttled: tuple[str, ...] = ()
@@ -32,25 +31,28 @@ class LoadWatch:
     def __init__(self, gpus: GpuMetrics, thermal: Path = THERMAL) -> None:
         self._gpus = gpus
         self._thermal = thermal
-        self._process = psutil.Process()
         self._before = self._read()
 
     def load(self) -> Load:
         """Return the load since the construction."""
-        (total, busy, steal, ours, heat), before = self._read(), self._before
-        elapsed = max(total - before[0], 1e-9)
+        (times, ours, heat), (before, ours_before, heat_before) = self._read(), self._before
+        other = steal = None
+        if times is not None and before is not None:
+            elapsed = max(times.total - before.total, 1e-9)
+            others = (times.busy - before.busy) - (ours - ours_before)
+            other = min(max(others / elapsed, 0.0), 1.0)
+            if times.stolen is not None and before.stolen is not None:
+                steal = (times.stolen - before.stolen) / elapsed
         reasons = [self._gpus.read(index).throttled or () for index in self._gpus.names]
-        others = (busy - before[1]) - (ours - before[3])
         return Load(
-            other=min(max(others / elapsed, 0.0), 1.0),
-            steal=None if steal is None or before[2] is None else (steal - before[2]) / elapsed,
-            throttled=None if heat is None or before[4] is None else heat - before[4],
+            other=other,
+            steal=steal,
+            throttled=None if heat is None or heat_before is None else heat - heat_before,
             gpu_throttled=tuple(dict.fromkeys(reason for some in reasons for reason in some)),
         )
 
-    def _read(self) -> tuple[float, float, float | None, float, int | None]:
-        total, busy, steal = machine_times()
-        return total, busy, steal, process_time(self._process), self._heat()
+    def _read(self) -> tuple[MachineTimes | None, float, int | None]:
+        return machine_times(), own_time(), self._heat()
 
     def _heat(self) -> int | None:
         files = list(self._thermal.glob("cpu[0-9]*/thermal_throttle/core_throttle_count"))
@@ -58,19 +60,3 @@ class LoadWatch:
             return sum(int(file.read_text()) for file in files) if files else None
         except (OSError, ValueError):
             return None
-
-
-def process_time(process: psutil.Process) -> float:
-    """Return the CPU seconds that the process has spent."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-def machine_times() -> tuple[float, float, float | None]:
-    """Return all cores' seconds since boot: in all, busy in this system, stolen from it."""
-    times = psutil.cpu_times()
-    steal = getattr(times, "steal", None)
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    # A guest's time is part of user time already.
-    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return total, total - idle - (steal or 0.0), steal

@@ -6,15 +6,17 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-import psutil
 import torch
 
+from torchgauge.device.counters import memory_available
 from torchgauge.device.fp32 import tf32
 
 Call = Callable[[], object]
 
 # Elements of a cache line, so that no part begins within one.
 _ALIGNED = 16
+# Bytes that are taken to be there where nothing tells.
+LEAST_MEMORY = 1 << 30
 _DTYPES = {
     "float32": torch.float32,
     "tf32": torch.float32,
@@ -112,7 +114,7 @@ class TorchKernels:
         """Return what the system, or the GPU's driver, says is available."""
         if self.on_gpu:
             return int(torch.cuda.mem_get_info(self.device)[0])
-        return int(psutil.virtual_memory().available)
+        return memory_available() or LEAST_MEMORY
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from torchgauge.analyze.roof_quality import combined, disturbed, faster_products
 from torchgauge.clock import SystemClock
 from torchgauge.device import roof_store
 from torchgauge.device.checks.load import most_other
+from torchgauge.device.counters import logical_cores
 from torchgauge.device.gpu_metrics import NoGpu
 from torchgauge.device.load import LoadWatch
 from torchgauge.device.numpy_products import numpy_peaks
@@ -72,15 +72,17 @@ def datasheet(device: str) -> Roofs | None:
     return None
 
 
-def judged(latest: Roofs, other: float) -> Roofs:
+def judged(latest: Roofs, other: float | None) -> Roofs:
     """Return the roofs with the cores' worth of time that others took while they were measured."""
-    quality = "quiet" if other <= most_other(_cores()) else "busy"
+    quality = None if other is None else "quiet" if other <= most_other(_cores()) else "busy"
     return msgspec.structs.replace(latest, other=other, quality=quality)
 
 
-def others(watch: LoadWatch) -> float:
+def others(watch: LoadWatch) -> float | None:
     """Return the cores' worth of time that others took since the watch began, host included."""
     load = watch.load()
+    if load.other is None:
+        return None
     return (load.other + (load.steal or 0.0)) * _cores()
 
 
@@ -116,14 +118,14 @@ def _quiet_moment(end: float, progress: Progress) -> bool:
         watch = LoadWatch(NoGpu())
         time.sleep(MOMENT)
         other = others(watch)
-        if other <= most_other(_cores()):
+        if other is None or other <= most_other(_cores()):
             return True
         progress.update(f"waiting for a quiet moment: others take {other:.1f} of {_cores()} cores")
     return False
 
 
 def _cores() -> int:
-    return psutil.cpu_count() or 1
+    return logical_cores()
 
 
 def _facts(device: str) -> Roofs:
@@ -140,7 +142,7 @@ def _facts(device: str) -> Roofs:
         name, memory = str(facts.name), int(facts.total_memory)
         cache = int(getattr(facts, "L2_cache_size", 0)) or None
     else:
-        name, memory = where.machine.cpu, int(psutil.virtual_memory().total)
+        name, memory = where.machine.cpu, where.machine.memory
         cache = last_level_cache()
     told = sorted(where.settings.variables.items())
     key = (where.machine.fingerprint, device, name, threads, where.software.torch, told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import psutil
+from torchgauge.device.counters import memory_available
 
 BUDGET = 1 << 30
 # Of what is free, a recording takes no more than this part.
@@ -14,7 +14,8 @@ MEMORY_PER_FILE_BYTE = 9
 
 def budget() -> int:
     """Return the bytes of memory that a recording may take where nobody says."""
-    return min(BUDGET, int(psutil.virtual_memory().available) // SHARE_OF_FREE)
+    free = memory_available()
+    return BUDGET if free is None else min(BUDGET, free // SHARE_OF_FREE)
 
 
 def memory_of(file: int) -> int:

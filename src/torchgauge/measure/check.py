@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from torchgauge.device.select import open_device
-from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure import memory
 from torchgauge.measure.forward import RAISED
 from torchgauge.measure.internals import draw_as_eager
@@ -124,11 +124,10 @@ def _metric(metric: Callable[[Any], float], outputs: Any) -> float:
         with torch.no_grad():
             return float(metric(outputs))
     except RAISED as error:
-        text = " ".join(str(error).split())
         raise MeasurementError(
             f"Your metric raised {type(error).__name__}.",
             id="metric-raised",
-            cause=f"{type(error).__name__}: {text}",
+            cause=text_of(error),
             remedy=_ONE_NUMBER,
         ) from error
 

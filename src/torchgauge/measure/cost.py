@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from inspect import getattr_static, isgenerator
+from inspect import getattr_static
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from torchgauge.model.cost import OUTSIDE, Cost, CostRow
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.signals import restoring
 from torchgauge.target import hygiene, members
+from torchgauge.target.deferred import finished
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.inputs import Inputs
 
@@ -87,20 +88,15 @@ def _counted(
     model: Callable[..., Any], inputs: Inputs, tensors: tuple[torch.Tensor, ...] | None
 ) -> int | None:
     if tensors is None:
-        _run_through(model(*inputs.args, **inputs.kwargs))
+        finished(model(*inputs.args, **inputs.kwargs))
         return None
     with _without_gradients(tensors), retained(set(_storages(tensors))) as bytes_kept:
-        outputs = _run_through(model(*inputs.args, **inputs.kwargs))
+        outputs = finished(model(*inputs.args, **inputs.kwargs))
         results = [one for one in tensors_in(outputs) if one.requires_grad]
         kept = bytes_kept()
         if results:
             torch.autograd.backward(results, [_ones(one) for one in results])
     return kept
-
-
-def _run_through(outputs: Any) -> Any:
-    """Return what a generator yields: until it is asked, nothing of the call has run."""
-    return list(outputs) if isgenerator(outputs) else outputs
 
 
 @restoring

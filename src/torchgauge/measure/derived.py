@@ -18,6 +18,7 @@ from torchgauge.model.latency import Latency
 from torchgauge.model.roofline import Bottleneck, Roofline, Roofs
 from torchgauge.model.training import TrainingTime
 from torchgauge.model.tree import Tree
+from torchgauge.target.names import name_of
 from torchgauge.target.placement import Placement
 
 
@@ -66,10 +67,9 @@ def phases(
     """Return how a training step's time divides; None in inference and where it was not timed."""
     if latency is None or options.train is None:
         return None
-    make = options.train.optimizer
     return training_time(
         latency,
-        optimizer=getattr(make, "__qualname__", type(make).__qualname__),
+        optimizer=name_of(options.train.optimizer),
         autocast=placement.precision if placement.method == "autocast" else "",
         scaled=options.train.scaler is not None,
     )

@@ -30,4 +30,6 @@ def describe(placement: Placement, *, training: bool) -> TargetDescription:
 
 def _input(name: str, tensor: Any) -> InputDescription:
     dtype = str(tensor.dtype).removeprefix("torch.")
-    return InputDescription(name=name, shape=tuple(tensor.shape), dtype=dtype)
+    # A nested tensor has no one shape: its parts differ.
+    shape = (tensor.size(0),) if tensor.is_nested else tuple(tensor.shape)
+    return InputDescription(name=name, shape=shape, dtype=dtype)

@@ -6,13 +6,13 @@ import contextlib
 import importlib.util
 
 import msgspec
-import psutil
 
 from torchgauge import units
 from torchgauge.analyze.noise import deviation, resolvable
 from torchgauge.device import calibration
 from torchgauge.device.checks.every import examine
 from torchgauge.device.checks.load import most_other
+from torchgauge.device.counters import logical_cores
 from torchgauge.device.environment import environment
 from torchgauge.device.system_files import SystemFiles
 from torchgauge.errors import InputError, TorchgaugeError
@@ -73,8 +73,8 @@ def _noise(
         return None, Check.of(key, title, unknown=f"{error.message} {error.cause}".strip())
     measured = floor(run, calibration.runs(fingerprint, run))
     findings = _scatter(measured)
-    cores = psutil.cpu_count() or 1
-    if run.other > most_other(cores):
+    cores = logical_cores()
+    if run.other is not None and run.other > most_other(cores):
         findings += (_disturbed(run, cores),)
     else:
         try:

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 from torch import nn
 
 from torchgauge.device.cores import usable_cores
+from torchgauge.device.counters import physical_cores
 from torchgauge.device.environment import VARIABLES
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.load import LoadWatch
@@ -137,7 +137,7 @@ def _of_machine(device: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "interop": torch.get_num_interop_threads(),
         "cores": usable_cores(),
-        "physical_cores": psutil.cpu_count(logical=False),
+        "physical_cores": physical_cores(),
         "compiler": any(map(shutil.which, COMPILERS)),
         "torchao": _installed("torchao"),
         "tf32": cuda and torch.cuda.get_device_capability(device) >= (8, 0),

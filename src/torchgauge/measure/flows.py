@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import psutil
+from torchgauge.device import counters
 
 
 class Flows(NamedTuple):
@@ -30,19 +30,15 @@ class Flows(NamedTuple):
         }
 
 
-def flows(process: psutil.Process) -> Flows:
+def flows() -> Flows:
     """Read the counters."""
-    network = psutil.net_io_counters()
-    sent, received = (None, None) if network is None else network[:2]
-    try:
-        counters = process.io_counters()
-    except (AttributeError, psutil.Error):
-        return Flows(network_sent=sent, network_received=received)
+    sent, received = counters.network()
+    own = counters.own_io()
     return Flows(
-        disk_read=counters.read_bytes,
-        disk_write=counters.write_bytes,
-        io_read=getattr(counters, "read_chars", None),
-        io_write=getattr(counters, "write_chars", None),
+        disk_read=getattr(own, "read_bytes", None),
+        disk_write=getattr(own, "write_bytes", None),
+        io_read=getattr(own, "read_chars", None),
+        io_write=getattr(own, "write_chars", None),
         network_sent=sent,
         network_received=received,
     )

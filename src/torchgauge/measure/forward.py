@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import psutil
 import torch
 
 from torchgauge import units
-from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.device.counters import memory_available
+from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.forks import Owner
 from torchgauge.measure.held_memory import bytes_of, held
 
@@ -60,8 +60,7 @@ def opened(source: Source) -> Placement:
 
 def translated(error: BaseException, device: str, what: str) -> MeasurementError:
     """Return the error of torchgauge's that says what `error`, raised by `what`, means."""
-    text = " ".join(str(error).split())
-    cause = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    text = cause = text_of(error)
     if layer := raising_layer(error):
         cause = f"In {layer}: {cause}"
     if isinstance(error, SystemExit):
@@ -119,7 +118,7 @@ def raising_layer(error: BaseException) -> str:
     kind = type(running[-1]).__name__
     try:
         names = {id(module): name for name, module in running[0].named_modules()}
-    except RecursionError:
+    except Exception:  # noqa: BLE001 - RecursionError; TypeError of modules without a hash
         return kind
     name = names.get(id(running[-1]))
     return f"{name} ({kind})" if name else kind
@@ -154,7 +153,7 @@ def free_bytes(device: str) -> int | None:
     try:
         kind = torch.device(device).type
         if kind == "cpu":
-            return int(psutil.virtual_memory().available)
+            return memory_available()
         if kind == "cuda" and torch.cuda.is_available():
             return int(torch.cuda.mem_get_info(device)[0])
     except (RuntimeError, AssertionError, ValueError, OSError):

@@ -6,8 +6,9 @@ import re
 import sys
 from typing import NamedTuple
 
-import psutil
 import torch
+
+from torchgauge.device.counters import data_segment
 
 # torch says in its error what a process may take of a GPU, where that is less than all.
 _ALLOWED = re.compile(r"([\d.]+) ?([KMGT]?i?B|bytes) allowed", re.IGNORECASE)
@@ -38,9 +39,11 @@ def held(device: str, said: str) -> Held | None:
             import resource
 
             limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
-            used = psutil.Process().memory_info().data
-            return None if limit == resource.RLIM_INFINITY else Held(limit, limit - used)
-    except (RuntimeError, AssertionError, ValueError, OSError, psutil.Error):
+            used = data_segment()
+            if limit == resource.RLIM_INFINITY or used is None:
+                return None
+            return Held(limit, limit - used)
+    except (RuntimeError, AssertionError, ValueError, OSError):
         return None
     return None
 

@@ -15,7 +15,7 @@ from torchgauge.device.base import Device
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.load import LoadWatch
 from torchgauge.device.select import open_device
-from torchgauge.errors import InputError, MeasurementError
+from torchgauge.errors import InputError
 from torchgauge.measure.load import load_warnings
 from torchgauge.measure.sampling import (
     DEFAULT_BUDGET,
@@ -24,10 +24,11 @@ from torchgauge.measure.sampling import (
     Timing,
     sample,
 )
-from torchgauge.measure.step import Step, guarded, prepared
+from torchgauge.measure.step import Step, guarded, prepared, without_values
 from torchgauge.measure.yardstick import Yardstick
 from torchgauge.model.latency import LatencyRun
 from torchgauge.progress import Progress, Silent
+from torchgauge.target.deferred import Finishing
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.placement import Placement
 from torchgauge.target.training import Phase, Training
@@ -133,13 +134,8 @@ def measure(
 
     Raises MeasurementError `meta-model`, and where the step raises.
     """
-    if placement.device == "meta":
-        raise MeasurementError(
-            "A model on the meta device cannot be timed.",
-            id="meta-model",
-            cause="Its tensors have shapes and no values.",
-            remedy="Load it on cpu or cuda; measure_size counts it as it is.",
-        )
+    if not placement.computes:
+        raise without_values()
     device = device or open_device(placement.device)
     yardstick = Yardstick(SystemClock(), device) if clock is None else None
     clock = clock or SystemClock()
@@ -262,7 +258,8 @@ def _staged(
     now, timer = clock.now, device.timer()
     given, where = placement.inputs, placement.device
     synchronize = guarded(device.synchronize, where)
-    model = guarded(lambda inputs: placement.model(*inputs.args, **inputs.kwargs), where)
+    finishing = Finishing()
+    model = guarded(lambda one: finishing(placement.model(*one.args, **one.kwargs)), where)
     before = options.preprocess and guarded(options.preprocess, where, "The preprocess stage")
     after = options.postprocess and guarded(options.postprocess, where, "The postprocess stage")
     raw = placement.target.inputs.as_given()  # moving them to the device is the stage's own work

@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator
 
 import msgspec
-import psutil
 
 from torchgauge import units
 from torchgauge.analyze.processes import FEWEST
+from torchgauge.device.counters import memory_available
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure import latency as probe
 from torchgauge.measure.fork_server import ForkServer, forking
@@ -31,6 +31,7 @@ from torchgauge.measure.processes import (
 from torchgauge.model.latency import LatencyRun
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.progress import Progress
+from torchgauge.target.hygiene import module_of
 from torchgauge.target.placement import Placement
 from torchgauge.target.source import Source
 
@@ -202,13 +203,14 @@ def latency_runs(
 
 def _too_large(source: Source, placement: Placement) -> str | None:
     """Return why a second copy of the model is too much, or None."""
-    parameters = getattr(placement.model, "parameters", None)
-    if parameters is None:
+    module = module_of(placement.model)
+    if module is None:
         return None
-    held = sum(tensor.nbytes for tensor in parameters())
+    held = sum(tensor.nbytes for tensor in module.parameters())
     if not source.is_request and held > MOST_CARRIED:
         return f"its {units.size(held)} would have to be written to a file for them"
-    if held > SHARE_OF_MEMORY * psutil.virtual_memory().available:
+    free = memory_available()
+    if free is not None and held > SHARE_OF_MEMORY * free:
         return f"a second copy of its {units.size(held)} does not fit beside it"
     return None
 

@@ -15,7 +15,7 @@ MOST_STEAL = 0.01
 
 def load_warnings(load: Load) -> Iterator[MeasurementWarning]:
     """Yield what made the samples slower or more scattered than the model is."""
-    if load.other > MOST_OTHER:
+    if load.other is not None and load.other > MOST_OTHER:
         yield _warning(
             "other-load",
             f"Other processes took {units.percent(load.other)} of the machine meanwhile.",

@@ -15,7 +15,7 @@ import torch
 from torch._C._profiler import _RecordFunctionFast
 
 from torchgauge.analyze.call_tree import Call
-from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure import capture, mark
 from torchgauge.measure.loop_modules import InnerRanges, LoopModules
 from torchgauge.measure.ranges import step_range
@@ -279,7 +279,7 @@ def _needs(path: Path) -> StepNeeds:
 
 def _failed(error: Exception) -> TorchgaugeError:
     return MeasurementError(
-        f"Recording the loop failed: {type(error).__name__}: {error}",
+        f"Recording the loop failed: {text_of(error)}",
         id="recording-failed",
         cause="torch's profiler or the temporary folder gave it up.",
         remedy="Check that the folder for temporary files has space, and record fewer steps.",

@@ -196,11 +196,11 @@ def _device(placement: Placement) -> torch.device:
     device = torch.device(placement.device)
     module = hygiene.module_of(placement.model)
     tensors = members.tensors(module)
-    if device.type == "meta" or any(tensor.is_meta for tensor in tensors):
+    if not placement.computes or any(tensor.is_meta for tensor in tensors):
         raise InputError(
-            "Memory cannot be measured on the meta device.",
+            "Memory cannot be measured on the meta device, nor of fake tensors.",
             id="meta-model",
-            cause="Tensors on meta have shapes and no storage: nothing is allocated.",
+            cause="Such tensors have shapes and no storage: nothing is allocated.",
             remedy="Give the model real weights, for example model.to_empty(device='cpu').",
         )
     if device.type not in DEVICE_TYPES:

@@ -11,6 +11,7 @@ from torch import nn
 
 from torchgauge.analyze.call_tree import MODEL, Named
 from torchgauge.target.hygiene import module_of
+from torchgauge.target.names import name_of
 
 
 class Modules:
@@ -25,7 +26,7 @@ class Modules:
         owner = module_of(model)
         self.root = owner if owner is model else None
         made = type(_compiled_from(self.root)) if self.root is not None else model
-        self.name = getattr(made, "__qualname__", type(made).__qualname__).rpartition(".")[2]
+        self.name = name_of(made).rpartition(".")[2]
         kind = "callable" if self.root is None else type(self.root).__qualname__.rpartition(".")[2]
         self.table: list[Named] = [Named(("",), kind)]
         self.of: list[nn.Module | None] = [self.root]

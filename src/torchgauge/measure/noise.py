@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Timer
 
-import psutil
-
 from torchgauge.analyze.noise import difference
 from torchgauge.clock import Clock, SystemClock
-from torchgauge.device.load import machine_times
+from torchgauge.device.counters import machine_times, own_time_with_children
 from torchgauge.errors import MeasurementError, missing_extra
 from torchgauge.model.doctor import NoiseRun
 from torchgauge.progress import Progress, Silent
@@ -39,7 +37,7 @@ def run(
     clock: Clock | None = None,
     progress: Progress | None = None,
     findings: tuple[str, ...] = (),
-    others: Callable[[], Callable[[], float]] | None = None,
+    others: Callable[[], Callable[[], float | None]] | None = None,
 ) -> NoiseRun:
     """Run ABBA blocks for 11 s, three at least and eight at most, and return their differences.
 
@@ -78,23 +76,23 @@ def run(
     )
 
 
-def watch_others() -> Callable[[], float]:
+def watch_others() -> Callable[[], float | None]:
     """Return what tells the cores' worth of time that others took from now on.
 
-    The time of this process's children is its own once they have ended.
+    None where the system does not count it. The time of this process's children is its own once
+    they have ended.
     """
-    process = psutil.Process()
 
-    def read() -> tuple[float, float]:
-        _, busy, _ = machine_times()
-        times = process.cpu_times()
-        ours = times.user + times.system + times.children_user + times.children_system
-        return time.perf_counter(), busy - float(ours)
+    def read() -> tuple[float, float | None]:
+        times, ours = machine_times(), own_time_with_children()
+        return time.perf_counter(), None if times is None else times.busy - ours
 
     start, before = read()
 
-    def cores() -> float:
+    def cores() -> float | None:
         end, after = read()
+        if before is None or after is None:
+            return None
         return max(after - before, 0.0) / max(end - start, 1e-9)
 
     return cores

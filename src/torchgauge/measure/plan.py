@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from torchgauge.analyze.named_spans import NamedSpans
+from torchgauge.analyze.plausible import implausible
 from torchgauge.analyze.residual import beside_headline
 from torchgauge.analyze.throughput import throughput
 from torchgauge.device import roofs as machine
@@ -112,12 +113,12 @@ def _measured(
         "cost", lambda: counted(source, placement, backward=training).cost, tells=False
     )
     memory: Memory | None = None
-    if placement.device != "meta":
+    if placement.computes:
         memory = runner.attempt(
             "memory", lambda: memory_probe.measure(placement, train=options.train)
         )
     tree = _tree(placement, options, runner, timeline)
-    if timeline.nvtx and placement.device != "meta":
+    if timeline.nvtx and placement.computes:
         runner.attempt("nvtx", lambda: nvtx_probe.run(placement, train=options.train))
     # The last processes come here, so that all of them are spread over the profile's time.
     latency = _last_runs(runs, placement, options, runner) if timed.measured else None
@@ -127,6 +128,7 @@ def _measured(
     if tree is not None:
         tree = beside_headline(tree, latency)
     near, bound = bounds(placement, where, cost, latency, tree, roofs)
+    runner.warnings += implausible(where.machine, placement.device, cost, latency, tree)
     description = describe(placement, training=training)
     return Profile(
         target=description,
@@ -176,7 +178,7 @@ class _Timed(NamedTuple):
 def _timed(
     runs: LatencyRuns, placement: Placement, options: LatencyOptions, runner: Runner
 ) -> _Timed:
-    if placement.device == "meta":
+    if not placement.computes:
         runner.warnings.append(_meta())
         return _Timed()
 
@@ -238,7 +240,7 @@ def measure_system(placement: Placement, options: LatencyOptions) -> System:
 def _tree(
     placement: Placement, options: LatencyOptions, runner: Runner, timeline: TimelineOptions
 ) -> Tree | None:
-    if timeline.detail == "summary" or placement.device == "meta":
+    if timeline.detail == "summary" or not placement.computes:
         return None
     path, recorded = timeline.trace, list[NamedSpans]()
     tree = runner.attempt(
@@ -263,7 +265,7 @@ def _roofs(
     timeline: TimelineOptions,
 ) -> Roofs | None:
     """Return what the device can do at most, where there is work to hold to it."""
-    if cost is None or placement.device == "meta":
+    if cost is None or not placement.computes:
         return None
     measured = runner.attempt(
         "roofs",
@@ -298,5 +300,6 @@ def _no_module(target: Target) -> MeasurementWarning:
 def _meta() -> MeasurementWarning:
     return MeasurementWarning(
         id="meta-device",
-        message="The model is on the meta device: its size and work are counted, nothing is timed.",
+        message="The model's tensors have no values (on the meta device, or fake): its size "
+        "and work are counted, nothing is timed.",
     )

@@ -20,7 +20,7 @@ import cloudpickle
 import msgspec
 
 from torchgauge.device import settings
-from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.check import Checked
 from torchgauge.measure.child_end import ChildEnd
 from torchgauge.measure.fresh_folder import fresh_folder
@@ -173,7 +173,7 @@ def write_request(
             raise InputError(
                 "The model cannot be sent to a fresh process.",
                 id="not-picklable",
-                cause=f"{type(error).__name__}: {error}",
+                cause=text_of(error),
                 remedy="Use processes=1, or name it as file.py:factory on the command line.",
             ) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import itertools
@@ -182,7 +183,7 @@ def _quiet() -> Iterator[None]:
     starts and stops, so standard error is held back for those milliseconds alone, never while the
     model runs.
     """
-    sys.stderr.flush()
+    _flush()
     try:
         terminal = os.dup(2)
     except OSError:  # closed: nobody reads it
@@ -194,7 +195,7 @@ def _quiet() -> Iterator[None]:
             try:
                 yield
             finally:
-                sys.stderr.flush()
+                _flush()
                 os.dup2(terminal, 2)
                 held.seek(0)
                 for line in held:
@@ -202,3 +203,8 @@ def _quiet() -> Iterator[None]:
                         os.write(2, line)
     finally:
         os.close(terminal)
+
+
+def _flush() -> None:
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # a script may have closed it
+        sys.stderr.flush()

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
+from torchgauge.device import counters
 
 _PROCESS = Path("/proc/self")
 
@@ -28,20 +28,25 @@ def watched(process: Path = _PROCESS) -> Iterator[Resident]:
     clear_refs. Elsewhere, or where that is not allowed, the peak stays None: reading the present
     value over and over would miss short peaks.
     """
-    resident = Resident(before=psutil.Process().memory_info().rss)
+    resident = Resident(before=counters.resident())
     try:
         (process / "clear_refs").write_text("5")
     except OSError:
         yield resident
         return
-    resident.before = _field(process, "VmRSS")
+    resident.before = before = _field(process, "VmRSS")
     yield resident
-    # The kernel counts per processor and sums up now and then: a step that needs nothing new may
-    # end a little below its start.
-    resident.peak = max(_field(process, "VmHWM"), resident.before)
+    highest = _field(process, "VmHWM")
+    if highest is not None and before is not None:
+        # The kernel counts per processor and sums up now and then: a step that needs nothing new
+        # may end a little below its start.
+        resident.peak = max(highest, before)
 
 
-def _field(process: Path, name: str) -> int:
-    lines = (process / "status").read_text().splitlines()
-    fields = dict(line.split(":", 1) for line in lines)
-    return int(fields[name].split()[0]) * 1024  # "kB" in this file are KiB
+def _field(process: Path, name: str) -> int | None:
+    try:
+        lines = (process / "status").read_text().splitlines()
+    except OSError:
+        return None
+    words = dict(line.split(":", 1) for line in lines if ":" in line).get(name, "").split()
+    return int(words[0]) * 1024 if words else None  # "kB" in this file are KiB

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from torchgauge.errors import TorchgaugeError
+from torchgauge.errors import TorchgaugeError, text_of
 from torchgauge.forks import Owner
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.model.profile import Pass
@@ -21,6 +21,7 @@ T = TypeVar("T")
 # killed a process of its own, it would kill this one and the record with it.
 STEP_FAILURES = (
     "forward-raised",
+    "output-deferred",
     "model-exited",
     "recursion-limit",
     "precision-unsupported",
@@ -100,7 +101,7 @@ def _crash(probe: str, error: Exception) -> MeasurementWarning:
         message=f"The {probe} probe ended with an error that torchgauge does not know.",
         probe=probe,
         failed=True,
-        cause=f"{type(error).__name__}: {error}",
+        cause=text_of(error),
         remedy="Please report it with the traceback.",
         traceback="".join(traceback.format_exception(error)),
     )

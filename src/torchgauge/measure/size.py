@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 from torchgauge.errors import InputError
 from torchgauge.model.size import DtypeSize, Size
 from torchgauge.target.hygiene import module_of
+from torchgauge.target.modules import check_tree
 from torchgauge.target.tensors import nbytes, unique
 
 DTYPE_PREFIX = "torch."
@@ -24,7 +25,7 @@ def measure(model: Any, files: tuple[Path, ...] = ()) -> Size:
 
     Of a module's bound method the module is counted. `files` are what the weights were read from.
     Tensors that only the state dict shows (packed weights of quantised layers) count as parameters
-    that are not trainable. Raises InputError `not-a-module`.
+    that are not trainable. Raises InputError `not-a-module`, and as `modules.check_tree`.
     """
     module = _module(model)
     lazy = tuple(
@@ -66,6 +67,7 @@ def _module(model: Any) -> nn.Module:
             cause=f"It is a {type(model).__name__}, and whose parameters it uses is not known.",
             remedy="Give the torch.nn.Module itself, or its bound method.",
         )
+    check_tree(module)
     return module
 
 

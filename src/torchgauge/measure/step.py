@@ -11,10 +11,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from torchgauge.errors import TorchgaugeError
+from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.forks import Owner
 from torchgauge.measure.forward import RAISED, running, translated
 from torchgauge.target import hygiene
+from torchgauge.target.deferred import Finishing
 from torchgauge.target.hygiene import Kept
 from torchgauge.target.placement import Placement
 from torchgauge.target.training import Phase, Training, TrainingStep
@@ -32,6 +33,7 @@ class Step:
         self.device = placement.device
         self.kept = kept
         self.optimizer: torch.optim.Optimizer | None = None
+        self._finishing = Finishing()
         inputs = placement.inputs
         self._owner = Owner()
         _steps.add(self)
@@ -48,7 +50,7 @@ class Step:
     def __call__(self, mark: Callable[[Phase], None] | None = None) -> Any:
         """Run the step and return the outputs of its forward pass."""
         try:
-            return self._call() if mark is None else self._marked(mark)
+            return self._finishing(self._call()) if mark is None else self._marked(mark)
         except TorchgaugeError:
             raise
         except RAISED as error:
@@ -60,7 +62,7 @@ class Step:
         if self.optimizer is not None:
             return self._call(mark)
         mark("forward")
-        outputs = self._call()
+        outputs = self._finishing(self._call())
         mark("end")
         return outputs
 
@@ -81,13 +83,26 @@ def _ended(*_: object) -> NoReturn:
 os.register_at_fork(after_in_child=_end_in_child)
 
 
+def without_values() -> MeasurementError:
+    """Return the error that a model computes nothing."""
+    return MeasurementError(
+        "A model on the meta device, or of fake tensors, cannot be run.",
+        id="meta-model",
+        cause="Its tensors have shapes and no values.",
+        remedy="Load it on cpu or cuda; tg.measure_size and tg.count_cost take it as it is.",
+    )
+
+
 @contextlib.contextmanager
 def prepared(placement: Placement, train: Training | None = None) -> Iterator[Step]:
     """Yield the step in the right modes and precision; put all back afterwards.
 
     Inference runs in evaluation mode under torch.inference_mode; training on parameters that are
-    restored, its autocast entered by the step itself. Raises what making a TrainingStep raises.
+    restored, its autocast entered by the step itself. Raises MeasurementError `meta-model` where
+    nothing would be computed, and what making a TrainingStep raises.
     """
+    if not placement.computes:
+        raise without_values()
     modes = hygiene.evaluation if train is None else hygiene.training
     inside = _autocasts(placement, train)
     arithmetic = contextlib.nullcontext() if inside else placement.arithmetic()

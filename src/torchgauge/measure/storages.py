@@ -79,7 +79,8 @@ def named_storages(
     found: dict[int, NamedStorage] = {}
     for name, tensor in tensors:
         for address, size in storages((tensor,), device).items():
-            shape, dtype = tuple(map(int, tensor.shape)), str(tensor.dtype).removeprefix("torch.")
+            size = (tensor.size(0),) if tensor.is_nested else tensor.shape
+            shape, dtype = tuple(map(int, size)), str(tensor.dtype).removeprefix("torch.")
             found.setdefault(address, NamedStorage(address, size, name, shape, dtype))
     return list(found.values())
 

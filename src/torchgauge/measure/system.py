@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-import psutil
 
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.device.cores import cores_granted
+from torchgauge.device.counters import MachineTimes, machine_times, own_time, resident
 from torchgauge.device.gpu_metrics import GpuMetrics, GpuReading, NoGpu
-from torchgauge.device.load import machine_times, process_time
 from torchgauge.measure.flows import flows
 from torchgauge.model.record import MeasurementWarning
 from torchgauge.model.system import GpuSample, GpuUse, System, SystemSample, Use
@@ -36,14 +34,12 @@ class Sampler(threading.Thread):
         self.readings: dict[int, list[tuple[float, GpuReading]]] = {i: [] for i in gpus.names}
         self.cpu_seconds = 0.0
         self._gpus = gpus
-        self._process = psutil.Process()
         self._done = threading.Event()
 
     def run(self) -> None:
         """Sample until told to stop, and once more for what is left then, unless it is little."""
         start = last = time.perf_counter()
-        spent, flowed = process_time(self._process), flows(self._process)
-        total, busy, _ = machine_times()
+        spent, flowed, times = own_time(), flows(), machine_times()
         finished = False
         while not finished:
             finished = self._done.wait(self.interval)
@@ -51,17 +47,16 @@ class Sampler(threading.Thread):
             # The kernel counts time in ticks of 10 ms: of a short rest they would make any figure.
             if finished and self.samples and now - last < self.interval / 2:
                 break
-            used, (total_now, busy_now, _) = process_time(self._process), machine_times()
+            used, flowed_now, times_now = own_time(), flows(), machine_times()
             cores = (used - spent) / (now - last)
-            rss = self._process.memory_info().rss
-            flowed_now = flows(self._process)
             rates: dict[str, Any] = flowed.rates(flowed_now, now - last)
-            self.samples.append(SystemSample(time=now - start, cores=cores, rss=rss, **rates))
-            if total_now > total:
-                self.machine.append((busy_now - busy) / (total_now - total))
+            sample = SystemSample(time=now - start, cores=cores, rss=resident(), **rates)
+            self.samples.append(sample)
+            if (share := _busy(times, times_now)) is not None:
+                self.machine.append(share)
             for index, readings in self.readings.items():
                 readings.append((now - start, self._gpus.read(index)))
-            last, spent, busy, total, flowed = now, used, busy_now, total_now, flowed_now
+            last, spent, times, flowed = now, used, times_now, flowed_now
         self.cpu_seconds = time.thread_time()
 
     def stop(self) -> None:
@@ -94,9 +89,7 @@ def measure(
     gpus, clock = gpus or NoGpu(), clock or SystemClock()
     if duration is None:
         duration = GPU_DURATION if gpus.names else DURATION
-    process = psutil.Process()
-    flowed = flows(process)
-    spent, (total, busy, _) = process_time(process), machine_times()
+    flowed, spent, times = flows(), own_time(), machine_times()
     sampler = Sampler(interval, gpus)
     start = clock.now()
     calls = 0
@@ -105,22 +98,18 @@ def measure(
             call()
             calls += 1
     seconds = (clock.now() - start) * 1e-9
-    rates: dict[str, Any] = flowed.rates(flows(process), seconds)
-    spent_after, (total_after, busy_after, _) = process_time(process), machine_times()
-    ours, all_busy = spent_after - spent, busy_after - busy
-    machine = max(total_after - total, 1e-9)
+    rates: dict[str, Any] = flowed.rates(flows(), seconds)
+    ours, times_after = own_time() - spent, machine_times()
+    whole = _busy(times, times_after)
     return System(
         interval=interval,
         duration=seconds,
         calls=calls,
         cores=Use(mean=ours / seconds, max=max(s.cores for s in sampler.samples)),
         core_count=cores_granted(),
-        machine=_use(sampler.machine) or Use(mean=all_busy / machine, max=all_busy / machine),
-        other=min(max(all_busy - ours, 0.0) / machine, 1.0),
-        rss=Use(
-            mean=sum(s.rss for s in sampler.samples) / len(sampler.samples),
-            max=max(s.rss for s in sampler.samples),
-        ),
+        machine=_use(sampler.machine or [one for one in (whole,) if one is not None]),
+        other=_busy(times, times_after, ours),
+        rss=_use([one.rss for one in sampler.samples if one.rss is not None]),
         cost=sampler.cpu_seconds / seconds,
         **rates,
         gpus=tuple(_gpu(i, gpus.names[i], found) for i, found in sampler.readings.items()),
@@ -136,7 +125,19 @@ def _warnings(gpus: GpuMetrics) -> tuple[MeasurementWarning, ...]:
     return (MeasurementWarning(id="gpu-metrics-absent", message=message, probe="system"),)
 
 
-def _use(values: list[float]) -> Use | None:
+def _busy(
+    before: MachineTimes | None, after: MachineTimes | None, ours: float = 0.0
+) -> float | None:
+    """Return the share of all cores' time that was busy, without `ours` seconds of it.
+
+    None where the system does not tell, or its clock has not ticked.
+    """
+    if before is None or after is None or after.total <= before.total:
+        return None
+    return min(max(after.busy - before.busy - ours, 0.0) / (after.total - before.total), 1.0)
+
+
+def _use(values: Sequence[float]) -> Use | None:
     return Use(mean=sum(values) / len(values), max=max(values)) if values else None
 
 

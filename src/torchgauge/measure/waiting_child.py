@@ -73,7 +73,7 @@ def _serve(
     questions: BinaryIO,
     say: Callable[[Answer], None],
 ) -> None:
-    if placement.device == "meta":
+    if not placement.computes:
         raise _on_meta()
     clock, device = SystemClock(), open_device(placement.device)
     with device.current(), prepared(placement, options.train) as step:

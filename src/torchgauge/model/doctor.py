@@ -54,7 +54,7 @@ class NoiseRun(Record, frozen=True, kw_only=True):
     threads: int
     differences: tuple[float, ...]
     medians: tuple[float, ...]
-    other: float
+    other: float | None
     findings: tuple[str, ...] = ()
     duration: float | None = None
 

@@ -20,7 +20,7 @@ class Gpu(Record, frozen=True, kw_only=True):
 
 
 class Machine(Record, frozen=True, kw_only=True):
-    """The hardware: `memory` in bytes, `cpu_quota` in cores (None without a limit).
+    """The hardware: `memory` in bytes (None: not told), `cpu_quota` in cores (None: no limit).
 
     `gpus` is empty where the process used none.
     """
@@ -31,7 +31,7 @@ class Machine(Record, frozen=True, kw_only=True):
     physical_cores: int | None
     logical_cores: int
     usable_cores: int
-    memory: int
+    memory: int | None
     cpu_quota: float | None = None
     gpus: tuple[Gpu, ...] = ()
 
@@ -43,7 +43,8 @@ class Machine(Record, frozen=True, kw_only=True):
         only where used; memory counts in GiB, since a kernel's share of it varies.
         """
         cores = (self.physical_cores, self.logical_cores, self.usable_cores, self.cpu_quota)
-        facts = (self.architecture, self.cpu, *cores, round(self.memory / 2**30))
+        memory = None if self.memory is None else round(self.memory / 2**30)
+        facts = (self.architecture, self.cpu, *cores, memory)
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 

@@ -10,6 +10,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from torchgauge import randomness
 from torchgauge.errors import InputError
 from torchgauge.files import write_atomically
 
@@ -67,7 +68,8 @@ def text(record: object, form: str, path: str | Path | None = None, **options: A
     kind = type(record).__name__
     if kind not in FITTING.get(form, {kind}):
         raise unfit(kind, form)
-    rendered: str = importlib.import_module(RENDERERS[form]).render(record, **options)
+    with randomness.kept():
+        rendered: str = importlib.import_module(RENDERERS[form]).render(record, **options)
     if path is not None:
         write_atomically(Path(path), rendered.encode())
     return rendered
@@ -84,5 +86,7 @@ def unfit(kind: str, form: str) -> InputError:
 
 def trace(recorded: object, path: Path) -> Path:
     """Write a recording (`analyze.named_spans`) as a Chrome trace, and return the path."""
-    written: Path = importlib.import_module("torchgauge.report.chrome_trace").write(recorded, path)
+    with randomness.kept():
+        module = importlib.import_module("torchgauge.report.chrome_trace")
+        written: Path = module.write(recorded, path)
     return written

@@ -51,7 +51,7 @@ class SystemSample(Record, frozen=True, kw_only=True, array_like=True):
 
     time: float
     cores: float
-    rss: int
+    rss: int | None
     disk_read: float | None = None
     disk_write: float | None = None
     io_read: float | None = None
@@ -63,6 +63,7 @@ class SystemSample(Record, frozen=True, kw_only=True, array_like=True):
 class System(Record, frozen=True, kw_only=True):
     """Use of the machine during `duration` seconds of steady calls, sampled every `interval` s.
 
+    Where the system does not tell, it is None.
     `cores` is the process's CPU time over wall time, of `core_count` that it may use. `machine` is
     the fraction of all cores that was busy, whoever used them, and `other` that fraction without
     this process. `disk_read`, `disk_write` (this process, at the device), `io_read`, `io_write`
@@ -76,9 +77,9 @@ class System(Record, frozen=True, kw_only=True):
     calls: int
     cores: Use
     core_count: int
-    machine: Use
-    other: float
-    rss: Use
+    machine: Use | None
+    other: float | None
+    rss: Use | None
     cost: float
     disk_read: float | None = None
     disk_write: float | None = None

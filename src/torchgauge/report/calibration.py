@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from torchgauge import units
-from torchgauge.model.doctor import Noise
+from torchgauge.model.doctor import Noise, NoiseRun
 from torchgauge.report.text import Text
 
 LABEL = 18
@@ -20,6 +20,11 @@ def view(noise: Noise) -> RenderableType:
     for label, value in _rows(noise):
         table.add_row(f"  {label}", value)
     return Group(Text("Noise of this host for the target", style="bold cyan"), table)
+
+
+def others(run: NoiseRun) -> str:
+    """Say what other processes took while a machine's noise was measured."""
+    return units.UNKNOWN if run.other is None else f"took {run.other:.2f} cores meanwhile"
 
 
 def _rows(noise: Noise) -> list[tuple[str, str]]:
@@ -37,6 +42,6 @@ def _rows(noise: Noise) -> list[tuple[str, str]]:
         ),
         ("a gate", f"of 10 blocks tells changes from +{units.percent(noise.resolvable)} on"),
         ("between sessions", between),
-        ("other processes", f"took {noise.run.other:.2f} cores meanwhile"),
+        ("other processes", others(noise.run)),
         ("kept in", noise.kept_in),
     ]

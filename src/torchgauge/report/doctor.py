@@ -8,6 +8,7 @@ from rich.table import Table
 from torchgauge import units
 from torchgauge.model.doctor import Check, Diagnosis, Noise
 from torchgauge.model.finding import Finding
+from torchgauge.report.calibration import others
 from torchgauge.report.plain import plain
 from torchgauge.report.text import END, Text
 
@@ -115,7 +116,7 @@ def _noise(noise: Noise) -> RenderableType:
         _rows(
             ("s_d", f"{deviation} per A/A block, at most {high} (95 %, {noise.blocks} blocks)"),
             ("a gate", f"of ten blocks tells changes from {resolvable} on"),
-            ("others", f"took {noise.run.other:.2f} cores meanwhile"),
+            ("others", others(noise.run)),
             ("kept in", noise.kept_in or "nowhere"),
         ),
     )

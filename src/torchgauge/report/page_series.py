@@ -79,9 +79,9 @@ def memory(profile: Profile) -> dict[str, Any] | None:
 
 
 def system(profile: Profile) -> dict[str, Any] | None:
-    """Return the samples of the process's use of the machine."""
+    """Return the samples of the process's use of the machine; None where memory is unknown."""
     found = profile.system
-    if found is None:
+    if found is None or any(one.rss is None for one in found.samples):
         return None
     return {
         "time": [round(one.time * 1e9) for one in found.samples],

@@ -27,7 +27,8 @@ def sections(profile: Profile) -> list[Section]:
     if profile.size is not None:
         found.append(size(profile.size))
     if profile.cost is not None:
-        found.append(cost(profile.cost, profile.latency))
+        impossible = any(one.id == "rate-impossible" for one in profile.warnings)
+        found.append(cost(profile.cost, profile.latency, impossible=impossible))
     if profile.latency is not None:
         found.append(latency(profile.latency, stages=profile.training is None))
     if profile.bottleneck is not None:
@@ -103,8 +104,8 @@ def size(found: Size) -> Section:
     return Section("Size", found.how, tuple(rows))
 
 
-def cost(found: Cost, timed: Latency | None = None) -> Section:
-    """Say how much work a call does; `timed` tells how fast it was done."""
+def cost(found: Cost, timed: Latency | None = None, *, impossible: bool = False) -> Section:
+    """Say how much work a call does; `timed` tells how fast, `impossible` that it cannot be."""
 
     def amount(value: int, shown: Callable[[float | None], str] = units.count) -> str:
         known = known_part(value, at_least=found.at_least)
@@ -132,7 +133,9 @@ def cost(found: Cost, timed: Latency | None = None) -> Section:
         speed = known / timed.median if known is not None and timed.median else None
         least = found.at_least and speed is not None
         achieved = at_least(units.rate(speed, "FLOP"), least=least)
-        rows.append(Row("achieved", achieved, "FLOPs over the median latency"))
+        note = "FLOPs over the median latency"
+        note += ": contradicts itself, see the warnings" if impossible else ""
+        rows.append(Row("achieved", achieved, note))
     rows.append(Row("coverage", units.percent(found.coverage, 4), _unknown(found)))
     return Section("Cost", found.how, tuple(rows))
 
@@ -200,12 +203,13 @@ def memory(found: Memory) -> Section:
 
 def system(found: System) -> Section:
     """Say what the machine did meanwhile."""
+    busy = None if found.machine is None else found.machine.mean
     others = f"{units.percent(found.other)} by others"
     rows = [
         Row(
             "CPU",
             f"{found.cores.mean:.2f} of {found.core_count} cores",
-            f"machine {units.percent(found.machine.mean)} busy, {others}",
+            f"machine {units.percent(busy)} busy, {others}",
         )
     ]
     rows += [_gpu(gpu) for gpu in found.gpus]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchgauge.errors import MeasurementError
+from torchgauge.errors import MeasurementError, text_of
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.placement import Placement
 from torchgauge.target.source import Source
@@ -76,10 +76,9 @@ def executed(code: str, names: dict[str, Any]) -> None:
     try:
         exec(compile(code, "<advice>", "exec"), names)  # noqa: S102 - our own, and what is shown
     except Exception as error:
-        text = " ".join(str(error).split())
         raise MeasurementError(
             "The change cannot be made to this model.",
             id="change-raised",
-            cause=f"{type(error).__name__}: {text}",
+            cause=text_of(error),
             remedy="It is left out; the model runs as it was.",
         ) from error

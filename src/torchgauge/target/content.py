@@ -59,7 +59,7 @@ def _by_name(inputs: Inputs, model: Callable[..., Any]) -> Mapping[str, Any]:
     try:
         signature = inspect.signature(getattr(model, "forward", model))
         bound = signature.bind_partial(*inputs.args, **inputs.kwargs)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - an object may answer, and raise, anything when asked
         return inputs.kwargs
     return {**bound.arguments, **inputs.kwargs}
 

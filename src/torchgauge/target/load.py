@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.files import check_readable
 from torchgauge.folders import expanded
 from torchgauge.signals import restoring
 from torchgauge.target import exported, python_factory
@@ -92,6 +93,7 @@ def _path(spec: str) -> Path:
         path.exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise _unknown(spec, f"as a path it cannot be used: {error}") from error
+    check_readable(path)
     return path
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import psutil
 import torch
 
+from torchgauge.device.counters import memory_available
 from torchgauge.errors import InputError
 from torchgauge.target import members
 from torchgauge.target.target import TargetRequest
@@ -32,8 +32,8 @@ def check_fits(construct: Callable[[], Any], request: TargetRequest) -> None:
     except Exception:  # noqa: BLE001 - whatever is wrong, building it for real says so
         return
     need = sum(map(nbytes, unique(members.tensors(model))))
-    free = psutil.virtual_memory().available
-    if need > free:
+    free = memory_available()
+    if free is not None and need > free:
         raise InputError(
             f"{request.spec} needs {size(need)} for its weights; {size(free)} are free.",
             id="model-too-large",

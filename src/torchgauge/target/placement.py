@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,8 +17,10 @@ from torch.nn.parameter import is_lazy
 from torchgauge.device.fp32 import tf32
 from torchgauge.errors import InputError
 from torchgauge.target import members
+from torchgauge.target.fakes import any_fake, check_mode
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.inputs import Inputs
+from torchgauge.target.modules import copied
 from torchgauge.target.target import Target
 
 PRECISIONS = {
@@ -47,6 +49,13 @@ class Placement:
     method: str
     tf32: bool | None = None
 
+    @functools.cached_property
+    def computes(self) -> bool:
+        """Whether a call computes anything: not on the meta device, nor with fake tensors."""
+        tensors = members.tensors(module_of(self.model))
+        tensors += [tensor for _, tensor in self.inputs.tensors()]
+        return self.device != "meta" and not any_fake(tensors)
+
     @contextlib.contextmanager
     def arithmetic(self) -> Iterator[None]:
         """Hold the precision for a block, and put torch's switches back afterwards."""
@@ -73,7 +82,7 @@ def place(
 
     `device` and `precision` None leave the model as it is. Low precision is a cast for inference
     and autocast for training. Raises InputError `precision-unknown`, `precision-unsupported`,
-    `not-a-module`, `several-devices`.
+    `not-a-module`, `several-devices`, `not-copyable`, `fake-mode`.
     """
     if precision is not None and precision not in PRECISIONS:
         raise InputError(
@@ -82,12 +91,13 @@ def place(
             cause=f"Precisions are {', '.join(PRECISIONS)}.",
             remedy="Choose one of them, or none to leave the model as it is.",
         )
+    module = module_of(target.model)
+    check_mode()
     homes = devices_of(target)
     where = device or _only(homes, target)
     autocast = training and precision in ("bf16", "fp16")
     dtype = None if precision is None or autocast else PRECISIONS[precision]
     check_supported(precision, where)
-    module = module_of(target.model)
     cast = dtype is not None and (module is None or not _floats(module) <= {dtype})
     model = target.model
     if cast or homes != [where]:
@@ -123,7 +133,7 @@ def _changed(
             remedy="Give a torch.nn.Module, or convert it yourself and leave the option out.",
         )
     # A module's .to() changes it in place, so a model that is not ours is copied first.
-    model = target.model if owned else copy.deepcopy(target.model)
+    model = target.model if owned else copied(target.model)
     return model.to(device=where, dtype=dtype)
 
 

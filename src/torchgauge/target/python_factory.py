@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, text_of
 from torchgauge.forks import Owner
 from torchgauge.target.batching import with_batch
 from torchgauge.target.building import build
@@ -102,7 +102,7 @@ def _make(place: str, name: str) -> Any:
         if owner.elsewhere:
             raise
         raise InputError(
-            f"{place}:{name} raised {type(error).__name__}: {error}",
+            f"{place}:{name} raised {text_of(error)}",
             id="factory-raised",
             cause="The factory failed; its own traceback says where.",
             remedy=f"Call {name}() on its own first; it must work without arguments.",

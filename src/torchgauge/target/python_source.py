@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, text_of
 from torchgauge.files import check_readable, is_file
 from torchgauge.folders import expanded, working_folder
 from torchgauge.forks import Owner
@@ -129,7 +129,7 @@ def _module_name(path: Path) -> str:
 
 def _import_failed(what: str, error: BaseException) -> InputError:
     return InputError(
-        f"Importing {what} raised {type(error).__name__}: {error}",
+        f"Importing {what} raised {text_of(error)}",
         id="factory-raised",
         cause="The target's own code failed; its traceback says where.",
         remedy="Make the import work first; code that should not run on import belongs under "

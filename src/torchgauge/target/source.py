@@ -6,10 +6,29 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from torch import nn
+
+from torchgauge.errors import InputError
 from torchgauge.target.content import with_inputs
+from torchgauge.target.hygiene import module_of
 from torchgauge.target.inputs import Inputs
+from torchgauge.target.modules import check_tree
+from torchgauge.target.names import name_of
 from torchgauge.target.placement import Placement, place
 from torchgauge.target.target import Target, TargetRequest
+
+
+def _check(model: Any) -> None:
+    """Raise InputError `not-callable`, and as `modules.check_tree`."""
+    if not callable(model):
+        raise InputError(
+            f"A {type(model).__name__} cannot be called.",
+            id="not-callable",
+            remedy="Give a torch.nn.Module, or a function.",
+        )
+    module = module_of(model)
+    if module is not None:
+        check_tree(module)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +55,9 @@ class Source:
         """Return the source for a model (or any callable, or a loaded target) of the caller's."""
         found = Inputs.of(inputs)
         if not isinstance(model, Target):
-            kind = "module" if hasattr(model, "named_parameters") else "callable"
-            name = getattr(model, "__qualname__", type(model).__qualname__)
+            _check(model)
+            kind = "module" if isinstance(model, nn.Module) else "callable"
+            name = name_of(model)
             model = Target(model=model, inputs=found, spec=name, kind=kind, name=name)
         return Source(with_inputs(model, found), device, precision, training)
 

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchgauge.errors import InputError
+from torchgauge.target.deferred import finished
 from torchgauge.target.inputs import Inputs
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class TrainingStep:
         self.optimizer.zero_grad(set_to_none=True)
         mark("forward")
         with self.autocast():
-            outputs = self.model(*self.inputs.args, **self.inputs.kwargs)
+            outputs = finished(self.model(*self.inputs.args, **self.inputs.kwargs))
             mark("loss")
             loss = _checked(self.loss(outputs, self._argument))
         mark("backward")

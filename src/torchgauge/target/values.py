@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import types
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from torchgauge.target.hygiene import module_of
 from torchgauge.target.inputs import Inputs
+from torchgauge.target.modules import copied
 from torchgauge.target.random_tensors import SEED, RandomTensors
 from torchgauge.target.target import Target
 
@@ -53,12 +53,12 @@ def _filled(module: nn.Module) -> nn.Module:
         for leaf in tree_leaves(list(vars(one).values())):
             if isinstance(leaf, torch.Tensor) and _is_empty(leaf) and id(leaf) not in memo:
                 memo[id(leaf)] = _values(leaf, draw)
-    copied = copy.deepcopy(module, memo).to("cpu")
-    for original, one in zip(module.modules(), copied.modules(), strict=True):
+    values = copied(module, memo).to("cpu")
+    for original, one in zip(module.modules(), values.modules(), strict=True):
         own = [*original.parameters(recurse=False), *original.buffers(recurse=False)]
         if type(one).__module__.startswith("torch.nn.") and all(map(_is_empty, own)):
             getattr(one, "reset_parameters", lambda: None)()
-    return copied
+    return values  # type: ignore[no-any-return]
 
 
 def _is_empty(tensor: torch.Tensor) -> bool:

@@ -20,6 +20,7 @@ from torchgauge.target import quantization
 from torchgauge.target.batching import with_batch, with_length
 from torchgauge.target.content import with_inputs
 from torchgauge.target.inputs import Inputs
+from torchgauge.target.names import name_of
 from torchgauge.target.placement import Placement, place
 from torchgauge.target.source import Source
 from torchgauge.target.target import Target, TargetRequest
@@ -121,7 +122,7 @@ def _of_object(what: Made, batch: int | None, seq_len: int | None) -> Target:
     else:
         inputs = Inputs.of(what.make)
         inputs = inputs if batch is None else with_batch(inputs, batch)
-    name = getattr(what.model, "__qualname__", type(what.model).__qualname__)
+    name = name_of(what.model)
     kind = "module" if isinstance(what.model, nn.Module) else "callable"
     return with_inputs(Target(what.model, inputs, spec=name, kind=kind, name=name), inputs)
 

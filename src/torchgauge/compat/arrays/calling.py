@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from torchgauge.compat.arrays.members import Array, array_of, objects, parameters
-from torchgauge.errors import InputError, MeasurementError
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
 from torchgauge.forks import Owner
+from torchgauge.target.deferred import finished
 from torchgauge.target.inputs import Inputs
 
 T = TypeVar("T")
@@ -60,7 +61,9 @@ def run(model: Any, inputs: Inputs) -> Any:
     """
     call, owner = call_of(model), Owner()
     try:
-        return call(*inputs.args, **inputs.kwargs)
+        return finished(call(*inputs.args, **inputs.kwargs))
+    except TorchgaugeError:
+        raise
     except RAISED as error:
         if owner.elsewhere:
             raise
@@ -69,11 +72,10 @@ def run(model: Any, inputs: Inputs) -> Any:
 
 def translated(error: BaseException) -> MeasurementError:
     """Return the error that says what the model raised."""
-    text = " ".join(str(error).split())
     return MeasurementError(
         f"The model's forward raised {type(error).__name__}.",
         id="forward-raised",
-        cause=f"{type(error).__name__}: {text}" if text else type(error).__name__,
+        cause=text_of(error),
         remedy="Call the model with the same inputs outside torchgauge; they may not fit it.",
     )
 

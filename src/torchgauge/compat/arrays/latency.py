@@ -11,8 +11,10 @@ from torchgauge.clock import Clock, SystemClock, resolution
 from torchgauge.compat.arrays.calling import RAISED, call_of, run, translated
 from torchgauge.compat.arrays.kept import kept, restore
 from torchgauge.compat.arrays.members import Array, objects
+from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.sampling import SamplingPlan, Timing, sample
 from torchgauge.model.latency import Latency
+from torchgauge.target.deferred import Finishing
 from torchgauge.target.inputs import Inputs
 
 
@@ -25,7 +27,7 @@ def measure(
     `run`.
     """
     clock = clock or SystemClock()
-    now, call = clock.now, call_of(model)
+    now, call, finishing = clock.now, call_of(model), Finishing()
     args, kwargs = inputs.args, dict(inputs.kwargs)
     held = [one for one in objects([args, kwargs]) if isinstance(one, np.ndarray)]
     copies = [one.copy() for one in held]
@@ -38,7 +40,9 @@ def measure(
                 restore(array, before)
             start = now()
             try:  # which costs a call that succeeds nothing
-                outputs = call(*args, **kwargs)
+                outputs = finishing(call(*args, **kwargs))
+            except TorchgaugeError:
+                raise
             except RAISED as error:
                 raise translated(error) from error
             end = now()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge.analyze.bottleneck import bottleneck
+from torchgauge.analyze.plausible import implausible
 from torchgauge.analyze.roofline import roofline
 from torchgauge.analyze.throughput import throughput
 from torchgauge.compat.arrays import counting, latency, members, memory
@@ -21,6 +22,7 @@ from torchgauge.model.size import DtypeSize, Size
 from torchgauge.model.system import System
 from torchgauge.model.target import InputDescription, TargetDescription
 from torchgauge.target.inputs import Inputs
+from torchgauge.target.names import name_of
 
 
 def profile(model: Any, inputs: Inputs, plan: SamplingPlan) -> Profile:
@@ -44,6 +46,7 @@ def profile(model: Any, inputs: Inputs, plan: SamplingPlan) -> Profile:
         system=_system(model, inputs),
         roofline=roofline(cost, timed, roofs),
         bottleneck=bottleneck(cost, timed, roofs),
+        warnings=implausible(where.machine, "cpu", cost, timed, None),
     )
 
 
@@ -76,7 +79,7 @@ def size(model: Any) -> Size | None:
 
 
 def _described(model: Any, inputs: Inputs) -> TargetDescription:
-    name = getattr(model, "__qualname__", type(model).__qualname__)
+    name = name_of(model)
     values = [*enumerate(inputs.args), *inputs.kwargs.items()]
     found = [(str(key), members.array_of(value)) for key, value in values]
     dtypes = {str(array.dtype) for _, array in members.parameters(model)}

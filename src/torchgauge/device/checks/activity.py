@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import NamedTuple
 
-import psutil
-
-from torchgauge.device.load import machine_times, process_time
+from torchgauge.device.counters import (
+    Spent,
+    logical_cores,
+    machine_times,
+    other_processes,
+    own_time,
+)
 from torchgauge.device.system_files import SystemFiles
 
 THROTTLE = "sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count"
@@ -36,7 +39,7 @@ class Activity:
     """
 
     seconds: float
-    other: float
+    other: float | None
     top: tuple[Consumer, ...] = ()
     steal: float | None = None
     runnable: int | None = None
@@ -44,21 +47,12 @@ class Activity:
     throttled: int | None = None
 
 
-class Spent(NamedTuple):
-    """CPU seconds of a process: its `own`, and those of its `children` that have ended."""
-
-    name: str
-    parent: int
-    own: float
-    children: float
-
-
 @dataclasses.dataclass(frozen=True)
 class Counters:
     """The system's counters at one moment; seconds of all cores together."""
 
-    total: float
-    busy: float
+    total: float | None
+    busy: float | None
     steal: float | None
     own: float
     processes: dict[tuple[int, float], Spent]
@@ -70,14 +64,23 @@ def watch(files: SystemFiles, seconds: float = 1.0) -> Activity:
     """Do nothing for `seconds`, and return what others did meanwhile."""
     before = counters(files)
     time.sleep(seconds)
-    return between(before, counters(files), psutil.cpu_count() or 1, runnable(files))
+    after, now = counters(files), runnable(files)
+    if before.total is None or after.total is None:
+        return Activity(
+            seconds,
+            None,
+            runnable=now,
+            swapped=_count(before.swapped, after.swapped),
+            throttled=_count(before.throttled, after.throttled),
+        )
+    return between(before, after, logical_cores(), now)
 
 
 def between(before: Counters, after: Counters, cores: int, runnable: int | None = None) -> Activity:
     """Return what happened between two readings on a machine of so many cores."""
-    elapsed = max(after.total - before.total, 1e-9)
+    elapsed = max(_growth(before.total, after.total), 1e-9)
     seconds = elapsed / cores
-    others = (after.busy - before.busy) - (after.own - before.own)
+    others = _growth(before.busy, after.busy) - (after.own - before.own)
     steals = (before.steal, after.steal)
     consumers = _consumers(before.processes, after.processes, seconds)
     return Activity(
@@ -118,28 +121,14 @@ def _count(before: int | None, after: int | None) -> int | None:
 
 def counters(files: SystemFiles) -> Counters:
     """Return the counters now."""
-    own = psutil.Process()
-    processes = {}
-    for process in psutil.process_iter():
-        if process.pid == own.pid:
-            continue
-        try:
-            with process.oneshot():
-                key = (process.pid, process.create_time())
-                times = process.cpu_times()
-                ended = getattr(times, "children_user", 0.0), getattr(times, "children_system", 0.0)
-                own_time = float(times.user + times.system)
-                processes[key] = Spent(process.name(), process.ppid(), own_time, sum(ended))
-        except psutil.Error:
-            continue
     swapped = files.numbers("proc/vmstat")
-    total, busy, steal = machine_times()
+    times = machine_times()
     return Counters(
-        total=total,
-        busy=busy,
-        steal=steal,
-        own=process_time(own),
-        processes=processes,
+        total=None if times is None else times.total,
+        busy=None if times is None else times.busy,
+        steal=None if times is None else times.stolen,
+        own=own_time(),
+        processes=dict(other_processes()),
         swapped=sum(swapped[n] for n in SWAPPED) if set(SWAPPED) <= set(swapped) else None,
         throttled=throttle_count(files),
     )

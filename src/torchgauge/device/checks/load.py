@@ -14,6 +14,7 @@ SERIOUS_SHARE = 0.25
 MOST_STEAL = 0.01
 SERIOUS_STEAL = 0.05
 NOT_WATCHED = "not watched"
+UNCOUNTED = "this system does not count it"
 
 
 def most_other(cores: int) -> float:
@@ -26,6 +27,8 @@ def other_load(now: Readings) -> Check:
     key, title, activity = "load", "other load", now.activity
     if activity is None:
         return Check.of(key, title, unknown=NOT_WATCHED)
+    if activity.other is None:
+        return Check.of(key, title, unknown=UNCOUNTED)
     cores = now.logical_cores
     seen = f"{activity.other:.2f} of {cores} cores busy with others"
     if average := now.files.text("proc/loadavg"):
@@ -66,7 +69,7 @@ def steal(now: Readings) -> Check:
     if activity is None:
         return Check.of(key, title, unknown=NOT_WATCHED)
     if activity.steal is None:
-        return Check.of(key, title, unknown="this system does not count it")
+        return Check.of(key, title, unknown=UNCOUNTED)
     findings: tuple[Finding, ...] = ()
     if activity.steal > MOST_STEAL:
         findings = (

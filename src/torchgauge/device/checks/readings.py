@@ -11,12 +11,11 @@ import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
-import psutil
-
 from torchgauge.clock import SystemClock, resolution
 from torchgauge.device.checks.activity import Activity
 from torchgauge.device.checks.gpu_state import Gpus
 from torchgauge.device.cores import affinity, least_quota
+from torchgauge.device.counters import logical_cores
 from torchgauge.device.system_files import SystemFiles
 
 
@@ -80,7 +79,7 @@ def read(
     """Return the readings of this process now; torch is looked at only if it is imported."""
     return Readings(
         files=files or SystemFiles(),
-        logical_cores=psutil.cpu_count() or 1,
+        logical_cores=logical_cores(),
         usable=affinity(),
         variables=os.environ,
         python=python_state(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
+from types import MethodType
 from typing import Any
 
 import torch
@@ -13,7 +14,12 @@ from torchgauge.signals import restoring
 from torchgauge.target.hygiene.functions import save_functions
 from torchgauge.target.hygiene.kept import Kept, not_restored
 from torchgauge.target.hygiene.process import save_process, save_randomness
-from torchgauge.target.hygiene.structure import save_containers, save_gradients, save_structure
+from torchgauge.target.hygiene.structure import (
+    save_gradients,
+    save_hooks,
+    save_state,
+    save_structure,
+)
 from torchgauge.target.hygiene.values import save_values
 from torchgauge.target.inputs import Inputs
 
@@ -25,16 +31,16 @@ def untouched(model: Callable[..., Any], *inputs: Inputs, training: bool = False
     """Put the model, its inputs and the process back as they were, on success and on error.
 
     The model: attributes of every submodule (with them training flags, hooks, registered
-    parameters, buffers and caches made by a forward), buffer values, `requires_grad` and `.grad`
-    of parameters. Values of parameters, gradients and inputs are put back where a copy is cheap
-    (see `values.py`), those of parameters always with `training`; elsewhere a change is noticed.
-    The process: what `process.py` and `functions.py` list, warnings filters.
-    No signal cuts it short: Ctrl-C counts in the block alone.
-    `kept` says what was copied and, afterwards, what the forward changed. What cannot be put back
-    is said there too, and never hides the error that the block raised. Not put back: a lazy module
-    stays initialised; state below a submodule's own attributes and containers stays changed; files,
-    threads and processes that the model's own code opened stay open. Any callable is allowed; of a
-    module's bound method the module is kept.
+    parameters, buffers and caches made by a forward) and what is mutable below them (`state.py`),
+    buffer values, `requires_grad` and `.grad` of parameters. Values of parameters, gradients and
+    inputs are put back where a copy is cheap (see `values.py`), those of parameters always with
+    `training`; elsewhere a change is noticed. The process: what `process.py` and `functions.py`
+    list, warnings filters. `kept` says what was copied and, afterwards, what the forward changed.
+    What cannot be put back is said there too, and never hides the error that the block raised.
+    Not put back: a lazy module stays initialised; what `state.py` leaves alone; files, threads and
+    processes that the model's own code opened stay open. Any callable is allowed; of a module's
+    bound method the module is kept. No signal cuts it
+    short: Ctrl-C counts in the block alone.
     """
     kept = Kept()
     with warnings.catch_warnings(), contextlib.ExitStack() as undo:
@@ -46,11 +52,13 @@ def untouched(model: Callable[..., Any], *inputs: Inputs, training: bool = False
         put_back("random states", save_randomness())
         module = module_of(model)
         put_back("functions", save_functions(module))
-        put_back("the inputs' containers", save_containers(inputs))
+        put_back("hooks of all modules", save_hooks())
         if module is not None:
             put_back("attributes", save_structure(module))
             put_back("gradients", save_gradients(module))
-        put_back("values", save_values(module, inputs, kept, training=training))
+        state = save_state(model, module, inputs, kept)
+        put_back("what attributes hold", state.restore)
+        put_back("values", save_values(module, inputs, kept, state.named(), training=training))
         yield kept
 
 
@@ -84,7 +92,5 @@ def training(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Kept]:
 
 def module_of(model: Callable[..., Any]) -> torch.nn.Module | None:
     """Return the module behind a target: itself, or the one a bound method belongs to."""
-    for owner in (model, getattr(model, "__self__", None)):
-        if isinstance(owner, torch.nn.Module):
-            return owner
-    return None
+    owner = model.__self__ if isinstance(model, MethodType) else model
+    return owner if isinstance(owner, torch.nn.Module) else None

@@ -1,4 +1,4 @@
-"""Functions of torch and of the model's classes: what a forward replaced is put back."""
+"""Functions of torch, and all that the model's own classes hold: what a forward replaced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _DYNAMO = "_torchdynamo_disable"
 
 
 def save_functions(model: torch.nn.Module | None) -> Callable[[], None]:
-    """Save torch's functions, Tensor's and Module's methods, those of the model's classes."""
+    """Save torch's functions, Tensor's and Module's methods, those of the model's classes.
+
+    Of classes that are not torch's other values too: a class may count its calls.
+    """
     classes = {} if model is None else dict.fromkeys(type(m) for m in model.modules())
     before = [(owner, dict(vars(owner))) for owner in dict.fromkeys((*_OWNERS, *classes))]
 
@@ -41,15 +44,24 @@ def _restore(owner: ModuleType | type, before: dict[str, Any]) -> None:
     if len(now) == len(before) and all(map(is_, now.values(), before.values())):
         return
     now = dict(now)
-    for name, function in before.items():
-        if _is_function(function) and now.get(name) is not function and not _wrapped(now, name):
-            setattr(owner, name, function)
+    own = isinstance(owner, type) and not owner.__module__.startswith("torch.")
+    for name, value in before.items():
+        if now.get(name) is value or _wrapped(now, name):
+            continue
+        if _is_function(value) or (own and not _reserved(name)):
+            setattr(owner, name, value)
     if isinstance(owner, type):
         for name in now.keys() - before.keys():
-            # It hides a method that the class inherits. Other additions hurt nobody, and some are
-            # caches and lazily imported parts, as all additions to a module are.
-            if any(name in vars(base) for base in owner.__mro__[1:]) and callable(now[name]):
+            # It hides a method that the class inherits. Other additions to torch hurt nobody, and
+            # some are caches and lazily imported parts, as all additions to a module are.
+            hides = callable(now[name]) and any(name in vars(base) for base in owner.__mro__[1:])
+            if hides or (own and not _reserved(name)):
                 delattr(owner, name)
+
+
+def _reserved(name: str) -> bool:
+    """Tell whether Python or Dynamo gives a class this, when somebody asks for it."""
+    return name.startswith(("__", "_abc_", "_torchdynamo"))
 
 
 def _is_function(value: Any) -> bool:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from types import TracebackType
+from typing import Literal
 
 import torch
 
+from torchgauge.errors import text_of
 from torchgauge.model.record import MeasurementWarning
+
+Role = Literal["buffer", "parameter", "gradient", "attribute", "input"]
 
 _NAMED = 3  # tensors that a warning names; it counts the others
 _NOTE = "torchgauge could not put back "
@@ -18,9 +22,9 @@ _NOTE = "torchgauge could not put back "
 class Kept:
     """Copies in bytes on the `host` and the `device`; names of what the work inside changed.
 
-    `restored` and `altered` are parameters, buffers and gradients that an inference changed and
-    that were, or could not be, put back; `inputs` are inputs (True: put back); `failed` are the
-    steps of putting back that raised, with their errors. All are known after the block.
+    `restored` and `altered` are parameters, buffers, gradients and attributes that an inference
+    changed and that were, or could not be, put back; `inputs` are inputs (True: put back); `failed`
+    are the steps of putting back that raised, with their errors. All are known after the block.
     """
 
     host: int = 0
@@ -52,7 +56,7 @@ class Kept:
             try:
                 restore()
             except BaseException as failure:  # whatever it is, the others must run
-                self.failed.append(f"{what} ({type(failure).__name__}: {failure})")
+                self.failed.append(f"{what} ({text_of(failure)})")
                 interrupt = isinstance(failure, KeyboardInterrupt)  # of code that restoring runs
                 raised = failure if interrupt else error
                 if raised is not None:

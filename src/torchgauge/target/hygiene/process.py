@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import locale
+import logging
 import os
 import random
+import signal
 import sys
 import threading
 import tracemalloc
@@ -14,10 +17,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import _tensor_str
 
 from torchgauge.device import settings
-from torchgauge.signals import every
+from torchgauge.signals import every, handler_of, set_handler
 
+# Nobody can set these two.
+_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _States = tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...]
 
 
@@ -26,7 +32,8 @@ def save_process() -> Callable[[], None]:
 
     Grad mode, autocast's cache, anomaly detection, everything in `device.settings` (threads,
     default dtype and device, autocast, TF32, cuDNN, determinism), garbage collection, recursion
-    limit, NumPy's error handling, trace and profile functions, tracemalloc, environment variables.
+    limit, how NumPy and torch handle errors and print, trace and profile functions, tracemalloc,
+    environment variables, working directory, locale, `sys.path`, signal handlers, loggers.
     """
     before = [(read, write, read()) for read, write in _STATES]
     told = settings.read()
@@ -91,6 +98,50 @@ def _collect(enabled: bool) -> None:
     (gc.enable if enabled else gc.disable)()
 
 
+def _folder() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109 - a string compares with less work
+    except OSError:  # it was deleted
+        return None
+
+
+def _go_back(folder: str | None) -> None:
+    if folder is not None:
+        os.chdir(folder)
+
+
+def _handlers() -> list[tuple[int, Any]]:
+    """Return what signals call, but for what was not set by Python; they are the main thread's."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    known = ((number, handler_of(number)) for number in _SIGNALS)
+    return [(number, handler) for number, handler in known if handler is not None]
+
+
+def _handle(handlers: list[tuple[int, Any]]) -> None:
+    for number, handler in handlers:
+        if handler_of(number) is not handler:
+            set_handler(number, handler)
+
+
+def _loggers() -> list[tuple[logging.Logger, int, bool, bool, tuple[Any, ...], tuple[Any, ...]]]:
+    """Return what each logger does; one that a forward made has done nothing before."""
+    known = (one for one in logging.root.manager.loggerDict.values())
+    return [
+        (one, one.level, one.propagate, one.disabled, (*one.handlers,), (*one.filters,))
+        for one in (logging.root, *known)
+        if isinstance(one, logging.Logger)
+    ]
+
+
+def _log(before: list[tuple[logging.Logger, int, bool, bool, Any, Any]]) -> None:
+    for logger, level, propagate, disabled, handlers, filters in before:
+        if logger.level != level:
+            logger.setLevel(level)
+        logger.propagate, logger.disabled = propagate, disabled
+        logger.handlers[:], logger.filters[:] = handlers, filters
+
+
 def _restore_environment(before: dict[str, str]) -> None:
     if os.environ == before:
         return
@@ -109,9 +160,17 @@ _STATES: _States = (
     (gc.get_threshold, lambda thresholds: gc.set_threshold(*thresholds)),
     (sys.getrecursionlimit, sys.setrecursionlimit),
     (np.geterr, lambda modes: np.seterr(**modes)),
+    (np.get_printoptions, lambda options: np.set_printoptions(**options)),
+    (lambda: vars(_tensor_str.PRINT_OPTS).copy(), vars(_tensor_str.PRINT_OPTS).update),
     (threading.gettrace, threading.settrace),
     (threading.getprofile, threading.setprofile),
     (sys.gettrace, sys.settrace),
     (sys.getprofile, sys.setprofile),
     (_traced, _trace),
+    (_folder, _go_back),
+    (lambda: locale.setlocale(locale.LC_ALL), lambda text: locale.setlocale(locale.LC_ALL, text)),
+    (lambda: [*sys.path], lambda path: sys.path.__setitem__(slice(None), path)),
+    (_handlers, _handle),
+    (_loggers, _log),
+    (lambda: logging.root.manager.disable, logging.disable),
 )

@@ -1,22 +1,27 @@
-"""A model's attributes, hooks and gradients, and the containers its inputs come in."""
+"""A model's attributes, hooks and gradients, and what is mutable below them and in its inputs."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from operator import is_
+from types import MethodType
 from typing import Any
 
 import torch
 from torch.nn.modules import module as _module_globals
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
 from torchgauge.signals import every
 from torchgauge.target import members
+from torchgauge.target.hygiene.kept import Kept
+from torchgauge.target.hygiene.state import ATOMS, INPUT, State, mirrors
 from torchgauge.target.inputs import Inputs
 
 _CONTAINERS = frozenset({dict, OrderedDict, list, set})
+_OWN = frozenset({"_parameters", "_buffers", "_modules"})  # looked after one by one
 _HOOKS = tuple(name for name in vars(_module_globals) if name.startswith("_global_"))
 
 
@@ -50,16 +55,51 @@ def save_gradients(model: torch.nn.Module) -> Callable[[], None]:
     return restore
 
 
-def save_containers(inputs: tuple[Inputs, ...]) -> Callable[[], None]:
-    """Save the hooks of all modules, and the lists, dictionaries and sets that inputs come in."""
-    hooks = [vars(_module_globals)[name] for name in _HOOKS]
-    held = [*hooks, *(c for given in inputs for c in _nested((given.args, given.kwargs)))]
-    before = [(holder, _copy(holder)) for holder in held]
+def save_hooks() -> Callable[[], None]:
+    """Save the hooks of all modules."""
+    before = [(holder, _copy(holder)) for holder in map(vars(_module_globals).get, _HOOKS)]
 
     def restore() -> None:
         every(partial(_refill, holder, content) for holder, content in before)
 
     return restore
+
+
+def save_state(  # noqa: C901 - one pass over all there is
+    model: Callable[..., Any],
+    module: torch.nn.Module | None,
+    inputs: tuple[Inputs, ...],
+    kept: Kept,
+) -> State:
+    """Note what is mutable below a module's attributes, or a callable object's, and in the inputs.
+
+    Containers that are attributes themselves, and hooks, are left to `save_structure`.
+    """
+    named = [] if module is None else list(module.named_modules())
+    known = [one for _, one in named] + members.tensors(module)
+    known += [tensor for given in inputs for _, tensor in given.tensors()]
+    state = State(kept, map(id, known))
+    for path, owner in named:
+        for name, value in vars(owner).items():
+            kind = type(value)
+            if kind in ATOMS or (kind in _CONTAINERS and (not value or name in _OWN)):
+                continue
+            place = f"{path}.{name}" if path else name
+            if kind not in _CONTAINERS:
+                state.note(place, value)
+            elif "_hooks" not in name:
+                for item in value.values() if isinstance(value, dict) else value:
+                    state.note(place, item)
+    if module is None:
+        state.note("its state", model.__self__ if isinstance(model, MethodType) else model)
+    for kind in {type(one) for _, one in named}:
+        if not kind.__module__.startswith("torch."):
+            for name, value in vars(kind).items():
+                state.note(f"{kind.__name__}.{name}", value)
+    for given in inputs:
+        state.note(INPUT, given.args)
+        state.note(INPUT, given.kwargs)
+    return state
 
 
 def _restore_module(
@@ -72,7 +112,9 @@ def _restore_module(
 ) -> None:
     # A lazy module changes its class when it gets its parameters, and takes away the hooks that
     # would make them: with those put back it would be broken.
-    if type(module) is kind and not _mirrors(module):
+    if type(module) is not kind and not issubclass(kind, LazyModuleMixin):
+        object.__setattr__(module, "__class__", kind)
+    if type(module) is kind and not mirrors(kind):
         for holder, content in contents:
             _refill(holder, content)
         for holder in filter(None, empty):
@@ -89,21 +131,6 @@ def _restore_gradient(
         parameter.requires_grad_(required)
     if parameter.grad is not gradient:
         parameter.grad = gradient
-
-
-def _nested(value: Any) -> Iterator[Any]:
-    if _holds(value):
-        yield value
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _nested(item)
-
-
-def _mirrors(module: torch.nn.Module) -> bool:
-    """Whether attributes mirror the state of C++ objects, which cannot be put back with them."""
-    return type(module).__module__.startswith(("torch.distributed.", "torch.nn.parallel."))
 
 
 def _holds(value: Any) -> bool:

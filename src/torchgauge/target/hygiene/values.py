@@ -13,14 +13,13 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Literal
 
 import torch
 from torch._utils import _flatten_dense_tensors
 
 from torchgauge.signals import every
 from torchgauge.target import members
-from torchgauge.target.hygiene.kept import Kept
+from torchgauge.target.hygiene.kept import Kept, Role
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.tensors import strided
 
@@ -32,7 +31,7 @@ _JOINED = frozenset(
     {torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool}
 )
 
-_Role = Literal["buffer", "parameter", "gradient", "input"]
+Named = tuple[Role, str, torch.Tensor]
 
 
 @dataclasses.dataclass(slots=True)
@@ -40,7 +39,7 @@ class _Watched:
     """A tensor, another view of its storage, and what its content is compared with."""
 
     name: str
-    role: _Role
+    role: Role
     tensor: torch.Tensor
     alias: torch.Tensor
     version: int | None
@@ -84,10 +83,18 @@ class _Together:
 
 
 def save_values(
-    model: torch.nn.Module | None, inputs: tuple[Inputs, ...], kept: Kept, *, training: bool
+    model: torch.nn.Module | None,
+    inputs: tuple[Inputs, ...],
+    kept: Kept,
+    others: Iterable[Named] = (),
+    *,
+    training: bool,
 ) -> Callable[[], None]:
-    """Save contents, count the copies in `kept`; what puts back also notes there what changed."""
-    watched = list(_watch(_tensors(model, inputs)))
+    """Save contents, count the copies in `kept`; what puts back also notes there what changed.
+
+    `others` are tensors that are no module's own: in attributes and containers.
+    """
+    watched = list(_watch([*_tensors(model, inputs), *others]))
     with torch.inference_mode():
         together = _save(watched, kept, training=training)
 
@@ -104,9 +111,7 @@ def save_values(
     return restore
 
 
-def _tensors(
-    model: torch.nn.Module | None, inputs: tuple[Inputs, ...]
-) -> Iterator[tuple[_Role, str, torch.Tensor]]:
+def _tensors(model: torch.nn.Module | None, inputs: tuple[Inputs, ...]) -> Iterator[Named]:
     if model is not None:
         for name, tensor in members.named(model, "_buffers"):
             yield "buffer", name, tensor
@@ -119,7 +124,7 @@ def _tensors(
             yield "input", name, tensor
 
 
-def _watch(tensors: Iterable[tuple[_Role, str, torch.Tensor]]) -> Iterator[_Watched]:
+def _watch(tensors: Iterable[Named]) -> Iterator[_Watched]:
     seen: set[int] = set()
     with torch.inference_mode(mode=False):  # a view made inside would have no version
         for role, name, tensor in tensors:
@@ -202,7 +207,7 @@ def _put_back(item: _Watched, kept: Kept, *, training: bool) -> None:
         return
     if item.role == "input":
         kept.inputs[item.name] = put_back and kept.inputs.get(item.name, True)
-    elif not training:
+    elif not training or not put_back:
         (kept.restored if put_back else kept.altered).append(item.name)
 
 
