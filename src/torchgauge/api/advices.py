@@ -10,7 +10,7 @@ import msgspec
 
 from torchgauge.advice.budget import Budget
 from torchgauge.api.gates import GateRequest, request_build
-from torchgauge.api.preparation import prepared, require_torch, showing
+from torchgauge.api.preparation import measuring, prepared, require_torch
 from torchgauge.model.advice import Advice, Trial
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _advise(
         tolerance = METRIC_TOLERANCE
     wanted = chosen(candidates)
     # A cache of its own: compiling is cold in the check, and done once for all processes after it.
-    with showing(progress) as shown, tempfile.TemporaryDirectory(prefix="torchgauge-") as cache:
+    with measuring(progress) as shown, tempfile.TemporaryDirectory(prefix="torchgauge-") as cache:
         variables = {"TORCHINDUCTOR_CACHE_DIR": cache}
         world = Processes(build, metric, latency_limit, variables=variables, budget=budget)
         shown.start("looking at the model")

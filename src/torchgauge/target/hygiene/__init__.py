@@ -15,6 +15,7 @@ from torchgauge.target.hygiene.process import save_process, save_randomness
 from torchgauge.target.hygiene.structure import save_containers, save_gradients, save_structure
 from torchgauge.target.hygiene.values import save_values
 from torchgauge.target.inputs import Inputs
+from torchgauge.turn import turn
 
 __all__ = ["Kept", "evaluation", "module_of", "training", "untouched"]
 
@@ -27,7 +28,8 @@ def untouched(model: Callable[..., Any], *inputs: Inputs, training: bool = False
     parameters, buffers and caches made by a forward), buffer values, `requires_grad` and `.grad`
     of parameters. Values of parameters, gradients and inputs are put back where a copy is cheap
     (see `values.py`), those of parameters always with `training`; elsewhere a change is noticed.
-    The process: what `process.py` and `functions.py` list, warnings filters.
+    The process: what `process.py` and `functions.py` list, warnings filters. Other threads that
+    measure wait meanwhile (`turn.py`).
     `kept` says what was copied and, afterwards, what the forward changed. What cannot be put back
     is said there too, and never hides the error that the block raised. Not put back: a lazy module
     stays initialised; state below a submodule's own attributes and containers stays changed; files,
@@ -35,7 +37,7 @@ def untouched(model: Callable[..., Any], *inputs: Inputs, training: bool = False
     module's bound method the module is kept.
     """
     kept = Kept()
-    with warnings.catch_warnings(), contextlib.ExitStack() as undo:
+    with turn(), warnings.catch_warnings(), contextlib.ExitStack() as undo:
 
         def put_back(what: str, restore: Callable[[], None]) -> None:
             undo.push(kept.guarded(what, restore))

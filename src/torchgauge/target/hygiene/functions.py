@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import is_
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -20,6 +20,9 @@ _OWNERS: tuple[ModuleType | type, ...] = (
 )
 # Set by Dynamo on functions that it wraps once per process and never again.
 _DYNAMO = "_torchdynamo_disable"
+# Set by torchgauge on what it puts around a function, which it takes off itself: another block, of
+# this thread or another, may have begun or ended meanwhile. Its value is the function inside.
+ORIGINAL = "_torchgauge_original"
 
 
 def save_functions(model: torch.nn.Module | None) -> Callable[[], None]:
@@ -38,7 +41,8 @@ def save_functions(model: torch.nn.Module | None) -> Callable[[], None]:
 
 def _restore(owner: ModuleType | type, now: dict[str, Any], before: dict[str, Any]) -> None:
     for name, function in before.items():
-        if _is_function(function) and now.get(name) is not function and not _wrapped(now, name):
+        changed = _inside(now.get(name)) is not _inside(function)
+        if changed and _is_function(function) and not _wrapped(now, name):
             setattr(owner, name, function)
     if isinstance(owner, type):
         for name in now.keys() - before.keys():
@@ -50,6 +54,11 @@ def _restore(owner: ModuleType | type, now: dict[str, Any], before: dict[str, An
 
 def _is_function(value: Any) -> bool:
     return callable(value) or isinstance(value, (staticmethod, classmethod, property))
+
+
+def _inside(function: Any) -> Any:
+    """Return the function that torchgauge has put something around, or the function itself."""
+    return vars(function).get(ORIGINAL, function) if isinstance(function, FunctionType) else function
 
 
 def _wrapped(now: dict[str, Any], name: str) -> bool:
