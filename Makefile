@@ -15,7 +15,7 @@ demo: $(VENV)/demo
 	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
 
 test: $(VENV)/dev
-	$(BIN)/pytest -n 2 -m "not slow and not gpu"
+	$(BIN)/pytest -n 2 -m "not slow and not gpu and not attack"
 
 test-all: $(VENV)/integrations
 	$(BIN)/pytest -n 2 -m "not gpu"

@@ -41,7 +41,8 @@ def measure(
     it. Raises MeasurementError as `recording.record` does.
     """
     device = torch.device(placement.device)
-    events, outputs = _recorded(placement, step, modules, device)
+    with step.threads.following():
+        events, outputs = _recorded(placement, step, modules, device)
     spans = attribute(events, tree)
     growth = grow(events, spans, tree, _SECOND)
     found = layer_memory(

@@ -51,6 +51,9 @@ class OwnThreads:
 
         What other threads start, before and meanwhile, is none of ours.
         """
+        if self._follows:
+            yield
+            return
         start, submit = threading.Thread.start, ThreadPoolExecutor.submit
         follow, working = self._follow, self._working
 
