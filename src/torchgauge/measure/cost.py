@@ -34,7 +34,7 @@ def measure(
     """Run the call once, with real, fake or meta tensors, and count what it does.
 
     Without `backward` in evaluation mode and without gradients. With it in training mode, and ones
-    are sent into every differentiable output; no loss is counted. What torch.compile made runs
+    are sent into every differentiable output; no loss is counted, nor what made the inputs. What torch.compile made runs
     eager. The model, its gradients and the process are put back. Raises MeasurementError where the
     call raises.
     """
@@ -44,6 +44,8 @@ def measure(
     with modes(model, inputs):
         threads = OwnThreads()
         counter = Counter(model, ParametersRead(module), threads)
+        if backward:
+            inputs = inputs.leaves()
         tensors = _tensors(module, inputs)
         with (
             _eager(),
