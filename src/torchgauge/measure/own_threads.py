@@ -21,9 +21,11 @@ class OwnThreads:
 
     def __init__(self) -> None:
         self._home = threading.get_ident()
-        self._started: list[threading.Thread] = []
+        self._started: list[threading.Thread] = []  # that live, or are about to
+        self._names: dict[str, None] = {}
+        self._ended: set[int] = set()
+        self._pooled: set[int] = set()
         self._local = threading.local()
-        self._pooled: dict[int, str] = {}
         self._follows = False
 
     def here(self) -> bool:
@@ -32,18 +34,22 @@ class OwnThreads:
         # The number of a thread that has ended is given to another.
         return (
             ident == self._home
-            or any(one.ident == ident and one.is_alive() for one in self._started)
+            or any(one.ident == ident and one.is_alive() for one in list(self._started))
             or getattr(self._local, "works", False)
         )
 
     def idents(self) -> set[int]:
         """Return the numbers of all that were own, as `threading.get_ident` tells them."""
         started = (one.ident for one in self._started if one.ident is not None)
-        return {self._home, *started, *self._pooled}
+        return {self._home, *started, *self._ended, *self._pooled}
 
     def names(self) -> list[str]:
-        """Return the names of those beside the thread that made this, in the order of their use."""
-        return list(dict.fromkeys([*(one.name for one in self._started), *self._pooled.values()]))
+        """Return the names of those that were put to use since `forget_names`, in that order."""
+        return list(self._names)
+
+    def forget_names(self) -> None:
+        """Begin anew with the names: each step may start threads of its own."""
+        self._names.clear()
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
@@ -75,8 +81,15 @@ class OwnThreads:
                 _put(start, submit)
 
     def _follow(self, thread: threading.Thread) -> None:
-        if self._follows and self.here():
-            self._started.append(thread)
+        if not (self._follows and self.here()):
+            return
+        for one in list(self._started):
+            if one.ident is not None and not one.is_alive():
+                self._ended.add(one.ident)
+                with contextlib.suppress(ValueError):  # another of ours has just done so
+                    self._started.remove(one)
+        self._started.append(thread)
+        self._names[thread.name] = None
 
     def _working(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function as it is run by the pool's thread: for us, where we hand it over."""
@@ -86,7 +99,8 @@ class OwnThreads:
         def work(*args: Any, **kwargs: Any) -> Any:
             if self.here():
                 return function(*args, **kwargs)
-            self._pooled[threading.get_ident()] = threading.current_thread().name
+            self._pooled.add(threading.get_ident())
+            self._names[threading.current_thread().name] = None
             self._local.works = True
             try:
                 return function(*args, **kwargs)
