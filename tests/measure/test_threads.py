@@ -369,7 +369,12 @@ def test_threads_of_a_step_are_named_and_recorded_on_request():
 
 def test_steps_of_another_thread_do_not_get_into_a_loop_unasked():
     model, x = small(), torch.ones(1, 8)
-    with meanwhile(trainer()), tg.timeline(model, schedule=tg.Schedule(record=20)) as run:
+    other = nn.Sequential(nn.Linear(64, 64), nn.Tanh())
+
+    def differentiate():
+        other(torch.ones(4, 64)).sum().backward()
+
+    with meanwhile(differentiate), tg.timeline(model, schedule=tg.Schedule(record=20)) as run:
         for _ in range(80):
             model(x)
             threading.Event().wait(0.001)
@@ -388,7 +393,9 @@ def test_a_recording_whose_thread_goes_on_ends_with_its_step():
         threading.Event().wait(0.01)
 
     with meanwhile(step), tg.timeline(model, schedule=tg.Schedule(record=None)) as run:
-        while run._steps.phase != "record":  # noqa: SLF001
+        for _ in range(SOON * 100):
+            if run._steps.phase == "record":
+                break
             threading.Event().wait(0.01)
         threading.Event().wait(0.1)
     assert run.captured.recorded > 0
