@@ -75,7 +75,8 @@ def test_many_threads_never_measure_at_once():
                 most.append(len(running))
                 running.pop()
 
-    assert all([ended(one) for one in [in_thread(work) for _ in range(8)]])
+    threads = [in_thread(work) for _ in range(8)]
+    assert all(map(ended, threads))
     assert (len(most), max(most)) == (400, 1)
 
 

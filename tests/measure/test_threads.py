@@ -31,11 +31,11 @@ MACS, TRAINING_MACS = 96, 96 + 32 + 32 + 64  # the first layer's input needs no 
 
 
 @contextlib.contextmanager
-def meanwhile(work, count=1):
-    """Have threads repeat `work` until the block ends; what one raises is raised here."""
+def meanwhile(*works):
+    """Have a thread each repeat its work until the block ends; what one raises is raised here."""
     stop, began, failed = threading.Event(), threading.Semaphore(0), []
 
-    def repeat():
+    def repeat(work):
         try:
             while not stop.is_set():
                 work()
@@ -44,10 +44,14 @@ def meanwhile(work, count=1):
             failed.append(error)
             began.release()
 
-    threads = [threading.Thread(target=repeat, name=f"beside {n}") for n in range(count)]
+    threads = [
+        threading.Thread(target=repeat, args=(work,), name=f"beside {number}")
+        for number, work in enumerate(works)
+    ]
     for one in threads:
         one.start()
-    began.acquire()
+    for _ in threads:
+        began.acquire()
     try:
         yield
     finally:
@@ -118,7 +122,7 @@ def test_two_threads_profile():
 def test_what_another_thread_trains_is_not_counted(backward):
     model, x = small(), torch.ones(1, 8)
     alone = tg.count_cost(model, x, backward=backward)
-    with meanwhile(trainer(), count=2):
+    with meanwhile(trainer(), trainer()):
         costs = [tg.count_cost(model, x, backward=backward) for _ in range(15)]
     assert {cost.macs for cost in costs} == {TRAINING_MACS if backward else MACS}
     assert {cost.flops for cost in costs} == {alone.flops}

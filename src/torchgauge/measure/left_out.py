@@ -27,10 +27,12 @@ class LeftOut:
 
     def look(self) -> None:
         """Take note of the other threads that are in code of torch at this moment."""
-        here = threading.get_ident()
         names = {one.ident: one.name for one in threading.enumerate()}
-        for ident, frame in sys._current_frames().items():  # noqa: SLF001 (there is no public way)
-            if ident != here and ident in names and _in_torch(frame):
+        frames = sys._current_frames()  # noqa: SLF001 (there is no public way)
+        # Its own would be a cycle, which would keep what the user's functions hold.
+        frames.pop(threading.get_ident(), None)
+        for ident, frame in frames.items():
+            if ident in names and _in_torch(frame):
                 self.names[names[ident]] = None
 
     def warnings(self) -> tuple[MeasurementWarning, ...]:
