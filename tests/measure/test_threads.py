@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,6 +16,7 @@ import torch
 from torch import nn
 
 import torchgauge as tg
+from torchgauge.measure.left_out import LeftOut
 from torchgauge.measure.own_threads import OwnThreads
 from torchgauge.measure.scope import observed
 from torchgauge.target.hygiene import untouched
@@ -416,3 +419,19 @@ def test_a_recording_whose_thread_is_gone_is_said_to_be_lost():
         thread.join()
     assert "recording-failed" in {w.id for w in run.warnings}
     assert tg.measure_memory(small(), x).peak > 0
+
+
+def test_a_look_at_other_threads_keeps_nothing_alive():
+    class Held:
+        pass
+
+    def loop():
+        held = Held()
+        LeftOut().look()
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        assert loop()() is None
+    finally:
+        gc.enable()
