@@ -39,9 +39,7 @@ def timeline(
     require_torch()
     from torchgauge.measure.loop import Timeline
 
-    return Timeline(
-        model, schedule=schedule, memory_budget=memory_budget, all_threads=all_threads
-    )
+    return Timeline(model, schedule=schedule, memory_budget=memory_budget, all_threads=all_threads)
 
 
 def nvtx(model: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:

@@ -110,9 +110,7 @@ def profile_request(
     ranges at the end.
     """
     require_torch()
-    wanted = _timeline(
-        detail, trace, lines=lines, nvtx=nvtx, roofs=roofs, all_threads=all_threads
-    )
+    wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx, roofs=roofs, all_threads=all_threads)
     from torchgauge.measure.fork_server import forking
 
     several = processes is None and iterations is None and not trust and device != "meta"

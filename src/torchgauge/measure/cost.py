@@ -34,9 +34,9 @@ def measure(
     """Run the call once, with real, fake or meta tensors, and count what it does.
 
     Without `backward` in evaluation mode and without gradients. With it in training mode, and ones
-    are sent into every differentiable output; no loss is counted, nor what made the inputs. What torch.compile made runs
-    eager. The model, its gradients and the process are put back. Raises MeasurementError where the
-    call raises.
+    are sent into every differentiable output; no loss is counted, nor what made the inputs. What
+    torch.compile made runs eager. The model, its gradients and the process are put back. Raises
+    MeasurementError where the call raises.
     """
     modes = hygiene.training if backward else hygiene.evaluation
     module = module_of(model)

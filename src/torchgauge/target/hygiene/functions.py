@@ -58,7 +58,9 @@ def _is_function(value: Any) -> bool:
 
 def _inside(function: Any) -> Any:
     """Return the function that torchgauge has put something around, or the function itself."""
-    return vars(function).get(ORIGINAL, function) if isinstance(function, FunctionType) else function
+    return (
+        vars(function).get(ORIGINAL, function) if isinstance(function, FunctionType) else function
+    )
 
 
 def _wrapped(now: dict[str, Any], name: str) -> bool:
