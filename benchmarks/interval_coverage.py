@@ -69,6 +69,7 @@ def measured(name):
         "interval": latency.interval and [latency.interval.low, latency.interval.high],
         "scope": latency.interval_scope,
         "medians": list(latency.process_medians),
+        "yardsticks": [run.yardstick for run in latency.processes],
         "warnings": [warning.id for warning in latency.warnings],
         "took": time.perf_counter() - start,
     }

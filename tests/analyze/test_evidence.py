@@ -1,5 +1,7 @@
 """What forbids a verdict on two times: too few samples, overlap, other load, drift."""
 
+import math
+
 import msgspec
 import pytest
 from tests.analyze.runs import timed
@@ -109,13 +111,13 @@ def test_a_gate_fails_no_run_for_what_others_did():
 
 
 def corrected_noise(log_ratio, between=0.01):
-    explained = Correction(log_ratio=log_ratio, between=between, before=0.1, runs=15)
+    explained = Correction(
+        log_ratio=log_ratio, error=math.sqrt(2) * between, between=between, before=0.1, runs=15
+    )
     return HostNoise(between=0.1, sessions=16, remembered=True, busy=True, correction=explained)
 
 
 def test_what_the_machine_explains_is_taken_out_and_shown_beside_the_measured_change():
-    import math
-
     old, new = timed(*TEN[:3]), timed(*(1.2 * median for median in TEN[:3]))
     comparison = compare(old, new, noise=corrected_noise(math.log(1.2)))
     latency = comparison.change_of("latency")
@@ -135,8 +137,6 @@ def test_what_the_machine_explains_is_taken_out_and_shown_beside_the_measured_ch
 
 
 def test_a_gate_judges_the_corrected_change_and_says_both():
-    import math
-
     from torchgauge.report.regressions import render as regression_lines
     from torchgauge.report.rulings import line
 

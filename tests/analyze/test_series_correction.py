@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from torchgauge.analyze.change_points import changes
-from torchgauge.analyze.correction import series_correction
+from torchgauge.analyze.series_correction import series_correction
 from torchgauge.model.past_run import PastRun
 
 KINDS = ("matmul", "copy", "python", "dispatch", "waiting")

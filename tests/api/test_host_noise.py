@@ -25,8 +25,14 @@ def host(monkeypatch, tmp_path):
 def record(log=0.0, speed=0.0, processes=3):
     """Return a run whose processes take 10 ms × e^log, on a machine slower by e^speed."""
     found = timed(*(0.01 * math.exp(log + 0.001 * number) for number in range(processes)))
-    yardstick = Yardstick(times={kind: 1e-4 * math.exp(speed) for kind in KINDS})
-    latency = msgspec.structs.replace(found.latency, yardstick=yardstick)
+    times = {kind: 1e-4 * math.exp(speed) for kind in KINDS}
+    latency = msgspec.structs.replace(
+        found.latency,
+        yardstick=Yardstick(times=times),
+        processes=tuple(
+            msgspec.structs.replace(run, yardstick=times) for run in found.latency.processes
+        ),
+    )
     return msgspec.structs.replace(found, latency=latency)
 
 
@@ -42,6 +48,7 @@ def remembered(found, busy=False):
             created="",
             medians=found.latency.process_medians,
             yardstick=found.latency.yardstick.times,
+            yardsticks=tuple(run.yardstick for run in found.latency.processes),
             busy=busy,
         ),
     )

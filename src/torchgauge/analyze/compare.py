@@ -202,7 +202,7 @@ def _by_yardstick(
         interval=None if measured is None else measured.interval(),
         corrected=found.change,
         corrected_interval=interval,
-        method=f"corrected by the yardstick as {known.runs} earlier runs on this host tell",
+        method=f"fastest processes and yardstick, as {known.runs} earlier runs on this host tell",
         reason=_undecided(noise) if judgement == "inconclusive" else "",
     )
 

@@ -1,7 +1,8 @@
-"""How much of the difference between runs was the machine's, by their yardsticks.
+"""How much of the difference between runs was the machine's, by fast processes and yardsticks.
 
-The logarithm of a target's time follows those of the reference work with weights that depend on
-what the target is bound by. They are learnt from the host's earlier runs of the target, never from
+Others disturb some processes of a run more than the rest, so that its fastest ones tell most of
+the target. The logarithm of their time follows those of the reference work with weights that depend
+on what the target is bound by. All is learnt from the host's earlier runs of the target, never from
 the runs that are corrected.
 """
 
@@ -9,24 +10,29 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from torchgauge.analyze.reference_weights import Floats, Logs, ridge, weights_of
+from torchgauge.analyze.yardstick import WAITING
 
 if TYPE_CHECKING:
     from torchgauge.model.past_run import PastRun
 
 FEWEST_RUNS = 6
+FASTEST = 3
+"""So many processes of a run tell how long its calls take where nothing disturbs them."""
+LEAST_ERROR = 0.001
+FAST = 0.25
+"""The quantile of processes above which others are thought to have disturbed them."""
 WORTH = 0.8
 """A correction must leave this share of the spread at most, in runs that it was not learnt from."""
-POOLED_RUNS = 10.0
-"""No correction counts for so many runs against what other targets of the host tell."""
-OWN_RUNS = 1.0
-"""The weights of the other targets count for so many runs against the target's own."""
-
-_Floats = npt.NDArray[np.float64]
+PROCESS_WORTH = 5.0
+"""No correction at all counts for so many processes."""
+BISECTIONS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,188 +41,173 @@ class Correction:
 
     Attributes:
         log_ratio: The part of ln(current ÷ baseline) that the machine explains, to be subtracted.
-        between: Standard deviation of a run's log median that is left.
+        error: Standard error of what is left of it.
+        between: Standard deviation of a typical run's log time that is left.
         before: The same without a correction.
-        runs: Earlier runs of the target that the weights rest on.
+        runs: Earlier runs of the target that this rests on.
     """
 
     log_ratio: float
+    error: float
     between: float
     before: float
     runs: int
-
-
-@dataclasses.dataclass(frozen=True)
-class SeriesCorrection:
-    """What the machine did to each run of a series.
-
-    Attributes:
-        log_ratios: The part of ln(run ÷ a run at the machine's usual speed) that the machine
-            explains, to be subtracted; None for a run whose yardstick does not tell.
-        between: Standard deviation of a run's log figure that is left, by neighbouring runs.
-        before: The same without a correction.
-        runs: Runs that have a correction.
-    """
-
-    log_ratios: tuple[float | None, ...]
-    between: float
-    before: float
-    runs: int
-
-
-class _Logs(NamedTuple):
-    """Runs of one target: log medians, and log times of reference work, a column to each kind."""
-
-    medians: _Floats
-    work: _Floats
-
-    def centred(self) -> _Logs:
-        return _Logs(self.medians - self.medians.mean(), self.work - self.work.mean(axis=0))
-
-    def moves(self) -> _Logs:
-        """Return what changed from run to run, at the scale of a single run.
-
-        A change of the target that stays is in one of them, and in half of the centred runs.
-        """
-        return _Logs(*(np.diff(part, axis=0) / math.sqrt(2) for part in self))
-
-    def without(self, at: int) -> _Logs:
-        return _Logs(np.delete(self.medians, at), np.delete(self.work, at, axis=0))
 
 
 def correction(baseline: PastRun, current: PastRun, past: Sequence[PastRun]) -> Correction | None:
     """Return what the machine explains of the difference between two runs of one target.
 
-    The weights are those of non-negative least squares with a ridge: those of the host's other
-    targets are drawn towards no correction, the target's own towards those. None where fewer than
-    six other runs of the target are remembered, and where the correction, each of those left out of
-    its own weights, would not have made their spread smaller by a fifth.
+    A run's figure is the mean of its fastest processes: others disturb a process, and speed up
+    none. Each process is corrected by its own yardstick where that would have left less spread in
+    the other runs than no yardstick, each of them left out of its own weights. A run has an error
+    of its own, by how far its fastest processes lie apart: one without any quiet moment decides
+    little. None where fewer than six other runs are remembered, and where their spread would not be
+    smaller by a fifth.
 
-    Source: Hoerl and Kennard (1970); Lawson and Hanson (1974) for the non-negative solution.
+    Source: Paule and Mandel (1982) for the spread; Hoerl and Kennard (1970) and Lawson and Hanson
+    (1974) for the weights.
     """
-    kinds = tuple(
-        kind
-        for kind, time in baseline.yardstick.items()
-        if time > 0 and current.yardstick.get(kind, 0) > 0
-    )
+    kinds = _kinds_of(baseline) if _kinds_of(baseline) == _kinds_of(current) else ()
     others = [run for run in past if run.medians not in (baseline.medians, current.medians)]
-    own = _logs([run for run in others if run.target == current.target], kinds)
-    if not kinds or own is None or len(own.medians) < FEWEST_RUNS:
+    own = [run for run in others if run.target == current.target and _usable(run, ())]
+    if len(own) < FEWEST_RUNS or not (_usable(baseline, ()) and _usable(current, ())):
         return None
-    names = dict.fromkeys(run.target for run in others if run.target != current.target)
-    rest = [_logs([run for run in others if run.target == name], kinds) for name in names]
-    pooled = _pooled([logs.centred() for logs in rest if logs is not None], len(kinds))
-    before, after = _left_out(own, pooled)
-    if after > WORTH * before:
+    with_work = [run for run in own if _usable(run, kinds)] if kinds else []
+    candidates: tuple[tuple[str, ...], ...] = ((),)
+    if len(with_work) >= FEWEST_RUNS:
+        own, candidates = with_work, ((), kinds)
+    before = float(np.std([_mean(run) for run in own], ddof=1))
+    left = min((_left(own, work) for work in candidates), key=lambda known: known.typical)
+    if left.typical > WORTH * before:
         return None
-    moved = np.array([math.log(current.yardstick[k] / baseline.yardstick[k]) for k in kinds])
-    centred = own.centred()
-    weights = _weights(centred, pooled, OWN_RUNS)
-    # Reference work that moves further than it ever did is weighted by little knowledge.
-    known = centred.work.T @ centred.work + _ridge(centred, OWN_RUNS) * np.eye(len(kinds))
-    unknown = float(moved @ np.linalg.solve(known, moved)) / 2
+    old, new = (left.figure(run) for run in (baseline, current))
     return Correction(
-        log_ratio=float(moved @ weights),
-        between=after * math.sqrt(1 + unknown),
+        log_ratio=_mean(current) - _mean(baseline) - (new.level - old.level),
+        error=math.sqrt(
+            2 * left.between**2
+            + old.error**2
+            + new.error**2
+            + left.typical**2 * left.unknown(baseline, current)
+        ),
+        between=left.typical,
         before=before,
-        runs=len(own.medians),
+        runs=len(own),
     )
 
 
-def series_correction(
-    values: Sequence[float], yardsticks: Sequence[Mapping[str, float]], versions: Sequence[str]
-) -> SeriesCorrection | None:
-    """Return what the machine explains of each run of a series, oldest first, of one target.
+class _Figure(NamedTuple):
+    """A log time of a run, and its own standard error."""
 
-    The weights of a run are learnt from all others, from what changes between neighbours. Another
-    version of torch makes the reference work another one, so that the machine's usual speed is the
-    median over the runs of each version. A run has no correction whose yardstick lacks a kind that
-    the newest yardstick has, or where fewer than six others of its version have one. None where no
-    run has one, and where the correction would not have made the spread smaller by a fifth.
+    level: float
+    error: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Left:
+    """What is left of the spread of runs: between them, and typically of a single run in all."""
+
+    kinds: tuple[str, ...]
+    processes: Logs
+    usual: Floats
+    between: float
+    typical: float
+
+    @property
+    def weights(self) -> Floats:
+        """The weights of the reference work, from all of the runs."""
+        return _process_weights(self.processes)
+
+    def unknown(self, old: PastRun, new: PastRun) -> float:
+        """Return what the weights' own error adds, as a share of a process's variance.
+
+        What moves further than it ever did is weighted by little knowledge.
+        """
+        if not self.kinds:
+            return 0.0
+        work = _above(self.processes)
+        known = work.work.T @ work.work + ridge(work, PROCESS_WORTH) * np.eye(len(self.kinds))
+        means = [_processes(run, self.kinds).work.mean(axis=0) for run in (old, new)]
+        moved = means[1] - means[0]
+        return float(moved @ np.linalg.solve(known, moved))
+
+    def figure(self, run: PastRun) -> _Figure:
+        """Return the figure of another run of the target."""
+        return _figure(run, self.kinds, self.weights, self.usual)
+
+
+def _left(own: Sequence[PastRun], kinds: tuple[str, ...]) -> _Left:
+    """Return the spread of the runs' figures, each by weights of all others."""
+    processes = [_processes(run, kinds) for run in own]
+    usual = np.quantile(np.concatenate([logs.work for logs in processes]), FAST, axis=0)
+    figures = []
+    for at, run in enumerate(own):
+        weights = _process_weights(_together(processes[:at] + processes[at + 1 :]))
+        figures.append(_figure(run, kinds, weights, usual))
+    between = _paule_mandel(figures)
+    error = statistics.median(figure.error for figure in figures)
+    return _Left(kinds, _together(processes), usual, between, math.hypot(between, error))
+
+
+def _together(processes: Sequence[Logs]) -> Logs:
+    return Logs(*(np.concatenate(part) for part in zip(*processes, strict=True)))
+
+
+def _above(processes: Logs) -> Logs:
+    """Return by how much each process is above the fast ones."""
+    return Logs(*(part - np.quantile(part, FAST, axis=0) for part in processes))
+
+
+def _process_weights(processes: Logs) -> Floats:
+    return weights_of(_above(processes), PROCESS_WORTH)
+
+
+def _figure(run: PastRun, kinds: tuple[str, ...], weights: Floats, usual: Floats) -> _Figure:
+    logs = _processes(run, kinds)
+    fastest = np.sort(logs.medians - (logs.work - usual) @ weights)[:FASTEST]
+    return _Figure(float(fastest.mean()), max(float(np.ptp(fastest)) / 2, LEAST_ERROR))
+
+
+def _paule_mandel(figures: Sequence[_Figure]) -> float:
+    """Return the standard deviation of runs that explains what their own errors do not."""
+    levels, errors = (np.array(part) for part in zip(*figures, strict=True))
+
+    def excess(between: float) -> float:
+        weights = 1 / (between**2 + errors**2)
+        centre = (weights @ levels) / weights.sum()
+        return float(weights @ (levels - centre) ** 2) - (len(levels) - 1)
+
+    low, high = 0.0, float(np.ptp(levels)) + 1.0
+    if excess(low) <= 0:
+        return low
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return high
+
+
+def _processes(run: PastRun, kinds: tuple[str, ...]) -> Logs:
+    work = [[math.log(yardstick[kind]) for kind in kinds] for yardstick in run.yardsticks]
+    shape = (len(run.medians), len(kinds))
+    return Logs(np.log(run.medians), np.array(work if kinds else []).reshape(shape))
+
+
+def _usable(run: PastRun, kinds: tuple[str, ...]) -> bool:
+    if len(run.medians) < FASTEST or min(run.medians) <= 0:
+        return False
+    return not kinds or (
+        len(run.yardsticks) == len(run.medians)
+        and all(yardstick.get(kind, 0) > 0 for yardstick in run.yardsticks for kind in kinds)
+    )
+
+
+def _kinds_of(run: PastRun) -> tuple[str, ...]:
+    """Return the reference work that all processes of a run timed, but not how long they waited.
+
+    A process that waited for a core did so in its calls, or between them.
     """
-    newest = next((yardstick for yardstick in reversed(yardsticks) if yardstick), {})
-    whole = [
-        value > 0 and bool(newest) and all(yardstick.get(kind, 0) > 0 for kind in newest)
-        for value, yardstick in zip(values, yardsticks, strict=True)
-    ]
-    known = [version for version, has_all in zip(versions, whole, strict=True) if has_all]
-    places = [
-        at
-        for at, has_all in enumerate(whole)
-        if has_all and known.count(versions[at]) > FEWEST_RUNS
-    ]
-    if not places:
-        return None
-    work = np.log([[yardsticks[at][kind] for kind in newest] for at in places])
-    version = np.array([versions[at] for at in places])
-    for name in set(version):
-        work[version == name] -= np.median(work[version == name], axis=0)
-    logs = _Logs(np.log([values[at] for at in places]), work)
-    none = np.zeros(len(newest))
-    explained = np.array(
-        [
-            work[row] @ _weights(logs.without(row).moves(), none, OWN_RUNS)
-            for row in range(len(places))
-        ]
-    )
-    left = _Logs(logs.medians - explained, work)
-    before, after = (math.sqrt(float((one.moves().medians ** 2).mean())) for one in (logs, left))
-    if after >= WORTH * before:  # both 0 where all runs are equal
-        return None
-    by_place = dict(zip(places, map(float, explained), strict=True))
-    ratios = tuple(by_place.get(at) for at in range(len(values)))
-    return SeriesCorrection(ratios, between=after, before=before, runs=len(places))
+    kinds = sorted(set.intersection(*map(set, run.yardsticks)) if run.yardsticks else ())
+    return tuple(kind for kind in kinds if kind != WAITING) if _usable(run, tuple(kinds)) else ()
 
 
-def _logs(runs: Sequence[PastRun], kinds: Sequence[str]) -> _Logs | None:
-    """Return the runs that have all kinds of work; None below two."""
-    whole = [
-        run
-        for run in runs
-        if run.medians
-        and min(run.medians) > 0
-        and all(run.yardstick.get(kind, 0) > 0 for kind in kinds)
-    ]
-    if len(whole) < 2:
-        return None
-    return _Logs(
-        np.array([np.log(run.medians).mean() for run in whole]),
-        np.log([[run.yardstick[kind] for kind in kinds] for run in whole]),
-    )
-
-
-def _pooled(targets: Sequence[_Logs], kinds: int) -> _Floats:
-    none = np.zeros(kinds)
-    if not targets:
-        return none
-    together = _Logs(*(np.concatenate(part) for part in zip(*targets, strict=True)))
-    return _weights(together, none, POOLED_RUNS)
-
-
-def _weights(logs: _Logs, prior: _Floats, runs: float) -> _Floats:
-    """Return the weights at which centred logs follow the work, the prior worth so many runs."""
-    from scipy.optimize import nnls
-
-    ridge = math.sqrt(_ridge(logs, runs))
-    rows = np.vstack([logs.work, ridge * np.eye(prior.size)])
-    found, _ = nnls(rows, np.concatenate([logs.medians, ridge * prior]))
-    return np.asarray(found, dtype=np.float64)
-
-
-def _ridge(logs: _Logs, runs: float) -> float:
-    return max(runs * float((logs.work**2).mean()), 1e-12)
-
-
-def _left_out(own: _Logs, prior: _Floats) -> tuple[float, float]:
-    """Return the spread of the runs, raw and corrected, each by weights of all others."""
-    raw, left = [], []
-    count = own.medians.size
-    for at in range(count):
-        others = own.without(at)
-        weights = _weights(others.centred(), prior, OWN_RUNS)
-        raw.append(float(own.medians[at] - others.medians.mean()))
-        left.append(raw[-1] - float((own.work[at] - others.work.mean(axis=0)) @ weights))
-    # A run lies further from the mean of the others than from the mean of all.
-    share = (count - 1) / count
-    spread = [math.sqrt(share * math.fsum(x * x for x in logs) / count) for logs in (raw, left)]
-    return spread[0], spread[1]
+def _mean(run: PastRun) -> float:
+    return float(np.log(run.medians).mean())

@@ -136,14 +136,13 @@ def corrected(
 ) -> Welch | None:
     """Return the change of times that is left when what the machine explains is taken out.
 
-    Its error is what runs of the target differ by after such a correction, processes and all. None
-    where a side has no figure above 0.
+    None where a side has no figure above 0.
     """
     if not baseline or not current or min(*baseline, *current) <= 0:
         return None
     means = [statistics.fmean(map(math.log, side)) for side in (baseline, current)]
     estimate = means[1] - means[0] - correction.log_ratio
-    return Welch(estimate, math.sqrt(2) * correction.between, correction.runs - 1)
+    return Welch(estimate, correction.error, correction.runs - 1)
 
 
 def _reach(freedom: float, confidence: float = CONFIDENCE) -> float:

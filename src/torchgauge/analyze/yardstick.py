@@ -28,6 +28,12 @@ def yardstick_of(runs: Sequence[LatencyRun]) -> Yardstick | None:
     return Yardstick(times=times) if times else None
 
 
+def yardsticks_of(runs: Sequence[LatencyRun]) -> tuple[dict[str, float], ...]:
+    """Return the yardstick of each process; none where some timed none."""
+    yardsticks = tuple(run.yardstick for run in runs)
+    return yardsticks if all(yardsticks) else ()
+
+
 def with_speed(yardstick: Yardstick, past: Sequence[PastRun], target: str) -> Yardstick:
     """Return the yardstick with the machine's speed relative to its usual one.
 

@@ -8,6 +8,7 @@ from torchgauge.analyze.correction import Correction, correction
 from torchgauge.analyze.noise import workload
 from torchgauge.analyze.run_spread import past_target, run_spread
 from torchgauge.analyze.stored import HostNoise
+from torchgauge.analyze.yardstick import yardsticks_of
 from torchgauge.device import calibration
 from torchgauge.device.past_runs import past_runs
 from torchgauge.model.past_run import PastRun
@@ -80,5 +81,6 @@ def _as_past(record: Profile) -> PastRun | None:
         created=record.environment.created,
         medians=latency.process_medians,
         yardstick={} if latency.yardstick is None else latency.yardstick.times,
+        yardsticks=yardsticks_of(latency.processes),
         busy=any(warning.id == "other-load" for warning in latency.warnings),
     )

@@ -51,7 +51,9 @@ def remember(fingerprint: str, run: PastRun, file: Path | None = None) -> Path |
     file = file or path()
     machines = dict(_read(file))
     known = machines.pop(fingerprint, ())
-    short = msgspec.structs.replace(run, medians=run.medians[-MOST_MEDIANS:])
+    short = msgspec.structs.replace(
+        run, medians=run.medians[-MOST_MEDIANS:], yardsticks=run.yardsticks[-MOST_MEDIANS:]
+    )
     machines[fingerprint] = _newest((*known, short))
     latest = dict(list(machines.items())[-MOST_MACHINES:])
     try:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from torchgauge.analyze import change_points
 from torchgauge.analyze.change_points import Change
-from torchgauge.analyze.correction import series_correction
+from torchgauge.analyze.series_correction import series_correction
 from torchgauge.errors import InputError
 from torchgauge.history.content import LAYER_METRICS
 from torchgauge.history.series import metric_names, read_series, read_yardsticks

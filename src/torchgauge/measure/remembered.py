@@ -8,7 +8,7 @@ from torch.nn.parameter import is_lazy
 from torchgauge.analyze.latency import combine
 from torchgauge.analyze.processes import FEWEST
 from torchgauge.analyze.run_spread import past_target, run_spread
-from torchgauge.analyze.yardstick import with_speed
+from torchgauge.analyze.yardstick import with_speed, yardsticks_of
 from torchgauge.device.environment import environment
 from torchgauge.device.past_runs import past_runs, remember
 from torchgauge.measure.description import describe
@@ -53,6 +53,7 @@ def combined(runs: LatencyRuns, placement: Placement, options: LatencyOptions) -
             created=where.created,
             medians=medians,
             yardstick={} if yardstick is None else yardstick.times,
+            yardsticks=yardsticks_of(latency.processes),
             busy=busy,
         )
         remember(fingerprint, run)

@@ -16,6 +16,7 @@ class PastRun(Record, frozen=True, kw_only=True):
         medians: Seconds per call, the median of each process in order.
         yardstick: Seconds of a piece of reference work by its kind, the median over processes;
             empty where none was timed.
+        yardsticks: The same of each process in order; empty where some timed none.
         busy: True where other processes took more than a tenth of the machine meanwhile.
     """
 
@@ -23,4 +24,5 @@ class PastRun(Record, frozen=True, kw_only=True):
     created: str
     medians: tuple[float, ...]
     yardstick: dict[str, float] = msgspec.field(default_factory=dict)
+    yardsticks: tuple[dict[str, float], ...] = ()
     busy: bool = False

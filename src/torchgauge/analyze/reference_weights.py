@@ -1,0 +1,51 @@
+"""How much of a target's log time follows each kind of reference work."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+class Logs(NamedTuple):
+    """Runs or processes: log medians, and log times of reference work, a column to each kind."""
+
+    medians: Floats
+    work: Floats
+
+    def moves(self) -> Logs:
+        """Return what changed from run to run, at the scale of a single run.
+
+        A change of the target that stays is in one of them, and in half of the centred runs.
+        """
+        return Logs(*(np.diff(part, axis=0) / math.sqrt(2) for part in self))
+
+    def without(self, at: int) -> Logs:
+        """Return all but one."""
+        return Logs(np.delete(self.medians, at), np.delete(self.work, at, axis=0))
+
+
+def weights_of(logs: Logs, worth: float) -> Floats:
+    """Return the weights, none negative, at which centred logs follow the work.
+
+    No weight at all counts for `worth` runs or processes.
+
+    Source: Hoerl and Kennard (1970) for the ridge; Lawson and Hanson (1974) for the solution.
+    """
+    from scipy.optimize import nnls
+
+    kinds = logs.work.shape[1]
+    if kinds == 0:
+        return np.zeros(0)
+    rows = np.vstack([logs.work, math.sqrt(ridge(logs, worth)) * np.eye(kinds)])
+    solution, _ = nnls(rows, np.concatenate([logs.medians, np.zeros(kinds)]))
+    return np.asarray(solution, dtype=np.float64)
+
+
+def ridge(logs: Logs, worth: float) -> float:
+    """Return the square that keeps weights small where little is known."""
+    return max(worth * float((logs.work**2).mean()), 1e-12)
