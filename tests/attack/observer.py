@@ -90,8 +90,8 @@ def model(given: Any) -> dict[str, str]:
 
 def process() -> dict[str, Any]:
     """Return the state of this process that a measurement may not change."""
-    loggers = [logging.root, *(logging.getLogger(name) for name in list(logging.root.manager.loggerDict)
-                               if isinstance(logging.root.manager.loggerDict[name], logging.Logger))]  # fmt: skip
+    named = dict(logging.root.manager.loggerDict).values()
+    loggers = [logging.root, *(logger for logger in named if isinstance(logger, logging.Logger))]
     return {
         "random": random.getstate(),
         "numpy random": str(np.random.get_state()[1].tobytes()) + str(np.random.get_state()[2:]),

@@ -200,6 +200,15 @@ def test_backward_work_of_other_threads_belongs_to_their_layers():
     assert by_path(cost)[""].own.macs == 0
 
 
+def test_the_graph_that_made_the_inputs_is_neither_counted_nor_used_up():
+    before, model = nn.Linear(64, 8), nn.Linear(8, 2, bias=False)
+    x = before(torch.ones(3, 64))
+    assert tg.count_cost(model, x, backward=True).macs == 3 * 48
+    assert before.weight.grad is None
+    x.sum().backward()
+    assert before.weight.grad is not None
+
+
 def test_a_class_with_its_own_call_is_a_layer_once():
     class Own(nn.Module):
         def __init__(self):

@@ -33,9 +33,9 @@ class Net(nn.Module):
         return self.shared(self.block(self.first(x))) * 2
 
 
-def tree_of(model, *inputs, train=None):
+def tree_of(model, *inputs, train=None, **options):
     source = Source.of_object(model, inputs, training=train is not None)
-    return timeline.measure(opened(source), train=train)
+    return timeline.measure(opened(source), train=train, **options)
 
 
 def sgd(loss=lambda outputs, _inputs: outputs.sum()):
@@ -274,7 +274,7 @@ class Beside(nn.Module):
 
 
 def test_a_layer_on_another_thread_is_in_the_tree_with_its_operators():
-    tree = tree_of(Beside().eval(), torch.ones(4, 8))
+    tree = tree_of(Beside().eval(), torch.ones(4, 8), all_threads=True)
     for path in ("there", "here"):
         assert tree.find(path).calls == 1
         assert tree.find(path).host_time > 0

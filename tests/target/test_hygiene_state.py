@@ -216,11 +216,20 @@ def test_resources_and_closures_are_left_alone():
 
 PROCESS = {
     "working directory": (lambda: os.chdir("/"), os.getcwd),
-    "locale": (lambda: locale.setlocale(locale.LC_ALL, "C"), lambda: locale.setlocale(locale.LC_ALL)),
-    "signal": (lambda: signal.signal(signal.SIGUSR1, print), lambda: signal.getsignal(signal.SIGUSR1)),
+    "locale": (
+        lambda: locale.setlocale(locale.LC_ALL, "C"),
+        lambda: locale.setlocale(locale.LC_ALL),
+    ),
+    "signal": (
+        lambda: signal.signal(signal.SIGUSR1, print),
+        lambda: signal.getsignal(signal.SIGUSR1),
+    ),
     "root logger": (lambda: logging.basicConfig(level=5, force=True),
                     lambda: (logging.root.level, list(logging.root.handlers))),
-    "logger": (lambda: logging.getLogger("a.b").setLevel(7), lambda: logging.getLogger("a.b").level),
+    "logger": (
+        lambda: logging.getLogger("a.b").setLevel(7),
+        lambda: logging.getLogger("a.b").level,
+    ),
     "logging": (lambda: logging.disable(50), lambda: logging.root.manager.disable),
     "path": (lambda: sys.path.insert(0, "/x"), lambda: list(sys.path)),
     "NumPy's printing": (lambda: np.set_printoptions(precision=2), np.get_printoptions),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -87,7 +88,7 @@ def test_a_callable_that_answers_everything_has_a_name_that_is_text(tmp_path):
 @pytest.mark.parametrize("attribute", ["lock", "stream"])
 def test_what_cannot_be_copied_is_told_as_that(attribute):
     model = nn.Linear(4, 4)
-    model.held = threading.Lock() if attribute == "lock" else open("/dev/null")  # noqa: SIM115
+    model.held = threading.Lock() if attribute == "lock" else Path("/dev/null").open()  # noqa: SIM115
     assert quick(model).latency is not None
     with pytest.raises(InputError) as caught:
         quick(model, precision="bf16")

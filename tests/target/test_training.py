@@ -160,3 +160,15 @@ def test_the_loss_gets_the_inputs_as_a_user_writes_them():
     assert Inputs.of({"a": x, "b": y}).as_given() == {"a": x, "b": y}
     mixed = Inputs((x,), {"b": y})
     assert mixed.as_given() is mixed
+
+
+def test_inputs_that_another_model_made_keep_their_graph_and_get_no_gradient():
+    before, model = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)
+    x, leaf = before(torch.ones(2, 3)), torch.ones(2, 4, requires_grad=True)
+    for given in (x, leaf):
+        step = TrainingStep(model, Inputs((given,)), Training(lambda out, _: out.sum(), sgd))
+        step()
+        step()
+    assert (before.weight.grad, leaf.grad) == (None, None)
+    x.sum().backward()
+    assert before.weight.grad is not None

@@ -9,7 +9,7 @@ import msgspec
 
 from torchgauge.advice.budget import Budget
 from torchgauge.api.gates import GateRequest, request_build
-from torchgauge.api.preparation import prepared, require_torch, showing
+from torchgauge.api.preparation import measuring, prepared, require_torch
 from torchgauge.model.advice import Advice, Trial
 from torchgauge.temporary import temporary_folder
 
@@ -104,7 +104,7 @@ def _advise(
         tolerance = METRIC_TOLERANCE
     wanted = chosen(candidates)
     # A cache of its own: compiling is cold in the check, and done once for all processes after it.
-    with showing(progress) as shown, temporary_folder() as cache:
+    with measuring(progress) as shown, temporary_folder() as cache:
         variables = {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
         world = Processes(build, metric, latency_limit, variables=variables, budget=budget)
         shown.start("looking at the model")

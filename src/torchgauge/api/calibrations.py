@@ -11,7 +11,7 @@ import msgspec
 from torchgauge.analyze.noise import deviation, resolvable, workload
 from torchgauge.api.gate_options import LEAST_BLOCKS
 from torchgauge.api.gates import GateRequest, request_build
-from torchgauge.api.preparation import require_torch, showing
+from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.device import calibration
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.model.doctor import Noise, NoiseRun
@@ -43,7 +43,7 @@ def calibrate(request: GateRequest, *, blocks: int = BLOCKS, progress: bool | No
     from torchgauge.measure.paired_run import run
 
     build = request_build(request)
-    with showing(progress) as shown:
+    with measuring(progress) as shown:
         record = first_look(build, shown)
         watched = watch_others()
         shown.start("timing the build against itself")

@@ -10,6 +10,7 @@ from torchgauge.api.preparation import require_torch
 from torchgauge.model.cost import Cost
 from torchgauge.model.count import Count
 from torchgauge.model.size import Size
+from torchgauge.turn import turn
 
 
 def measure_size(model: object) -> Size:
@@ -38,7 +39,8 @@ def count_cost(model: Callable[..., Any], inputs: Any = None, *, backward: bool 
     from torchgauge.measure.count import cost_of
     from torchgauge.target.source import Source
 
-    return cost_of(Source.of_object(model, inputs, training=backward), backward=backward)
+    with turn():
+        return cost_of(Source.of_object(model, inputs, training=backward), backward=backward)
 
 
 def count_request(
@@ -92,4 +94,5 @@ def count_request(
         autocast=autocast,
         on=tuple(peaks.find(name) for name in on),
     )
-    return count(request, options, fall_back=device is None)
+    with turn():
+        return count(request, options, fall_back=device is None)

@@ -14,7 +14,7 @@ from torchgauge.analyze.paired import USUAL_BLOCKS
 from torchgauge.analyze.tolerances import USUAL_METRICS
 from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
 from torchgauge.api.gate_warnings import warnings_of
-from torchgauge.api.preparation import prepared, require_torch, showing
+from torchgauge.api.preparation import measuring, prepared, require_torch
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.files import is_file
 from torchgauge.model.record import MeasurementWarning
@@ -147,7 +147,7 @@ def gate_targets(
     from torchgauge.api.paired_gate import gate_builds
 
     current = request_build(request)
-    with showing(progress) as shown:
+    with measuring(progress) as shown:
         if base_target is not None:
             base = request_build(dataclasses.replace(request, target=base_target), "base")
             return gate_builds(base, current, options, shown)
@@ -216,7 +216,7 @@ def _gate_models(
 
     sides = (("baseline", baseline), ("current", current))
     builds = [_object_build(name, pair, train) for name, pair in sides]
-    with showing(progress) as shown:
+    with measuring(progress) as shown:
         return gate_builds(builds[0], builds[1], options, shown)
 
 

@@ -20,6 +20,7 @@ def timeline(
     *,
     schedule: Schedule | None = None,
     memory_budget: int | None = None,
+    all_threads: bool = False,
 ) -> Timeline:
     """Return a context manager that records some steps of your own loop: `with … as run:`.
 
@@ -28,6 +29,9 @@ def timeline(
     `schedule` says which steps are recorded; fewer are where more would take more memory than
     `memory_budget` bytes (1 GiB, a quarter of what is free if that is less). `tg.mark(name)` names
     parts of the loop. After the block `run.tree`, `run.steps`, `run.captured` and `run.record`.
+    The thread that steps is recorded, with autograd's. `all_threads` records the others too: torch
+    may end the process where one of them runs operators while a recording begins or ends. Other
+    threads cannot measure until the block ends.
 
     Raises InputError `not-a-module`, `budget-invalid`; on entering `timeline-active`, and
     MeasurementError `profiler-active`.
@@ -35,7 +39,7 @@ def timeline(
     require_torch()
     from torchgauge.measure.loop import Timeline
 
-    return Timeline(model, schedule=schedule, memory_budget=memory_budget)
+    return Timeline(model, schedule=schedule, memory_budget=memory_budget, all_threads=all_threads)
 
 
 def nvtx(model: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:

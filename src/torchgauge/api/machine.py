@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchgauge.api.preparation import showing
+from torchgauge.api.preparation import measuring
 from torchgauge.model.doctor import Diagnosis
 
 
@@ -10,5 +10,5 @@ def diagnose(*, quick: bool = False, progress: bool | None = None) -> Diagnosis:
     """Find what makes timings lie on this machine; `quick` leaves out the A/A run of 10 s."""
     from torchgauge.measure.doctor import diagnose as examine
 
-    with showing(progress) as shown:
+    with measuring(progress) as shown:
         return examine(quick=quick, progress=shown)

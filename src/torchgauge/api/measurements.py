@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.api.preparation import prepared, showing
+from torchgauge.api.preparation import measuring, prepared
 from torchgauge.model.latency import Latency
 from torchgauge.model.memory import Memory
+from torchgauge.turn import turn
 
 if TYPE_CHECKING:
     from torchgauge.target.training import Training
@@ -62,7 +63,7 @@ def measure_latency(
     )
     from torchgauge.measure.plan import measure_latency as measure
 
-    with showing(progress) as shown:
+    with measuring(progress) as shown:
         shown.start("latency")
         return measure(source, options, shown)
 
@@ -82,4 +83,5 @@ def measure_memory(
     from torchgauge.measure.forward import opened
     from torchgauge.measure.memory import measure
 
-    return measure(opened(source), train=options.train)
+    with turn():
+        return measure(opened(source), train=options.train)

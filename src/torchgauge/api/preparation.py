@@ -10,6 +10,7 @@ from torchgauge.errors import missing_extra
 from torchgauge.progress import Progress
 from torchgauge.progress import progress as progress_for
 from torchgauge.signals import restoring
+from torchgauge.turn import turn
 
 if TYPE_CHECKING:
     from torchgauge.measure.latency import LatencyOptions
@@ -70,3 +71,10 @@ def showing(choice: bool | None) -> Iterator[Progress]:
         yield shown
     finally:
         shown.close()
+
+
+@restoring
+def measuring(choice: bool | None) -> Iterator[Progress]:
+    """Show progress as chosen, in this thread's turn to measure. Raises as `Turn.take`."""
+    with showing(choice) as shown, turn(shown):
+        yield shown

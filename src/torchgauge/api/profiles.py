@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.api.preparation import given, prepared, require_torch, showing
+from torchgauge.api.preparation import given, measuring, prepared, require_torch
 from torchgauge.files import check_replaceable
 from torchgauge.model.profile import Profile
 from torchgauge.model.tree import DETAIL, Detail
@@ -32,6 +32,7 @@ def profile(
     detail: Detail = DETAIL,
     trace: str | Path | None = None,
     lines: bool = False,
+    all_threads: bool = False,
     warmup: int | None = None,
     iterations: int | None = None,
     processes: int | None = None,
@@ -47,18 +48,20 @@ def profile(
     measures a training step in place of inference. `detail` is how far down the tree goes: "layers"
     times them with nothing recorded, "summary" makes no tree. `trace` is a file (.json or .json.gz)
     to which the recording of the timeline is written, for Perfetto. `lines` tells the time that
-    your own Python takes between operators by line (`tree.lines`). `processes` fresh processes time
-    the call, 1 stands for this one alone; None: as many short ones as the `budget` for the latency
-    allows (5 s), unless `iterations` are given, which this process takes. `roofs` True measures
-    anew what the device can do at most, in some ten seconds, and keeps it for later profiles; None
-    does so quickly, in about two, where nothing is kept of this machine; False not at all. Ctrl-C
-    ends the run early and returns what was measured, with `interrupted` set. A probe that fails
-    leaves a warning with `failed` on the record.
+    your own Python takes between operators by line (`tree.lines`). `all_threads` puts operators of
+    threads that the model starts into the tree; torch may then crash where other threads run
+    operators meanwhile. `processes` fresh processes time the call, 1 stands for this one alone;
+    None: as many short ones as the `budget` for the latency allows (5 s), unless `iterations` are
+    given, which this process takes. `roofs` True measures anew what the device can do at most, in
+    some ten seconds, and keeps it for later profiles; None does so quickly, in about two, where
+    nothing is kept of this machine; False not at all. Ctrl-C ends the run early and returns what
+    was measured, with `interrupted` set. A probe that fails leaves a warning with `failed` on the
+    record. Where another thread of the process measures, this one waits for it.
 
     Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
     device that is not there.
     """
-    wanted = _timeline(detail, trace, lines=lines, roofs=roofs)
+    wanted = _timeline(detail, trace, lines=lines, roofs=roofs, all_threads=all_threads)
     source, options = prepared(
         model,
         inputs,
@@ -70,7 +73,7 @@ def profile(
         processes=processes,
         budget=budget,
     )
-    with showing(progress) as shown:
+    with measuring(progress) as shown:
         return _profile(source, options, wanted, shown)
 
 
@@ -90,6 +93,7 @@ def profile_request(
     trace: str | Path | None = None,
     lines: bool = False,
     nvtx: bool = False,
+    all_threads: bool = False,
     warmup: int | None = None,
     iterations: int | None = None,
     processes: int | None = None,
@@ -106,12 +110,12 @@ def profile_request(
     ranges at the end.
     """
     require_torch()
-    wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx, roofs=roofs)
+    wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx, roofs=roofs, all_threads=all_threads)
     from torchgauge.measure.fork_server import forking
 
     several = processes is None and iterations is None and not trust and device != "meta"
     with contextlib.ExitStack() as stack:
-        shown = stack.enter_context(showing(progress))
+        shown = stack.enter_context(measuring(progress))
         shown.start("importing torch")
         # It imports torch on another core while this process does.
         server = stack.enter_context(forking(target)) if several else None
@@ -166,11 +170,14 @@ def _timeline(
     lines: bool,
     nvtx: bool = False,
     roofs: bool | None = None,
+    all_threads: bool = False,
 ) -> TimelineOptions:
     from torchgauge.measure.timeline_options import TimelineOptions
 
     file = None if trace is None else Path(trace).absolute()  # the model may change folders
-    wanted = TimelineOptions(detail, file, lines=lines, nvtx=nvtx, roofs=roofs)
+    wanted = TimelineOptions(
+        detail, file, lines=lines, nvtx=nvtx, roofs=roofs, all_threads=all_threads
+    )
     if wanted.trace is not None:
         check_replaceable(wanted.trace)  # before minutes of measuring, not after
     if wanted.nvtx:

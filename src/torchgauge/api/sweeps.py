@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.api.preparation import given, require_torch, showing
+from torchgauge.api.preparation import given, measuring, require_torch
 from torchgauge.model.sweep import CellSettings, Sweep
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _sweep(
         return _job(what, settings, number, options, memory_limit, device)
 
     path = None if resume is None else Path(resume).absolute()
-    with Journal(path, identity) as journal, showing(progress) as shown:
+    with Journal(path, identity) as journal, measuring(progress) as shown:
         run = Run(grid, make_job, doer, journal, shown, repeats=repeats, every=every)
         cells = run.all()
     unknown = TargetDescription(

@@ -133,6 +133,12 @@ def _tree(tree: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="tell the time that Python takes between operators by line of your source",
     )
+    tree.add_argument(
+        "--all-threads",
+        action="store_true",
+        help="operators of threads that the model starts are in the tree too; torch may crash "
+        "where threads run on after the step",
+    )
 
 
 def what_is_shown(shown: argparse._ArgumentGroup, *, depth: int | None, depth_help: str) -> None:
@@ -219,6 +225,7 @@ def run(options: argparse.Namespace) -> int:
             trace=options.trace,
             lines=options.lines,
             nvtx=options.nvtx,
+            all_threads=options.all_threads,
             warmup=options.warmup,
             iterations=options.iterations,
             processes=options.processes,

@@ -54,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="memory that the recording may take, such as 500MB or 2GiB (default: 1GiB, a quarter "
         "of what is free if that is less)",
     )
+    which.add_argument(
+        "--all-threads",
+        action="store_true",
+        help="record every thread, not only the one that steps; torch may crash or hang where "
+        "another runs operators while a recording begins or ends",
+    )
     _lines(parser.add_argument_group("time by line"))
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out, "json; with torchrun files per rank")
@@ -128,6 +134,7 @@ def run(options: argparse.Namespace) -> int:
     timeline = api.timeline(
         schedule=Schedule(options.skip, options.warmup, options.record, options.repeat),
         memory_budget=options.memory_budget,
+        all_threads=options.all_threads,
     )
     from torchgauge.measure.interrupts import Interrupts
     from torchgauge.measure.script import run_program, show

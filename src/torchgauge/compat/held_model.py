@@ -90,7 +90,7 @@ class HeldModel:
         )  # fmt: skip
         from torchgauge.measure.plan import measure_latency
 
-        with api.preparation.showing(None) as shown:
+        with api.preparation.measuring(None) as shown:
             return measure_latency(source, how, shown)
 
     def inputs(self, input_data: Any) -> Inputs:

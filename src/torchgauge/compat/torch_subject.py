@@ -22,6 +22,7 @@ from torchgauge.target.content import batch_of
 from torchgauge.target.inputs import Inputs
 from torchgauge.target.named_training import mean_of_outputs
 from torchgauge.target.training import Training
+from torchgauge.turn import turn
 
 _CONVOLUTIONS = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}
 
@@ -127,4 +128,7 @@ class TorchSubject:
     def roofs(self, cost: Cost) -> Roofs:  # noqa: ARG002 - all dtypes are measured at once
         """Return the roofs that are kept of this device, else what is quickly measured."""
         where = str(next(iter(members.tensors(self.module)), torch.empty(0)).device)
-        return known(where) or quick(where)
+        if kept := known(where):
+            return kept
+        with turn():
+            return quick(where)

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from torchgauge.measure.internals import current_node, node_number, sequence_number
 from torchgauge.signals import restoring
+from torchgauge.target.hygiene.functions import ORIGINAL
 
 _IS_CAUSAL = 5  # its place among the arguments
 
@@ -51,6 +52,7 @@ class CausalAttention(threading.local):
                 self._calls.append((sequence_number(), queries))
                 self.queries = None
 
+        setattr(attention, ORIGINAL, original)
         functional.scaled_dot_product_attention = attention
         try:
             yield

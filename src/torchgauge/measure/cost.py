@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from inspect import getattr_static
 from typing import Any
 
@@ -16,6 +16,7 @@ from torchgauge.measure.counting import Counter, retained
 from torchgauge.measure.forward import running
 from torchgauge.measure.internals import is_compiled, is_compiled_function, storage_key, unseen
 from torchgauge.measure.not_called import ParametersRead, not_called, warning
+from torchgauge.measure.own_threads import OwnThreads
 from torchgauge.measure.scope import observed
 from torchgauge.measure.storages import tensors_in
 from torchgauge.model.cost import OUTSIDE, Cost, CostRow
@@ -35,20 +36,24 @@ def measure(
     """Run the call once, with real, fake or meta tensors, and count what it does.
 
     Without `backward` in evaluation mode and without gradients. With it in training mode, and ones
-    are sent into every differentiable output; no loss is counted. What torch.compile made runs
-    eager. The model, its gradients and the process are put back. Raises MeasurementError where the
-    call raises.
+    are sent into every differentiable output; no loss is counted, nor what made the inputs. What
+    torch.compile made runs eager. The model, its gradients and the process are put back. Raises
+    MeasurementError where the call raises.
     """
     modes = hygiene.training if backward else hygiene.evaluation
     module = module_of(model)
     modules = [] if module is None else list(module.modules())
     with modes(model, inputs):
-        counter = Counter(model, ParametersRead(module))
+        threads = OwnThreads()
+        counter = Counter(model, ParametersRead(module), threads)
+        if backward:
+            inputs = inputs.leaves()
         tensors = _tensors(module, inputs)
         with (
             _eager(),
             _without_inference_mode(tensors),
             _fake_mode(tensors),
+            threads.following(),
             observed(counter.calls, modules),
             counter.attention.watched(),
             counter.counting(),
@@ -72,6 +77,7 @@ def measure(
             *counter.warnings.values(),
             *_compiled(model, modules),
             *([warning(left)] if left else []),
+            *_beside(counter.calls.beside),
         ),
     )
 
@@ -161,6 +167,19 @@ def _compiled(model: Callable[..., Any], modules: list[nn.Module]) -> Iterator[M
             message="A compiled part was counted by running it eager: what fusion saves in bytes "
             "is not seen.",
             probe="cost",
+        )
+
+
+def _beside(threads: Iterable[str]) -> Iterator[MeasurementWarning]:
+    if names := list(threads):
+        yield MeasurementWarning(
+            id="threads-not-counted",
+            message=f"Layers of the model ran meanwhile on threads that the call has not given "
+            f"work: {', '.join(names)}. That is not counted.",
+            probe="cost",
+            cause="Threads count that the call starts itself, or hands work to by a "
+            "ThreadPoolExecutor.",
+            remedy="Where they work for the call, its figures are too small; else all is well.",
         )
 
 

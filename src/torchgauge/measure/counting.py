@@ -28,6 +28,7 @@ from torchgauge.measure.layer_calls import LayerCall, LayerCalls
 from torchgauge.measure.meta_kernels import called
 from torchgauge.measure.not_called import ParametersRead
 from torchgauge.measure.operators import Operator, operator
+from torchgauge.measure.own_threads import OwnThreads
 from torchgauge.measure.thread_nodes import OwnNodes
 from torchgauge.model.cost import CostRow, Phase
 from torchgauge.model.record import MeasurementWarning
@@ -43,10 +44,13 @@ _NONE: dict[str, Any] = {}
 
 
 class Counter:
-    """Adds up operator calls by layer call, phase, operator and element type."""
+    """Adds up operator calls by layer call, phase, operator and element type, on own `threads`."""
 
-    def __init__(self, model: Callable[..., Any], parameters: ParametersRead) -> None:
+    def __init__(
+        self, model: Callable[..., Any], parameters: ParametersRead, threads: OwnThreads
+    ) -> None:
         self.parameters = parameters
+        self.threads = threads
         self.calls = LayerCalls(model, self._on_thread)
         self.attention = CausalAttention()
         self.warnings: dict[str, MeasurementWarning] = {}
@@ -158,10 +162,12 @@ class Counter:
             return self.calls.recomputing(), "recompute"
         return self.calls.of_node(), "backward"
 
-    def _on_thread(self) -> Callable[[], None]:
+    def _on_thread(self) -> Callable[[], None] | None:
         counting = any(isinstance(mode, Mode) and mode.counter is self for mode in modes())
         if counting:  # the autograd engine carries the modes of the thread that called it
             return lambda: None
+        if not self.threads.here():
+            return None
         undo = contextlib.ExitStack()
         if torch.is_grad_enabled():
             undo.enter_context(OwnNodes(self.calls.current))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -160,7 +161,11 @@ def graphs_seen(
         yield
         return
 
+    here = threading.get_ident()
+
     def call_user_compiler(self: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != here:
+            return original(self, module, *args, **kwargs)
         with look(module.graph):
             return original(self, module, *args, **kwargs)
 

@@ -49,19 +49,24 @@ class _Thread(threading.local):
 class LayerCalls:
     """An observer of the layer scope that keeps the tree, and knows whose an operator is.
 
-    `on_thread` is called on every other thread that runs a module, and returns what ends it.
+    `on_thread` is called on every other thread that runs a module, and returns what ends it; None
+    where the thread works for somebody else. `beside` are the names of such threads that ran layers
+    of the model.
     Backward operators belong to the layer call during which their node was made, by its sequence
     number, or as was noted on the nodes of another thread; nodes without one (gradient
     accumulation) to that of the node before. Recomputed layers (activation checkpointing) belong
     where their forward was.
     """
 
-    def __init__(self, model: Callable[..., Any], on_thread: Callable[[], Callable[[], None]]):
+    def __init__(
+        self, model: Callable[..., Any], on_thread: Callable[[], Callable[[], None] | None]
+    ) -> None:
         self._modules = Modules(model)
         root = self._modules.root
         self.root = LayerCall(self._modules.name, "", self._modules.table[0].kind, None, root)
         self._on_thread = on_thread
         self.several_threads = False  # nodes were made on others than the main one
+        self.beside: dict[str, None] = {}
         self._thread = _Thread()
         self._main = self._thread.numbers, self._thread.owners
         self._last: dict[int, LayerCall] = {}
@@ -75,8 +80,12 @@ class LayerCalls:
         thread = self._thread
         ending = None
         if thread.current is None:
-            thread.current = self.root
             ending = self._on_thread()
+            if ending is None:
+                if self._modules.has(module):
+                    self.beside[threading.current_thread().name] = None
+                return None
+            thread.current = self.root
         before = thread.current
         if graph_task() != -1 and thread.outermost:
             call = self._last.get(identity(module)) or self._child(before, module)
@@ -93,6 +102,8 @@ class LayerCalls:
 
     def leave(self, token: Any) -> None:
         """Step back into the caller."""
+        if token is None:
+            return
         thread = self._thread
         before, thread.outermost, ending = token
         thread.current = before

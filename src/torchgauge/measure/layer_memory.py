@@ -18,7 +18,7 @@ from torchgauge.measure.recorded_allocations import numbers, unrecorded
 from torchgauge.measure.recording import record
 from torchgauge.measure.step import Step
 from torchgauge.measure.storages import storages, tensors_in
-from torchgauge.model.events import Events, ThreadId
+from torchgauge.model.events import Events
 from torchgauge.model.tree import Pass, Tree
 from torchgauge.target.placement import Placement
 from torchgauge.trace.kineto import read_events
@@ -26,16 +26,23 @@ from torchgauge.trace.kineto import read_events
 _SECOND = re.compile(re.escape(STEP) + "1")
 
 
-def measure(placement: Placement, step: Step, modules: Modules, tree: CallTree) -> Tree:
+def measure(
+    placement: Placement,
+    step: Step,
+    modules: Modules,
+    tree: CallTree,
+    *,
+    all_threads: bool = False,
+) -> Tree:
     """Return the memory of each layer and operator in a step, in bytes, on the target's device.
 
-    Runs three steps: one to see the threads in use, two recorded, of which the second is read: what
-    the first leaves is then known. `tree` grows by layers that are new. Raises MeasurementError as
-    `recording.record` does.
+    Runs two recorded steps, of which the second is read: what the first leaves is then known.
+    `tree` grows by layers that are new; `all_threads` says that operators of other threads are in
+    it. Raises MeasurementError as `recording.record` does.
     """
     device = torch.device(placement.device)
-    threads = _threads(read_events(record(step, all_threads=True)))
-    events, outputs = _recorded(placement, step, modules, device)
+    with step.threads.following():
+        events, outputs = _recorded(placement, step, modules, device)
     spans = attribute(events, tree)
     growth = grow(events, spans, tree, _SECOND)
     found = layer_memory(
@@ -52,7 +59,9 @@ def measure(placement: Placement, step: Step, modules: Modules, tree: CallTree) 
         step="inference" if step.optimizer is None else "training",
         passes=(Pass(name="memory", steps=1, duration=int(growth.host.sum()) * 1e-9),),
         allocator=device.type.upper(),
-        warnings=unrecorded(len(threads - _threads(events)), found.lost, probe="timeline"),
+        warnings=unrecorded(
+            step.threads.names(), found.lost, probe="timeline", operators=all_threads
+        ),
     )
 
 
@@ -66,6 +75,7 @@ def _recorded(
 
     def work() -> None:
         for number in range(2):
+            step.threads.forget_names()
             gc.collect()  # cycles of an earlier step would end at a time of their own
             with step_range(number):
                 returned = step()
@@ -74,12 +84,6 @@ def _recorded(
                 del returned
             modules.forget_gone()
 
-    with Ranges(placement.model, modules).marking():
+    with Ranges(placement.model, modules, step.threads).marking():
         recorded = record(work, memory=True, shapes=True)
     return read_events(recorded), outputs
-
-
-def _threads(events: Events) -> set[ThreadId]:
-    """Return the threads that ran operators."""
-    operators = events.thread.take(events.category.where(lambda name: name == "cpu_op"))
-    return {operators.values[code] for code in set(operators.codes.tolist())}

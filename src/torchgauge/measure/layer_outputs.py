@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._C._profiler import _RecordFunctionFast
 
-from torchgauge.measure.internals import never_compiled
+from torchgauge.measure.internals import graph_task, never_compiled
 from torchgauge.measure.ranges import LAYER
 from torchgauge.measure.recording import Marks
 from torchgauge.measure.scope import wrapped
@@ -43,10 +44,13 @@ class LayerOutputs:
 
     def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
         compiling, ranges, note = torch.compiler.is_compiling, self._ranges, self._note
+        thread, home = threading.get_ident, threading.get_ident()
 
         def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             name = ranges.get(id(self))
             if name is None or compiling() or type(self) in inner:
+                return original(self, *args, **kwargs)
+            if thread() != home and graph_task() == -1:  # the recording has no other threads
                 return original(self, *args, **kwargs)
             with _RecordFunctionFast(name):
                 outputs = original(self, *args, **kwargs)

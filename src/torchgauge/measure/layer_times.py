@@ -12,6 +12,7 @@ from torchgauge.clock import Clock, SystemClock
 from torchgauge.device.base import Device
 from torchgauge.device.select import open_device
 from torchgauge.measure.modules import Modules
+from torchgauge.measure.own_threads import OwnThreads
 from torchgauge.measure.stamp_cost import calibrated
 from torchgauge.measure.stamps import Stamps
 from torchgauge.measure.step import guarded, prepared
@@ -59,9 +60,10 @@ def own_times(
     """
     modules = Modules(model)
     tree = CallTree(modules.table, modules.name)
-    stamps = Stamps(model, modules, now)
+    threads = OwnThreads()
+    stamps = Stamps(model, modules, now, threads)
     calls: list[list[Call]] = []
-    with stamps.watching():
+    with threads.following(), stamps.watching():
         step()  # the first one after the wrapping is slower
         stamps.taken()
         modules.forget_gone()

@@ -59,7 +59,7 @@ def measure(
     with open_device(placement.device).current(), prepared(placement, train) as step:
         modules = Modules(placement.model)
         layers = CallTree(modules.table, modules.name)
-        ranges = Ranges(placement.model, modules)
+        ranges = Ranges(placement.model, modules, step.threads)
 
         def work() -> None:
             step()

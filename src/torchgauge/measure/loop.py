@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -29,8 +28,8 @@ from torchgauge.model.tables import Table
 from torchgauge.model.tree import Tree
 from torchgauge.signals import HeldBack, every
 from torchgauge.temporary import temporary_folder
+from torchgauge.turn import Turn
 
-_lock = threading.Lock()
 _active: Timeline | None = None
 
 
@@ -47,37 +46,29 @@ class Timeline:
         *,
         schedule: Schedule | None = None,
         memory_budget: int | None = None,
+        all_threads: bool = False,
     ) -> None:
         self._roots = _roots(model)
         self._schedule = schedule or Schedule()
         self._budget = _budget(memory_budget)
+        self._all_threads = all_threads
+        self._turn = Turn(timeline=True)
         self._record: Loop | None = None
         self._open = contextlib.ExitStack()
         self._owner = Owner()
 
     def __enter__(self) -> Timeline:
-        """Begin to watch the loop.
+        """Begin to watch the loop, once no other thread measures.
 
-        Raises InputError `timeline-active` within another timeline, MeasurementError
-        `profiler-active` where another profiler records.
+        Raises InputError `timeline-active` within another timeline, of this or another thread,
+        MeasurementError `profiler-active` where another profiler records.
         """
-        global _active
-        if other := other_profilers.recorder():
-            raise MeasurementError(
-                "A timeline cannot be recorded inside another recording.",
-                id="profiler-active",
-                cause=f"{other} is recording in this process; a second would end it silently.",
-                remedy=f"Leave {other} out, or end it first.",
-            )
-        with _lock:
-            if _active is not None:
-                raise InputError(
-                    "A timeline is active already.",
-                    id="timeline-active",
-                    cause="This process has entered tg.timeline, or runs under `torchgauge run`.",
-                    remedy="Use one timeline, around the whole loop; tg.mark names parts of it.",
-                )
-            _active = self
+        self._turn.take()
+        try:
+            self._claim()
+        except BaseException:
+            self._turn.end()
+            raise
         self._owner = Owner()
         with HeldBack():
             try:
@@ -103,7 +94,7 @@ class Timeline:
             slowing = other_profilers.slowing()
             try:
                 with HeldBack():
-                    every([self._ends.close, self._steps.close])
+                    every([self._steps.close, self._ends.close])
                 record = loop_record(
                     self._steps,
                     by=self._ends.by,
@@ -171,6 +162,24 @@ class Timeline:
     def __str__(self) -> str:
         return "a timeline that is running" if self._record is None else str(self._record)
 
+    def _claim(self) -> None:
+        global _active
+        if other := other_profilers.recorder():
+            raise MeasurementError(
+                "A timeline cannot be recorded inside another recording.",
+                id="profiler-active",
+                cause=f"{other} is recording in this process; a second would end it silently.",
+                remedy=f"Leave {other} out, or end it first.",
+            )
+        if _active is not None:  # of this thread: those of others have the turn
+            raise InputError(
+                "A timeline is active already.",
+                id="timeline-active",
+                cause="This process has entered tg.timeline, or runs under `torchgauge run`.",
+                remedy="Use one timeline, around the whole loop; tg.mark names parts of it.",
+            )
+        _active = self
+
     def _begin(self) -> None:
         folder = self._open.enter_context(temporary_folder())
         self._modules = LoopModules(self._roots)
@@ -183,6 +192,7 @@ class Timeline:
             self._modules,
             stamps,
             self._ends.outermost,
+            all_threads=self._all_threads,
         )
         self._open.callback(self._ends.close)
         self._ends.open()
@@ -196,10 +206,12 @@ class Timeline:
 
     def _leave(self) -> None:
         global _active
-        self._open.close()
-        with _lock:
+        try:
+            self._open.close()
+        finally:
             if _active is self:
                 _active = None
+            self._turn.end()
 
 
 def _forget_in_child() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import nn
 
 from torchgauge.analyze.call_tree import Call
+from torchgauge.measure.internals import graph_task
+from torchgauge.measure.left_out import LeftOut
 from torchgauge.measure.modules import Modules
 from torchgauge.measure.ranges import Ranges
 
@@ -49,13 +52,30 @@ class InnerRanges(Ranges):
 
     Other threads call modules while the recording begins and ends. torch refuses a range that
     begins without a profiler and ends with one, and writes into freed memory where it begins in one
-    recording and ends in the next: while not `on`, none begins and none ends.
+    recording and ends in the next: while not `on`, none begins and none ends. Of a recording of one
+    thread (`begin`) the others are noted in `left_out`.
     """
 
-    def __init__(self, modules: LoopModules) -> None:
+    def __init__(self, modules: LoopModules, left_out: LeftOut) -> None:
         super().__init__(modules.target, modules)
         self.on = False
         self._loop = modules
+        self._left_out = left_out
+        self._thread: int | None = None
+
+    def begin(self, *, all_threads: bool) -> None:
+        """Let ranges begin, on the calling thread and on autograd's or on every thread."""
+        self._thread = None if all_threads else threading.get_ident()
+        self.on = True
+
+    def takes(self) -> bool:
+        """Return whether a range may begin on the calling thread."""
+        if not self.on:
+            return False
+        if self._thread in (None, threading.get_ident()) or graph_task() != -1:
+            return True
+        self._left_out.note()
+        return False
 
     def _new(self, module: nn.Module, key: int) -> Any:
         if self._loop.wraps(module):
@@ -73,7 +93,7 @@ class _Range:
         self._began = False
 
     def __enter__(self) -> None:
-        self._began = self._ranges.on
+        self._began = self._ranges.takes()
         if self._began:
             self._span.__enter__()
 

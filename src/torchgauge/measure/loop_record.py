@@ -52,6 +52,7 @@ def loop_record(
     bare = Loop.durations_of(steps.times(), "bare")
     captured = _captured(steps, asked, recorded, budget)
     warnings += _warnings(steps, found, captured)
+    warnings += steps.left_out.warnings()
     return Loop(
         roots=modules.roots or tuple(dict.fromkeys(_outermost(tree))),
         environment=environment(),

@@ -17,6 +17,7 @@ from torch._C._profiler import _RecordFunctionFast
 from torchgauge.analyze.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure import capture, mark
+from torchgauge.measure.left_out import LeftOut
 from torchgauge.measure.loop_modules import InnerRanges, LoopModules
 from torchgauge.measure.ranges import step_range
 from torchgauge.measure.recording import Recorder
@@ -29,6 +30,8 @@ from torchgauge.signals import HeldBack
 MARK = "tg:"
 # A loop of weeks must not fill the memory with its own times.
 MOST_TIMES = 100_000
+# Seconds in which the thread that steps may end its step, where another ends the timeline.
+LAST_STEP = 10.0
 
 
 @dataclasses.dataclass
@@ -60,10 +63,13 @@ class LoopSteps:
         stamps: Stamps,
         moved: Callable[[], None],
         now: Callable[[], int] = time.perf_counter_ns,
+        *,
+        all_threads: bool = False,
     ) -> None:
         self.needs: StepNeeds | None = None
         self.names: list[str] = []
         self.warnings: list[MeasurementWarning] = []
+        self.left_out = LeftOut()
         self._schedule = schedule
         self._memory = memory
         self._folder = folder
@@ -71,11 +77,14 @@ class LoopSteps:
         self._stamps = stamps
         self._moved = moved
         self._now = now
+        self._all_threads = all_threads
         self._numbers = itertools.count()
         self._files = itertools.count()
         self._home = threading.get_ident()
         self._all_ranges: list[InnerRanges] = []
         self._start_of_loop = 0
+        self._closed = False
+        self._ended_elsewhere = threading.Event()
         self.phase: Phase = "bare"
         self._forget()
 
@@ -90,10 +99,16 @@ class LoopSteps:
     def ended(self) -> None:
         """Take note that a step has ended, and make ready what the next one is for."""
         took = self._now() - self._began
+        if self._closed:
+            if self._recorder is not None:
+                self._boundary()
+            self._end()
+            self._ended_elsewhere.set()
+            return
         if self._recorder is not None and self.phase != "warmup":
             self._boundary()
         if self.phase == "stamp":
-            self.stamped.append(self._stamps.taken())
+            self.stamped.append(self._recorded_alone(self._stamps.taken()))
         if self.phase != "bare":
             self._modules.forget_gone()
         self._note(took)
@@ -110,7 +125,7 @@ class LoopSteps:
     def again(self) -> None:
         """Forget the steps until now: what ends now is the first."""
         self._boundaries = 0
-        self.close()
+        self._end()
         self._forget()
         self.phase = "bare"
         if self._schedule.skip:
@@ -118,7 +133,19 @@ class LoopSteps:
         self._began = self._start_of_loop
 
     def close(self) -> None:
-        """End what runs; a recording that was not complete is kept where it has whole steps."""
+        """End what runs; a recording that was not complete is kept where it has whole steps.
+
+        Where the steps are another thread's, that one ends its recording with its next step, which
+        is waited for.
+        """
+        self._closed = True
+        recorder, limit = self._recorder, time.monotonic() + LAST_STEP
+        while recorder is not None and recorder.ends_elsewhere() and time.monotonic() < limit:
+            if self._ended_elsewhere.wait(0.05):
+                break
+        self._end()
+
+    def _end(self) -> None:
         if self._recorder is not None:
             self._undisturbed(self._stop)
         self._around.close()
@@ -176,7 +203,7 @@ class LoopSteps:
 
     def _ready(self) -> None:
         # Kept: a range that was open at the end must not be freed while another recording runs.
-        self._all_ranges.append(InnerRanges(self._modules))
+        self._all_ranges.append(InnerRanges(self._modules, self.left_out))
         self._put_around(self._all_ranges[-1].marking())
         self._is_ready = True
 
@@ -192,13 +219,21 @@ class LoopSteps:
         self._is_ready = False
         self._boundaries = 0
         self._estimating = self.phase == "estimate"
-        recorder = Recorder(shapes=True, all_threads=not self._estimating_here(), device=_device())
+        every = self._all_threads and not self._estimating_here()
+        recorder = Recorder(shapes=True, all_threads=every, device=_device())
         recorder.start()
         self._recorder = recorder
-        self._all_ranges[-1].on = True
+        self._all_ranges[-1].begin(all_threads=self._all_threads)
+        if not self._all_threads:
+            self.left_out.look()
         mark.name_with(functools.partial(self._named))  # a new one for each recording
         if self._estimating:
             self._boundary()
+
+    def _recorded_alone(self, calls: list[Call]) -> list[Call]:
+        """Leave out the calls of threads that are not recorded, which autograd's are."""
+        here = threading.get_ident()
+        return [one for one in calls if self._all_threads or one.thread == here or one.again]
 
     def _estimating_here(self) -> bool:
         """Whether this recording can be of one thread: one that both begins and ends it.
@@ -214,6 +249,8 @@ class LoopSteps:
         if recorder is None:
             return
         self._all_ranges[-1].on = False
+        if not self._all_threads:
+            self.left_out.look()
         try:
             recorder.stop()
         finally:

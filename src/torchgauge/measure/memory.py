@@ -41,8 +41,8 @@ _BEFORE = {
 def measure(placement: Placement, *, train: Training | bool | None = None) -> Memory:
     """Return the memory that one step of the target needs on its device, in bytes.
 
-    Runs five steps: one to warm up, one undisturbed (resident set, the device's allocator), one to
-    see the threads in use, two recorded for their allocations. Raises InputError `meta-model`,
+    Runs four steps: one to warm up, one undisturbed (resident set, the device's allocator, the
+    threads in use), two recorded for their allocations. Raises InputError `meta-model`,
     `device-unsupported` and those of TrainingStep; MeasurementError as `forward.running` and
     `recording.record` do.
     """
@@ -51,9 +51,12 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
     theirs = _theirs(placement, device)
     with open_device(placement.device).current(), prepared(placement, how) as step:
         broken = output_warnings(step(), "memory")
-        with resident.watched() as process, allocator.watched(device, step.what) as reported:
+        with (
+            step.threads.following(),
+            resident.watched() as process,
+            allocator.watched(device, step.what) as reported,
+        ):
             step()
-        used = allocations.read(record(step, all_threads=True)).threads
         seen = _Recorded(placement, step, device, theirs).read()
     parts: dict[str, Any] = {str(part): size for part, size in seen.figures.parts.items()}
     return Memory(
@@ -75,7 +78,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         tensors=seen.tensors,
         timeline=seen.figures.timeline,
         warnings=(
-            *unrecorded(len(set(used) - set(seen.threads)), seen.lost, probe="memory"),
+            *unrecorded(step.threads.names(), seen.lost, probe="memory"),
             *reported.warnings,
             *broken,
             *_undivided(placement),
@@ -86,14 +89,13 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """The figures of the recorded step, the threads in it, frees that were not recorded.
+    """The figures of the recorded step, and the frees that were not recorded.
 
     `aside` are the bytes on the device that only the measurement keeps there.
     """
 
     figures: StepMemory
     tensors: tuple[AliveTensor, ...]
-    threads: tuple[tuple[int | str, int | str], ...]
     lost: int
     aside: int
 
@@ -146,7 +148,7 @@ class _Recorded:
         held = _less(self.allocated, aside)
         figures = step_memory(blocks, trace.operators, known, span, held=held, outputs=outputs)
         tensors = alive_tensors(figures.alive, trace.operators, trace.layers, self.layers.paths)
-        return _Seen(figures, tensors, trace.threads, blocks.lost, aside)
+        return _Seen(figures, tensors, blocks.lost, aside)
 
     def _two_steps(self) -> None:
         for number in range(2):

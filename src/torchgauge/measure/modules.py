@@ -40,6 +40,10 @@ class Modules:
         if owner is not None:
             self._learn(owner, "")
 
+    def has(self, module: nn.Module) -> bool:
+        """Return whether the module has a number."""
+        return identity(module) in self._numbers
+
     def number(self, module: nn.Module) -> int:
         """Return the module's number, a new one for a module that was never seen."""
         found = self._numbers.get(identity(module))

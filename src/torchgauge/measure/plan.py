@@ -250,6 +250,7 @@ def _tree(
             train=options.train,
             operators=timeline.detail != "layers",
             keep=None if path is None else recorded.append,
+            all_threads=timeline.all_threads,
         ),
     )
     if path is not None and recorded:

@@ -11,8 +11,9 @@ from torch import nn
 from torch._C._profiler import _RecordFunctionFast
 
 from torchgauge.analyze.attribution import STOPPED
-from torchgauge.measure.internals import EARLY_STOP, never_compiled
+from torchgauge.measure.internals import EARLY_STOP, graph_task, never_compiled
 from torchgauge.measure.modules import Modules, identity
+from torchgauge.measure.own_threads import OwnThreads
 from torchgauge.measure.scope import wrapped
 from torchgauge.target.hygiene import module_of
 
@@ -22,11 +23,17 @@ STEP = "tg@"
 
 
 class Ranges:
-    """Marks the calls of a target's modules, and of others that they call, while `marking`."""
+    """Marks the calls of a target's modules, and of others that they call, while `marking`.
 
-    def __init__(self, model: Callable[..., Any], modules: Modules) -> None:
+    With `threads` on those alone, and on autograd's.
+    """
+
+    def __init__(
+        self, model: Callable[..., Any], modules: Modules, threads: OwnThreads | None = None
+    ) -> None:
         self._model = model
         self._modules = modules
+        self._own = _everywhere if threads is None else threads.here
         self._names: dict[int, str] = {}
         # A range cannot be entered twice at once, as recursion and threads would.
         self._free: dict[int, list[Any]] = {}
@@ -39,9 +46,10 @@ class Ranges:
 
     def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
         compiling, free, new = torch.compiler.is_compiling, self._free, self._new
+        own = self._own
 
         def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-            if compiling() or type(self) in inner:
+            if compiling() or type(self) in inner or not (own() or graph_task() != -1):
                 return original(self, *args, **kwargs)
             key = identity(self)
             pool = free.get(key)
@@ -74,6 +82,13 @@ class Ranges:
 # compiles each function that it meets: ours it must not.
 never_compiled(Ranges._new, below=True)  # noqa: SLF001
 never_compiled(identity)
+
+
+def _everywhere() -> bool:
+    return True
+
+
+never_compiled(_everywhere)
 
 
 def step_range(number: int) -> contextlib.AbstractContextManager[object]:

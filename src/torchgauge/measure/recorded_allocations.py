@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from torchgauge.measure.left_out import listed
 from torchgauge.model.record import MeasurementWarning
 
 DEVICE_TYPES = {"cpu": 0, "cuda": 1}  # torch's own numbers (c10::DeviceType)
@@ -17,16 +18,31 @@ def numbers(device: torch.device) -> tuple[int, int]:
     return DEVICE_TYPES[device.type], index
 
 
-def unrecorded(threads: int, lost: int, *, probe: str) -> tuple[MeasurementWarning, ...]:
-    """Return what is to be said of threads and of frees that were not recorded, by their number."""
+def unrecorded(
+    threads: list[str], lost: int, *, probe: str, operators: bool = True
+) -> tuple[MeasurementWarning, ...]:
+    """Return what is to be said of threads, by name, and frees that were not recorded.
+
+    `operators` says that those of the threads were recorded, and are in the tree.
+    """
     found = []
+    what = "allocations are" if operators else "operators and allocations are"
     if threads:
         found.append(
             MeasurementWarning(
                 id="threads-unrecorded",
-                message=f"The step ran operators on {threads} more thread(s), whose allocations "
-                "cannot be recorded: peak and average, and those of layers, are lower bounds.",
+                message=f"The step worked on {len(threads)} more thread(s) ({listed(threads)}), "
+                f"whose {what} not recorded: peak and average, and those of layers, are lower "
+                "bounds where they run operators.",
                 probe=probe,
+                cause=""
+                if operators
+                else "torch crashes or hangs where another thread is in an operator as a recording "
+                "of all threads begins or ends.",
+                remedy=""
+                if operators
+                else "Where no other thread runs operators, all_threads=True (--all-threads) "
+                "records theirs.",
             )
         )
     if lost:

@@ -9,6 +9,7 @@ import itertools
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,12 @@ class Marks:
 
 
 class Recorder:
-    """One recording under torch.profiler, from `start` to `stop`, which any thread may call.
+    """One recording under torch.profiler of one thread and of autograd's, from `start` to `stop`.
 
     `shapes` records the operators' inputs and overloads; on a CUDA `device` its work is recorded.
-    `memory` records allocations of the calling thread and of autograd's; with `all_threads` the
-    profiler sees operators of every thread and no allocation at all.
+    `memory` records allocations too. With `all_threads` the profiler sees operators of every thread
+    and no allocation, and any thread may stop it; but torch then writes into what it has freed, and
+    crashes or hangs sooner or later, where another thread is in an operator as it starts or stops.
     """
 
     def __init__(
@@ -62,6 +64,8 @@ class Recorder:
     ) -> None:
         self._memory = memory
         self._owner = Owner()
+        self._all_threads = all_threads
+        self._thread: threading.Thread | None = None
         cuda = device.startswith("cuda")
         switches: dict[str, Any] = {
             "record_shapes": shapes,
@@ -94,13 +98,35 @@ class Recorder:
         with _quiet():
             self._profile.__enter__()  # type: ignore[no-untyped-call]
             del older
+        self._thread = threading.current_thread()
 
     def stop(self) -> None:
-        """End it."""
+        """End it.
+
+        Raises MeasurementError `recording-failed` on another thread than that of `start`, unless it
+        is of all threads: torch would crash.
+        """
         if self._owner.elsewhere:  # the threads that recorded are not there
             return
+        if not self._all_threads and threading.current_thread() is not self._thread:
+            autograd_profiler._set_is_profiler_enabled(False)  # noqa: SLF001 (or none could start)
+            raise MeasurementError(
+                "A recording cannot be ended by another thread than the one that began it.",
+                id="recording-failed",
+                cause="torch keeps it with the thread that is recorded.",
+                remedy="Begin and end the timeline in the thread that runs the loop.",
+            )
         with _quiet():
             self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+    def ends_elsewhere(self) -> bool:
+        """Return whether another thread, which is still there, has to stop it."""
+        return (
+            not self._all_threads
+            and self._thread is not threading.current_thread()
+            and self._thread is not None
+            and self._thread.is_alive()
+        )
 
     def export(self, path: Path) -> None:
         """Write the Kineto trace to a file, after `stop` and once."""

@@ -7,13 +7,14 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
 
 from torchgauge.measure.internals import never_compiled
 from torchgauge.signals import restoring
+from torchgauge.target.hygiene.functions import ORIGINAL
 
 Call = Callable[..., Any]
 
@@ -40,8 +41,15 @@ class Observer(Protocol):
         """Take note that the call has ended, by returning or by raising."""
 
 
+class _Around(NamedTuple):
+    """A wrap, and the class whose `__call__` a module's class uses."""
+
+    wrap: Wrap
+    owners: dict[type[nn.Module], type[nn.Module]]
+
+
 _lock = threading.Lock()
-_wraps: tuple[tuple[Wrap, dict[type[nn.Module], type[nn.Module]]], ...] = ()
+_wraps: tuple[_Around, ...] = ()
 _originals: dict[type[nn.Module], Call] = {}
 
 
@@ -54,7 +62,7 @@ def wrapped(wrap: Wrap, modules: Iterable[nn.Module] = ()) -> Iterator[None]:
     what it compiles inside.
     """
     global _wraps
-    mine = (wrap, _overriding(modules))
+    mine = _Around(wrap, _overriding(modules))
     with _lock:
         _wraps = (*_wraps, mine)
         _install()
@@ -113,7 +121,7 @@ def _overriding(modules: Iterable[nn.Module]) -> dict[type[nn.Module], type[nn.M
 def _install() -> None:
     """Give each class its own `__call__` inside of all that wrap it, or back as it was."""
     wanted: set[type[nn.Module]] = {nn.Module} if _wraps else set()
-    wanted = wanted.union(*(owners.values() for _, owners in _wraps))
+    wanted = wanted.union(*(one.owners.values() for one in _wraps))
     for owner in wanted - _originals.keys():
         _originals[owner] = vars(owner)["__call__"]
     for owner, original in list(_originals.items()):
@@ -122,6 +130,7 @@ def _install() -> None:
             if owner is nn.Module or owner in owners.values():
                 call = wrap(call, frozenset(k for k, first in owners.items() if first is not owner))
                 never_compiled(call)
+                setattr(call, ORIGINAL, original)
         type.__setattr__(owner, "__call__", call)
         if owner not in wanted:
             del _originals[owner]

@@ -39,8 +39,8 @@ class _Rounds:
         self, placement: Placement, step: Step, modules: Modules, now: Callable[[], int]
     ) -> None:
         self._step, self._modules, self._now = step, modules, now
-        self._stamps = Stamps(placement.model, modules, now)
-        self._around = Stamps(placement.model, modules, now)
+        self._stamps = Stamps(placement.model, modules, now, step.threads)
+        self._around = Stamps(placement.model, modules, now, step.threads)
         self.bare: list[Phases] = []
         self.stamped: list[Phases] = []
         self.calls: list[list[Call]] = []

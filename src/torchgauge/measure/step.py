@@ -14,6 +14,7 @@ import torch
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.forks import Owner
 from torchgauge.measure.forward import RAISED, running, translated
+from torchgauge.measure.own_threads import OwnThreads
 from torchgauge.target import hygiene
 from torchgauge.target.deferred import Finishing
 from torchgauge.target.hygiene import Kept
@@ -25,13 +26,15 @@ class Step:
     """`step()` runs the call once; `step(mark)` also says when each of its phases starts.
 
     What the user's code raises becomes a MeasurementError that names `what` was running. `kept` is
-    what had to be copied in order to be put back; `optimizer` is a training step's own.
+    what had to be copied in order to be put back; `optimizer` is a training step's own; `threads`
+    tells the step's threads from others.
     """
 
     def __init__(self, placement: Placement, train: Training | None, kept: Kept) -> None:
         self.what = "The model's forward"
         self.device = placement.device
         self.kept = kept
+        self.threads = OwnThreads()
         self.optimizer: torch.optim.Optimizer | None = None
         self._finishing = Finishing()
         inputs = placement.inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import statistics
 from collections.abc import Callable
@@ -41,6 +42,7 @@ def measure(
     train: Training | bool | None = None,
     operators: bool = True,
     keep: Callable[[NamedSpans], object] | None = None,
+    all_threads: bool = False,
     clock: Clock | None = None,
 ) -> Tree:
     """Return the tree of one step: host time by layer and operator, forward and backward.
@@ -50,15 +52,22 @@ def measure(
     optimizer the time of their phase in the bare steps. What is in no layer is the median over
     recorded steps. Memory comes from a recording of its own. Without
     `operators` nothing is recorded, and layers have their forward time alone. `keep` is given what
-    was recorded, with the layers' names. Raises MeasurementError as `recording.record` does.
+    was recorded, with the layers' names. Threads that the step starts are stamped; their operators
+    are recorded with `all_threads` alone, see `Recorder`. Raises MeasurementError as
+    `recording.record` does.
     """
     now = (clock or SystemClock()).now
     how = Training.resolve(train)
     kind: Literal["inference", "training"] = "inference" if how is None else "training"
-    with open_device(placement.device).current(), prepared(placement, how) as step:
+    with (
+        open_device(placement.device).current(),
+        prepared(placement, how) as step,
+        contextlib.ExitStack() as undo,
+    ):
         modules = Modules(placement.model)
         tree = CallTree(modules.table, modules.name)
         step()
+        undo.enter_context(step.threads.following())
         steps = stamped_steps(placement, step, modules, tree, now)
         bare = median_length(steps.bare)
         known: dict[str, Any] = {
@@ -69,8 +78,10 @@ def measure(
         stamps = Pass(name="stamps", steps=len(steps.stamped), duration=with_stamps, **known)
         memory = None
         if operators:
-            growth, phases, with_ranges = _recorded(placement, step, modules, tree, bare, keep, now)
-            memory = layer_memory.measure(placement, step, modules, tree)
+            growth, phases, with_ranges = _recorded(
+                placement, step, modules, tree, bare, keep, now, all_threads=all_threads
+            )
+            memory = layer_memory.measure(placement, step, modules, tree, all_threads=all_threads)
     if memory is None:
         return stamped_tree(steps.layers, tree, step=kind, passes=(stamps,))
     recording = Pass(name="recording", steps=growth.host.shape[1], duration=with_ranges, **known)
@@ -88,6 +99,8 @@ def _recorded(
     bare: float,
     keep: Callable[[NamedSpans], object] | None,
     now: Callable[[], int],
+    *,
+    all_threads: bool,
 ) -> tuple[Growth, list[Phases], float]:
     """Return the recorded nodes, the recorded steps, and their median in s as the profiler has it.
 
@@ -95,9 +108,9 @@ def _recorded(
     take. The first of the others is not read: the profiler is slower in it.
     """
     steps = max(fewest(bare), min(RECORDED, int(SECONDS / max(bare, 1e-9) / 2)))
-    ranges = Ranges(placement.model, modules)
+    ranges = Ranges(placement.model, modules, step.threads)
     with ranges.marking():
-        one = record(step, shapes=True, device=placement.device, all_threads=True)
+        one = record(step, shapes=True, device=placement.device, all_threads=all_threads)
     fit = capture.budget() // max(1, capture.memory_of(len(one))) - 1
     steps = max(1, min(steps, fit))
 
@@ -112,7 +125,7 @@ def _recorded(
             modules.forget_gone()
 
     with ranges.marking():
-        recorded = record(work, shapes=True, device=placement.device, all_threads=True)
+        recorded = record(work, shapes=True, device=placement.device, all_threads=all_threads)
     events = read_events(recorded)
     spans = attribute(events, tree)
     if keep is not None:

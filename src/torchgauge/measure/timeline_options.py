@@ -18,7 +18,7 @@ class TimelineOptions:
 
     `nvtx` runs steps with NVTX ranges at the end, `lines` samples the lines of Python that run.
     `roofs` True measures anew what the device can do at most, None quickly where that is not known,
-    False not at all.
+    False not at all. `all_threads` records operators of threads that the step starts, too.
 
     Raises InputError `detail-unknown`, `trace-name`; `option-conflict` for what needs a recording
     where `detail` makes none.
@@ -29,6 +29,7 @@ class TimelineOptions:
     nvtx: bool = False
     lines: bool = False
     roofs: bool | None = None
+    all_threads: bool = False
 
     def __post_init__(self) -> None:
         check_detail(self.detail)

@@ -49,6 +49,23 @@ class Inputs:
         args, kwargs = tree_map_only(Tensor, change, (self.args, dict(self.kwargs)))
         return Inputs(args=args, kwargs=kwargs)
 
+    def leaves(self) -> Inputs:
+        """Return the inputs on the same memory, as leaves of their own where they need a gradient.
+
+        A backward pass ends there: it neither runs nor frees the graph that made what was given,
+        and no gradient is left in it.
+        """
+        made: dict[int, torch.Tensor] = {}
+
+        def leaf(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.requires_grad:
+                return tensor
+            if id(tensor) not in made:
+                made[id(tensor)] = tensor.detach().requires_grad_()
+            return made[id(tensor)]
+
+        return self.map(leaf)
+
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield every tensor with a name: its keyword, or its position ("0", "0.1", …)."""
         from torch import Tensor

@@ -85,13 +85,13 @@ class TrainingStep:
         autocast: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.model = model
-        self.inputs = inputs
+        self.inputs = inputs.leaves()
         self.loss = training.loss
         self.parameters = _trainable(model)
         self.optimizer = training.optimizer(self.parameters)
         self.scaler = copy.deepcopy(training.scaler)
         self.autocast = autocast
-        self._argument = inputs.as_given()
+        self._argument = self.inputs.as_given()
 
     def __call__(self, mark: Callable[[Phase], None] = lambda _: None) -> Any:
         """Run the step and return the outputs of its forward pass."""

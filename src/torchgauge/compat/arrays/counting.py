@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -152,7 +153,7 @@ def _counted(original: Callable[..., Any], found: Rule, tally: Tally, *, skip: b
         values = [*args, *kwargs.values()]
         taken = [array for value in values if (array := array_of(value)) is not None]
         done = None
-        if taken and not tally.suspended:
+        if taken and not tally.suspended and tally.thread == threading.get_ident():
             done = found(Call(self, _describe(taken[0]), tuple(map(_describe, taken[1:]))))
         if done is None:
             return original(self, *args, **kwargs)

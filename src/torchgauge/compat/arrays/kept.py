@@ -9,6 +9,7 @@ import numpy as np
 
 from torchgauge.compat.arrays.members import Array, objects, slots
 from torchgauge.signals import restoring
+from torchgauge.turn import turn
 
 
 @restoring
@@ -16,8 +17,13 @@ def kept(*roots: Any) -> Iterator[None]:
     """Run a block in evaluation mode, and put back what it changed in these objects.
 
     A `training` flag is False meanwhile, wherever an object has one. Functions' closures and
-    globals stay as they are.
+    globals stay as they are. Other threads that measure wait meanwhile.
     """
+    with turn():
+        yield from _kept(roots)
+
+
+def _kept(roots: tuple[Any, ...]) -> Iterator[None]:
     held = [one for root in roots for one in objects(root)]
     places = [(one, _held(one)) for one in held]
     arrays = [(one, one.copy()) for one in held if isinstance(one, np.ndarray)]

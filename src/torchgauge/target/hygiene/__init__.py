@@ -22,6 +22,7 @@ from torchgauge.target.hygiene.structure import (
 )
 from torchgauge.target.hygiene.values import save_values
 from torchgauge.target.inputs import Inputs
+from torchgauge.turn import turn
 
 __all__ = ["Kept", "evaluation", "module_of", "not_restored", "training", "untouched"]
 
@@ -35,15 +36,15 @@ def untouched(model: Callable[..., Any], *inputs: Inputs, training: bool = False
     buffer values, `requires_grad` and `.grad` of parameters. Values of parameters, gradients and
     inputs are put back where a copy is cheap (see `values.py`), those of parameters always with
     `training`; elsewhere a change is noticed. The process: what `process.py` and `functions.py`
-    list, warnings filters. `kept` says what was copied and, afterwards, what the forward changed.
-    What cannot be put back is said there too, and never hides the error that the block raised.
-    Not put back: a lazy module stays initialised; what `state.py` leaves alone; files, threads and
-    processes that the model's own code opened stay open. Any callable is allowed; of a module's
-    bound method the module is kept. No signal cuts it
-    short: Ctrl-C counts in the block alone.
+    list, warnings filters. Other threads that measure wait meanwhile (`turn.py`).
+    `kept` says what was copied and, afterwards, what the forward changed. What cannot be put back
+    is said there too, and never hides the error that the block raised. Not put back: a lazy module
+    stays initialised; what `state.py` leaves alone; files, threads and processes that the model's
+    own code opened stay open. Any callable is allowed; of a module's bound method the module is
+    kept. No signal cuts it short: Ctrl-C counts in the block alone.
     """
     kept = Kept()
-    with warnings.catch_warnings(), contextlib.ExitStack() as undo:
+    with turn(), warnings.catch_warnings(), contextlib.ExitStack() as undo:
 
         def put_back(what: str, restore: Callable[[], None]) -> None:
             undo.push(kept.guarded(what, restore))

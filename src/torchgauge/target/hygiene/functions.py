@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import is_
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -23,6 +23,9 @@ _OWNERS: tuple[ModuleType | type, ...] = (
 )
 # Set by Dynamo on functions that it wraps once per process and never again.
 _DYNAMO = "_torchdynamo_disable"
+# Set by torchgauge on what it puts around a function, which it takes off itself: another block, of
+# this thread or another, may have begun or ended meanwhile. Its value is the function inside.
+ORIGINAL = "_torchgauge_original"
 
 
 def save_functions(model: torch.nn.Module | None) -> Callable[[], None]:
@@ -46,7 +49,7 @@ def _restore(owner: ModuleType | type, before: dict[str, Any]) -> None:
     now = dict(now)
     own = isinstance(owner, type) and not owner.__module__.startswith("torch.")
     for name, value in before.items():
-        if now.get(name) is value or _wrapped(now, name):
+        if _inside(now.get(name)) is _inside(value) or _wrapped(now, name):
             continue
         if _is_function(value) or (own and not _reserved(name)):
             setattr(owner, name, value)
@@ -66,6 +69,13 @@ def _reserved(name: str) -> bool:
 
 def _is_function(value: Any) -> bool:
     return callable(value) or isinstance(value, (staticmethod, classmethod, property))
+
+
+def _inside(function: Any) -> Any:
+    """Return the function that torchgauge has put something around, or the function itself."""
+    return (
+        vars(function).get(ORIGINAL, function) if isinstance(function, FunctionType) else function
+    )
 
 
 def _wrapped(now: Mapping[str, Any], name: str) -> bool:

@@ -1,0 +1,92 @@
+"""One measurement at a time in a process: the thread that measures holds the turn, others wait."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+from torchgauge.errors import InputError
+from torchgauge.progress import Progress
+
+TELLING = 3.0  # seconds of waiting after which progress says what for
+LOOKING = 1.0  # seconds between two looks whether the thread that is waited for still lives
+
+
+class Turn:
+    """A hold on the turn, from `take` to `end`; one thread may have several, one in the other.
+
+    They may end in any order and on any thread: the turn is free once all have ended. `timeline` is
+    that of a loop, which may last for hours: other threads are refused meanwhile and do not wait.
+    """
+
+    def __init__(self, *, timeline: bool = False) -> None:
+        self.timeline = timeline
+        self.thread: threading.Thread | None = None
+
+    def take(self, progress: Progress | None = None) -> None:
+        """Wait until no other thread measures, and hold the turn; Ctrl-C ends the wait.
+
+        Raises InputError `timeline-active` where the other thread has a timeline.
+        """
+        self.thread = threading.current_thread()
+        tell_at = time.monotonic() + TELLING
+        with _changed:
+            while (other := _other_than(self.thread)) is not None:
+                if any(one.timeline for one in _held):
+                    raise _refused(other)
+                if progress is not None and time.monotonic() >= tell_at:
+                    progress.start(f"waiting for the measurement of thread {other.name}")
+                    progress = None
+                _changed.wait(LOOKING)
+            _held.append(self)
+
+    def end(self) -> None:
+        """Let go; a second time, and in a process that was forked meanwhile, it does nothing."""
+        with _changed:
+            if self in _held:
+                _held.remove(self)
+                _changed.notify_all()
+
+
+@contextlib.contextmanager
+def turn(progress: Progress | None = None) -> Iterator[None]:
+    """Hold the process's turn to measure until the block ends. Raises as `Turn.take`."""
+    mine = Turn()
+    mine.take(progress)
+    try:
+        yield
+    finally:
+        mine.end()
+
+
+_changed = threading.Condition()
+_held: list[Turn] = []
+
+
+def _other_than(thread: threading.Thread) -> threading.Thread | None:
+    """Return the other thread that holds the turn; what one held that is gone is let go."""
+    _held[:] = [one for one in _held if one.thread is not None and one.thread.is_alive()]
+    return next((one.thread for one in _held if one.thread is not thread), None)
+
+
+def _refused(other: threading.Thread) -> InputError:
+    return InputError(
+        "Nothing can be measured while a timeline is active in another thread.",
+        id="timeline-active",
+        cause=f"Thread {other.name} is within tg.timeline, or under `torchgauge run`: in a process "
+        "one thread measures at a time.",
+        remedy="Measure before the timeline or after it, or in a process of its own.",
+    )
+
+
+def _forget_in_child() -> None:
+    """Free the turn in a forked process: the thread that held it is not there, or not measuring."""
+    global _changed
+    _changed = threading.Condition()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
