@@ -32,8 +32,10 @@ def _machine(a: Machine, b: Machine) -> Iterator[Difference]:
         old, new = getattr(a, name), getattr(b, name)
         if old != new:
             yield Difference(part="machine", name=name, baseline=_text(old), current=_text(new))
-    memory = tuple(round(one.memory / 2**30) for one in (a, b))
-    if memory[0] != memory[1]:
+    memory = [
+        None if machine.memory is None else round(machine.memory / 2**30) for machine in (a, b)
+    ]
+    if None not in memory and memory[0] != memory[1]:
         yield Difference(
             part="machine",
             name="memory",

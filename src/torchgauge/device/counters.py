@@ -6,6 +6,7 @@ sandbox that lets no process see another, nearly every one of its calls does.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
@@ -125,8 +126,10 @@ def started() -> float | None:
 def other_processes() -> Iterator[tuple[tuple[int, float], Spent]]:
     """Yield what each other process has spent, by its number and its start."""
     for process in _told(lambda: list(psutil.process_iter())) or ():
-        if process.pid != os.getpid() and (found := _told(lambda p=process: _spent(p))) is not None:
-            yield found
+        if process.pid != os.getpid():
+            spent = _told(functools.partial(_spent, process))
+            if spent is not None:
+                yield spent
 
 
 def _spent(process: psutil.Process) -> tuple[tuple[int, float], Spent]:

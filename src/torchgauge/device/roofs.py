@@ -139,7 +139,8 @@ def _facts(device: str) -> Roofs:
     threads = torch.get_num_threads()
     if device.startswith("cuda"):
         facts = torch.cuda.get_device_properties(device)
-        name, memory = str(facts.name), int(facts.total_memory)
+        name: str = str(facts.name)
+        memory: int | None = int(facts.total_memory)
         cache = int(getattr(facts, "L2_cache_size", 0)) or None
     else:
         name, memory = where.machine.cpu, where.machine.memory

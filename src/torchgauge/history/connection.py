@@ -119,7 +119,9 @@ def copied(made: Engine) -> Engine:
     """Return an engine of a copy in memory, which may be written while the file stays as it is."""
     copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     with contextlib.closing(made.raw_connection()) as raw:
-        raw.driver_connection.backup(copy)  # type: ignore[union-attr] - it is SQLite's
+        original = raw.driver_connection
+        assert isinstance(original, sqlite3.Connection)  # noqa: S101 - the engine is SQLite's
+        original.backup(copy)
     copied = create_engine("sqlite://", creator=lambda: copy, poolclass=StaticPool)
     event.listen(copied, "begin", _begin)
     return copied

@@ -79,8 +79,9 @@ def named_storages(
     found: dict[int, NamedStorage] = {}
     for name, tensor in tensors:
         for address, size in storages((tensor,), device).items():
-            size = (tensor.size(0),) if tensor.is_nested else tensor.shape
-            shape, dtype = tuple(map(int, size)), str(tensor.dtype).removeprefix("torch.")
+            # A nested tensor has no shape, but a number of parts.
+            sides = [tensor.size(0)] if tensor.is_nested else list(tensor.shape)
+            shape, dtype = tuple(map(int, sides)), str(tensor.dtype).removeprefix("torch.")
             found.setdefault(address, NamedStorage(address, size, name, shape, dtype))
     return list(found.values())
 

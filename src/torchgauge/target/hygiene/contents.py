@@ -90,7 +90,7 @@ def _refill_stream(holder: Any, content: Any) -> None:
 
 def _same_numbers(holder: Any, content: Any) -> bool:
     alike = holder.shape == content.shape and holder.dtype == content.dtype
-    return alike and holder.tobytes() == content.tobytes()
+    return bool(alike and holder.tobytes() == content.tobytes())
 
 
 def _same_objects(holder: Any, content: Any) -> bool:
@@ -134,7 +134,7 @@ RANDOM = Kind(random.Random.getstate, lambda h, c: h.getstate() == c, random.Ran
 TORCH_RANDOM = Kind(
     torch.Generator.get_state,
     lambda h, c: torch.equal(h.get_state(), c),
-    torch.Generator.set_state,
+    lambda holder, state: holder.set_state(state) and None,
 )
 NUMPY_RANDOM = Kind(
     lambda holder: holder.bit_generator.state,
@@ -229,6 +229,6 @@ KINDS: tuple[tuple[type, Kind, bool], ...] = (
     (np.random.Generator, NUMPY_RANDOM, False),
     (np.random.RandomState, NUMPY_OLD_RANDOM, False),
 )
-ITERATORS = (
+ITERATORS: tuple[type, ...] = (
     type(iter([])), type(iter(())), type(iter(range(0))), enumerate, itertools.count, GeneratorType,
 )  # fmt: skip
