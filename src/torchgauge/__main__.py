@@ -4,6 +4,7 @@ From the first line to the last one Ctrl-C ends it with 130 and without a traceb
 is measured, in between, `cli.main` sees to it.
 """
 
+import atexit
 import os
 import signal
 import sys
@@ -18,6 +19,14 @@ def _end(*_: object) -> None:
     finally:
         _end_now(130)
 
+
+def _ignore_at_the_very_end() -> None:
+    """Let Python not give up our handler, which would let Ctrl-C end the process its own way."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+atexit.register(_ignore_at_the_very_end)  # the first to be registered is the last to run
 
 # Where Ctrl-C is ignored, as in a shell's background job, it stays so.
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -20,6 +20,12 @@ def _working_folder() -> str | None:
 STARTED_IN = _working_folder()
 
 
+def start_here() -> None:
+    """Take the working directory as the one in which the next command was typed."""
+    global STARTED_IN
+    STARTED_IN = _working_folder()
+
+
 def working_folder() -> Path:
     """Return the working directory. Raises InputError `folder-removed` where it is gone."""
     folder = _working_folder()

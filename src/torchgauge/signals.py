@@ -31,7 +31,7 @@ class HeldBack:
     def __init__(self) -> None:
         self._left = False
         self._pending: list[int] = []
-        self.handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self.handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         """Take the place of the handlers there are."""
@@ -70,7 +70,14 @@ class HeldBack:
                 signal.signal(number, handler)
 
     def _run_pending(self) -> None:
-        every(functools.partial(self.handlers[number], number, None) for number in self._pending)
+        every(functools.partial(self._handle, number) for number in self._pending)
+
+    def _handle(self, number: int) -> None:
+        handler = self.handlers[number]
+        if callable(handler):
+            handler(number, None)
+        else:  # what was put back meanwhile is the system's own, which has its place again
+            signal.raise_signal(number)
 
 
 def handler_of(number: int) -> Any:

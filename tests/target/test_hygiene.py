@@ -658,7 +658,7 @@ def test_an_interrupt_of_code_that_restoring_runs_is_told_and_stops_nothing_else
     with pytest.raises(KeyboardInterrupt) as raised, hygiene.evaluation(patching) as kept:
         patching(torch.ones(2, 4))
     _as_it_was(patching, before)
-    assert kept.failed == ["functions (KeyboardInterrupt: )"]
+    assert kept.failed == ["functions (KeyboardInterrupt)"]
     (warning,) = hygiene.not_restored(raised.value, "memory")
     assert warning.id == "not-restored"
     assert "functions" in warning.message

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 
 from torchgauge.cli.output import emit, take_any_text, tell, tell_lines
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
+from torchgauge.folders import start_here
 from torchgauge.forks import Owner
 from torchgauge.visible import printable, visible
 
@@ -107,6 +108,7 @@ def build(chosen: Collection[str] = tuple(VERBS)) -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     take_any_text()
+    start_here()
     given = sys.argv[1:] if arguments is None else arguments
     owner = Owner()
     options = argparse.Namespace()

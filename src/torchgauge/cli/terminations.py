@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from torchgauge.signals import restoring
+from torchgauge.signals import handler_of, restoring, set_handler
 
 _ENDING = ("SIGTERM", "SIGHUP")  # by name: not every system has both
 
@@ -20,15 +20,15 @@ def as_ctrl_c() -> Iterator[None]:
     """
     main = threading.current_thread() is threading.main_thread()
     known = [getattr(signal, name) for name in _ENDING if main and hasattr(signal, name)]
-    taken = [number for number in known if signal.getsignal(number) is signal.SIG_DFL]
+    taken = [number for number in known if handler_of(number) is signal.SIG_DFL]
     for number in taken:
-        signal.signal(number, _interrupt)
+        set_handler(number, _interrupt)
     try:
         yield
     finally:
         for number in taken:
-            if signal.getsignal(number) is _interrupt:
-                signal.signal(number, signal.SIG_DFL)
+            if handler_of(number) is _interrupt:
+                set_handler(number, signal.SIG_DFL)
 
 
 def _interrupt(_number: int, frame: FrameType | None) -> None:

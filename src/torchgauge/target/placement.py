@@ -51,7 +51,11 @@ class Placement:
 
     @functools.cached_property
     def computes(self) -> bool:
-        """Whether a call computes anything: not on the meta device, nor with fake tensors."""
+        """Whether a call computes anything: not on the meta device, nor with fake tensors.
+
+        Raises InputError `fake-mode` inside of a FakeTensorMode.
+        """
+        check_mode()
         tensors = members.tensors(module_of(self.model))
         tensors += [tensor for _, tensor in self.inputs.tensors()]
         return self.device != "meta" and not any_fake(tensors)
@@ -92,7 +96,6 @@ def place(
             remedy="Choose one of them, or none to leave the model as it is.",
         )
     module = module_of(target.model)
-    check_mode()
     homes = devices_of(target)
     where = device or _only(homes, target)
     autocast = training and precision in ("bf16", "fp16")
