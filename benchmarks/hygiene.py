@@ -269,7 +269,7 @@ def plant(name: str, target: Target, tally: Tally) -> None:
     points = sorted({round(i * (operators - 1) / (POINTS - 1)) for i in range(POINTS)})
     for index, point in enumerate(points):
         for probe in ("latency", "system", "memory", "cost", "timeline"):
-            call = index % {"memory": 5, "cost": 1, "timeline": 7}.get(probe, 2)
+            call = index % {"memory": 4, "cost": 1, "timeline": 7}.get(probe, 2)
             fault.arm(point, call)
             raised = tally.check(
                 f"{name} at operator {point}", f"{probe}, fault", target, PROBES[probe]

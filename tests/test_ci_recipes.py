@@ -209,7 +209,7 @@ def test_the_gitlab_job_asks_for_a_gate(runner):
     options = build().parse_args(gate[1:])
     assert (options.target, options.base_ref) == ("model.py:small", "FETCH_HEAD")
     assert options.threshold == ["params:20k", "memory:1MB"]
-    folder = f"{options.output_dir}/verdict.junit.xml"
+    folder = f"{options.output_dir.relative_to(Path.cwd())}/verdict.junit.xml"
     assert YAML[1]["model"]["artifacts"]["reports"]["junit"] == folder
     assert "junit" in options.formats
 

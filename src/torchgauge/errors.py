@@ -138,9 +138,7 @@ def user_traceback(error: TorchgaugeError) -> str:
         return not file.startswith((paths["stdlib"], "<frozen "))
 
     # A model of torch's own layers is the user's, too: its frames say which layer it was.
-    users = any(
-        is_users(frame.filename) or frame.name == "_call_impl" for frame in report.stack
-    )
+    users = any(is_users(frame.filename) or frame.name == "_call_impl" for frame in report.stack)
     if not users and not isinstance(original, SyntaxError):
         return ""
     # Further lines of what was raised stand below its first: none can pass for one of ours.

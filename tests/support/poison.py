@@ -22,7 +22,7 @@ WORDS = {("Best", "metric"), ("TrainingMemory", "optimizer"), ("TrainingMemory",
 WORDS |= {("OptimizerMemory", "at_peak"), ("TrainingPhase", "name")}
 # What is there together with other parts of its record, or not at all.
 UNFIT = {("Count", "training"), ("TrendSeries", "correction"), ("DeviceMemory", "peak")}
-UNFIT |= {("RankTrace", "memory"), ("Profile", "training")}
+UNFIT |= {("RankTrace", "memory"), ("Profile", "training"), ("Cost", "nodes")}
 _NUMBERS = itertools.count()
 
 

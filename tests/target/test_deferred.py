@@ -154,4 +154,4 @@ def test_a_rate_above_what_any_machine_can_do_is_said_to_contradict_itself():
     assert "T FLOP/s" in found[0].message
     assert not implausible(small, "cpu", cost, latency, profile.tree)
     told = msgspec.structs.replace(profile, cost=much, latency=quick, warnings=found)
-    assert "contradicts itself" in str(told)
+    assert "contradicts itself" in " ".join(str(told).split())
