@@ -22,7 +22,7 @@ WORDS = {("Best", "metric"), ("TrainingMemory", "optimizer"), ("TrainingMemory",
 WORDS |= {("OptimizerMemory", "at_peak"), ("TrainingPhase", "name")}
 # What is there together with other parts of its record, or not at all.
 UNFIT = {("Count", "training"), ("TrendSeries", "correction"), ("DeviceMemory", "peak")}
-UNFIT |= {("RankTrace", "memory"), ("Profile", "training"), ("Cost", "nodes")}
+UNFIT |= {("RankTrace", "memory"), ("Profile", "training")}
 _NUMBERS = itertools.count()
 
 
@@ -181,7 +181,11 @@ def _made(kind: Any) -> Any:
         return next((value for value in kind.values if value), None)
     if isinstance(kind, inspect.StructType):
         required = [field for field in kind.fields if field.required]
-        return {field.encode_name: _made(field.type) for field in required or kind.fields}
+        return {
+            # The only node of a tree has none.
+            field.encode_name: -1 if field.encode_name == "parent" else _made(field.type)
+            for field in required or kind.fields
+        }
     if isinstance(kind, inspect.DictType):
         return {_made(kind.key_type): _made(kind.value_type)}
     if isinstance(kind, inspect.VarTupleType | inspect.ListType):
