@@ -4,7 +4,6 @@ import random
 
 import pytest
 import torch
-from tests.advice.models import convolutional
 from tests.advice.test_processes import coded, world
 from tests.advice.worlds import World, candidate
 
@@ -166,6 +165,8 @@ def test_running_processes_are_stopped_when_it_is_over():
 
 
 def test_a_budget_that_ends_before_the_model_is_known_is_an_error():
+    model = Stuck()
+    model.stuck = True
     with pytest.raises(MeasurementError) as caught:
-        tg.advise(*convolutional(), budget=1e-6, progress=False)
+        tg.advise(model, torch.ones(2), budget=0.5, progress=False)
     assert caught.value.id == "budget-short"
