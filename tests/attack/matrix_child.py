@@ -61,17 +61,23 @@ def _model_profiler(model: Any, inputs: Any) -> None:
     str(tg.ModelProfiler(model, verbose=False).profile(inputs))
 
 
+def _shown(record: Any) -> Any:
+    """Return a record that can be printed."""
+    str(record)
+    return record
+
+
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "measure_size": lambda model, _: tg.measure_size(model),
-    "count_cost": lambda model, x: str(tg.count_cost(model, x)),
+    "count_cost": lambda model, x: _shown(tg.count_cost(model, x)),
     "count_cost backward": lambda model, x: tg.count_cost(model, x, backward=True),
-    "measure_latency": lambda model, x: str(
+    "measure_latency": lambda model, x: _shown(
         tg.measure_latency(model, x, iterations=2, warmup=1, **QUIET)
     ),
     "measure_latency train": lambda model, x: tg.measure_latency(
         model, x, train=TRAIN, iterations=2, warmup=1, **QUIET
     ),
-    "measure_memory": lambda model, x: str(tg.measure_memory(model, x)),
+    "measure_memory": lambda model, x: _shown(tg.measure_memory(model, x)),
     "measure_memory train": lambda model, x: tg.measure_memory(model, x, train=TRAIN),
     "profile": _profile,
     "profile bf16": lambda model, x: tg.profile(

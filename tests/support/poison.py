@@ -23,6 +23,8 @@ WORDS |= {("OptimizerMemory", "at_peak"), ("TrainingPhase", "name")}
 # What is there together with other parts of its record, or not at all.
 UNFIT = {("Count", "training"), ("TrendSeries", "correction"), ("DeviceMemory", "peak")}
 UNFIT |= {("RankTrace", "memory"), ("Profile", "training")}
+# The only node of a tree has no parent, and is the first.
+PLACES = {"parent": -1, "node": 0}
 _NUMBERS = itertools.count()
 
 
@@ -182,8 +184,7 @@ def _made(kind: Any) -> Any:
     if isinstance(kind, inspect.StructType):
         required = [field for field in kind.fields if field.required]
         return {
-            # The only node of a tree has none.
-            field.encode_name: -1 if field.encode_name == "parent" else _made(field.type)
+            field.encode_name: PLACES.get(field.encode_name, _made(field.type))
             for field in required or kind.fields
         }
     if isinstance(kind, inspect.DictType):

@@ -43,7 +43,7 @@ def measure(
     modes = hygiene.training if backward else hygiene.evaluation
     module = module_of(model)
     modules = [] if module is None else list(module.modules())
-    with modes(model, inputs):
+    with modes(model, inputs) as held:
         threads = OwnThreads()
         counter = Counter(model, ParametersRead(module), threads)
         if backward:
@@ -78,6 +78,7 @@ def measure(
             *_compiled(model, modules),
             *([warning(left)] if left else []),
             *_beside(counter.calls.beside),
+            *held.warnings("cost", lasting_only=True),
         ),
     )
 

@@ -67,13 +67,20 @@ class Kept:
 
         return leave
 
-    def warnings(self, probe: str) -> tuple[MeasurementWarning, ...]:
-        """Return what the reader of `probe`'s figures must know of it; empty for most models."""
+    def warnings(
+        self, probe: str, *, lasting_only: bool = False
+    ) -> tuple[MeasurementWarning, ...]:
+        """Return what the reader of `probe`'s figures must know of it; empty for most models.
+
+        With `lasting_only` what was put back is left out: a single call met none of it.
+        """
         found = []
-        if self.restored or self.altered:
-            found.append(_model_changed(self.restored, self.altered, probe))
-        if self.inputs:
-            found.append(_inputs_changed(self.inputs, probe))
+        restored = [] if lasting_only else self.restored
+        inputs = {k: v for k, v in self.inputs.items() if not (lasting_only and v)}
+        if restored or self.altered:
+            found.append(_model_changed(restored, self.altered, probe))
+        if inputs:
+            found.append(_inputs_changed(inputs, probe))
         if self.failed:
             found.append(_not_restored(self.failed, probe))
         return tuple(found)
