@@ -1,9 +1,9 @@
 """How much of the difference between runs was the machine's, by fast processes and yardsticks.
 
 Others disturb some processes of a run more than the rest, so that its fastest ones tell most of
-the target. The logarithm of their time follows those of the reference work with weights that depend
-on what the target is bound by. All is learnt from the host's earlier runs of the target, never from
-the runs that are corrected.
+the target. The logarithm of their time follows those of the reference work, and of the page faults
+of the calls, with weights that depend on what the target is bound by. All is learnt from the
+host's earlier runs of the target, never from the runs that are corrected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from torchgauge.analyze.reference_weights import Floats, Logs, ridge, weights_of
-from torchgauge.analyze.yardstick import WAITING
+from torchgauge.analyze.yardstick import FAULTING, WAITING
 
 if TYPE_CHECKING:
     from torchgauge.model.past_run import PastRun
@@ -58,11 +58,11 @@ def correction(baseline: PastRun, current: PastRun, past: Sequence[PastRun]) -> 
     """Return what the machine explains of the difference between two runs of one target.
 
     A run's figure is the mean of its fastest processes: others disturb a process, and speed up
-    none. Each process is corrected by its own yardstick where that would have left less spread in
-    the other runs than no yardstick, each of them left out of its own weights. A run has an error
-    of its own, by how far its fastest processes lie apart: one without any quiet moment decides
-    little. None where fewer than six other runs are remembered, and where their spread would not be
-    smaller by a fifth.
+    none. Each process is corrected by its own page faults, or by its whole yardstick, where that
+    would have left less spread in the other runs, each of them left out of its own weights. A run
+    has an error of its own, by how far its fastest processes lie apart: one without any quiet
+    moment decides little. None where fewer than six other runs are remembered, and where their
+    spread would not be smaller by a fifth.
 
     Source: Paule and Mandel (1982) for the spread; Hoerl and Kennard (1970) and Lawson and Hanson
     (1974) for the weights.
@@ -75,7 +75,8 @@ def correction(baseline: PastRun, current: PastRun, past: Sequence[PastRun]) -> 
     with_work = [run for run in own if _usable(run, kinds)] if kinds else []
     candidates: tuple[tuple[str, ...], ...] = ((),)
     if len(with_work) >= FEWEST_RUNS:
-        own, candidates = with_work, ((), kinds)
+        faulting = (FAULTING,) if FAULTING in kinds else ()
+        own, candidates = with_work, ((), faulting, kinds)
     before = float(np.std([_mean(run) for run in own], ddof=1))
     left = min((_left(own, work) for work in candidates), key=lambda known: known.typical)
     if left.typical > WORTH * before:

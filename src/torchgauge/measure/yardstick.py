@@ -8,6 +8,11 @@ from pathlib import Path
 
 import torch
 
+try:
+    import resource
+except ImportError:  # Windows counts none
+    resource = None  # type: ignore[assignment]
+
 from torchgauge.clock import Clock
 from torchgauge.device.base import Device
 
@@ -22,6 +27,8 @@ PACE = 25
 """A round begins when at least so many times its own duration has passed since the last one."""
 LEAST_PAUSE = 30_000_000
 """Nanoseconds: the call after a round finds colder caches, and must be one of many."""
+PAGE_FAULT = 1_000
+"""Nanoseconds that one page fault counts for; what it really takes is learnt from earlier runs."""
 SCHEDULED = Path("/proc/thread-self/schedstat")
 
 
@@ -30,7 +37,9 @@ class Yardstick:
 
     A round takes at most a twenty-fifth of the time. The first one is run twice, since libraries
     start their threads and allocate then. Pieces are too short to be sent off a core: how long this
-    thread waited for one is read from the system at the first round and at the end.
+    thread waited for one is read from the system at the first round and at the end. The page faults
+    of the calls are those between two rounds: whether the C library gives memory back to the system
+    after each call differs from process to process, by how blocks happen to lie.
 
     Attributes:
         due: The clock's nanoseconds from which on the next round may begin; at once at first.
@@ -43,7 +52,9 @@ class Yardstick:
         if device.asynchronous:
             self._pieces |= _on_device(device)
         self._times: dict[str, list[int]] = {kind: [] for kind in self._pieces}
+        self._faulting: list[float] = []
         self._scheduled: tuple[int, int] | None = None
+        self._last: tuple[int, int | None] | None = None
 
     def run(self) -> None:
         """Time one round, and set when the next one is due."""
@@ -52,21 +63,28 @@ class Yardstick:
             for piece in self._pieces.values():
                 piece()
         now = self._now
-        began = now()
+        began, faults = now(), _page_faults()
+        if self._last is not None and faults is not None and self._last[1] is not None:
+            between = (faults - self._last[1]) * PAGE_FAULT / max(began - self._last[0], 1)
+            self._faulting.append(1 + between)
         for kind, piece in self._pieces.items():
             start = now()
             piece()
             self._times[kind].append(now() - start)
         ended = now()
+        self._last = ended, _page_faults()
         self.due = ended + max(PACE * (ended - began), LEAST_PAUSE)
 
     def medians(self) -> dict[str, float]:
         """Return the median seconds of each piece by its kind; without any round nothing.
 
         "waiting" is the seconds that pass while this thread runs for one, 1 where it never waits
-        for a core; it is absent where the system does not tell.
+        for a core; "faulting" is 1 and the share of the time between the rounds that page faults
+        would take at a microsecond each. Both are absent where the system does not tell.
         """
         times = {kind: statistics.median(t) / 1e9 for kind, t in self._times.items() if t}
+        if self._faulting:
+            times["faulting"] = statistics.median(self._faulting)
         began, ended = self._scheduled, _scheduled()
         if began is not None and ended is not None and ended[0] > began[0]:
             times["waiting"] = 1 + (ended[1] - began[1]) / (ended[0] - began[0])
@@ -80,6 +98,13 @@ def _scheduled() -> tuple[int, int] | None:
         return int(ran), int(waited)
     except (OSError, ValueError):
         return None
+
+
+def _page_faults() -> int | None:
+    """Return how often this process was given a page of memory; None where that is not counted."""
+    if resource is None:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _on_host() -> dict[str, Callable[[], object]]:
