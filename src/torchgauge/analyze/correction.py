@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.reference_weights import Floats, Logs, ridge, weights_of
+from torchgauge.analyze.reference_weights import (
+    Floats,
+    Logs,
+    is_known,
+    log_work,
+    ridge,
+    weights_of,
+)
 from torchgauge.analyze.yardstick import FAULTING, WAITING
 
 if TYPE_CHECKING:
@@ -108,6 +115,7 @@ class _Left:
     """What is left of the spread of runs: between them, and typically of a single run in all."""
 
     kinds: tuple[str, ...]
+    call: float
     processes: Logs
     usual: Floats
     between: float
@@ -127,26 +135,27 @@ class _Left:
             return 0.0
         work = _above(self.processes)
         known = work.work.T @ work.work + ridge(work, PROCESS_WORTH) * np.eye(len(self.kinds))
-        means = [_processes(run, self.kinds).work.mean(axis=0) for run in (old, new)]
+        means = [_processes(run, self.kinds, self.call).work.mean(axis=0) for run in (old, new)]
         moved = means[1] - means[0]
         return float(moved @ np.linalg.solve(known, moved))
 
     def figure(self, run: PastRun) -> _Figure:
         """Return the figure of another run of the target."""
-        return _figure(run, self.kinds, self.weights, self.usual)
+        return _figure(_processes(run, self.kinds, self.call), self.weights, self.usual)
 
 
 def _left(own: Sequence[PastRun], kinds: tuple[str, ...]) -> _Left:
     """Return the spread of the runs' figures, each by weights of all others."""
-    processes = [_processes(run, kinds) for run in own]
+    call = float(np.quantile(np.concatenate([run.medians for run in own]), FAST))
+    processes = [_processes(run, kinds, call) for run in own]
     usual = np.quantile(np.concatenate([logs.work for logs in processes]), FAST, axis=0)
     figures = []
-    for at, run in enumerate(own):
+    for at, logs in enumerate(processes):
         weights = _process_weights(_together(processes[:at] + processes[at + 1 :]))
-        figures.append(_figure(run, kinds, weights, usual))
+        figures.append(_figure(logs, weights, usual))
     between = _paule_mandel(figures)
     error = statistics.median(figure.error for figure in figures)
-    return _Left(kinds, _together(processes), usual, between, math.hypot(between, error))
+    return _Left(kinds, call, _together(processes), usual, between, math.hypot(between, error))
 
 
 def _together(processes: Sequence[Logs]) -> Logs:
@@ -162,8 +171,7 @@ def _process_weights(processes: Logs) -> Floats:
     return weights_of(_above(processes), PROCESS_WORTH)
 
 
-def _figure(run: PastRun, kinds: tuple[str, ...], weights: Floats, usual: Floats) -> _Figure:
-    logs = _processes(run, kinds)
+def _figure(logs: Logs, weights: Floats, usual: Floats) -> _Figure:
     fastest = np.sort(logs.medians - (logs.work - usual) @ weights)[:FASTEST]
     return _Figure(float(fastest.mean()), max(float(np.ptp(fastest)) / 2, LEAST_ERROR))
 
@@ -186,8 +194,8 @@ def _paule_mandel(figures: Sequence[_Figure]) -> float:
     return high
 
 
-def _processes(run: PastRun, kinds: tuple[str, ...]) -> Logs:
-    work = [[math.log(yardstick[kind]) for kind in kinds] for yardstick in run.yardsticks]
+def _processes(run: PastRun, kinds: tuple[str, ...], call: float) -> Logs:
+    work = [log_work(yardstick, kinds, call) for yardstick in run.yardsticks]
     shape = (len(run.medians), len(kinds))
     return Logs(np.log(run.medians), np.array(work if kinds else []).reshape(shape))
 
@@ -197,7 +205,7 @@ def _usable(run: PastRun, kinds: tuple[str, ...]) -> bool:
         return False
     return not kinds or (
         len(run.yardsticks) == len(run.medians)
-        and all(yardstick.get(kind, 0) > 0 for yardstick in run.yardsticks for kind in kinds)
+        and all(is_known(yardstick, kind) for yardstick in run.yardsticks for kind in kinds)
     )
 
 
