@@ -319,3 +319,19 @@ def test_warnings_of_several_processes_are_said_once_with_their_number():
     assert len(found) == 1
     assert found[0].message.startswith("In 2 of 3 processes: ")
     assert found[0].probe == "latency"
+
+
+def test_many_page_faults_of_calls_are_told_with_what_to_try():
+    # 10 ms with 3,000 page faults, and with 100.
+    faulting, calm = {"faulting": 0.003}, {"faulting": 0.0001}
+
+    def told(*yardsticks):
+        runs = [msgspec.structs.replace(run_of([0.01] * 60), yardstick=y) for y in yardsticks]
+        return [one for one in combine(runs).warnings if one.id == "page-faults"]
+
+    (always,) = told(faulting)
+    assert always.message == "Each call takes about 3,000 page faults."
+    assert "malloc-keep" in always.remedy
+    (sometimes,) = told(faulting, calm, faulting)
+    assert sometimes.message == "Each call takes about 3,000 page faults in 2 of 3 processes."
+    assert told(calm, {}, calm) == []

@@ -1,11 +1,14 @@
 """Reference work between the calls: when it runs, what it leaves alone, what a run holds of it."""
 
+import mmap
+
 import pytest
 import torch
 from tests.fakes import FakeClock
 from tests.measure.test_sampling import MS, Machine, steady
 from torch import nn
 
+from torchgauge.clock import SystemClock
 from torchgauge.device.select import open_device
 from torchgauge.measure import latency, yardstick
 from torchgauge.measure.latency import LatencyOptions
@@ -13,7 +16,7 @@ from torchgauge.measure.sampling import SamplingPlan
 from torchgauge.measure.yardstick import LEAST_PAUSE, PACE, Yardstick
 from torchgauge.target.source import Source
 
-HOST_KINDS = {"matmul", "copy", "python", "dispatch"}
+HOST_KINDS = {"matmul", "copy", "threads", "python", "dispatch"}
 
 
 class Between:
@@ -60,12 +63,13 @@ def test_a_round_waits_for_many_times_its_own_duration(tick):
     piece = Yardstick(clock, open_device("cpu"))
     assert piece.due == 0
     piece.run()
-    # Two readings to a piece, and one at either end: nine ticks apart.
-    assert piece.due == clock.time + max(PACE * 9 * tick, LEAST_PAUSE)
+    # Two readings to a piece, and one at either end: eleven ticks apart.
+    assert piece.due == clock.time + max(PACE * 11 * tick, LEAST_PAUSE)
     for _ in range(3):
         piece.run()
     times = piece.medians()
-    times.pop("waiting", None)
+    for ratio in ("waiting", "faulting"):
+        times.pop(ratio, None)
     assert times == dict.fromkeys(HOST_KINDS, pytest.approx(tick / 1e9))
 
 
@@ -86,6 +90,32 @@ def test_waiting_is_what_the_system_tells_of_this_thread(tmp_path, monkeypatch):
         assert set(piece.medians()) == HOST_KINDS
     file.unlink()
     assert set(piece.medians()) == HOST_KINDS
+
+
+@pytest.mark.skipif(yardstick.resource is None, reason="page faults are not counted here")
+def test_faulting_is_what_the_page_faults_of_a_call_take_at_a_microsecond_each(monkeypatch):
+    faults = iter([0, 1000, 1500, 1500, 1700, 10**6, 10**6 + 300, 10**6 + 300])
+    monkeypatch.setattr(yardstick, "_page_faults", lambda: next(faults))
+    clock = TickingClock(0)
+    piece = Yardstick(clock, open_device("cpu"))
+    for pause in (0, 1, 1, 1):  # 500, 200 and 300 page faults in a millisecond each
+        clock.time += pause * MS
+        assert "faulting" not in piece.medians()
+        piece.run()
+    assert piece.medians(call=0.002)["faulting"] == pytest.approx(300 * 2 * 1e-6)
+
+
+@pytest.mark.skipif(yardstick.resource is None, reason="page faults are not counted here")
+def test_page_faults_of_fresh_memory_are_counted():
+    piece = Yardstick(SystemClock(), open_device("cpu"))
+    for _ in range(4):
+        piece.run()
+        held = mmap.mmap(-1, 4096 * 2000)
+        for page in range(2000):
+            held[4096 * page] = 1
+        held.close()
+    # All that was done between the rounds was one call.
+    assert piece.medians(call=1.0)["faulting"] > 0.05
 
 
 def test_it_leaves_the_users_state_and_gradients_alone():
@@ -114,7 +144,7 @@ def test_a_run_holds_the_medians_and_its_first_call_comes_before_any_work(monkey
 
     placement = Source.of_object(Model(), torch.ones(2)).open()
     run = latency.measure(placement, LatencyOptions(warmup=0, iterations=20))
-    assert set(run.yardstick) - {"waiting"} == HOST_KINDS
+    assert set(run.yardstick) - {"waiting", "faulting"} == HOST_KINDS
     assert all(seconds > 0 for seconds in run.yardstick.values())
     assert order[:3] == ["call", "call", "round"]
     faked = latency.measure(placement, LatencyOptions(warmup=0, iterations=20), clock=FakeClock())

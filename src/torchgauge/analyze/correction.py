@@ -1,9 +1,9 @@
 """How much of the difference between runs was the machine's, by fast processes and yardsticks.
 
 Others disturb some processes of a run more than the rest, so that its fastest ones tell most of
-the target. The logarithm of their time follows those of the reference work with weights that depend
-on what the target is bound by. All is learnt from the host's earlier runs of the target, never from
-the runs that are corrected.
+the target. The logarithm of their time follows those of the reference work, and of the page faults
+of the calls, with weights that depend on what the target is bound by. All is learnt from the
+host's earlier runs of the target, never from the runs that are corrected.
 """
 
 from __future__ import annotations
@@ -16,8 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.reference_weights import Floats, Logs, ridge, weights_of
-from torchgauge.analyze.yardstick import WAITING
+from torchgauge.analyze.reference_weights import (
+    Floats,
+    Logs,
+    is_known,
+    log_work,
+    ridge,
+    weights_of,
+)
+from torchgauge.analyze.yardstick import FAULTING, WAITING
 
 if TYPE_CHECKING:
     from torchgauge.model.past_run import PastRun
@@ -58,11 +65,11 @@ def correction(baseline: PastRun, current: PastRun, past: Sequence[PastRun]) -> 
     """Return what the machine explains of the difference between two runs of one target.
 
     A run's figure is the mean of its fastest processes: others disturb a process, and speed up
-    none. Each process is corrected by its own yardstick where that would have left less spread in
-    the other runs than no yardstick, each of them left out of its own weights. A run has an error
-    of its own, by how far its fastest processes lie apart: one without any quiet moment decides
-    little. None where fewer than six other runs are remembered, and where their spread would not be
-    smaller by a fifth.
+    none. Each process is corrected by its own page faults, or by its whole yardstick, where that
+    would have left less spread in the other runs, each of them left out of its own weights. A run
+    has an error of its own, by how far its fastest processes lie apart: one without any quiet
+    moment decides little. None where fewer than six other runs are remembered, and where their
+    spread would not be smaller by a fifth.
 
     Source: Paule and Mandel (1982) for the spread; Hoerl and Kennard (1970) and Lawson and Hanson
     (1974) for the weights.
@@ -75,7 +82,8 @@ def correction(baseline: PastRun, current: PastRun, past: Sequence[PastRun]) -> 
     with_work = [run for run in own if _usable(run, kinds)] if kinds else []
     candidates: tuple[tuple[str, ...], ...] = ((),)
     if len(with_work) >= FEWEST_RUNS:
-        own, candidates = with_work, ((), kinds)
+        faulting = (FAULTING,) if FAULTING in kinds else ()
+        own, candidates = with_work, ((), faulting, kinds)
     before = float(np.std([_mean(run) for run in own], ddof=1))
     left = min((_left(own, work) for work in candidates), key=lambda known: known.typical)
     if left.typical > WORTH * before:
@@ -107,6 +115,7 @@ class _Left:
     """What is left of the spread of runs: between them, and typically of a single run in all."""
 
     kinds: tuple[str, ...]
+    call: float
     processes: Logs
     usual: Floats
     between: float
@@ -126,26 +135,27 @@ class _Left:
             return 0.0
         work = _above(self.processes)
         known = work.work.T @ work.work + ridge(work, PROCESS_WORTH) * np.eye(len(self.kinds))
-        means = [_processes(run, self.kinds).work.mean(axis=0) for run in (old, new)]
+        means = [_processes(run, self.kinds, self.call).work.mean(axis=0) for run in (old, new)]
         moved = means[1] - means[0]
         return float(moved @ np.linalg.solve(known, moved))
 
     def figure(self, run: PastRun) -> _Figure:
         """Return the figure of another run of the target."""
-        return _figure(run, self.kinds, self.weights, self.usual)
+        return _figure(_processes(run, self.kinds, self.call), self.weights, self.usual)
 
 
 def _left(own: Sequence[PastRun], kinds: tuple[str, ...]) -> _Left:
     """Return the spread of the runs' figures, each by weights of all others."""
-    processes = [_processes(run, kinds) for run in own]
+    call = float(np.quantile(np.concatenate([run.medians for run in own]), FAST))
+    processes = [_processes(run, kinds, call) for run in own]
     usual = np.quantile(np.concatenate([logs.work for logs in processes]), FAST, axis=0)
     figures = []
-    for at, run in enumerate(own):
+    for at, logs in enumerate(processes):
         weights = _process_weights(_together(processes[:at] + processes[at + 1 :]))
-        figures.append(_figure(run, kinds, weights, usual))
+        figures.append(_figure(logs, weights, usual))
     between = _paule_mandel(figures)
     error = statistics.median(figure.error for figure in figures)
-    return _Left(kinds, _together(processes), usual, between, math.hypot(between, error))
+    return _Left(kinds, call, _together(processes), usual, between, math.hypot(between, error))
 
 
 def _together(processes: Sequence[Logs]) -> Logs:
@@ -161,8 +171,7 @@ def _process_weights(processes: Logs) -> Floats:
     return weights_of(_above(processes), PROCESS_WORTH)
 
 
-def _figure(run: PastRun, kinds: tuple[str, ...], weights: Floats, usual: Floats) -> _Figure:
-    logs = _processes(run, kinds)
+def _figure(logs: Logs, weights: Floats, usual: Floats) -> _Figure:
     fastest = np.sort(logs.medians - (logs.work - usual) @ weights)[:FASTEST]
     return _Figure(float(fastest.mean()), max(float(np.ptp(fastest)) / 2, LEAST_ERROR))
 
@@ -185,8 +194,8 @@ def _paule_mandel(figures: Sequence[_Figure]) -> float:
     return high
 
 
-def _processes(run: PastRun, kinds: tuple[str, ...]) -> Logs:
-    work = [[math.log(yardstick[kind]) for kind in kinds] for yardstick in run.yardsticks]
+def _processes(run: PastRun, kinds: tuple[str, ...], call: float) -> Logs:
+    work = [log_work(yardstick, kinds, call) for yardstick in run.yardsticks]
     shape = (len(run.medians), len(kinds))
     return Logs(np.log(run.medians), np.array(work if kinds else []).reshape(shape))
 
@@ -196,7 +205,7 @@ def _usable(run: PastRun, kinds: tuple[str, ...]) -> bool:
         return False
     return not kinds or (
         len(run.yardsticks) == len(run.medians)
-        and all(yardstick.get(kind, 0) > 0 for yardstick in run.yardsticks for kind in kinds)
+        and all(is_known(yardstick, kind) for yardstick in run.yardsticks for kind in kinds)
     )
 
 

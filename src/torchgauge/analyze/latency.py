@@ -10,6 +10,7 @@ import numpy as np
 from torchgauge.analyze.latency_run import judged
 from torchgauge.analyze.latency_warnings import (
     gathered,
+    page_fault_warnings,
     percentile_warnings,
     precision_warnings,
 )
@@ -99,6 +100,7 @@ def combine(
             *gathered(runs),
             *precision_warnings(interval, middle, stop, len(runs)),
             *percentile_warnings(steady.size, independent),
+            *page_fault_warnings(runs),
         ),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +16,7 @@ from torchgauge.analyze.modes import find_modes
 from torchgauge.analyze.percentiles import PERCENTILES, samples_needed
 from torchgauge.analyze.step import find_step
 from torchgauge.analyze.warmup import FEWEST
+from torchgauge.analyze.yardstick import FAULTING, PAGE_FAULT
 from torchgauge.model.record import MeasurementWarning
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     _Floats = npt.NDArray[np.float64]
 
 COARSE = 0.01
+MANY_PAGE_FAULTS = 0.05
+"""The share of a call that its page faults take at a microsecond each, from which on it is told."""
 PASSING = frozenset({"drift", "not-steady", "several-modes", "warm-up-short", "too-few-samples"})
 
 
@@ -171,6 +175,23 @@ def percentile_warnings(samples: int, independent: float) -> Iterator[Measuremen
                 f"samples are worth {independent:.0f}.",
                 f"Take about {needed * samples / independent:.0f} samples.",
             )
+
+
+def page_fault_warnings(runs: Sequence[LatencyRun]) -> Iterator[MeasurementWarning]:
+    """Yield that calls get their memory on the host from the system again and again."""
+    times = [(run.median, run.yardstick.get(FAULTING, 0.0)) for run in runs]
+    counts = [time / PAGE_FAULT for call, time in times if time > MANY_PAGE_FAULTS * call]
+    if counts:
+        where = "" if len(counts) == len(runs) else f" in {len(counts)} of {len(runs)} processes"
+        yield MeasurementWarning(
+            id="page-faults",
+            message=f"Each call takes about {statistics.median(counts):,.0f} page faults{where}.",
+            probe="latency",
+            cause="The C library gives memory that a call frees back to the system, and the next "
+            "call asks for it again. Whether it does so depends on how blocks happen to lie, so "
+            "that processes differ.",
+            remedy="Try malloc settings that keep it: `advise --candidates malloc-keep`.",
+        )
 
 
 def gathered(runs: Sequence[LatencyRun]) -> Iterator[MeasurementWarning]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from torchgauge.analyze.yardstick import FAULTING
 from torchgauge.imports import imported
 
 Floats = npt.NDArray[np.float64]
@@ -29,6 +31,19 @@ class Logs(NamedTuple):
     def without(self, at: int) -> Logs:
         """Return all but one."""
         return Logs(np.delete(self.medians, at), np.delete(self.work, at, axis=0))
+
+
+def is_known(yardstick: Mapping[str, float], kind: str) -> bool:
+    """Tell whether a process or a run has the figure of this kind."""
+    return kind in yardstick and (kind == FAULTING or yardstick[kind] > 0)
+
+
+def log_work(yardstick: Mapping[str, float], kinds: Sequence[str], call: float) -> list[float]:
+    """Return the logs of reference work, and of what page faults add to a `call` of so long."""
+    return [
+        math.log1p(yardstick[kind] / call) if kind == FAULTING else math.log(yardstick[kind])
+        for kind in kinds
+    ]
 
 
 def weights_of(logs: Logs, worth: float) -> Floats:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from torchgauge.analyze.correction import FEWEST_RUNS, WORTH
-from torchgauge.analyze.reference_weights import Logs, weights_of
+from torchgauge.analyze.reference_weights import Logs, is_known, log_work, weights_of
 
 NO_WEIGHT_WORTH = 1.0
 """No correction at all counts for so many runs."""
@@ -46,7 +47,7 @@ def series_correction(
     """
     newest = next((yardstick for yardstick in reversed(yardsticks) if yardstick), {})
     whole = [
-        value > 0 and bool(newest) and all(yardstick.get(kind, 0) > 0 for kind in newest)
+        value > 0 and bool(newest) and all(is_known(yardstick, kind) for kind in newest)
         for value, yardstick in zip(values, yardsticks, strict=True)
     ]
     known = [version for version, has_all in zip(versions, whole, strict=True) if has_all]
@@ -57,7 +58,8 @@ def series_correction(
     ]
     if not places:
         return None
-    work = np.log([[yardsticks[at][kind] for kind in newest] for at in places])
+    call = statistics.median(values[at] for at in places)
+    work = np.array([log_work(yardsticks[at], tuple(newest), call) for at in places])
     version = np.array([versions[at] for at in places])
     for name in set(version):
         work[version == name] -= np.median(work[version == name], axis=0)

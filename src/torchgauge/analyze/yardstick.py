@@ -17,6 +17,9 @@ from torchgauge.model.yardstick import Yardstick
 FEWEST_RUNS = 5
 FEWEST_KINDS = 3
 WAITING = "waiting"
+FAULTING = "faulting"
+PAGE_FAULT = 1e-6
+"""Seconds that a page fault counts for in "faulting"; what one takes is learnt where it is used."""
 
 
 def yardstick_of(runs: Sequence[LatencyRun]) -> Yardstick | None:
@@ -41,7 +44,8 @@ def with_speed(yardstick: Yardstick, past: Sequence[PastRun], target: str) -> Ya
     The speed is the geometric mean over the kinds of usual ÷ current time; what is usual is the
     median of the target's earlier runs, or of all of the host's where its own are fewer than five.
     The interval is Student's t over the kinds: they agree where the whole machine got slower. Time
-    that is spent waiting for a core is the others', and is no part of it.
+    that is spent waiting for a core is the others', and page faults are the calls' own: neither is
+    part of it.
     """
     known = [run for run in past if run.yardstick]
     own = [run for run in known if run.target == target]
@@ -51,7 +55,7 @@ def with_speed(yardstick: Yardstick, past: Sequence[PastRun], target: str) -> Ya
     logs = []
     for kind, time in yardstick.times.items():
         times = [run.yardstick[kind] for run in usual if kind in run.yardstick]
-        if kind != WAITING and len(times) >= FEWEST_RUNS and min(*times, time) > 0:
+        if kind not in (WAITING, FAULTING) and len(times) >= FEWEST_RUNS and min(*times, time) > 0:
             logs.append(math.log(statistics.median(times) / time))
     if len(logs) < FEWEST_KINDS:
         return yardstick

@@ -167,7 +167,7 @@ def measure(
     return msgspec.structs.replace(
         run,
         warnings=run.warnings + found,
-        yardstick={} if yardstick is None else yardstick.medians(),
+        yardstick={} if yardstick is None else yardstick.medians(run.median),
     )
 
 

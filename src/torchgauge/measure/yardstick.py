@@ -8,12 +8,22 @@ from pathlib import Path
 
 import torch
 
+try:
+    import resource
+except ImportError:  # Windows counts none
+    resource = None  # type: ignore[assignment]
+
+from torchgauge.analyze.yardstick import FAULTING, PAGE_FAULT, WAITING
 from torchgauge.clock import Clock
 from torchgauge.device.base import Device
 
 MATMUL_SIDE = 192
 COPIED = 2**17
 """Elements of a copy: with the matmul's operands 1.4 MB pass through the caches, not more."""
+REGIONS = 16
+"""So many times torch's threads meet, for work that takes each some microseconds."""
+GRAIN = 2**15
+"""Elements that torch gives to a thread at least; a byte each, so that they stay in its caches."""
 ADDITIONS = 2_000
 DISPATCHES = 20
 ON_DEVICE = 2**20
@@ -22,6 +32,8 @@ PACE = 25
 """A round begins when at least so many times its own duration has passed since the last one."""
 LEAST_PAUSE = 30_000_000
 """Nanoseconds: the call after a round finds colder caches, and must be one of many."""
+FEWEST_ROUNDS = 3
+"""So many pauses between rounds tell the calls' page faults from those of the first calls."""
 SCHEDULED = Path("/proc/thread-self/schedstat")
 
 
@@ -30,7 +42,9 @@ class Yardstick:
 
     A round takes at most a twenty-fifth of the time. The first one is run twice, since libraries
     start their threads and allocate then. Pieces are too short to be sent off a core: how long this
-    thread waited for one is read from the system at the first round and at the end.
+    thread waited for one is read from the system at the first round and at the end. The page faults
+    of the calls are those between two rounds: whether the C library gives memory back to the system
+    after each call differs from process to process, by how blocks happen to lie.
 
     Attributes:
         due: The clock's nanoseconds from which on the next round may begin; at once at first.
@@ -43,7 +57,9 @@ class Yardstick:
         if device.asynchronous:
             self._pieces |= _on_device(device)
         self._times: dict[str, list[int]] = {kind: [] for kind in self._pieces}
+        self._faulting: list[float] = []
         self._scheduled: tuple[int, int] | None = None
+        self._last: tuple[int, int | None] | None = None
 
     def run(self) -> None:
         """Time one round, and set when the next one is due."""
@@ -52,24 +68,31 @@ class Yardstick:
             for piece in self._pieces.values():
                 piece()
         now = self._now
-        began = now()
+        began, faults = now(), _page_faults()
+        if self._last is not None and faults is not None and self._last[1] is not None:
+            seconds = PAGE_FAULT * (faults - self._last[1])
+            self._faulting.append(1e9 * seconds / max(began - self._last[0], 1))
         for kind, piece in self._pieces.items():
             start = now()
             piece()
             self._times[kind].append(now() - start)
         ended = now()
+        self._last = ended, _page_faults()
         self.due = ended + max(PACE * (ended - began), LEAST_PAUSE)
 
-    def medians(self) -> dict[str, float]:
+    def medians(self, call: float = 0.0) -> dict[str, float]:
         """Return the median seconds of each piece by its kind; without any round nothing.
 
         "waiting" is the seconds that pass while this thread runs for one, 1 where it never waits
-        for a core; it is absent where the system does not tell.
+        for a core; "faulting" is what the page faults of a `call` of so many seconds would take at
+        a microsecond each. Both are absent where the system does not tell.
         """
         times = {kind: statistics.median(t) / 1e9 for kind, t in self._times.items() if t}
+        if len(self._faulting) >= FEWEST_ROUNDS:
+            times[FAULTING] = statistics.median(self._faulting) * call
         began, ended = self._scheduled, _scheduled()
         if began is not None and ended is not None and ended[0] > began[0]:
-            times["waiting"] = 1 + (ended[1] - began[1]) / (ended[0] - began[0])
+            times[WAITING] = 1 + (ended[1] - began[1]) / (ended[0] - began[0])
         return times
 
 
@@ -82,6 +105,13 @@ def _scheduled() -> tuple[int, int] | None:
         return None
 
 
+def _page_faults() -> int | None:
+    """Return how often this process was given a page of memory; None where that is not counted."""
+    if resource is None:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 def _on_host() -> dict[str, Callable[[], object]]:
     # Values are given, not drawn: the user's random numbers stay as they were.
     def full(*shape: int) -> torch.Tensor:
@@ -89,6 +119,11 @@ def _on_host() -> dict[str, Callable[[], object]]:
 
     square, product = full(MATMUL_SIDE, MATMUL_SIDE), full(MATMUL_SIDE, MATMUL_SIDE)
     source, copy = full(COPIED), full(COPIED)
+    shared = torch.zeros(GRAIN * torch.get_num_threads(), dtype=torch.uint8, device="cpu")
+
+    def regions() -> None:
+        for _ in range(REGIONS):
+            shared.add_(0)
 
     def additions() -> int:
         total = 0
@@ -103,6 +138,7 @@ def _on_host() -> dict[str, Callable[[], object]]:
     return {
         "matmul": lambda: torch.mm(square, square, out=product),
         "copy": lambda: copy.copy_(source),
+        "threads": regions,
         "python": additions,
         "dispatch": dispatches,
     }

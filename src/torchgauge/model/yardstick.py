@@ -10,8 +10,10 @@ class Yardstick(Record, frozen=True, kw_only=True):
 
     Attributes:
         times: Seconds of each fixed piece of work by its kind, the median over processes:
-            "matmul", "copy", "python", "dispatch", on a GPU also "device" and "launch". "waiting"
-            is the seconds that passed for one that the calling thread ran.
+            "matmul", "copy", "threads" (torch's threads meeting again and again), "python",
+            "dispatch", on a GPU also "device" and "launch". "waiting" is the seconds that passed
+            for one that the calling thread ran, "faulting" the seconds that the page faults of a
+            call take at a microsecond each.
         speed: The machine's speed in this run over its usual one, 1 as ever; None where too few
             earlier runs on this host are remembered.
         speed_interval: The 95 % interval of `speed`, from how much the kinds disagree.
