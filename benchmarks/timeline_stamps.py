@@ -21,7 +21,7 @@ from torch import nn
 from small_models import SMALL, Sized
 from timeline_accuracy import called, clock, in_place, own_time, say
 from torchgauge.analyze.call_tree import Call, CallTree, place
-from torchgauge.analyze.stamp_cost import FREE, StampCost, stamp_cost
+from torchgauge.analyze.stamp_cost import FREE, StampCost, as_steps_show, stamp_cost
 from torchgauge.measure.modules import Modules
 from torchgauge.measure.stamp_cost import calibrated
 from torchgauge.measure.stamps import Stamps
@@ -136,7 +136,10 @@ def main() -> None:
             f"a stamp {in_place_cost.median:.0f} ns"
         )
         say("truth, halves", *halves)
-        for what, cost in (("as read", FREE), ("less the cost", in_place_cost)):
+        lengths = [[1e9 * one for one in steps] for steps in (turns.bare, turns.stamped)]
+        shown = as_steps_show(in_place_cost, turns.calls, turns.tree, *lengths)
+        costs = {"as read": FREE, "of pairs": in_place_cost, "as steps show": shown}
+        for what, cost in costs.items():
             times = {path: at(seconds) for path, seconds in turns.layers(cost).items()}
             say(what, truth, times)
             print(f"    the model ÷ bare step {times[''] / bare:.3f}")

@@ -46,6 +46,8 @@ class World:
     `choice`. What runs into the end of `budget` is stopped then.
     """
 
+    timing = 0.0
+
     def __init__(
         self, truth, *, noise=0.004, seed=0, checks=(), errors=(), seconds=1.0, looked=0.0,
         slow=(), **changes,

@@ -4,7 +4,7 @@ import pytest
 
 from torchgauge.analyze.call_tree import Call, CallTree, Named
 from torchgauge.analyze.layer_times import layer_times
-from torchgauge.analyze.stamp_cost import StampCost, stamp_cost
+from torchgauge.analyze.stamp_cost import FREE, StampCost, as_steps_show, stamp_cost
 
 NET, BLOCK, CONV, RELU = range(4)
 NAMES = [Named((name,), "L") for name in ("", "block", "block.conv", "block.relu")]
@@ -88,3 +88,45 @@ def test_recomputed_calls_say_nothing_of_a_forward_s():
     inner, outer = [Call(CONV, 1, 10, 20, True)], [Call(CONV, 1, 0, 50, True)]
     calibrated = StampCost({}, 7.0, inside=0.5)
     assert stamp_cost([inner], [outer], tree, calibrated) is calibrated
+
+
+def one_layer(steps=10):
+    """Return as many steps of a model of one layer that ran for 100 ns, and their tree."""
+    return [[Call(CONV, 1, 0, 100), Call(NET, 1, 0, 100)]] * steps, CallTree(NAMES, "Net")
+
+
+def test_whole_steps_that_vary_little_are_followed_halfway():
+    calls, tree = one_layer()
+    pairs = StampCost({}, 20.0, inside=0.5)  # 40 ns a step, where stamped ones take 100 more
+    cost = as_steps_show(pairs, calls, tree, [900.0] * 10, [1000.0] * 10)
+    assert cost == StampCost({}, 35.0, inside=0.5)
+
+
+def test_whole_steps_that_vary_much_say_nothing():
+    calls, tree = one_layer()
+    pairs = StampCost({}, 20.0, inside=0.5)
+    wild = [(-1) ** number * 1e6 for number in range(10)]
+    assert as_steps_show(pairs, calls, tree, wild, wild).median == pytest.approx(20.0, abs=0.1)
+
+
+def test_half_sure_steps_are_followed_half_as_far():
+    """A standard error as large as what pairs are usually off by."""
+    calls, tree = one_layer(100)
+    pairs = StampCost({}, 20.0, inside=0.5)
+    scale = 40 / (1.25 * 50.5 / 1.35 / 10)  # of the quartiles' distance, 50.5 of 0 … 99
+    bare = [scale * (number - 49.5) for number in range(100)]
+    cost = as_steps_show(pairs, calls, tree, bare, [160.0] * 100)  # 40 ns are explained
+    assert cost.median == pytest.approx(20 * (1 + 0.25 * 3))
+
+
+def test_stamped_steps_that_are_faster_leave_no_cost_below_nothing():
+    calls, tree = one_layer()
+    cost = as_steps_show(StampCost({}, 20.0, inside=0.5), calls, tree, [900.0] * 10, [800.0] * 10)
+    assert cost.median == 0
+
+
+def test_few_steps_or_none_explained_leave_the_cost_as_it_is():
+    calls, tree = one_layer()
+    pairs = StampCost({}, 20.0, inside=0.5)
+    assert as_steps_show(pairs, calls[:3], tree, [900.0] * 3, [1000.0] * 3) is pairs
+    assert as_steps_show(FREE, calls, tree, [900.0] * 10, [1000.0] * 10) is FREE

@@ -25,12 +25,13 @@ class Durations:
     """Seconds of checks and blocks so far, by the version that they were of.
 
     `looked` are the seconds of the process that looked at the model: loading it and a few calls,
-    which is what every later process begins with.
+    which is what every later process begins with. `timing` are those that a block then times for.
     """
 
-    def __init__(self, facts: Facts, looked: float) -> None:
+    def __init__(self, facts: Facts, looked: float, timing: float = 0.0) -> None:
         self.facts = facts
         self.looked = looked
+        self.timing = timing
         self._checks: list[float] = []
         self._one_offs: dict[tuple[str, ...], float] = {}
         self._blocks: dict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -56,7 +57,7 @@ class Durations:
         if self._blocks:
             usual = min(statistics.fmean(one) for one in self._blocks.values())
         else:
-            usual = self.looked * max(1.0, ABBA / self.facts.cores)
+            usual = self.looked * max(1.0, ABBA / self.facts.cores) + self.timing
         return usual + WARM * self._once(side)
 
     def trial(self, candidate: Candidate) -> float:

@@ -74,7 +74,7 @@ class Experiment:
         """Try everything; raises what the original runs into, and only that."""
         self.progress.start("looking at the model")
         facts = self.world.facts()
-        self.durations = Durations(facts, self.world.looked)
+        self.durations = Durations(facts, self.world.looked, self.world.timing)
         tried = [Trying(one, facts) for one in self.candidates]
         for one in tried:
             if reason := one.candidate.untried(facts):
@@ -129,8 +129,9 @@ class Experiment:
             candidate = waiting.pop(0)
             one = known[candidate.id]
             needed = self.durations.trial(candidate)
-            if not self.budget.fits(needed + self._to_confirm(tried)):
-                one.needed, one.left = needed, self.budget.left()
+            kept = self._to_confirm(tried)
+            if not self.budget.fits(needed + kept):
+                one.needed, one.left = needed, (self.budget.left() or 0.0) - kept
                 continue
             self.progress.start(f"{len(known) - len(waiting)} of {len(known)}: {candidate.id}")
             self._guarded(one, self._screen_one)

@@ -17,8 +17,9 @@ from torchgauge.advice.budget import Budget, BudgetOver
 from torchgauge.advice.by_layer import ByLayer
 from torchgauge.advice.candidate import ORDERS, Candidate
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.blocks import Pace, Timed, block
+from torchgauge.measure.blocks import ABBA, Pace, Timed, block
 from torchgauge.measure.check import Checked, Checking
+from torchgauge.measure.fork_server import ForkServer
 from torchgauge.measure.layer_choice import Choosing, LayerChoice
 from torchgauge.measure.processes import ChildAnswer, Work, ask
 from torchgauge.measure.waiting import Build
@@ -70,11 +71,16 @@ class Block(NamedTuple):
 class World(Protocol):
     """Looks at the model, checks a changed one, and times two versions in turn.
 
-    `looked` are the seconds that looking took. A check or block that a budget stops raises
-    BudgetOver.
+    `looked` are the seconds that looking took, `timing` those that a block times for. A check or
+    block that a budget stops raises BudgetOver.
     """
 
     looked: float
+
+    @property
+    def timing(self) -> float:
+        """The seconds for which a block's processes are timed, once they have loaded."""
+        ...
 
     def facts(self) -> Facts:
         """Return what the original is; raises where it does not run."""
@@ -103,6 +109,7 @@ class Processes:
     pace: Pace = dataclasses.field(default_factory=Pace)
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
     budget: Budget = dataclasses.field(default_factory=Budget)
+    server: ForkServer | None = None
     looked: float = 0.0
     _facts: Facts | None = None
 
@@ -120,9 +127,17 @@ class Processes:
                 raise _short(self.budget) from None
         return self._facts
 
+    @property
+    def timing(self) -> float:
+        """The seconds for which a block's processes are timed, once they have loaded."""
+        pace = self.pace
+        return ABBA * pace.rounds * max(pace.seconds, pace.calls * self.facts().step)
+
     def _look(self) -> Facts:
+        if self.server is not None and not self.server.ready():
+            self.server = None
         began = time.monotonic()
-        answer = self._asked("facts", self.build.source, {})
+        answer = self._asked("facts", self.build.source, self.variables)
         if answer.facts is None:
             raise KeyboardInterrupt
         self.looked = time.monotonic() - began
@@ -175,6 +190,7 @@ class Processes:
             answer, interrupted = ask(
                 work, source, build.options, None, build.home,
                 variables=variables, limit=self.budget.until_stop(),
+                server=self.server,
             )  # fmt: skip
         if interrupted:
             raise KeyboardInterrupt
@@ -186,7 +202,8 @@ class Processes:
         if not layers:
             pace = dataclasses.replace(pace, layer_rounds=0, rounds=max(2, pace.rounds // 2))
         with self._stopped():
-            timed = block(self._side(a, b), self._side(b), pace, self.budget.until_stop())
+            sides = self._side(a, b), self._side(b)
+            timed = block(*sides, pace, self.budget.until_stop(), self.server)
         return _block(timed, b.times / a.times)
 
     def _side(self, side: Side, other: Side | None = None) -> Build:

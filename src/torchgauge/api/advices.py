@@ -99,6 +99,7 @@ def _advise(
     from torchgauge.advice.world import Processes
     from torchgauge.analyze.speed_up import ALPHA, METRIC_TOLERANCE, MINIMUM_GAIN
     from torchgauge.device.environment import environment
+    from torchgauge.measure.fork_server import forking
 
     if metric is not None and tolerance is None:
         tolerance = METRIC_TOLERANCE
@@ -106,11 +107,14 @@ def _advise(
     # A cache of its own: compiling is cold in the check, and done once for all processes after it.
     with measuring(progress) as shown, temporary_folder() as cache:
         variables = {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
-        world = Processes(build, metric, latency_limit, variables=variables, budget=budget)
-        shown.start("looking at the model")
-        facts = world.facts()
-        world.pace = _pace(facts)
-        found = Experiment(world, wanted, shown, tolerance=tolerance, budget=budget).run()
+        with forking(build.spec, variables) as server:
+            world = Processes(
+                build, metric, latency_limit, variables=variables, budget=budget, server=server
+            )
+            shown.start("looking at the model")
+            facts = world.facts()
+            world.pace = _pace(facts)
+            found = Experiment(world, wanted, shown, tolerance=tolerance, budget=budget).run()
     target = facts.target
     if build.spec:
         target = msgspec.structs.replace(target, spec=build.spec)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchgauge.analyze.noise import difference
+from torchgauge.measure.fork_server import ForkServer
 from torchgauge.measure.fresh_folder import fresh_folder
 from torchgauge.measure.waiting import Answer, Build, Question, waiting
 from torchgauge.model.target import TargetDescription
@@ -76,10 +77,13 @@ def mean_difference(visits: Sequence[Sequence[float]]) -> float:
     return math.fsum(rounds) / len(rounds)
 
 
-def block(a: Build, b: Build, pace: Pace, limit: float | None = None) -> Timed:
+def block(
+    a: Build, b: Build, pace: Pace, limit: float | None = None, server: ForkServer | None = None
+) -> Timed:
     """Run one block and return what it timed; no process is left whatever happens.
 
-    After `limit` seconds its processes are killed.
+    After `limit` seconds its processes are killed. Where `server` can fork both sides it does;
+    never one alone, since the two would differ by how they began.
 
     Raises what `waiting.Waiting` does; InputError `not-picklable`, and `output-unwritable` where
     the temporary folder is full.
@@ -87,9 +91,11 @@ def block(a: Build, b: Build, pace: Pace, limit: float | None = None) -> Timed:
     began = time.perf_counter()
     end = math.inf if limit is None else time.monotonic() + limit
     builds = (a, b, b, a)
+    if server is not None and not all(server.serves(one.home, one.variables) for one in (a, b)):
+        server = None
     with fresh_folder() as folder:
         runs = _together if pace.together else _in_turn
-        ready, visits, layers = runs(builds, pace, folder, end)
+        ready, visits, layers = runs(builds, pace, folder, end, server)
     common = set(visits[0][0]).intersection(*(visit for one in visits for visit in one))
     figures = {
         name: tuple(tuple(visit[name] for visit in one) for one in visits)
@@ -108,10 +114,12 @@ def block(a: Build, b: Build, pace: Pace, limit: float | None = None) -> Timed:
 _Run = tuple[Answer, list[list[dict[str, float]]], list[dict[str, float]]]
 
 
-def _together(builds: Sequence[Build], pace: Pace, folder: Path, end: float) -> _Run:
+def _together(
+    builds: Sequence[Build], pace: Pace, folder: Path, end: float, server: ForkServer | None
+) -> _Run:
     with contextlib.ExitStack() as stack:
         four = [
-            stack.enter_context(waiting(build, folder / str(number), end))
+            stack.enter_context(waiting(build, folder / str(number), end, server))
             for number, build in enumerate(builds)
         ]
         ready = [one.ready() for one in four]
@@ -135,10 +143,12 @@ def _typical(visits: Sequence[dict[str, float]]) -> dict[str, float]:
     }
 
 
-def _in_turn(builds: Sequence[Build], pace: Pace, folder: Path, end: float) -> _Run:
+def _in_turn(
+    builds: Sequence[Build], pace: Pace, folder: Path, end: float, server: ForkServer | None
+) -> _Run:
     ready, answers = [], []
     for number, build in enumerate(builds):
-        with waiting(build, folder / str(number), end) as one:
+        with waiting(build, folder / str(number), end, server) as one:
             ready.append(one.ready())
             answers.append(one.ask(pace.question))
     return ready[1], [[answer.figures] for answer in answers], [one.layers for one in answers]

@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from torchgauge.measure.child import answer_to, end_with, take_the_first
 
@@ -18,8 +19,9 @@ from torchgauge.measure.child import answer_to, end_with, take_the_first
 def serve(modules: Sequence[str]) -> None:
     """Import torch and `modules`, then measure in a forked process for each folder named.
 
-    For each line of standard input, a folder with a request, the process number is written to
-    standard output and at its end the exit code. Nothing of torch runs in this process.
+    Each line of standard input is a kind of work (`processes.Work`) and a folder with a request.
+    Standard output has lines of what happens: "ready" once all is imported, "forked" with a
+    process's number, "ended" with its number and exit code. Nothing of torch runs in this process.
     """
     interruptible = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the measuring process takes it
@@ -29,23 +31,30 @@ def serve(modules: Sequence[str]) -> None:
     os.dup2(2, 1)
     _import(modules)
     os.write(answers, b"ready\n")
+    signal.signal(signal.SIGCHLD, lambda *_: _tell_ends(answers))
     with os.fdopen(questions, "rb") as lines:
         for line in lines:
             server = os.getpid()
             child = os.fork()
             if child == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 os.close(answers)
                 os.dup2(nowhere, 1)
                 signal.signal(signal.SIGINT, take_the_first if interruptible else signal.SIG_IGN)
-                _measure(Path(line.decode().rstrip("\n")), server)
-            os.write(answers, b"%d\n" % child)
-            _, status = os.waitpid(child, 0)
-            os.write(answers, b"%d\n" % os.waitstatus_to_exitcode(status))
+                work, _, folder = line.decode().rstrip("\n").partition(" ")
+                _measure(work, Path(folder), server)
+            os.write(answers, b"forked %d\n" % child)
+
+
+def _tell_ends(answers: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            os.write(answers, b"ended %d %d\n" % (ended[0], os.waitstatus_to_exitcode(ended[1])))
 
 
 def _import(modules: Sequence[str]) -> None:
     # With torch and all that measuring and answering need, so that no process imports them anew.
-    from torchgauge.measure import latency, processes  # noqa: F401
+    from torchgauge.measure import latency, processes, waiting_child  # noqa: F401
 
     for name in modules:
         # What cannot be imported here is told where the model is loaded.
@@ -54,17 +63,31 @@ def _import(modules: Sequence[str]) -> None:
             importlib.import_module(name)
 
 
-def _measure(folder: Path, server: int) -> None:
+def _measure(work: str, folder: Path, server: int) -> None:
     """Do the work of one process and end it, without what Python does at an exit."""
     code = 1
     try:
         end_with(server)
         errors = os.open(folder / "stderr", os.O_WRONLY | os.O_CREAT, 0o600)
         os.dup2(errors, 2)
-        answer_to(folder, (folder / "request").open("rb"), "latency")
+        request = (folder / "request").open("rb")
+        if work == "wait":
+            _wait(folder, request)
+        else:
+            answer_to(folder, request, work)
         code = 0
     except BaseException:  # noqa: BLE001 - its text is what the parent shows
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _wait(folder: Path, request: BinaryIO) -> None:
+    from torchgauge.measure.waiting_child import serve as answer_questions
+
+    for number, (name, flags) in enumerate((("questions", os.O_RDONLY), ("answers", os.O_WRONLY))):
+        pipe = os.open(folder / name, flags)
+        os.dup2(pipe, number)
+        os.close(pipe)
+    answer_questions(request)

@@ -16,8 +16,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from torchgauge.errors import MeasurementError
@@ -30,6 +31,7 @@ from torchgauge.temporary import TemporaryFolder
 CHILD = Path(__file__).with_name("child.py")
 # How long a child may go on after an interrupt, for the call that is running.
 PATIENCE = 5.0
+READY_LIMIT = 30.0
 # A server forks at once, even on a machine that is very busy.
 HANGS = 60.0
 # Packages that a server imports besides torch, and what names their targets: their import builds
@@ -38,10 +40,13 @@ IMPORTED_AHEAD = {"torchvision": "torchvision:", "timm": "timm:", "transformers"
 
 
 @restoring
-def forking(spec: str = "") -> Iterator[ForkServer | None]:
+def forking(
+    spec: str = "", variables: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[ForkServer | None]:
     """Yield a new server, which is gone after the block; None where none can be had.
 
     What the target `spec` is made of is imported ahead, and what this process has already.
+    `variables` are added to the environment of all that it forks.
     """
     server = None
     if supported():
@@ -51,7 +56,7 @@ def forking(spec: str = "") -> Iterator[ForkServer | None]:
             if spec.startswith(prefix) or name in sys.modules
         ]
         with contextlib.suppress(OSError):
-            server = ForkServer(ahead)
+            server = ForkServer(ahead, variables)
     try:
         yield server
     finally:
@@ -71,10 +76,16 @@ class ForkServer:
     or no process to be had.
     """
 
-    def __init__(self, modules: Sequence[str] = ()) -> None:
+    def __init__(
+        self, modules: Sequence[str] = (), variables: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.variables = variables
         self._place = TemporaryFolder()
         self.folder = self._place.path
         self._unread = b""
+        self._ready = False
+        self._forked: int | None = None
+        self._codes: dict[int, int] = {}
         self._lock = threading.Lock()
         self._owner = Owner()
         try:
@@ -89,38 +100,70 @@ class ForkServer:
         command = [sys.executable, "-P", str(CHILD), str(self.folder), str(os.getpid()), "fork"]
         with self.folder.joinpath("stderr").open("wb") as stderr:
             return subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=os.environ | self.variables,
             )
 
-    def ready(self, limit: float) -> bool:
+    def ready(self, limit: float = READY_LIMIT) -> bool:
         """Wait until the server has imported what it imports, `limit` seconds at most."""
-        try:
-            return self._line(limit) == b"ready"
-        except (TimeoutError, MeasurementError):
-            return False
+        with contextlib.suppress(MeasurementError):
+            self._read(lambda: self._ready, limit)
+        return self._ready
 
-    def run(self, folder: Path, limit: float) -> ChildEnd:
-        """Fork a process that measures what `folder`/request says, and wait for its end.
+    def run(self, folder: Path, limit: float, work: str = "latency") -> ChildEnd:
+        """Fork a process that does what `folder`/request says, and wait for its end.
 
         It is killed after `limit` seconds, and interrupted by Ctrl-C. Raises MeasurementError
         `child-failed` where the server died.
         """
-        self._ask(str(folder))
-        child = int(self._soon())
-        late = interrupted = False
+        child = self._fork(folder, work)
+        interrupted = False
         try:
-            line = self._line(limit)
-        except TimeoutError:
-            late = True
-            line = self._killed(child)
+            late = not self._read(lambda: child in self._codes, limit)
         except KeyboardInterrupt:
-            interrupted = True
+            late, interrupted = False, True
             _signal(child, signal.SIGINT)
-            try:
-                line = self._line(PATIENCE)
-            except (TimeoutError, KeyboardInterrupt):
-                line = self._killed(child)
-        return ChildEnd(int(line), late, interrupted)
+            with contextlib.suppress(KeyboardInterrupt):
+                self._read(lambda: child in self._codes, PATIENCE)
+        return ChildEnd(self.end(child), late, interrupted)
+
+    def start(self, folder: Path) -> ForkedProcess:
+        """Fork a process that waits for questions, beside all others: see `waiting`.
+
+        Raises OSError; MeasurementError `child-failed` where the server died.
+        """
+        os.mkfifo(folder / "questions", 0o600)
+        os.mkfifo(folder / "answers", 0o600)
+        with contextlib.ExitStack() as opened:
+            # Neither waits for the other side: the first reads as well, the second has no need to.
+            questions = os.open(folder / "questions", os.O_RDWR)
+            stdin = opened.enter_context(os.fdopen(questions, "r+b", buffering=0))
+            answers = os.open(folder / "answers", os.O_RDONLY | os.O_NONBLOCK)
+            stdout = opened.enter_context(os.fdopen(answers, "rb", buffering=0))
+            process = ForkedProcess(self, self._fork(folder, "wait"), stdin, stdout)
+            opened.pop_all()
+        return process
+
+    def serves(self, home: object, variables: Mapping[str, str]) -> bool:
+        """Tell whether what it forks is as a process that is started there with these variables."""
+        return home is None and dict(variables) == dict(self.variables)
+
+    def code(self, child: int, limit: float = 0.0) -> int | None:
+        """Return the exit code of a process, None while it runs on after `limit` seconds."""
+        self._read(lambda: child in self._codes, limit)
+        return self._codes.get(child)
+
+    def end(self, child: int) -> int:
+        """Kill a process that has not ended, and return its exit code."""
+        if (code := self.code(child)) is None:
+            _signal(child, signal.SIGKILL)
+            code = self.code(child, HANGS)
+        if code is None:
+            raise _server_died("It gave no answer.")
+        return code
 
     def close(self) -> None:
         """End the server and what it has forked, and remove its folder."""
@@ -134,37 +177,80 @@ class ForkServer:
                     _open(pipe).close()
             self._place.remove()
 
-    def _killed(self, child: int) -> bytes:
-        _signal(child, signal.SIGKILL)
-        return self._soon()
-
-    def _soon(self) -> bytes:
-        """Return the next line of a server that has nothing to wait for."""
-        try:
-            return self._line(HANGS)
-        except TimeoutError as error:
-            raise _server_died("It gave no answer.") from error
-
-    def _ask(self, text: str) -> None:
+    def _fork(self, folder: Path, work: str) -> int:
+        """Return the number of a new process that does the `work` asked for in `folder`."""
+        self._forked = None
         with contextlib.suppress(OSError):  # it has ended: reading says so
-            _open(self._process.stdin).write(text.encode() + b"\n")
+            _open(self._process.stdin).write(f"{work} {folder}\n".encode())
             _open(self._process.stdin).flush()
+        if not self._read(lambda: self._forked is not None, HANGS):
+            raise _server_died("It gave no answer.")
+        assert self._forked is not None  # noqa: S101 - just read
+        return self._forked
 
-    def _line(self, limit: float) -> bytes:
-        """Return the server's next line; raises TimeoutError, MeasurementError `child-failed`."""
+    def _read(self, until: Callable[[], bool], limit: float) -> bool:
+        """Take what the server says until something is so; False after `limit` seconds.
+
+        Raises MeasurementError `child-failed` where the server has ended.
+        """
         end = time.monotonic() + limit
         pipe = _open(self._process.stdout)
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
-            while b"\n" not in self._unread:
+            while not until():
                 if not selector.select(max(0.0, end - time.monotonic())):
-                    raise TimeoutError
+                    return False
                 data = os.read(pipe.fileno(), 4096)
                 if not data:
                     raise _server_died(f"Exit code {self._process.wait()}.")
-                self._unread += data
-        line, _, self._unread = self._unread.partition(b"\n")
-        return line
+                self._take(data)
+        return True
+
+    def _take(self, data: bytes) -> None:
+        """Remember what its lines say: see `fork_child`."""
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            event, *numbers = line.split()
+            if event == b"ready":
+                self._ready = True
+            elif event == b"forked":
+                self._forked = int(numbers[0])
+            else:
+                self._codes[int(numbers[0])] = int(numbers[1])
+
+
+class ForkedProcess:
+    """A process of a server that waits for questions; what is used of `subprocess.Popen`."""
+
+    def __init__(self, server: ForkServer, pid: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self._server = server
+        self.pid = pid
+        self.stdin, self.stdout = stdin, stdout
+
+    def poll(self) -> int | None:
+        """Return its exit code, None while it runs."""
+        return self._server.code(self.pid)
+
+    def wait(self, timeout: float = HANGS) -> int:
+        """Return its exit code; raises subprocess.TimeoutExpired while it runs on."""
+        code = self._server.code(self.pid, timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("a forked process", timeout)
+        return code
+
+    def kill(self) -> None:
+        """End it."""
+        self._server.end(self.pid)
+
+    def close(self) -> None:
+        """Kill it where it has not ended, and close its pipes."""
+        try:
+            with contextlib.suppress(MeasurementError):  # its server was killed, and it with it
+                self.kill()
+        finally:
+            for pipe in (self.stdin, self.stdout):
+                with contextlib.suppress(OSError):
+                    pipe.close()
 
 
 def _signal(child: int, number: signal.Signals) -> None:

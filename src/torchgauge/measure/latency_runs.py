@@ -40,7 +40,6 @@ MOST_RUNS = 20
 # One run may take this share of the budget: a few slow calls in each, rather than many in one.
 LONGEST_SHARE = 1 / 3
 OVERDRAWN = 3.0
-SERVER_LIMIT = 30.0
 # A model that travels by value is written to a file once and read by each process.
 MOST_CARRIED = 2**30
 SHARE_OF_MEMORY = 0.25
@@ -150,7 +149,7 @@ class LatencyRuns:
         except (InputError, OSError) as error:
             return getattr(error, "cause", "") or str(error)
         self._progress.update("importing torch for fresh processes")
-        if not self._server.ready(SERVER_LIMIT):
+        if not self._server.ready():
             self._server = None
         return None
 

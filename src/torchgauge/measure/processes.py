@@ -23,6 +23,7 @@ from torchgauge.device import settings
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.check import Checked
 from torchgauge.measure.child_end import ChildEnd
+from torchgauge.measure.fork_server import ForkServer
 from torchgauge.measure.fresh_folder import fresh_folder
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.layer_choice import LayerChoice
@@ -114,20 +115,27 @@ def ask(
     home: Home | None = None,
     variables: Mapping[str, str] = MappingProxyType({}),
     limit: float | None = None,
+    server: ForkServer | None = None,
 ) -> tuple[ChildAnswer, bool]:
     """Return what a fresh process answers, and whether Ctrl-C ended it before its time.
 
     `home` is where the target's code lives; None where it lives for this process. `variables` are
     added to the child's environment. It is killed after `limit` seconds, where that is sooner than
-    its own limit.
+    its own limit. `server` forks it where that is the same.
 
     Raises what `in_fresh_process` does.
     """
     longest = time_limit(options)
     limit = longest if limit is None else min(limit, longest)
+    request = (source, options, timeline)
     with fresh_folder() as folder:
-        write_request(folder / "request", (source, options, timeline), home)
-        return answer_of(_run(work, folder, limit, variables), folder, limit)
+        if server is not None and server.serves(home, variables):
+            write_request(folder / "request", request, place=False)
+            end = server.run(folder, limit, work)
+        else:
+            write_request(folder / "request", request, home)
+            end = _run(work, folder, limit, variables)
+        return answer_of(end, folder, limit)
 
 
 def time_limit(options: LatencyOptions) -> float:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torchgauge.analyze.call_tree import Call, CallTree
 from torchgauge.analyze.layer_times import LayerTimes, layer_times
-from torchgauge.analyze.stamp_cost import stamp_cost
+from torchgauge.analyze.stamp_cost import as_steps_show, stamp_cost
 from torchgauge.measure.modules import Modules
 from torchgauge.measure.stamp_cost import calibrated
 from torchgauge.measure.stamps import Stamps
@@ -82,7 +82,7 @@ def stamped_steps(
     """Return stamped steps and the bare ones between them, for at most two seconds.
 
     In every third round calls are stamped twice, which tells at each layer what a stamp costs there
-    and then; that is taken off the layers' times.
+    and then; that is taken off the layers' times, as far as whole steps agree.
     """
     rounds = _Rounds(placement, step, modules, now)
     began = now()
@@ -95,6 +95,8 @@ def stamped_steps(
         if enough and number + 1 >= fewest(length(rounds.bare[0])):
             break
     cost = stamp_cost(rounds.inner, rounds.outer, tree, calibrated(now))
+    bare, stamped = ([step["forward"] for step in s] for s in (rounds.bare, rounds.stamped))
+    cost = as_steps_show(cost, rounds.calls, tree, bare, stamped)
     return StampedSteps(layer_times(rounds.calls, tree, cost), rounds.bare, rounds.stamped)
 
 

@@ -17,6 +17,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.measure.fork_server import ForkedProcess, ForkServer
 from torchgauge.measure.latency import LatencyOptions
 from torchgauge.measure.processes import (
     CHILD,
@@ -87,7 +88,11 @@ class Waiting:
     """
 
     def __init__(
-        self, child: subprocess.Popen[bytes], label: str, stderr: Path, end: float = math.inf
+        self,
+        child: subprocess.Popen[bytes] | ForkedProcess,
+        label: str,
+        stderr: Path,
+        end: float = math.inf,
     ) -> None:
         self._child = child
         self._end = end
@@ -162,14 +167,27 @@ def named(error: TorchgaugeError, label: str) -> TorchgaugeError:
 
 
 @contextlib.contextmanager
-def waiting(build: Build, folder: Path, end: float = math.inf) -> Iterator[Waiting]:
-    """Start a process for a build in a new `folder`; it is gone after the block.
+def waiting(
+    build: Build, folder: Path, end: float = math.inf, server: ForkServer | None = None
+) -> Iterator[Waiting]:
+    """Start a process for a build in a new `folder`, or have `server` fork it.
 
-    It is waited for until `end`, of `time.monotonic`.
+    It is gone after the block, and waited for until `end`, of `time.monotonic`.
 
-    Raises InputError `not-picklable`; OSError where the folder cannot be written.
+    Raises InputError `not-picklable`; OSError where the folder cannot be written; MeasurementError
+    `child-failed` where the server died.
     """
     folder.mkdir()
+    if server is not None:
+        request = (build.source, build.options, None)
+        write_request(folder / "request", request, build.home, place=False)
+        forked = server.start(folder)
+        try:
+            yield Waiting(forked, build.label, folder / "stderr", end)
+        finally:
+            with HeldBack():
+                forked.close()
+        return
     write_request(folder / "request", (build.source, build.options, None), build.home)
     command = [sys.executable, "-P", str(CHILD), str(folder), str(os.getpid()), "wait"]
     with (

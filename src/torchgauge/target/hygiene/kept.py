@@ -67,9 +67,7 @@ class Kept:
 
         return leave
 
-    def warnings(
-        self, probe: str, *, lasting_only: bool = False
-    ) -> tuple[MeasurementWarning, ...]:
+    def warnings(self, probe: str, *, lasting_only: bool = False) -> tuple[MeasurementWarning, ...]:
         """Return what the reader of `probe`'s figures must know of it; empty for most models.
 
         With `lasting_only` what was put back is left out: a single call met none of it.
