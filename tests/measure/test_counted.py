@@ -43,6 +43,20 @@ def on_meta(make):
         return make()
 
 
+class Makes(Reads):
+    """One that makes a tensor of its own."""
+
+    def forward(self, x, mask):
+        return super().forward(x + torch.ones(4), mask)
+
+
+def test_where_meta_is_the_default_device_it_counts_on_the_cpu_all_the_same():
+    with torch.device("meta"):
+        cost = tg.count_cost(Makes(), (torch.ones(2, 4), torch.ones(2)))
+    assert cost.counted_on == "cpu"
+    assert cost.matmul_flops == 2 * 2 * 4 * 3
+
+
 @pytest.mark.parametrize(
     "name", ["bart", *(pytest.param(name, marks=pytest.mark.slow) for name in [*READ_VALUES][1:])]
 )

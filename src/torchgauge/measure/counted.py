@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import msgspec
+import torch
 
 from torchgauge import units
 from torchgauge.errors import MeasurementError
@@ -51,8 +52,9 @@ def counted(source: Source, placement: Placement, *, backward: bool) -> Counted:
     size = _bytes(placement)
     if placement.device != "meta" or size > LARGEST:
         raise failed
-    real = opened(source.on_cpu())
-    cost = measure_cost(real, backward=backward)
+    with torch.device("cpu"):  # the caller may have made another one the default, such as meta
+        real = opened(source.on_cpu())
+        cost = measure_cost(real, backward=backward)
     warning = MeasurementWarning(
         id="counted-on-cpu",
         message=f"Counted on real tensors ({units.size(size)}): {failed.cause or failed.message}",
