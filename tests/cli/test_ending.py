@@ -190,6 +190,7 @@ def test_ctrl_c_several_times_in_a_row_ends_with_130(models, tmp_path, times):
 
 
 def test_ctrl_c_while_the_first_one_is_told_is_130_too(models, monkeypatch):
+    before = signal.getsignal(signal.SIGINT)  # the import takes its place
     from torchgauge import __main__ as entry
 
     monkeypatch.setattr(entry, "_end_now", lambda code: (_ for _ in ()).throw(SystemExit(code)))
@@ -200,7 +201,6 @@ def test_ctrl_c_while_the_first_one_is_told_is_130_too(models, monkeypatch):
     monkeypatch.setattr(command_line, "tell", told)
     monkeypatch.setattr(sys, "argv", ["torchgauge", "profile", f"{models}:interrupting"])
     models.write_text(MODEL + "\ndef interrupting():\n    raise KeyboardInterrupt\n")
-    before = signal.getsignal(signal.SIGINT)
     try:
         with pytest.raises(SystemExit) as ended:
             entry.main()

@@ -68,12 +68,12 @@ def test_a_cell_is_measured_and_bad_ends_are_results(request_of):
 def test_a_process_is_held_to_its_memory(request_of):
     """The data segment of a process that has imported torch is larger than this."""
     cell = perform(job(request_of, memory_limit=50_000_000)).cell
-    assert cell.status == "out of memory"
+    assert cell.status == "out of memory", cell.reason
 
 
 def test_a_cell_that_breaks_its_limit_says_the_limit(request_of):
     cell = perform(job(request_of, 8_000_000, memory_limit=10**9)).cell  # inputs of 2 GB
-    assert cell.status == "out of memory"
+    assert cell.status == "out of memory", cell.reason
     assert "2.048 GB were asked for, the process is held to 1.000 GB." in cell.reason
     assert "free" not in cell.reason
 
