@@ -134,19 +134,6 @@ def test_a_store_whose_runs_have_no_end_is_damaged(tmp_path):
     assert caught.value.id == "store-damaged"
 
 
-def test_a_query_without_end_is_given_up(tmp_path, monkeypatch):
-    from sqlalchemy import text
-
-    monkeypatch.setenv("TORCHGAUGE_STORE_TIMEOUT", "0.2")
-    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
-    with Store.open(str(tmp_path / "history.db")) as store:
-        with pytest.raises(StoreError) as caught:
-            store.read(lambda connection: connection.execute(text(endless)).all())
-        assert caught.value.id == "store-slow"
-        assert "TORCHGAUGE_STORE_TIMEOUT" in caught.value.remedy
-        assert store.runs() == []  # and the next look is answered
-
-
 @pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf"])
 def test_a_timeout_that_is_no_number_of_seconds_is_said(text, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHGAUGE_STORE_TIMEOUT", text)

@@ -11,6 +11,7 @@ import io
 import itertools
 import json
 import os
+import time
 import zipfile
 from pathlib import Path
 
@@ -295,6 +296,25 @@ def test_arguments_of_unexpected_types_are_unknown_and_the_others_stay():
     assert events.operators.external_id.tolist() == [3, -1]
     assert [events.operators.dims[i] for i in (0, 1)] == [((1, 2),), (("True",), "{'x': 1}")]
     assert events.operators.types[0] is None
+
+
+def test_shapes_nested_without_measure_leave_the_event_and_its_time():
+    deep = "[" * 500 + "]" * 500
+    event = json.dumps(span("deep", 1, 5, **{"Input Dims": 0})).replace(": 0}", f": {deep}}}")
+    events = read_events(f'{{"traceEvents": [{event}]}}'.encode())
+    assert events.duration.tolist() == [5000]
+
+
+def test_threads_whose_numbers_would_collide_in_a_dict_are_told_apart_in_time():
+    """Multiples of the modulus of Python's hash of integers: all have one hash."""
+    numbers = [(2**61 - 1) * factor for factor in range(1, 20_001)]
+    began = time.process_time()
+    events = read_events(encoded(*(span("a", 1, 5, number) for number in numbers)))
+    colliding = time.process_time() - began
+    assert len(set(map(str, events.thread.values))) == 20_000
+    began = time.process_time()
+    read_events(encoded(*(span("a", 1, 5, number) for number in range(20_000))))
+    assert colliding < 20 * (time.process_time() - began)  # quadratic: several hundred times
 
 
 @pytest.mark.parametrize("chunk", [100, 1 << 20])
