@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: Any = None) -> None:
         """Print it; raises InputError `output-unwritable`, where argparse passes over it."""
         if file is None:
-            emit(self.format_help())
+            emit(self.format_help(), styled=True)
         else:
             super().print_help(file)
 
@@ -60,7 +60,7 @@ class PlainHelp(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         columns = os.environ.get("COLUMNS", "")
-        wide = int(columns) if columns.isdecimal() else 0
+        wide = int(columns) if columns.isdecimal() and len(columns) < 6 else 0
         super().__init__(prog, width=(wide or USUAL_COLUMNS) - 2)
 
 

@@ -111,13 +111,15 @@ def _write_error(text: str) -> None:
         _to_nowhere(sys.stderr)
 
 
-def emit(text: str) -> None:
+def emit(text: str, *, styled: bool = False) -> None:
     """Write the result to standard output; that its reader is gone (`| head`) is no failure.
+
+    `styled`: nothing in it but torchgauge's own words, in their colours.
 
     Raises InputError `output-unwritable` where it goes to a file whose disk is full.
     """
     with _reader_may_be_gone():
-        sys.stdout.write(_shown(text))
+        sys.stdout.write(text if styled else _shown(text))
         sys.stdout.flush()
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from torchgauge.visible import printable, visible, visible_lines
 
-NARROWEST = 40
+NARROWEST, WIDEST = 40, 10_000
 
 View = Callable[[int], RenderableType]
 """Returns what rich prints in so many columns."""
@@ -28,7 +28,7 @@ def plain(view: View) -> str:
 
     It is as wide as the environment's COLUMNS says, else as the terminal, and 80 without either.
     """
-    width = max(shutil.get_terminal_size().columns, NARROWEST)
+    width = _sensible(shutil.get_terminal_size().columns)
     buffer = io.StringIO()
     console = _Console(file=buffer, width=width, force_terminal=False, color_system=None)
     console.print(_Inert(view(width)))
@@ -38,7 +38,13 @@ def plain(view: View) -> str:
 def print_styled(view: View) -> None:
     """Print the view to standard output, in its colours."""
     console = _Console()
+    console.width = _sensible(console.width)
     console.print(_Inert(view(console.width)))
+
+
+def _sensible(columns: int) -> int:
+    """Return a width that a view can be laid out in, whatever a terminal claims to have."""
+    return min(max(columns, NARROWEST), WIDEST)
 
 
 class _Console(Console):
