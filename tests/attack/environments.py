@@ -165,7 +165,7 @@ MEASURING = {
     "profile": ((TARGET, *QUICK, "--no-roofs", "--trace", "{place}/out/trace.json", *OUT), 0),
     "run": ((*OUT, "--record", "2", "{place}/script.py"), 0),
     "sweep": ((TARGET, "--batch", "1", *QUICK, *OUT), 0),
-    "advise": ((TARGET, "--candidates", "threads", "--budget", "12", *OUT), 0),
+    "advise": ((TARGET, "--candidates", "threads-one", "--budget", "12", *OUT), 0),
     "doctor": (("--quick",), 0),
 }
 VERBS = READING | MEASURING
@@ -259,9 +259,12 @@ def _enter(surroundings: Surroundings, place: Path) -> None:
 
 
 def _files(place: Path) -> set[str]:
-    """Return what lies in the test's folder, beside what was asked for and is the user's state."""
+    """Return what lies in the test's folder, beside what was asked for and is the user's state.
+
+    Importing torch's compiler makes torch's cache, an empty folder of its own.
+    """
     found = {str(path.relative_to(place)) for path in place.rglob("*")}
-    asked = ("out/", "home/.local/state/torchgauge", "history.db-", "disk/")
+    asked = ("out/", "home/.local/state/torchgauge", "history.db-", "disk/", "tmp/torchinductor_")
     stray = {str(path) for path in Path("/").iterdir()}
     return stray | {
         name
