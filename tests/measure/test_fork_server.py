@@ -178,6 +178,7 @@ def test_a_server_that_dies_is_an_error_of_those_who_wait(tmp_path):
         with waiting(build(time.sleep, 0.0), tmp_path / "a", server=other) as one:
             one.ready()
             other._process.kill()
+            other._process.wait()  # what it has forked has got its signal by then
             with pytest.raises(MeasurementError) as caught:
                 one.ask(QUESTION)
         assert caught.value.id in ("child-failed", "child-killed")
