@@ -194,3 +194,18 @@ def test_the_tree_of_a_trace_has_the_work_that_its_sizes_tell():
     (layer,) = root.layers
     assert [node.row.flops for node in layer.walk()] == [0, 0, MM_FLOPS, None]
     assert recorded_tree(trace(span("aten::view"), span("aten::mm"))).root.flops is None
+
+
+@pytest.mark.parametrize("name", ["aten::mm", "aten::copy_"])
+def test_sizes_of_no_tensor_are_unknown(name):
+    sizes = [[10**30, 10**30], [10**30, 10**30]]
+    (_, costs) = costs_of(span(name, dims=sizes, types=["float", "float"], inputs=["", ""]))
+    assert name in costs.unknown
+
+
+def test_a_list_nested_without_measure_is_a_value_that_nobody_said():
+    deep = "[" * 2000 + "]" * 2000
+    dims, types = [[2, 4], [4], []], ["float", "float", "Scalar"]
+    span_of = span("aten::add", dims=dims, types=types, inputs=["", "", deep])
+    matmul, vector, unknown = totals(span_of)
+    assert (matmul, vector) == (0, 8) or "aten::add" in unknown

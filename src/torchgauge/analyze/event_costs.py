@@ -33,6 +33,7 @@ CLOSING = (COUNTED, UNKNOWN, NEVER)
 _NODE = re.compile(r".*Backward\d*(_copy)?")
 # torch's own ranges, named like operators.
 _RANGES = ("autograd::", "torch::autograd::", "torch.distributed.ddp.", "torch::distributed::")
+_NO_TENSOR = "its sizes are those of no tensor"
 _MOST = 2**53  # FLOP and bytes of a call: no device ends what is more
 _COMPILED = "## Call CompiledFxGraph"
 
@@ -220,7 +221,7 @@ def _plan(name: str, operator: bool, texts: Texts, overloads: bool) -> _Plan:
     if composite and not mixed:
         return _Plan(name, OPEN)
     if how == "free":
-        return _Plan(name, COUNTED, bytes=_or_absent(free_bytes(name, texts)))
+        return _free(name, _or_absent(free_bytes(name, texts)))
     if how == "lists":
         return _Plan(name, OUTER, reason="the trace does not say the types in a list of tensors")
     if how == "unknown":
@@ -231,9 +232,15 @@ def _plan(name: str, operator: bool, texts: Texts, overloads: bool) -> _Plan:
     matmul, vector, *_ = found.work
     moved = _or_absent(found.bytes)
     if max(matmul, vector, moved) > _MOST or min(matmul, vector) < 0:
-        return _Plan(name, UNKNOWN, reason="its sizes are those of no tensor")
+        return _Plan(name, UNKNOWN, reason=_NO_TENSOR)
     rule = OTHERWISE if composite else COUNTED
     return _Plan(name, rule, matmul, vector, moved, works=True)
+
+
+def _free(name: str, moved: int) -> _Plan:
+    if moved > _MOST:
+        return _Plan(name, UNKNOWN, reason=_NO_TENSOR)
+    return _Plan(name, COUNTED, bytes=moved)
 
 
 def _or_absent(value: int | None) -> int:

@@ -141,8 +141,10 @@ def _tensors(sizes: Any) -> Any:
 
 def _number(text: str) -> Any:
     if text.startswith("["):
-        inner = text[1:-1].strip()
-        return [_number(one.strip()) for one in inner.split(",")] if inner else []
+        numbers = [part.strip() for part in text[1:-1].split(",")] if text[1:-1].strip() else []
+        if any(number.startswith("[") for number in numbers):
+            return Unsaid(f"the value {text!r}")  # torch's lists hold no lists
+        return [_number(number) for number in numbers]
     if text in _NUMBERS:
         return _NUMBERS[text]
     for convert in (int, float, complex):
