@@ -59,8 +59,8 @@ def wrong(verb: str, surroundings: Surroundings, done: Ended) -> list[str]:
     elif not surroundings.spoils and done.code != usual:
         found.append(f"exit code {done.code} for {usual}")
     found += [f"says {raw!r}" for raw in RAW if raw in done.output]
-    if done.left:
-        found.append(f"left {sorted(done.left)}")
+    if unnamed := [file for file in done.left if Path(file).name not in done.output]:
+        found.append(f"left {sorted(unnamed)}")  # a run that is kept is named in the message
     return [f"{verb}: {what}\n{done.output[-1500:]}" for what in found]
 
 

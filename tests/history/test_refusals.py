@@ -12,7 +12,8 @@ import pytest
 from tests.history import runs
 from tests.history.conftest import emptied
 
-from torchgauge.errors import MissingExtraError, StoreError, TorchgaugeError
+from torchgauge.errors import InputError, MissingExtraError, StoreError, TorchgaugeError
+from torchgauge.history import kept as kept_runs
 from torchgauge.history import store as stores
 from torchgauge.history.imports import entries
 from torchgauge.history.kept import add_or_keep, open_or_keep
@@ -277,3 +278,20 @@ def test_postgres_without_the_right_to_write(postgres):
     assert error.value.id == "store-read-only"
     assert is_kept(made, error.value)
     kept_file(error.value).unlink()
+
+
+def test_a_run_that_nothing_can_hold_is_an_error_and_no_traceback(tmp_path, monkeypatch):
+    """No folder takes a file, and none is left for temporary ones."""
+
+    def nowhere():
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    def full(*_):
+        raise InputError("It is full.", id="output-unwritable")
+
+    monkeypatch.setattr(kept_runs.tempfile, "gettempdir", nowhere)
+    monkeypatch.setattr(kept_runs, "write_atomically", full)
+    refused = StoreError("It is full.", id="store-full", remedy="Free space.")
+    error = kept_runs.kept(runs.run(), refused, tmp_path / "history.db")
+    assert error.id == "store-full"
+    assert error.remedy == "Free space. The run could not be kept in a file either."

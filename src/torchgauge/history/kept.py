@@ -58,4 +58,5 @@ def _folders(beside: Path | None) -> Iterator[Path]:
         yield beside.parent
     with contextlib.suppress(InputError):  # it was removed
         yield working_folder()
-    yield Path(tempfile.gettempdir())
+    with contextlib.suppress(OSError):  # none can be written
+        yield Path(tempfile.gettempdir())

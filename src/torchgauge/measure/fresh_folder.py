@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +23,6 @@ def fresh_folder() -> Iterator[Path]:
         raise InputError(
             "A measuring process could not be started.",
             id="output-unwritable",
-            cause=f"{error.strerror or error}: {error.filename or tempfile.gettempdir()}",
+            cause=": ".join(filter(None, (error.strerror or str(error), error.filename))),
             remedy="Free space, or set TMPDIR to a folder that has some.",
         ) from error
