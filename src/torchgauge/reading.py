@@ -62,15 +62,20 @@ def whole(path: Path, bound: Bound) -> bytes:
             most = bound.of(os.fstat(file.fileno()).st_size)
             data = file.read(most + 1)
     except OSError as error:
-        raise InputError(
-            f"'{path}' cannot be read.",
-            id="file-missing",
-            cause=error.strerror or str(error),
-            remedy="Check the path.",
-        ) from error
+        raise unreadable(f"'{path}'", error) from error
     if len(data) > most:
         raise too_large(f"'{path}'", "It", most)
     return data
+
+
+def unreadable(what: str, error: OSError, remedy: str = "Check the path.") -> InputError:
+    """Return the error that a file or a folder cannot be read, with the system's reason."""
+    return InputError(
+        f"{what} cannot be read.",
+        id="file-missing",
+        cause=error.strerror or str(error),
+        remedy=remedy,
+    )
 
 
 def inflated(data: bytes, bound: Bound, name: str) -> bytes:

@@ -206,6 +206,5 @@ def test_sizes_of_no_tensor_are_unknown(name):
 def test_a_list_nested_without_measure_is_a_value_that_nobody_said():
     deep = "[" * 2000 + "]" * 2000
     dims, types = [[2, 4], [4], []], ["float", "float", "Scalar"]
-    span_of = span("aten::add", dims=dims, types=types, inputs=["", "", deep])
-    matmul, vector, unknown = totals(span_of)
-    assert (matmul, vector) == (0, 8) or "aten::add" in unknown
+    # The number that the sum is scaled by changes no work.
+    assert totals(span("aten::add", dims=dims, types=types, inputs=["", "", deep])) == (0, 8, {})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torchgauge.errors import InputError
 from torchgauge.files import check_readable, is_file, is_folder
+from torchgauge.reading import unreadable
 from torchgauge.trace.archive import ENDS, trace_paths
 
 
@@ -22,12 +23,7 @@ def trace_files(path: Path) -> list[Path] | None:
     try:
         named = [one for one in sorted(path.iterdir()) if one.name.endswith(ENDS)]
     except OSError as error:
-        raise InputError(
-            f"The folder {path} cannot be read.",
-            id="file-missing",
-            cause=error.strerror or str(error),
-            remedy="Check its permissions.",
-        ) from None
+        raise unreadable(f"The folder {path}", error, "Check its permissions.") from None
     # A link that leads nowhere is a rank that would be missed.
     found = [one for one in named if is_file(one) or (one.is_symlink() and not one.exists())]
     if not found:

@@ -9,14 +9,14 @@ from typing import BinaryIO
 
 import msgspec
 
-from torchgauge.errors import InputError, RecordError
+from torchgauge.errors import RecordError
 from torchgauge.files import check_readable
 from torchgauge.history.content import entry, not_a_profile
 from torchgauge.history.store import Store
 from torchgauge.model import codec
 from torchgauge.model.profile import Profile
 from torchgauge.model.run import SCHEMA, Entry, Facts
-from torchgauge.reading import RECORD, too_large
+from torchgauge.reading import RECORD, too_large, unreadable
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -50,12 +50,7 @@ def entries(path: Path, facts: Facts) -> Iterator[Entry]:
                     yield _entry(line, f"line {number} of '{path}'")
                 return
     except OSError as error:
-        raise InputError(
-            f"'{path}' cannot be read.",
-            id="file-missing",
-            cause=error.strerror or str(error),
-            remedy="Check the path.",
-        ) from None
+        raise unreadable(f"'{path}'", error) from None
     profile = codec.load(path)
     if not isinstance(profile, Profile):
         raise not_a_profile(f"'{path}'", profile)
