@@ -55,6 +55,7 @@ types: $(VENV)/dev
 
 contract: $(VENV)/dev
 	$(BIN)/lint-imports
+	$(BIN)/python -m checks.house
 
 docs: $(VENV)/dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

@@ -22,14 +22,14 @@ from scipy.stats import binomtest
 
 from torchgauge import api
 from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.advice.candidates.every import EVERY
+from torchgauge.advice.candidates.every import ALL_CANDIDATES
 from torchgauge.advice.experiment import Experiment
-from torchgauge.advice.trying import of_blocks
+from torchgauge.advice.trying import speed_up_of
 from torchgauge.advice.world import Processes, Side
 from torchgauge.api.gates import GateRequest, request_build
-from torchgauge.model import codec
-from torchgauge.model.advice import Advice, SpeedUp
 from torchgauge.progress import Silent
+from torchgauge.records import codec
+from torchgauge.records.advice import Advice, SpeedUp
 
 TOY = """
 import torch
@@ -63,7 +63,7 @@ MODELS = {
     "own attention": "{toy}:toy",
 }
 NOTHING = Candidate(id="nothing", title="nothing", code=fixed("pass"))
-KNOWN = {one.id: one for one in EVERY}
+KNOWN = {one.id: one for one in ALL_CANDIDATES}
 
 
 def request(spec: str, folder: Path) -> GateRequest:
@@ -94,7 +94,9 @@ def steps(
             for ids in held(found):
                 if ids not in again:
                     side = Side(tuple(KNOWN[one] for one in ids))
-                    new = of_blocks([world.block(Side(), side, layers=True) for _ in range(blocks)])
+                    new = speed_up_of(
+                        [world.block(Side(), side, layers=True) for _ in range(blocks)]
+                    )
                     yield {"model": model, "again": ids, "value": new.value,
                            "interval": [new.interval.low, new.interval.high]}  # fmt: skip
         for _ in range(trials - sum("nothing" in line for line in done)):

@@ -17,11 +17,11 @@ from scipy.stats import beta
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.advice.experiment import Experiment
 from torchgauge.advice.world import Block, Side
-from torchgauge.measure.check import Checked
-from torchgauge.model.advice import OutputCheck
-from torchgauge.model.facts import Facts
-from torchgauge.model.target import TargetDescription
+from torchgauge.measure.advice.check import CheckResult
 from torchgauge.progress import Silent
+from torchgauge.records.advice import OutputCheck
+from torchgauge.records.model_facts import Facts
+from torchgauge.records.target import TargetDescription
 
 TARGET = TargetDescription(
     spec="", kind="module", name="", device="cpu", precision="fp32", precision_method="native"
@@ -44,9 +44,9 @@ class Simulated:
         """Return a model of which nothing matters."""
         return Facts(target=TARGET, memory=1000, step=STEP)
 
-    def check(self, _side: Side, tolerance: float) -> Checked:
+    def check(self, _side: Side, tolerance: float) -> CheckResult:
         """Keep every output."""
-        return Checked(OutputCheck(passed=True, bound=tolerance), memory=1000, one_off=0.0)
+        return CheckResult(OutputCheck(passed=True, bound=tolerance), memory=1000, one_off=0.0)
 
     def block(self, a: Side, b: Side, *, layers: bool) -> Block:
         """Return d of processes A, B, B, A."""

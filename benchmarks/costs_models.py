@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import torchgauge as tg
 from hygiene_models import candidates
 from torchgauge.errors import TorchgaugeError
-from torchgauge.target.target import Target
+from torchgauge.targets.target import Target
 
 
 def peer(target: Target) -> int:

@@ -34,7 +34,7 @@ from torch import nn
 
 from hygiene_models import candidates
 from hygiene_peers import IMPORTED
-from torchgauge.target.target import Target
+from torchgauge.targets.target import Target
 
 AGREES = 0.05
 TIME_LIMIT = 1200

@@ -25,7 +25,7 @@ print(seconds, peak, count)
 """
 OURS = """
 import sys, time
-from torchgauge.trace.kineto import read_events
+from torchgauge.readers.kineto.kineto import read_events
 start = time.perf_counter()
 events = read_events(sys.argv[1])
 seconds = time.perf_counter() - start
@@ -42,7 +42,7 @@ RECORD = """
 import sys, time
 import torch
 from torch.profiler import ProfilerActivity, profile
-from torchgauge.trace.kineto import read_events
+from torchgauge.readers.kineto.kineto import read_events
 x = torch.ones(4, requires_grad=True)
 recorder = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
 with recorder:

@@ -134,8 +134,8 @@ class Bank:
 
 def run_gate(path: Path, current: str, blocks: int) -> dict[str, Any]:
     """Run one real gate of `base` against a factory."""
-    from torchgauge.api.gate_options import GateOptions
     from torchgauge.api.gates import GateRequest, gate_targets
+    from torchgauge.gates.gate_options import GateOptions
 
     request = GateRequest(target=f"{path}:{current}", device="cpu")
     wanted = GateOptions.parsed(["latency"], blocks=blocks)
@@ -158,7 +158,7 @@ def run_gate(path: Path, current: str, blocks: int) -> dict[str, Any]:
 def run_block(path: Path) -> dict[str, Any]:
     """Run one A/A block for the bank."""
     from torchgauge.api.gates import GateRequest, request_build
-    from torchgauge.measure.blocks import Pace, block
+    from torchgauge.measure.latency.blocks import Pace, block
 
     build = request_build(GateRequest(target=f"{path}:base", device="cpu"))
     found = block(build, build, Pace())
@@ -231,9 +231,9 @@ PEERS: dict[str, Callable[[Any], bool]] = {
 
 def resampled(bank: list[Any], change: float, gates: int, seed: int) -> dict[str, int]:
     """Draw gates from the bank's blocks, and return how many ended how."""
-    from torchgauge.analyze.paired import Paired, decide
-    from torchgauge.analyze.tolerances import default_tolerance
-    from torchgauge.model.metric import METRICS
+    from torchgauge.analyze.gate.tolerances import default_tolerance
+    from torchgauge.analyze.statistics.paired import Paired, decide
+    from torchgauge.records.metric import METRICS
 
     rng = np.random.default_rng(seed)
     tolerance = default_tolerance("latency")

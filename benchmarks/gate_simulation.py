@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.stats import binomtest, mannwhitneyu
 
-from torchgauge.analyze.paired import Paired, blocks_for, decide
-from torchgauge.analyze.tolerances import default_tolerance
-from torchgauge.model.metric import METRICS
+from torchgauge.analyze.gate.tolerances import default_tolerance
+from torchgauge.analyze.statistics.paired import Paired, blocks_for, decide
+from torchgauge.records.metric import METRICS
 
 Floats = NDArray[np.float64]
 

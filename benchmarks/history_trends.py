@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import binomtest
 
-from torchgauge.analyze.change_points import Change, changes
-from torchgauge.analyze.correction import series_correction
+from torchgauge.analyze.history.series_correction import series_correction
+from torchgauge.analyze.statistics.change_points import Change, changes
 
 Floats = npt.NDArray[np.float64]
 NOISE = 0.015
@@ -104,7 +104,7 @@ def main() -> None:
         for _ in range(runs):
             level = np.where(np.arange(30 + after) < 30, 0.0, np.log(1.05))
             series = 0.01 * np.exp(level + noise(30 + after, "white", rng))
-            hits += any(abs(one.at - 30) <= 2 for one in changes(series))
+            hits += any(abs(one.start - 30) <= 2 for one in changes(series))
         share(f"{after} runs after it", hits, runs)
     print("A machine that is slower for 20 of 60 runs: as measured, corrected by its yardsticks")
     few = runs // 10
@@ -112,7 +112,7 @@ def main() -> None:
         pairs = [on_changing_machine(60, step, rng) for _ in range(few)]
         for name, at in (("measured", 0), ("corrected", 1)):
             rows = [changes(pair[at].tolist()) for pair in pairs]
-            near = [any(abs(one.at - 30) <= 2 for one in row) for row in rows]
+            near = [any(abs(one.start - 30) <= 2 for one in row) for row in rows]
             what = "the step found" if step else "a change without one"
             share(f"{name}: {what}", sum(near) if step else sum(map(bool, rows)), few)
 
@@ -120,7 +120,7 @@ def main() -> None:
 def _found(runs: int, shape: str, step: float, rng: np.random.Generator) -> None:
     held: Callable[[Change], bool] = lambda one: one.first < 30 <= one.last  # noqa: E731
     rows = simulated(runs, 60, shape, step, rng)
-    hits = [next((one for one in row if abs(one.at - 30) <= 3), None) for row in rows]
+    hits = [next((one for one in row if abs(one.start - 30) <= 3), None) for row in rows]
     known = [one for one in hits if one is not None]
     share(f"{step:.0%}, {shape}", len(known), runs)
     if len(known) > runs / 10:

@@ -22,14 +22,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import msgspec
 from benchmarks.private_postgres import missing, server
-from tests.model import records
+from tests.support import records
 
 from torchgauge.history.content import entry
 from torchgauge.history.patience import LONGEST_WAIT
 from torchgauge.history.store import Store
-from torchgauge.model.profile import Profile
-from torchgauge.model.run import Facts
-from torchgauge.model.tree import Tree, TreeRow
+from torchgauge.records.profile import Profile
+from torchgauge.records.run import Facts
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.timeline.tree_row import TreeRow
 
 BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 LAYERS = 20

@@ -25,10 +25,11 @@ import torchgauge as tg
 from hygiene_models import Candidate, candidates
 from hygiene_observer import differences, snapshot
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure import stamped_steps, system, timeline
+from torchgauge.measure.machine import system
 from torchgauge.measure.step import prepared
-from torchgauge.target.source import Source
-from torchgauge.target.target import Target
+from torchgauge.measure.timeline import stamped_steps, timeline
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.target import Target
 
 FAMILIES = ("written", "torchvision", "timm", "hf")
 POINTS = 10
@@ -111,12 +112,12 @@ def where_time_goes(target: Target) -> None:
 @contextlib.contextmanager
 def few_steps() -> Iterator[None]:
     """Have the timeline probe take one step of each kind that it takes many of."""
-    kept = stamped_steps.FEWEST, stamped_steps.STEPS, timeline.RECORDED
-    stamped_steps.FEWEST = stamped_steps.STEPS = timeline.RECORDED = 1
+    kept = stamped_steps.MIN_ROUNDS, stamped_steps.STEPS, timeline.RECORDED
+    stamped_steps.MIN_ROUNDS = stamped_steps.STEPS = timeline.RECORDED = 1
     try:
         yield
     finally:
-        stamped_steps.FEWEST, stamped_steps.STEPS, timeline.RECORDED = kept
+        stamped_steps.MIN_ROUNDS, stamped_steps.STEPS, timeline.RECORDED = kept
 
 
 def cost(target: Target) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchgauge.target.load import load
-from torchgauge.target.source import Source
-from torchgauge.target.target import Target, TargetRequest
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.loaders.load import load
+from torchgauge.targets.target import Target, TargetRequest
 
 TORCHVISION = (
     "resnet18", "resnet34", "alexnet", "squeezenet1_1", "mobilenet_v2", "mobilenet_v3_small",

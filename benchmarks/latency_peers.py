@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch.utils.benchmark import Timer
 
-from torchgauge.analyze.latency import combine
+from torchgauge.analyze.latency.latency import combine
 from torchgauge.clock import SystemClock, resolution
-from torchgauge.measure.sampling import SamplingPlan, Timing, sample
+from torchgauge.measure.latency.sampling import SamplingPlan, Timing, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable

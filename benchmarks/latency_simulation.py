@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchgauge.analyze.latency import combine
-from torchgauge.analyze.percentiles import samples_needed
-from torchgauge.measure.sampling import SamplingPlan, Timing, sample
+from torchgauge.analyze.latency.latency import combine
+from torchgauge.analyze.statistics.percentiles import samples_needed
+from torchgauge.measure.latency.sampling import SamplingPlan, Timing, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,11 +19,10 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.model import records
-from tests.report import pages
+from tests.support import pages, records
 
-from torchgauge.model.profile import Profile
-from torchgauge.report import html
+from torchgauge.records.profile import Profile
+from torchgauge.report.page import html
 
 # Each returns what to do once; it is timed to the frame that shows it.
 INTERACTIONS = {

@@ -101,10 +101,11 @@ def record(count: int) -> bytes:
     """Return a record of a loop whose step has so many operators."""
     sys.path.insert(0, str(ROOT))
     import msgspec
-    from tests.model import records
+    from tests.support import records
 
-    from torchgauge.model import codec
-    from torchgauge.model.tree import Tree, TreeRow
+    from torchgauge.records import codec
+    from torchgauge.records.timeline.tree import Tree
+    from torchgauge.records.timeline.tree_row import TreeRow
 
     rows = [TreeRow(name="Net", kind="model", parent=-1, calls=1, host=5)]
     rows += [
@@ -117,7 +118,7 @@ def record(count: int) -> bytes:
 def history(count: int) -> bytes:
     """Return the file of a history of so many runs."""
     sys.path.insert(0, str(ROOT))
-    from tests.history import runs
+    from tests.support import history_runs as runs
 
     from torchgauge.history.store import Store
 

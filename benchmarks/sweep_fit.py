@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 
 from torchgauge import units
-from torchgauge.analyze.scaling import Point, fit, scaling_of
+from torchgauge.analyze.sweep.scaling import Point, fit, scaling_of
 from torchgauge.api import sweep_request
-from torchgauge.model.sweep import Cell, Sweep
+from torchgauge.records.sweep import Cell, Sweep
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SIMULATED = (

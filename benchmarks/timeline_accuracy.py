@@ -28,12 +28,12 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from small_models import SMALL
 from torchgauge.clock import Clock, SystemClock
-from torchgauge.measure import timeline
 from torchgauge.measure.plan import opened
-from torchgauge.target.inputs import Inputs
-from torchgauge.target.load import load
-from torchgauge.target.source import Source
-from torchgauge.target.target import TargetRequest
+from torchgauge.measure.timeline import timeline
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.loaders.load import load
+from torchgauge.targets.target import TargetRequest
 
 DURATIONS = (5e-6, 2e-5, 1e-4, 5e-4, 2e-3, 5e-3)
 MODELS = (

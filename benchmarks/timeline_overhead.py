@@ -17,12 +17,12 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from torchgauge.measure.modules import Modules
-from torchgauge.measure.ranges import Ranges
-from torchgauge.measure.recording import record
-from torchgauge.measure.stamps import Stamps
-from torchgauge.target.load import load
-from torchgauge.target.target import TargetRequest
+from torchgauge.measure.recording.modules import Modules
+from torchgauge.measure.recording.recording import record
+from torchgauge.measure.timeline.ranges import Ranges
+from torchgauge.measure.timeline.stamps import Stamps
+from torchgauge.targets.loaders.load import load
+from torchgauge.targets.target import TargetRequest
 
 TINY = "200 tiny layers"
 MODELS = ("torchvision:resnet18", "hf:gpt2?n_layer=6", TINY)

@@ -42,16 +42,16 @@ OURS = (
     + """
 import re, tempfile
 from pathlib import Path
-from torchgauge.analyze.attribution import attribute
-from torchgauge.analyze.call_tree import CallTree
-from torchgauge.analyze.layer_times import LayerTimes
-from torchgauge.analyze.tree import grow
-from torchgauge.analyze.typical import typical
-from torchgauge.measure.modules import Modules
-from torchgauge.measure.ranges import Ranges, step_range
-from torchgauge.measure.recording import Recorder
-from torchgauge.model import tables
-from torchgauge.trace.kineto import read_events
+from torchgauge.analyze.timeline.attribution import attribute
+from torchgauge.analyze.timeline.call_tree import CallTree
+from torchgauge.analyze.timeline.layer_times import LayerTimes
+from torchgauge.analyze.timeline.tree import node_table
+from torchgauge.analyze.timeline.typical_step import typical
+from torchgauge.measure.recording.modules import Modules
+from torchgauge.measure.timeline.ranges import Ranges, step_range
+from torchgauge.measure.recording.recording import Recorder
+from torchgauge.records.timeline import tables
+from torchgauge.readers.kineto.kineto import read_events
 
 modules = Modules(model)
 tree = CallTree(modules.table, modules.name)
@@ -68,8 +68,8 @@ with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "recording.json"
     recorder.export(path)
     events = read_events(path)
-growth = grow(events, attribute(events, tree), tree, re.compile(r"tg@[0-9]+"))
-found = typical(growth, LayerTimes([], []), step="training", passes=())
+table = node_table(events, attribute(events, tree), tree, re.compile(r"tg@[0-9]+"))
+found = typical(table, LayerTimes([], []), step="training", passes=())
 layers, operators = tables.layers(found), tables.operators(found)
 shapes = tables.operators(found, by_shape=True)
 seconds = time.perf_counter() - start

@@ -20,11 +20,11 @@ from torch import nn
 
 from small_models import SMALL, Sized
 from timeline_accuracy import called, clock, in_place, own_time, say
-from torchgauge.analyze.call_tree import Call, CallTree, place
-from torchgauge.analyze.stamp_cost import FREE, StampCost, as_steps_show, stamp_cost
-from torchgauge.measure.modules import Modules
-from torchgauge.measure.stamp_cost import calibrated
-from torchgauge.measure.stamps import Stamps
+from torchgauge.analyze.timeline.call_tree import Call, CallTree, place
+from torchgauge.analyze.timeline.stamp_cost import FREE, StampCost, scaled_to_steps, stamp_cost
+from torchgauge.measure.recording.modules import Modules
+from torchgauge.measure.timeline.stamp_cost import calibrated
+from torchgauge.measure.timeline.stamps import Stamps
 
 SETTLING = 6  # steps
 TIMED = 6
@@ -69,20 +69,20 @@ class Turns:
             self.settle()
             for _ in range(TIMED):
                 self.stamped.append(self.step())
-                self.calls.append(self.stamps.taken())
+                self.calls.append(self.stamps.take_calls())
         with self.stamps.watching(), self.around.watching():
             self.settle()
             for _ in range(TIMED):
                 self.work()
-                self.inner.append(self.stamps.taken())
-                self.outer.append(self.around.taken())
+                self.inner.append(self.stamps.take_calls())
+                self.outer.append(self.around.take_calls())
 
     def settle(self) -> None:
         """Run steps that are in no figure."""
         for _ in range(SETTLING):
             self.work()
-        self.stamps.taken()
-        self.around.taken()
+        self.stamps.take_calls()
+        self.around.take_calls()
 
     def step(self) -> float:
         """Return the seconds of a step."""
@@ -137,7 +137,7 @@ def main() -> None:
         )
         say("truth, halves", *halves)
         lengths = [[1e9 * one for one in steps] for steps in (turns.bare, turns.stamped)]
-        shown = as_steps_show(in_place_cost, turns.calls, turns.tree, *lengths)
+        shown = scaled_to_steps(in_place_cost, turns.calls, turns.tree, *lengths)
         costs = {"as read": FREE, "of pairs": in_place_cost, "as steps show": shown}
         for what, cost in costs.items():
             times = {path: at(seconds) for path, seconds in turns.layers(cost).items()}

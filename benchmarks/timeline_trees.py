@@ -13,12 +13,12 @@ import torch
 
 import torchgauge as tg
 from small_models import SMALL
-from torchgauge.measure import timeline
 from torchgauge.measure.plan import opened
-from torchgauge.model.tree import Tree
-from torchgauge.target.load import load
-from torchgauge.target.source import Source
-from torchgauge.target.target import TargetRequest
+from torchgauge.measure.timeline import timeline
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.loaders.load import load
+from torchgauge.targets.target import TargetRequest
 
 INFERENCE = (
     "torchvision:resnet50",

@@ -14,9 +14,9 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.clock import SystemClock
 from torchgauge.device.select import open_device
-from torchgauge.measure.latency import phased
+from torchgauge.measure.latency.latency import phased
 from torchgauge.measure.step import prepared
-from torchgauge.target.source import Source
+from torchgauge.targets.builds.source import Source
 
 PHASES = ("zero_grad", "forward", "loss", "backward", "optimizer")
 Case = tuple[nn.Module, Any, Callable[[Any, Any], torch.Tensor]]

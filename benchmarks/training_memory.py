@@ -56,15 +56,26 @@ def steps(names: list[str]) -> Iterator[Step]:
                 yield Step(name, optimizer, precision, checkpointed)
 
 
-def real_peaks(name: str) -> dict[str, int]:
-    """Return the peak of every step of a model in bytes; the hook must be preloaded."""
+def real_peaks(name: str) -> dict[str, int | None]:
+    """Return the peak of every step of a model in bytes; the hook must be preloaded.
+
+    None is the peak of a step that this processor has no kernel for: bf16 in a recurrent layer.
+    """
     import torch
 
     torch.set_num_threads(1)
     hook = ctypes.CDLL(None)
     for function in ("allocation_live", "allocation_peak"):
         getattr(hook, function).restype = ctypes.c_size_t
-    return {step.name: _real_peak(step, hook) for step in steps([name])}
+    peaks = dict[str, int | None]()
+    for step in steps([name]):
+        try:
+            peaks[step.name] = _real_peak(step, hook)
+        except RuntimeError as error:
+            if "could not create a primitive" not in str(error):
+                raise
+            peaks[step.name] = None
+    return peaks
 
 
 def _real_peak(step: Step, hook: Any) -> int:
@@ -103,10 +114,10 @@ def estimates(name: str) -> dict[str, int | None]:
     import torch
 
     from torchgauge.errors import MeasurementError
-    from torchgauge.measure.count import memory_of
-    from torchgauge.measure.simulated_step import simulate
-    from torchgauge.target.source import Source
-    from torchgauge.target.training import Training
+    from torchgauge.measure.memory.simulated_step import simulate
+    from torchgauge.measure.work.count import memory_of
+    from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.training.training import Training
     from training_memory_models import CASES, checkpointed
 
     torch.set_num_threads(1)
@@ -163,7 +174,7 @@ def child(*arguments: str, preload: Path | None = None) -> Any:
 
 def compare(names: list[str], jobs: int) -> int:
     """Print every step, then the extremes; return 1 where one is outside of what is promised."""
-    ratios, unknown = dict[str, float](), 0
+    ratios, unknown, unsupported = dict[str, float](), 0, 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         library = hook(Path(folder))
         if library is None:
@@ -180,6 +191,10 @@ def compare(names: list[str], jobs: int) -> int:
         print(f"{'training step':60} {'estimated':>10} {'real':>10} {'ratio':>7}")
         for step in listed:
             total, peak = (run.result()[step.name] for run in runs[step.model])
+            if peak is None:
+                unsupported += 1
+                print(f"{step.name:60} not run: no kernel for it on this processor", flush=True)
+                continue
             if total is None:
                 unknown += 1
                 print(f"{step.name:60} {'at least':>10} {peak / 1e6:10.2f}", flush=True)
@@ -192,10 +207,18 @@ def compare(names: list[str], jobs: int) -> int:
     if not ratios:
         return 0
     low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
-    print(f"\n{len(names)} models, {len(listed)} steps; {unknown} at least alone; MB above")
+    counts = f"{unknown} at least alone, {unsupported} not run"
+    print(f"\n{len(names)} models, {len(listed)} steps; {counts}; MB above")
     print(f"lowest  {ratios[low]:.3f}  {low}")
     print(f"median  {statistics.median(ratios.values()):.3f}")
     print(f"highest {ratios[high]:.3f}  {high}")
+    capability = subprocess.run(
+        [sys.executable, "-c", "import torch; print(torch.backends.cpu.get_cpu_capability())"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    if "AVX512" not in capability:
+        print(f"What is promised is promised of 512-bit vectors; this processor has {capability}.")
+        return 0
     return int(not PROMISED[0] <= ratios[low] <= ratios[high] <= PROMISED[1])
 
 

@@ -25,9 +25,9 @@ from collections import defaultdict
 from pathlib import Path
 
 from interval_coverage import NAMES, subject
-from torchgauge.analyze.correction import correction
-from torchgauge.analyze.run_spread import run_spread
-from torchgauge.analyze.stored import HostNoise, Welch, corrected
+from torchgauge.analyze.gate.stored import HostNoise, Welch, corrected
+from torchgauge.analyze.latency.correction import correction
+from torchgauge.analyze.latency.run_spread import run_spread
 from torchgauge.device.past_runs import PastRuns
 
 WINDOW = 0.15
@@ -169,7 +169,7 @@ def windows(name, seconds, threads):
 
     from torchgauge.clock import SystemClock
     from torchgauge.device.select import open_device
-    from torchgauge.measure.yardstick import Yardstick
+    from torchgauge.measure.latency.yardstick import Yardstick
 
     if threads:
         torch.set_num_threads(threads)

@@ -32,7 +32,7 @@ def own_state(tmp_path_factory):
 @pytest.fixture(scope="session", autouse=True)
 def small_roofs():
     """The roofs that a profile measures by itself take no seconds of a test; children's do once."""
-    from torchgauge.device import roofs
+    from torchgauge.device.roofs import roofs
 
     with pytest.MonkeyPatch.context() as patched:
         least = dataclasses.replace(

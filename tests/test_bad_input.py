@@ -16,14 +16,15 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.model import records
+from tests.support import records
 
 import torchgauge as tg
 from torchgauge.cli import profile as verb
 from torchgauge.cli.main import main
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure import processes, system
-from torchgauge.model import codec
+from torchgauge.measure.machine import system
+from torchgauge.measure.processes import processes
+from torchgauge.records import codec
 
 MODELS = '''
 import collections, dataclasses, os, signal, sys, threading, time

@@ -10,11 +10,11 @@ from pathlib import Path
 import junitparser
 import pytest
 import yaml
+from tests.support.paths import ROOT
 
 import torchgauge as tg
 from torchgauge.cli.main import build
 
-ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 PAGE = (ROOT / "docs/recipes/ci.md").read_text()
 YAML = [yaml.safe_load(found) for found in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]

@@ -9,20 +9,20 @@ import pytest
 from torchgauge import folders
 from torchgauge.device import calibration, past_runs
 from torchgauge.errors import InputError
-from torchgauge.model.past_run import PastRun
+from torchgauge.records.latency.past_run import PastRun
 
 
 def test_what_was_typed_is_meant_from_where_the_process_was_started(tmp_path, monkeypatch):
     began = Path(folders.STARTED_IN)
     monkeypatch.chdir(began)
     assert folders.typed("out/x.json") == began / "out" / "x.json"
-    assert folders.shown(began / "out" / "x.json") == "out/x.json"
-    assert folders.shown(tmp_path / "x.json") == str(tmp_path / "x.json")
+    assert folders.display_path(began / "out" / "x.json") == "out/x.json"
+    assert folders.display_path(tmp_path / "x.json") == str(tmp_path / "x.json")
     monkeypatch.chdir(tmp_path)
     assert folders.typed("out/x.json") == began / "out" / "x.json"
     assert folders.typed(str(tmp_path)) == tmp_path
     # Here the short name would be a lie.
-    assert folders.shown(began / "out" / "x.json") == str(began / "out" / "x.json")
+    assert folders.display_path(began / "out" / "x.json") == str(began / "out" / "x.json")
 
 
 def test_a_working_folder_that_is_gone_is_said(tmp_path, monkeypatch):

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from torchgauge.errors import TorchgaugeError
-from torchgauge.target.input_spec import make_inputs, parse
-from torchgauge.target.load import load
-from torchgauge.target.random_tensors import RandomTensors
-from torchgauge.target.target import TargetRequest
+from torchgauge.targets.inputs.input_spec import make_inputs, parse
+from torchgauge.targets.inputs.random_tensors import RandomTensors
+from torchgauge.targets.loaders.load import load
+from torchgauge.targets.target import TargetRequest
 
 
 def cases(number: int):

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.model import records
+from tests.support import records
 
 from torchgauge.files import write_atomically
-from torchgauge.model import codec
+from torchgauge.records import codec
 
 KILLS = 200
 WRITER = """
 import sys
 from pathlib import Path
-from torchgauge.model import codec
+from torchgauge.records import codec
 path, *texts = map(Path, sys.argv[1:])
 records = [codec.load(text) for text in texts]
 print("ready", flush=True)

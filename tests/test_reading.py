@@ -10,47 +10,47 @@ import zlib
 
 import pytest
 import torch
-from tests.history import runs
+from tests.support import history_runs as runs
 
 import torchgauge as tg
 from torchgauge.errors import InputError, StoreError, TorchgaugeError
 from torchgauge.history import rules
 from torchgauge.history.imports import entries
 from torchgauge.history.store import Store
-from torchgauge.model import codec
-from torchgauge.model.run import Facts
-from torchgauge.reading import RECORD, Bound, inflated, whole
-from torchgauge.target.weights import load_weights
-from torchgauge.trace.kineto import read_events
+from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.reading import RECORD, Bound, inflated, read_bytes
+from torchgauge.records import codec
+from torchgauge.records.run import Facts
+from torchgauge.targets.loaders.weights import load_weights
 
 LIMIT = "TORCHGAUGE_READ_LIMIT"
 
 
 def test_a_bound_is_a_multiple_between_two_limits(monkeypatch):
-    bound = Bound(least=100, times=10, most=1000)
-    assert [bound.of(size) for size in (0, 9, 10, 11, 99, 100, 5000)] == [
+    bound = Bound(minimum=100, times=10, maximum=1000)
+    assert [bound.limit_for(size) for size in (0, 9, 10, 11, 99, 100, 5000)] == [
         100, 100, 100, 110, 990, 1000, 1000,
     ]  # fmt: skip
     monkeypatch.setenv(LIMIT, "2e9")
-    assert bound.of(5) == 2_000_000_000
+    assert bound.limit_for(5) == 2_000_000_000
 
 
 @pytest.mark.parametrize("text", ["much", "-1", "0", "nan", "1e999"])
 def test_a_limit_that_is_no_number_of_bytes_is_said(text, monkeypatch):
     monkeypatch.setenv(LIMIT, text)
     with pytest.raises(InputError) as caught:
-        RECORD.of(1)
+        RECORD.limit_for(1)
     assert caught.value.id == "read-limit-invalid"
 
 
 def test_a_file_at_its_bound_is_read_and_one_byte_more_is_not(tmp_path):
     path = tmp_path / "file"
-    bound = Bound(least=10, times=0, most=10)
+    bound = Bound(minimum=10, times=0, maximum=10)
     path.write_bytes(b"x" * 10)
-    assert whole(path, bound) == b"x" * 10
+    assert read_bytes(path, bound) == b"x" * 10
     path.write_bytes(b"x" * 11)
     with pytest.raises(InputError) as caught:
-        whole(path, bound)
+        read_bytes(path, bound)
     assert caught.value.id == "file-too-large"
     assert "10 B" in caught.value.cause
     assert f"{LIMIT}=20" in caught.value.remedy

@@ -6,11 +6,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from tests.support.paths import EXAMPLES, ROOT
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 
@@ -39,7 +38,7 @@ def test_the_readme_shows_something():
 def test_commands(command, tmp_path):
     words = shlex.split(command)
     assert words[0] == "torchgauge"
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "examples").symlink_to(EXAMPLES)
     if words[1] == "profile" and "--iterations" not in words and "--budget" not in words:
         words += ["--budget", "3"]
     done = subprocess.run(
@@ -60,7 +59,7 @@ def test_commands(command, tmp_path):
 @pytest.mark.parametrize("block", blocks("sh"))
 def test_commands_that_build_on_each_other(block, tmp_path):
     """In a git repository with the examples; a gate's verdict on a noisy machine may be any."""
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
     git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org"]
     for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "all"]):
         subprocess.run([*git, *words], cwd=tmp_path, check=True)

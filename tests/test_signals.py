@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from torchgauge.signals import HeldBack, every, restoring
+from torchgauge.signals import HeldBack, restoring, run_all
 
 
 class StoppedError(Exception):
@@ -145,7 +145,7 @@ def test_all_steps_are_run_and_an_interrupt_counts_before_an_error():
             raise error
 
     with pytest.raises(KeyboardInterrupt):
-        every(lambda one=one: step(one) for one in (ValueError(), KeyboardInterrupt(), None))
+        run_all(lambda one=one: step(one) for one in (ValueError(), KeyboardInterrupt(), None))
     assert len(ran) == 3
     with pytest.raises(ValueError, match="first"):
-        every(lambda one=one: step(one) for one in (ValueError("first"), TypeError("then")))
+        run_all(lambda one=one: step(one) for one in (ValueError("first"), TypeError("then")))

@@ -70,7 +70,7 @@ def test_help_in_a_pipe_is_as_wide_as_argparse_makes_it(columns, monkeypatch):
 
 
 def test_reading_and_showing_a_record_needs_no_torch(tmp_path):
-    from tests.model import records
+    from tests.support import records
 
     path = records.profile().save(tmp_path / "run.json")
     code = (

@@ -100,7 +100,7 @@ def test_an_error_lets_go():
 
 
 def test_who_waits_is_told_for_whom(monkeypatch):
-    monkeypatch.setattr(module, "TELLING", 0.0)
+    monkeypatch.setattr(module, "REPORT_DELAY", 0.0)
     told, mine = Told(), Turn()
 
     def wait():
@@ -117,7 +117,7 @@ def test_who_waits_is_told_for_whom(monkeypatch):
 
 
 def test_the_turn_of_a_thread_that_is_gone_is_free(monkeypatch):
-    monkeypatch.setattr(module, "LOOKING", 0.01)
+    monkeypatch.setattr(module, "POLL_INTERVAL", 0.01)
     assert ended(in_thread(lambda: Turn().take()))
     assert is_free()
 

@@ -65,8 +65,8 @@ def test_a_percentage_too_small_to_matter_is_said_to_be_small():
     assert units.percent(-1e-17) == "<0.1 %"
     assert units.percent(0.001) == "0.10 %"
     assert units.percent(0) == "0 %"
-    assert units.percent(0.00034, least=1e-5) == "0.034 %"  # of an interval it is the point
-    assert units.percent(4.3e-12, least=1e-5) == "<0.001 %"
+    assert units.percent(0.00034, smallest=1e-5) == "0.034 %"  # of an interval it is the point
+    assert units.percent(4.3e-12, smallest=1e-5) == "<0.001 %"
 
 
 def test_exact_amounts_that_differ_look_different():

@@ -9,7 +9,7 @@ from gpu_rows.line import Line, absent, judged
 
 if TYPE_CHECKING:
     from gpu_rows.machine import Machine
-    from torchgauge.model.tree import Tree
+    from torchgauge.records.timeline.tree import Tree
 
 GOAL = 0.99
 
@@ -32,8 +32,8 @@ def shares(tree: Tree) -> Shares | None:
 
     What ran outside the model, or was launched before the recording, has no place in it.
     """
-    from torchgauge.analyze.device_time import BEFORE
-    from torchgauge.analyze.tree import ELSEWHERE
+    from torchgauge.analyze.timeline.device_time import BEFORE
+    from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL
 
     whole = tree.root.device_time
     if not whole:
@@ -41,7 +41,7 @@ def shares(tree: Tree) -> Shares | None:
     of_bucket = {
         node.name: node.device_time or 0.0 for node in tree.root.children if node.kind == "bucket"
     }
-    named = sum(time for name, time in of_bucket.items() if name not in (BEFORE, ELSEWHERE))
+    named = sum(time for name, time in of_bucket.items() if name not in (BEFORE, OUTSIDE_MODEL))
     in_layers = whole - sum(of_bucket.values())
     return Shares(whole, in_layers / whole, named / whole)
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from torchgauge.target.placement import Placement
-    from torchgauge.target.target import TargetRequest
+    from torchgauge.targets.placement import Placement
+    from torchgauge.targets.target import TargetRequest
 
 SPECS: dict[str, dict[str, Any]] = {
     "ResNet-50": {"spec": "torchvision:resnet50", "batch": 32},
@@ -73,7 +73,7 @@ class Machine:
 
     def request(self, name: str, *, device: str = "", training: bool = False) -> TargetRequest:
         """Return one of the models as the command line asks for it."""
-        from torchgauge.target.target import TargetRequest
+        from torchgauge.targets.target import TargetRequest
 
         settings = (TINY if self.tiny else SPECS)[name]
         return TargetRequest(device=device or self.device, training=training, **settings)
@@ -81,7 +81,7 @@ class Machine:
     def model(self, name: str, *, training: bool = False) -> Placement:
         """Load one of the models onto the device, with its inputs."""
         from torchgauge.measure.plan import opened
-        from torchgauge.target.source import Source
+        from torchgauge.targets.builds.source import Source
 
         return opened(Source.of_request(self.request(name, training=training)))
 

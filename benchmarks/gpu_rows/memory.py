@@ -9,7 +9,7 @@ from gpu_rows.line import Line, absent, judged
 
 if TYPE_CHECKING:
     from gpu_rows.machine import Machine
-    from torchgauge.model.memory import Memory
+    from torchgauge.records.memory.memory import Memory
 
 ESTIMATE_LOW, ESTIMATE_HIGH = 0.9, 1.15
 

@@ -49,7 +49,7 @@ def lines(machine: Machine) -> Iterator[Line]:
     import torchgauge as tg
     from gpu_rows.latency import host_loop
     from gpu_rows.machine import call_of
-    from torchgauge.device.roofs import datasheet, quick
+    from torchgauge.device.roofs.roofs import datasheet, quick
 
     placement = machine.model("Llama 1B")
     config = placement.model.config

@@ -93,13 +93,13 @@ def lines(machine: Machine) -> Iterator[Line]:
     import torch
 
     import torchgauge as tg
-    from torchgauge.analyze.bottleneck import bottleneck
-    from torchgauge.analyze.lower_bound import Fp32
-    from torchgauge.analyze.roofline import roofline
+    from torchgauge.analyze.work.bottleneck import bottleneck
+    from torchgauge.analyze.work.lower_bound import Fp32
+    from torchgauge.analyze.work.roofline import roofline
     from torchgauge.device.fp32 import switches
-    from torchgauge.device.roofs import known, quick
+    from torchgauge.device.roofs.roofs import known_roofs, quick
 
-    limits = known(machine.device) or quick(machine.device)
+    limits = known_roofs(machine.device) or quick(machine.device)
     fp32: Fp32 = switches()
     found = []
     for name, expected, call, arguments in cases(machine.device, 64 if machine.tiny else 4096):

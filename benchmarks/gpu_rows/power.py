@@ -11,7 +11,7 @@ from gpu_rows.line import Line, absent, judged
 
 if TYPE_CHECKING:
     from gpu_rows.machine import Machine
-    from torchgauge.model.system import GpuSample, GpuUse
+    from torchgauge.records.system import GpuSample, GpuUse
 
 SECONDS = 6.0
 # Two readings a second at least, or a phase of a second has no figure.
@@ -34,7 +34,7 @@ def lines(machine: Machine) -> Iterator[Line]:
     """Yield the series of one model under load, and its energy beside the counter's."""
     from gpu_rows.machine import call_of
     from torchgauge.device.gpu_metrics import gpu_metrics
-    from torchgauge.measure import system
+    from torchgauge.measure.machine import system
 
     call = call_of(machine.model("ResNet-50"))
 

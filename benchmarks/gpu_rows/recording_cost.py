@@ -60,9 +60,9 @@ def compared(name: str, ours: float, beside: float) -> Line:
 
 def in_recording(machine: Machine, model: Any) -> Callable[[Callable[[], float]], float]:
     """Return what runs a timing inside of torchgauge's recording."""
-    from torchgauge.measure.modules import Modules
-    from torchgauge.measure.ranges import Ranges
-    from torchgauge.measure.recording import record
+    from torchgauge.measure.recording.modules import Modules
+    from torchgauge.measure.recording.recording import record
+    from torchgauge.measure.timeline.ranges import Ranges
 
     def recorded(timed: Callable[[], float]) -> float:
         times: list[float] = []

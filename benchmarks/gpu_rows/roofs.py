@@ -9,7 +9,7 @@ from gpu_rows.line import Line, absent, judged
 
 if TYPE_CHECKING:
     from gpu_rows.machine import Machine
-    from torchgauge.model.roofline import Roofs
+    from torchgauge.records.work.roofline import Roofs
 
 # A roof above the printed peak is a wrong clock; below half of it, a wrong kernel.
 LOW, HIGH = 0.5, 1.02
@@ -17,7 +17,7 @@ LOW, HIGH = 0.5, 1.02
 
 def lines(machine: Machine) -> Iterator[Line]:
     """Yield the peak of each precision and the bandwidth, each as a share of the published one."""
-    from torchgauge.device.roofs import datasheet, quick, refreshed
+    from torchgauge.device.roofs.roofs import datasheet, quick, refreshed
 
     measured = (quick if machine.tiny else refreshed)(machine.device)
     yield from compared(measured, datasheet(machine.device))

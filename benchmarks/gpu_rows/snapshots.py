@@ -11,7 +11,7 @@ from gpu_rows.line import Line, absent, judged
 
 if TYPE_CHECKING:
     from gpu_rows.machine import Machine
-    from torchgauge.model.snapshot import DeviceMemory
+    from torchgauge.records.snapshot import DeviceMemory
 
 
 def lines(machine: Machine) -> Iterator[Line]:

@@ -21,8 +21,8 @@ from PIL import Image
 from rich.console import Console
 
 import torchgauge as tg
-from torchgauge.model.profile import Profile
-from torchgauge.report.console import view
+from torchgauge.records.profile import Profile
+from torchgauge.report.console.console import view
 
 HERE = Path(__file__).parent
 COMMAND = "torchgauge profile examples/resnet18.py:resnet18 --roofs"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from torchgauge.model import codec
+from torchgauge.records import codec
 
 HERE = Path(__file__).parent
 

@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     )
     from torchgauge.formulas.registry import flop_formula
     from torchgauge.formulas.work import Work
-    from torchgauge.measure.mark import mark
-    from torchgauge.measure.schedule import Schedule
-    from torchgauge.model.advice import Advice
-    from torchgauge.model.comparison import Comparison
-    from torchgauge.model.cost import Cost
-    from torchgauge.model.latency import Latency, Throughput
-    from torchgauge.model.memory import Memory
-    from torchgauge.model.profile import Profile
-    from torchgauge.model.size import Size
-    from torchgauge.model.snapshot import Snapshot
-    from torchgauge.model.sweep import Sweep
-    from torchgauge.model.system import System
-    from torchgauge.model.trace import Trace
-    from torchgauge.target.inputs import Inputs
-    from torchgauge.target.training import Training
+    from torchgauge.measure.loop.mark import mark
+    from torchgauge.measure.loop.schedule import Schedule
+    from torchgauge.records.advice import Advice
+    from torchgauge.records.comparison import Comparison
+    from torchgauge.records.latency.latency import Latency, Throughput
+    from torchgauge.records.memory.memory import Memory
+    from torchgauge.records.profile import Profile
+    from torchgauge.records.snapshot import Snapshot
+    from torchgauge.records.sweep import Sweep
+    from torchgauge.records.system import System
+    from torchgauge.records.trace.trace import Trace
+    from torchgauge.records.work.cost import Cost
+    from torchgauge.records.work.size import Size
+    from torchgauge.targets.inputs.inputs import Inputs
+    from torchgauge.targets.training.training import Training
 
 _HOMES = {
     "torchgauge.api": (
@@ -89,21 +89,21 @@ _HOMES = {
     ),
     "torchgauge.formulas.registry": ("flop_formula",),
     "torchgauge.formulas.work": ("Work",),
-    "torchgauge.measure.mark": ("mark",),
-    "torchgauge.measure.schedule": ("Schedule",),
-    "torchgauge.model.advice": ("Advice",),
-    "torchgauge.model.comparison": ("Comparison",),
-    "torchgauge.model.cost": ("Cost",),
-    "torchgauge.model.latency": ("Latency", "Throughput"),
-    "torchgauge.model.memory": ("Memory",),
-    "torchgauge.model.profile": ("Profile",),
-    "torchgauge.model.size": ("Size",),
-    "torchgauge.model.snapshot": ("Snapshot",),
-    "torchgauge.model.sweep": ("Sweep",),
-    "torchgauge.model.system": ("System",),
-    "torchgauge.model.trace": ("Trace",),
-    "torchgauge.target.inputs": ("Inputs",),
-    "torchgauge.target.training": ("Training",),
+    "torchgauge.measure.loop.mark": ("mark",),
+    "torchgauge.measure.loop.schedule": ("Schedule",),
+    "torchgauge.records.advice": ("Advice",),
+    "torchgauge.records.comparison": ("Comparison",),
+    "torchgauge.records.work.cost": ("Cost",),
+    "torchgauge.records.latency.latency": ("Latency", "Throughput"),
+    "torchgauge.records.memory.memory": ("Memory",),
+    "torchgauge.records.profile": ("Profile",),
+    "torchgauge.records.work.size": ("Size",),
+    "torchgauge.records.snapshot": ("Snapshot",),
+    "torchgauge.records.sweep": ("Sweep",),
+    "torchgauge.records.system": ("System",),
+    "torchgauge.records.trace.trace": ("Trace",),
+    "torchgauge.targets.inputs.inputs": ("Inputs",),
+    "torchgauge.targets.training.training": ("Training",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -8,7 +8,7 @@ from torchgauge.visible import visible, visible_lines
 
 
 class ExitCode(enum.IntEnum):
-    """What the process says when it ends (ARCHITECTURE.md, "Exit codes")."""
+    """The exit codes of the process (ARCHITECTURE.md, "Exit codes")."""
 
     DONE = 0
     MEASUREMENT_FAILED = 1

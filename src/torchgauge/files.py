@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, where they were meant to be; what can be read once is not.
+"""Write files atomically, and refuse to read what is no regular file.
 
 Symbolic links are followed, a file that is replaced keeps its mode and owner, and what cannot be
 replaced (a device, a pipe, a descriptor such as /dev/stdout) is written to.
@@ -157,9 +157,9 @@ def check_replaceable(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def standing_in(descriptor: int, instead: int) -> Iterator[None]:
+def standing_in(descriptor: int, substitute: int) -> Iterator[None]:
     """Write what is for `descriptor` to `instead` while the block leads the former elsewhere."""
-    _moved[descriptor] = instead
+    _moved[descriptor] = substitute
     try:
         yield
     finally:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from torchgauge.errors import InputError
 
+PACKAGE = Path(__file__).resolve().parent
+"""The folder of torchgauge's own code."""
+
 
 def _working_folder() -> str | None:
     try:
@@ -49,7 +52,7 @@ def expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111 - `Path.expanduser` raises for that
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """Return a path as messages name it: short while the user's folder is the process's, too."""
     if STARTED_IN is not None and _working_folder() == STARTED_IN:
         with contextlib.suppress(ValueError):
@@ -62,9 +65,9 @@ def users_folder(variable: str, *usual: str) -> Path | None:
 
     A relative variable is none, as its specification says.
     """
-    told = Path(os.environ.get(variable, ""))
-    if told.is_absolute():
-        return told
+    configured = Path(os.environ.get(variable, ""))
+    if configured.is_absolute():
+        return configured
     home = expanded("~")
-    known = os.environ.get("HOME") != "" and home.is_absolute()
-    return home.joinpath(*usual) if known else None
+    has_home = os.environ.get("HOME") != "" and home.is_absolute()
+    return home.joinpath(*usual) if has_home else None

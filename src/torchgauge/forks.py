@@ -1,4 +1,4 @@
-"""Whose something is: a process that was forked from its owner leaves it alone."""
+"""The process that owns a resource, told apart from the processes forked from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 class Owner:
-    """The process that makes this; `elsewhere` is True in those that are forked from it.
+    """The process that makes this; `in_fork` is True in those that are forked from it.
 
     In a forked process nothing of ours writes, removes or reports: it is the user's.
     """
@@ -15,11 +15,11 @@ class Owner:
         self._process = os.getpid()
 
     @property
-    def elsewhere(self) -> bool:
+    def in_fork(self) -> bool:
         """Whether this is another process than the owner."""
         return os.getpid() != self._process
 
-    def end_elsewhere(self) -> None:
+    def end_fork(self) -> None:
         """End a forked process that has come back from the user's code into a measurement."""
-        if self.elsewhere:
+        if self.in_fork:
             raise SystemExit(0)

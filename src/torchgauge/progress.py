@@ -1,4 +1,4 @@
-"""What long work tells of itself while it runs: on a terminal, and never in a pipe."""
+"""Progress of long work: drawn on a terminal, and never in a pipe."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Silent:
 class TerminalProgress:
     """One line on a terminal, drawn only when told to: no thread may run beside a measurement."""
 
-    @randomness.kept()
+    @randomness.preserved_state()
     def __init__(self) -> None:
         from rich.console import Console
         from rich.live import Live
@@ -57,7 +57,7 @@ class TerminalProgress:
         self._task = task
         self.update("")
 
-    @randomness.kept()
+    @randomness.preserved_state()
     def update(self, detail: str, fraction: float | None = None) -> None:
         """Redraw the line."""
         from rich.text import Text
@@ -68,7 +68,7 @@ class TerminalProgress:
         line.no_wrap = True
         self._live.update(line, refresh=True)
 
-    @randomness.kept()
+    @randomness.preserved_state()
     def close(self) -> None:
         """Remove the line."""
         self._live.stop()

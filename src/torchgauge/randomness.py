@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def kept() -> Iterator[None]:
+def preserved_state() -> Iterator[None]:
     """Put the state of Python's generator back after the block."""
     import random  # `torchgauge --help` needs none
 

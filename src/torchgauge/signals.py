@@ -1,4 +1,4 @@
-"""What puts something back is not cut in two by a signal: handlers wait until it is done.
+"""Context managers that no signal interrupts while they enter or exit: handlers wait.
 
 A handler may raise between any two lines of Python (Ctrl-C's does), in an exit too; what that exit
 had still to put back would stay changed for ever.
@@ -29,7 +29,7 @@ class HeldBack:
     """
 
     def __init__(self) -> None:
-        self._left = False
+        self._exited = False
         self._pending: list[int] = []
         self.handlers: dict[int, Any] = {}
 
@@ -55,11 +55,11 @@ class HeldBack:
             self._give_back()
             raise
         finally:
-            self._left = True
+            self._exited = True
             self._run_pending()
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        if self._left:  # something else has kept this as a handler
+        if self._exited:  # something else has kept this as a handler
             self.handlers[number](number, frame)
         else:
             self._pending.append(number)
@@ -70,7 +70,7 @@ class HeldBack:
                 signal.signal(number, handler)
 
     def _run_pending(self) -> None:
-        every(functools.partial(self._handle, number) for number in self._pending)
+        run_all(functools.partial(self._handle, number) for number in self._pending)
 
     def _handle(self, number: int) -> None:
         handler = self.handlers[number]
@@ -82,18 +82,18 @@ class HeldBack:
 
 def handler_of(number: int) -> Any:
     """Return what a signal calls, also while it is held back."""
-    found: Any = signal.getsignal(number)
-    while (held := _holder(found)) is not None:
-        found = held.handlers[number]
-    return found
+    handler: Any = signal.getsignal(number)
+    while (held := _holder(handler)) is not None:
+        handler = held.handlers[number]
+    return handler
 
 
 def set_handler(number: int, handler: Any) -> None:
     """Set what a signal calls; while it is held back, what it calls afterwards."""
-    found: Any = signal.getsignal(number)
+    current: Any = signal.getsignal(number)
     innermost: HeldBack | None = None
-    while (held := _holder(found)) is not None:
-        innermost, found = held, held.handlers[number]
+    while (held := _holder(current)) is not None:
+        innermost, current = held, held.handlers[number]
     if innermost is None:
         signal.signal(number, handler)
     else:
@@ -110,7 +110,7 @@ class _Restoring(Generic[T]):
 
     def __init__(self, manager: contextlib.AbstractContextManager[T, bool | None]) -> None:
         self._manager = manager
-        self._entered = self._left = False
+        self._entered = self._exited = False
 
     def __enter__(self) -> T:
         try:
@@ -132,8 +132,8 @@ class _Restoring(Generic[T]):
         try:
             with HeldBack():
                 return self._leave(kind, error, trace)
-        except BaseException:
-            if not self._left:  # a signal was faster than we in taking its handler's place
+        except BaseException:  # also a handler's: what was changed is put back first
+            if not self._exited:  # a signal was faster than we in taking its handler's place
                 with HeldBack():
                     self._leave(kind, error, trace)
             raise
@@ -144,14 +144,14 @@ class _Restoring(Generic[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        self._left = True
+        self._exited = True
         return self._manager.__exit__(kind, error, trace)
 
 
 def restoring(
     function: Callable[P, Iterator[T]],
 ) -> Callable[P, contextlib.AbstractContextManager[T, bool | None]]:
-    """Make a context manager of a generator, as contextlib.contextmanager does, that stays whole.
+    """Make a context manager of a generator, as contextmanager does, that is not interrupted.
 
     No signal is handled in what it does before and after its block: a change and the note of how
     to undo it are one step, and so is the undoing. The block itself is interrupted as ever.
@@ -167,7 +167,7 @@ def restoring(
     return make
 
 
-def every(steps: Iterable[Callable[[], object]]) -> None:
+def run_all(steps: Iterable[Callable[[], object]]) -> None:
     """Run all steps, whatever they raise; then raise one of it, an interrupt before an error."""
     raised: BaseException | None = None
     for step in steps:

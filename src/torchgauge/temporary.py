@@ -76,13 +76,13 @@ def _locked(folder: Path) -> int | None:
     """Return a descriptor that holds the lock; None where files cannot be locked there."""
     if fcntl is None:
         return None
-    made = folder / f"{LOCK}.new"
+    unlocked = folder / f"{LOCK}.new"
     descriptor = -1
     try:
-        descriptor = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(descriptor, "\n".join(_machine()).encode())
-        made.rename(folder / LOCK)  # nobody ever sees it unlocked
+        unlocked.rename(folder / LOCK)  # nobody ever sees it unlocked
     except OSError:
         if descriptor >= 0:
             os.close(descriptor)
@@ -95,15 +95,18 @@ def _remove_unlocked(folder: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # A disk may be shared by machines, and its locks be known to each of them alone.
-        theirs = os.read(descriptor, 1024).decode(errors="replace").split("\n")
-        if any(one and one == other for one, other in zip(theirs, _machine(), strict=False)):
+        owner_machine = os.read(descriptor, 1024).decode(errors="replace").split("\n")
+        if any(
+            owner_fact and owner_fact == own_fact
+            for owner_fact, own_fact in zip(owner_machine, _machine(), strict=False)
+        ):
             _remove(folder)
     finally:
         os.close(descriptor)
 
 
 def _ended(folder: Path, lock: int | None, owner: Owner) -> None:
-    if owner.elsewhere:
+    if owner.in_fork:
         return
     with HeldBack():
         _remove(folder)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from torchgauge.errors import InputError
 from torchgauge.progress import Progress
 
-TELLING = 3.0  # seconds of waiting after which progress says what for
-LOOKING = 1.0  # seconds between two looks whether the thread that is waited for still lives
+REPORT_DELAY = 3.0  # seconds of waiting after which progress says what for
+POLL_INTERVAL = 1.0  # seconds between two looks whether the thread that is waited for still lives
 
 
 class Turn:
@@ -32,15 +32,15 @@ class Turn:
         Raises InputError `timeline-active` where the other thread has a timeline.
         """
         self.thread = threading.current_thread()
-        tell_at = time.monotonic() + TELLING
+        tell_at = time.monotonic() + REPORT_DELAY
         with _changed:
             while (other := _other_than(self.thread)) is not None:
-                if any(one.timeline for one in _held):
+                if any(hold.timeline for hold in _held):
                     raise _refused(other)
                 if progress is not None and time.monotonic() >= tell_at:
                     progress.start(f"waiting for the measurement of thread {other.name}")
                     progress = None
-                _changed.wait(LOOKING)
+                _changed.wait(POLL_INTERVAL)
             _held.append(self)
 
     def end(self) -> None:
@@ -54,12 +54,12 @@ class Turn:
 @contextlib.contextmanager
 def turn(progress: Progress | None = None) -> Iterator[None]:
     """Hold the process's turn to measure until the block ends. Raises as `Turn.take`."""
-    mine = Turn()
-    mine.take(progress)
+    hold = Turn()
+    hold.take(progress)
     try:
         yield
     finally:
-        mine.end()
+        hold.end()
 
 
 _changed = threading.Condition()
@@ -68,8 +68,8 @@ _held: list[Turn] = []
 
 def _other_than(thread: threading.Thread) -> threading.Thread | None:
     """Return the other thread that holds the turn; what one held that is gone is let go."""
-    _held[:] = [one for one in _held if one.thread is not None and one.thread.is_alive()]
-    return next((one.thread for one in _held if one.thread is not thread), None)
+    _held[:] = [hold for hold in _held if hold.thread is not None and hold.thread.is_alive()]
+    return next((hold.thread for hold in _held if hold.thread is not thread), None)
 
 
 def _refused(other: threading.Thread) -> InputError:

@@ -6,7 +6,7 @@ import math
 
 UNKNOWN = "unknown"
 # Beyond it no figure of a measurement lies; a record that was edited by hand may hold one.
-_SHOWN = (1e-15, 1e18)
+_PLAIN_RANGE = (1e-15, 1e18)
 
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -16,7 +16,7 @@ def significant(value: float, digits: int = 3) -> str:
     """Return `value` with `digits` significant digits, and an exponent only where it is absurd."""
     if value == 0:
         return "0"
-    if not _SHOWN[0] < abs(value) < _SHOWN[1]:
+    if not _PLAIN_RANGE[0] < abs(value) < _PLAIN_RANGE[1]:
         return f"{float(value):.{digits - 1}e}"
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
     rounded = round(value, decimals)
@@ -59,10 +59,10 @@ def size(count: float | None, digits: int = 4) -> str:
     """Format bytes in decimal units (1 MB = 10⁶ B): 44700000 → '44.70 MB'."""
     if count is None:
         return UNKNOWN
-    whole = round(count)
-    if abs(whole) < 1000:
-        return f"{whole} B"
-    number, prefix = _scaled(whole, _DECIMAL, digits)
+    rounded = round(count)
+    if abs(rounded) < 1000:
+        return f"{rounded} B"
+    number, prefix = _scaled(rounded, _DECIMAL, digits)
     return f"{number} {prefix}B"
 
 
@@ -76,14 +76,14 @@ def count(number: float | None, digits: int = 4) -> str:
     return f"{text} {prefix}"
 
 
-def rate(per_second: float | None, of: str, digits: int = 4) -> str:
+def rate(per_second: float | None, unit: str, digits: int = 4) -> str:
     """Format a rate: (81.2, 'images') → '81.20 images/s'."""
     if per_second is None:
         return UNKNOWN
     if per_second < 10_000:
-        return f"{significant(per_second, digits)} {of}/s"
+        return f"{significant(per_second, digits)} {unit}/s"
     text, prefix = _scaled(per_second, _DECIMAL, digits)
-    return f"{text} {prefix} {of}/s".replace("  ", " ")
+    return f"{text} {prefix} {unit}/s".replace("  ", " ")
 
 
 def amount(value: float | None, unit: str, digits: int = 4) -> str:
@@ -109,10 +109,10 @@ def amounts(old: float | None, new: float | None, unit: str) -> tuple[str, str]:
     return texts
 
 
-def percent(fraction: float | None, digits: int = 2, least: float = 1e-3) -> str:
+def percent(fraction: float | None, digits: int = 2, smallest: float = 1e-3) -> str:
     """Format a fraction: 0.0123 → '1.2 %'; what is smaller than `least` is but said to be."""
     if fraction is None:
         return UNKNOWN
-    if 0 < abs(fraction) < least:
-        return f"<{significant(100 * least, 1)} %"
+    if 0 < abs(fraction) < smallest:
+        return f"<{significant(100 * smallest, 1)} %"
     return f"{significant(100 * fraction, digits)} %"

@@ -1,4 +1,4 @@
-"""Texts of others as a terminal or a table may have them: a command in them is shown instead.
+"""Escape untrusted text for terminals and tables: control characters are shown, not obeyed.
 
 Names, files and arguments may hold anything: escape sequences that move a terminal's cursor, ends
 of lines that forge a message of ours, characters that turn the direction of writing.
@@ -21,7 +21,7 @@ def visible(text: str) -> str:
     """Return the text with the escapes of Python's in place of such characters."""
     if text.isprintable():
         return text
-    return _COMMAND.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _COMMAND.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str) -> str:

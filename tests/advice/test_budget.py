@@ -5,14 +5,14 @@ import random
 import pytest
 import torch
 from tests.advice.test_processes import coded, world
-from tests.advice.worlds import World, candidate
+from tests.support.advice_worlds import World, candidate
 
 import torchgauge as tg
 from torchgauge.advice.budget import GRACE, GRACE_SHARE, Budget, BudgetOver
-from torchgauge.advice.candidates.every import EVERY
+from torchgauge.advice.candidates.every import ALL_CANDIDATES
 from torchgauge.advice.experiment import Experiment
 from torchgauge.advice.world import Side
-from torchgauge.analyze.speed_up import CONFIRMATION, FEWEST_CONFIRMING, SCREENING
+from torchgauge.analyze.advice.speed_up import CONFIRMATION, FEWEST_CONFIRMING, SCREENING
 from torchgauge.errors import MeasurementError
 from torchgauge.progress import Silent
 
@@ -31,7 +31,7 @@ def screened(world):
 def test_what_saves_most_per_second_of_trying_comes_first():
     slow = candidate("slow", gain=0.3, setup=lambda _: 100.0)
     some, much, none = (candidate(name, gain=g) for name, g in [("s", 0.1), ("m", 0.2), ("n", 0)])
-    made = World({}, looked=1.0)
+    made = World({}, look_seconds=1.0)
     _, trials = tried(made, slow, none, some, much, budget=1000.0)
     # A second for the check and one for each of six blocks; slow: 100 more, and 50 in each block.
     assert screened(made) == ["m", "s", "slow", "n"]
@@ -39,7 +39,7 @@ def test_what_saves_most_per_second_of_trying_comes_first():
 
 
 def test_what_cannot_end_in_time_is_not_begun_and_says_what_it_takes():
-    made = World({"fast": 1.3}, seconds=2.0, looked=1.0)
+    made = World({"fast": 1.3}, seconds=2.0, look_seconds=1.0)
     compiled = candidate("compiled", gain=0.3, setup=lambda _: 40.0)
     _, trials = tried(made, compiled, candidate("fast"), budget=30.0)
     assert trials["fast"].outcome == "accepted"
@@ -60,7 +60,7 @@ def test_compilation_that_was_not_expected_is_part_of_the_estimate_afterwards():
             self.spend(30.0)
             return type(checked)(checked.output, checked.memory, 30.0)
 
-    made = Compiling({"a": 1.5}, looked=1.0)
+    made = Compiling({"a": 1.5}, look_seconds=1.0)
     _, trials = tried(made, candidate("a"), budget=40.0)
     # 8 s are left, and a block of it is expected to take 4 s and half of 30.
     assert trials["a"].outcome == "untried"
@@ -116,26 +116,26 @@ def test_no_world_is_slow_enough_to_break_it(seed):
     made = World(
         {name: chance.choice([0.9, 1.1, 1.5]) for name in names},
         seconds=chance.expovariate(0.2),
-        looked=chance.expovariate(0.5),
+        look_seconds=chance.expovariate(0.5),
         slow={name: chance.expovariate(0.05) for name in names if chance.random() < 0.4},
         seed=seed,
     )
     seconds = chance.uniform(20, 200)
     _, trials = tried(made, *map(candidate, names), budget=seconds)
-    assert made.time <= max(made.looked, seconds * (1 + GRACE_SHARE) + GRACE) + 1e-6
+    assert made.time <= max(made.look_seconds, seconds * (1 + GRACE_SHARE) + GRACE) + 1e-6
     for one in trials.values():
         assert (one.outcome == "untried") == ("budget" in one.reason)
         assert one.needed is None or one.outcome == "untried"
 
 
 def test_without_a_budget_nothing_is_left_out():
-    made = World(dict.fromkeys("abc", 1.2), seconds=1000.0, looked=100.0)
+    made = World(dict.fromkeys("abc", 1.2), seconds=1000.0, look_seconds=100.0)
     _, trials = tried(made, *map(candidate, "abc"), budget=None)
     assert {one.outcome for one in trials.values()} == {"accepted"}
 
 
 def test_compiling_is_expected_to_take_longer_than_other_candidates():
-    known = {one.id: one for one in EVERY}
+    known = {one.id: one for one in ALL_CANDIDATES}
     facts = World({}, layers={"Linear": 100}).known
     assert known["compile"].setup(facts) > known["bf16-autocast"].setup(facts) == 0
 

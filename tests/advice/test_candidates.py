@@ -7,23 +7,23 @@ import sys
 
 import pytest
 import torch
-from tests.advice.models import Attention, bert, convolutional
-from tests.advice.worlds import facts as made
-from tests.advice.worlds import training_facts
-from tests.torch_settings import restored
+from tests.support.advice_models import Attention, bert, convolutional
+from tests.support.advice_worlds import facts as made
+from tests.support.advice_worlds import training_facts
+from tests.support.torch_settings import restored
 from torch import nn
 
 from torchgauge.advice.candidate import ORDERS
-from torchgauge.advice.candidates.every import EVERY, chosen
+from torchgauge.advice.candidates.every import ALL_CANDIDATES, select_candidates
 from torchgauge.errors import InputError, MeasurementError
-from torchgauge.measure.facts import facts
-from torchgauge.measure.latency import LatencyOptions
-from torchgauge.measure.outputs import compared, kept
-from torchgauge.target.changed import ChangedOptimizer, changed, executed
-from torchgauge.target.source import Source
-from torchgauge.target.training import Training
+from torchgauge.measure.advice.facts import facts
+from torchgauge.measure.advice.outputs import compared, host_copies
+from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.changed_target import ChangedOptimizer, changed, execute
+from torchgauge.targets.training.training import Training
 
-KNOWN = {one.id: one for one in EVERY}
+KNOWN = {one.id: one for one in ALL_CANDIDATES}
 IMAGE = {"image_inputs": True, "layers": {"Conv2d": 1, "BatchNorm2d": 1, "Linear": 1}}
 # Those whose lines cannot be run here: what they need is not on this machine, or is the user's.
 ELSEWHERE = {
@@ -44,8 +44,8 @@ def look(model, inputs, **changes):
 
 
 def test_ids_are_unique_and_code_is_short():
-    assert len(KNOWN) == len(EVERY)
-    for one in EVERY:
+    assert len(KNOWN) == len(ALL_CANDIDATES)
+    for one in ALL_CANDIDATES:
         assert 1 <= len(one.code(made()).splitlines()) <= 3, one.id
         assert max(map(len, one.code(made(float_kwargs=True)).splitlines())) <= 110, one.id
         assert one.order in ORDERS
@@ -57,7 +57,7 @@ MODELS = {
 }  # fmt: skip
 ON_MODEL = [
     one.id
-    for one in EVERY
+    for one in ALL_CANDIDATES
     if one.language == "python" and one.on == "model" and one.id not in ELSEWHERE
     and not one.id.startswith("compile") and one.id != "interop-threads"
 ]  # fmt: skip
@@ -67,10 +67,10 @@ ON_MODEL = [
 def test_code_on_a_model_keeps_its_output_within_the_tolerance(id):
     one = KNOWN[id]
     model, inputs = MODELS.get(id, convolutional)()
-    before = kept(_called(placed(model, inputs)))
+    before = host_copies(_called(placed(model, inputs)))
     with restored():
         placement = changed(placed(model, inputs), [one.code(look(model, inputs))])
-        after = kept(_called(placement))
+        after = host_copies(_called(placement))
     check = compared(before, after, one.tolerance, times=one.times)
     assert check.passed, check
     if id.endswith(("-cast", "-autocast", "int8-dynamic")):
@@ -90,7 +90,7 @@ def test_code_that_compiles_is_run_by_another_backend():
         names = {"model": model, "args": (inputs,), "kwargs": {}}
         compile_, torch.compile = torch.compile, lambda model, mode="default": ran.append(mode)
         try:
-            executed(KNOWN[name].code(made()), names)
+            execute(KNOWN[name].code(made()), names)
         finally:
             torch.compile = compile_
     assert ran == ["default", "reduce-overhead", "max-autotune"]
@@ -114,7 +114,7 @@ def test_code_on_an_optimizer_takes_the_same_steps(id, kind):
         assert optimizer.param_groups[0][id.partition("-")[2]] is True
 
 
-@pytest.mark.parametrize("id", [one.id for one in EVERY if one.language == "shell"])
+@pytest.mark.parametrize("id", [one.id for one in ALL_CANDIDATES if one.language == "shell"])
 def test_shell_lines_set_what_the_process_gets(id):
     one, known = KNOWN[id], made(allocators={id: "/lib/none.so"})
     said = one.variables(known)
@@ -144,7 +144,7 @@ def test_every_candidate_is_run_or_named_as_not():
         "compile-reduce-overhead",
         "compile-max-autotune",
     }
-    run |= {one.id for one in EVERY if one.language == "shell" or one.on == "optimizer"}
+    run |= {one.id for one in ALL_CANDIDATES if one.language == "shell" or one.on == "optimizer"}
     assert run | set(ELSEWHERE) == set(KNOWN)
 
 
@@ -238,12 +238,12 @@ def test_sharding_is_estimated_by_what_each_device_holds_and_sends():
 
 
 def test_candidates_are_chosen_by_id_or_beginning():
-    assert chosen(None) == EVERY
-    assert [one.id for one in chosen(["compile", "bf16-*"])] == [
+    assert select_candidates(None) == ALL_CANDIDATES
+    assert [one.id for one in select_candidates(["compile", "bf16-*"])] == [
         "compile", "bf16-autocast", "bf16-cast"
     ]  # fmt: skip
     with pytest.raises(InputError, match="no candidate 'no'") as caught:
-        chosen(["no"])
+        select_candidates(["no"])
     assert caught.value.id == "candidate-unknown"
 
 

@@ -1,18 +1,18 @@
 """The experiment's decisions on made-up timings of which the truth is known."""
 
 import pytest
-from tests.advice.worlds import KEPT, World, candidate
+from tests.support.advice_worlds import KEPT, World, candidate
 
 from torchgauge.advice.budget import Budget
 from torchgauge.advice.experiment import Experiment
-from torchgauge.analyze.speed_up import CONFIRMATION, SCREENING, confirmed
+from torchgauge.analyze.advice.speed_up import CONFIRMATION, SCREENING, confirmed
 from torchgauge.errors import InputError, MeasurementError
-from torchgauge.measure.check import Checked
-from torchgauge.measure.outputs import DIFFERS
-from torchgauge.model.advice import OutputCheck
+from torchgauge.measure.advice.check import CheckResult
+from torchgauge.measure.advice.outputs import DIFFERS
 from torchgauge.progress import Silent
+from torchgauge.records.advice import OutputCheck
 
-BROKEN = Checked(OutputCheck(passed=False, bound=1e-3, max_relative=0.5, reason=DIFFERS))
+BROKEN = CheckResult(OutputCheck(passed=False, bound=1e-3, max_relative=0.5, reason=DIFFERS))
 
 
 def tried(world, *candidates, **options):
@@ -152,8 +152,8 @@ def test_lines_run_in_the_order_that_works():
 
 
 def test_memory_is_judged_by_its_peak_and_time_is_the_price():
-    less = Checked(KEPT, memory=600)
-    same = Checked(KEPT, memory=990)
+    less = CheckResult(KEPT, memory=600)
+    same = CheckResult(KEPT, memory=990)
     world = World({"less": 0.7, "same": 0.7}, checks={"less": less, "same": same})
     found, trials = tried(world, *(candidate(name, goal="memory") for name in world.truth))
     assert trials["less"].outcome == "accepted"

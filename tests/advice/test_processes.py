@@ -5,24 +5,24 @@ import os
 
 import pytest
 import torch
-from tests.advice.models import convolutional
-from tests.advice.worlds import candidate, facts
+from tests.support.advice_models import convolutional
+from tests.support.advice_worlds import candidate, facts
 
 import torchgauge as tg
 from torchgauge.advice.candidate import fixed
-from torchgauge.advice.candidates.every import EVERY
+from torchgauge.advice.candidates.every import ALL_CANDIDATES
 from torchgauge.advice.experiment import Experiment
 from torchgauge.advice.world import Processes, Side
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.blocks import Pace
-from torchgauge.measure.latency import LatencyOptions
-from torchgauge.measure.processes import ChildAnswer
-from torchgauge.measure.waiting import Build
+from torchgauge.measure.latency.blocks import Pace
+from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.processes.processes import ChildAnswer
+from torchgauge.measure.processes.waiting_process import Build
 from torchgauge.progress import Silent
-from torchgauge.target.source import Source
-from torchgauge.target.training import Training
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.training.training import Training
 
-KNOWN = {one.id: one for one in EVERY}
+KNOWN = {one.id: one for one in ALL_CANDIDATES}
 QUICK = Pace(rounds=2, seconds=0.01, calls=2, layer_rounds=1)
 
 

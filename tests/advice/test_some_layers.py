@@ -7,26 +7,32 @@ import msgspec
 import pytest
 import torch
 from tests.advice.test_processes import world
-from tests.advice.worlds import World, candidate
-from tests.advice.worlds import facts as made
+from tests.support.advice_worlds import World, candidate
+from tests.support.advice_worlds import facts as made
 from torch import nn
 
 from torchgauge.advice.budget import GRACE, GRACE_SHARE, Budget
 from torchgauge.advice.by_layer import ByLayer
-from torchgauge.advice.candidates.every import EVERY
+from torchgauge.advice.candidates.every import ALL_CANDIDATES
 from torchgauge.advice.experiment import Experiment
 from torchgauge.advice.world import Block
-from torchgauge.measure.check import Checked
-from torchgauge.measure.latency import LatencyOptions
-from torchgauge.measure.layer_choice import MOST_GROUPS, Choosing, LayerChoice, chosen, layer_groups
-from torchgauge.measure.outputs import DIFFERS
-from torchgauge.model.advice import LeftOut, OutputCheck, Trial
+from torchgauge.measure.advice.check import CheckResult
+from torchgauge.measure.advice.layer_choice import (
+    MOST_GROUPS,
+    LayerChoice,
+    LayerChoiceSource,
+    chosen,
+    layer_groups,
+)
+from torchgauge.measure.advice.outputs import DIFFERS
+from torchgauge.measure.latency.latency import LatencyOptions
 from torchgauge.progress import Silent
-from torchgauge.report import advice_words as words
-from torchgauge.target.changed import changed
-from torchgauge.target.source import Source
+from torchgauge.records.advice import LeftOut, OutputCheck, Trial
+from torchgauge.report.content import advice_words as words
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.changed_target import changed
 
-KNOWN = {one.id: one for one in EVERY}
+KNOWN = {one.id: one for one in ALL_CANDIDATES}
 LINEAR = made(layers={"Linear": 3})
 BROKEN = OutputCheck(passed=False, bound=0.1, max_relative=0.5, reason=DIFFERS)
 SENSITIVE = LeftOut(paths=("head.fc",), output=BROKEN, alone=True)
@@ -55,7 +61,7 @@ def choice(model, x, by_layer, known, *, tolerance):
     source = Source.of_object(model, x)
     fields = {one.name: getattr(source, one.name) for one in dataclasses.fields(source)}
     lines = functools.partial(by_layer.code, known)
-    source = Choosing(**fields, tolerance=tolerance, kinds=by_layer.kinds, lines=lines)
+    source = LayerChoiceSource(**fields, tolerance=tolerance, kinds=by_layer.kinds, lines=lines)
     return chosen(source, source.open(), LatencyOptions())
 
 
@@ -68,7 +74,7 @@ def experiment(made_world, *candidates, budget=None):
 def breaking(**options):
     """Return a world in which int8 of all layers is fast and breaks the output."""
     options = {"layers": {"Linear": 3}, **options}
-    checks = {"int8-dynamic": Checked(BROKEN)}
+    checks = {"int8-dynamic": CheckResult(BROKEN)}
     return World({"int8-dynamic-layers": 1.3, "fast": 1.2}, checks=checks, **options)
 
 
@@ -222,7 +228,7 @@ def test_without_anything_to_leave_out_there_is_no_mixture(made_world):
 
 
 def test_a_budget_that_choosing_would_exceed_leaves_it_untried():
-    made_world = breaking(looked=1.0, parameter_bytes=10**9)
+    made_world = breaking(look_seconds=1.0, parameter_bytes=10**9)
     _, partial = experiment(made_world, KNOWN["int8-dynamic"], budget=30.0)
     assert partial.outcome == "untried"
     assert partial.needed > 30
@@ -231,7 +237,7 @@ def test_a_budget_that_choosing_would_exceed_leaves_it_untried():
 
 
 def test_choosing_that_runs_on_is_stopped_by_the_budget():
-    made_world = breaking(looked=1.0, slow={"choose": 1e6})
+    made_world = breaking(look_seconds=1.0, slow={"choose": 1e6})
     trials = experiment(made_world, KNOWN["int8-dynamic"], candidate("fast"), budget=60.0)
     assert made_world.time == pytest.approx(60 * (1 + GRACE_SHARE) + GRACE)
     assert [one.outcome for one in trials] == ["rejected", "untried", "untried"]

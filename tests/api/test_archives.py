@@ -5,8 +5,8 @@ import zipfile
 
 import msgspec
 import pytest
-from tests.report import evidence
-from tests.trace.archives import archive, encrypted, job, text
+from tests.support import evidence
+from tests.support.archives import archive, encrypted, job, text
 
 import torchgauge as tg
 from torchgauge.cli.main import main

@@ -8,16 +8,16 @@ import sys
 
 import pytest
 from rich.console import Console
-from tests.trace import snapshots as made
-from tests.trace.snapshots import BASE, LOG, MIB, PUBLIC, block, segment, whole
+from tests.support import snapshots as made
+from tests.support.snapshots import BASE, LOG, MIB, PUBLIC, block, segment, whole
 
 import torchgauge as tg
-from torchgauge.analyze.snapshot_growth import growth
+from torchgauge.analyze.snapshot.growth import growth
 from torchgauge.cli.main import main
-from torchgauge.model import codec
-from torchgauge.report import growth as growth_report
-from torchgauge.report import snapshot as report
-from torchgauge.report.plain import plain
+from torchgauge.records import codec
+from torchgauge.report.console import snapshot as report
+from torchgauge.report.console.plain import plain
+from torchgauge.report.content import growth as growth_report
 
 
 def failing():
@@ -205,7 +205,6 @@ def test_a_snapshot_and_a_run_cannot_be_compared(tmp_path, capsys):
     assert capsys.readouterr().err
 
 
-@pytest.mark.skipif(not PUBLIC.exists(), reason="the public snapshot is not there")
 def test_the_public_sample_is_told():
     found = tg.read_snapshot(PUBLIC)
     text = str(found)

@@ -5,15 +5,15 @@ import json
 import os
 
 import pytest
-from tests.analyze.kineto_events import TRACES, kernel, launch, op
-from tests.analyze.ranks_from_one import recorded, write_ranks
+from tests.support.kineto_events import kernel, launch, op
+from tests.support.paths import public_trace
+from tests.support.ranks_from_one import recorded, write_ranks
 
 import torchgauge as tg
 from torchgauge import InputError
 from torchgauge.api.traces import ranked
 
-RANK = TRACES / "a100_nccl_rank0of2.json.gz"
-needs_rank = pytest.mark.skipif(not RANK.exists(), reason="the public traces are not there")
+RANK = public_trace("a100_nccl_rank0of2")
 EVENTS = [op("aten::mm", 0, 9), launch(1, 2), kernel("gemm", 10, 5, 1)]
 
 
@@ -22,7 +22,6 @@ def write(path, events=EVENTS, **header):
     return path
 
 
-@needs_rank
 def test_of_eight_ranks_the_straggler_and_the_slow_collective_are_named(tmp_path):
     factors = [1.0, 1.01, 0.99, 1.0, 1.0, 1.15, 1.02, 1.0]
     clocks = [0, 4000.0, -2500.0, 100.0, 7.0, 900.0, -40.0, 12_345.0]
@@ -52,7 +51,6 @@ def test_of_eight_ranks_the_straggler_and_the_slow_collective_are_named(tmp_path
     )
 
 
-@needs_rank
 def test_of_equal_ranks_none_is_named(tmp_path):
     write_ranks(recorded(RANK), tmp_path, factors=[1.0] * 3, clocks=[0, 5000.0, 9.0], slow={})
     found = tg.read_trace(tmp_path, workers=1)

@@ -11,9 +11,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.history import runs
-from tests.model import records
-from tests.trace import snapshots
+from tests.support import history_runs as runs
+from tests.support import records, snapshots
 
 import torchgauge
 from torchgauge.history.store import Store

@@ -22,7 +22,7 @@ from tests.attack.mutations import (
 )
 from tests.attack.record_kinds import KINDS, show
 
-from torchgauge.model import codec
+from torchgauge.records import codec
 
 READERS = {}
 
@@ -73,8 +73,8 @@ def packed_trace(dice, folder):
 
 @reader
 def archived_traces(dice, folder):
-    from torchgauge.trace.archive import trace_paths
-    from torchgauge.trace.kineto import read_events
+    from torchgauge.readers.archive import trace_paths
+    from torchgauge.readers.kineto.kineto import read_events
 
     names = ["rank0.json", "rank1.json.gz", "../rank2.json", "a/rank0.json", "notes.txt", "x.zip"]
     members = [(dice.choice(names), trace_changed(dice)) for _ in range(dice.randint(1, 3))]
@@ -87,8 +87,9 @@ def archived_traces(dice, folder):
 @reader
 def ranks_of_traces(dice, folder):
     """The files of a job's ranks, each read as its own process would."""
-    from torchgauge.api import rank_files, traces
-    from torchgauge.api.trace_files import trace_files
+    from torchgauge.api import traces
+    from torchgauge.traces import rank_files
+    from torchgauge.traces.trace_files import trace_files
 
     for number in range(3):
         data = trace_changed(dice) if dice.random() < 0.6 else json.dumps(rank(number)).encode()
@@ -97,7 +98,7 @@ def ranks_of_traces(dice, folder):
     how = {"python": False, "partial": False}
     answers = [rank_files.encoded(rank_files.answered(str(file), **how)) for file in files]
     read = [rank_files._decoded(str(file), one) for file, one in zip(files, answers, strict=True)]
-    record = traces._together("job", read)
+    record = traces._job_trace("job", read)
     assert str(record)
     assert codec.decode(codec.encode(record)) == record
 
@@ -122,10 +123,10 @@ def converted_trace(dice, folder):
 @reader
 def cached_trace(dice, folder):
     """The cache beside a trace, damaged: what is read is what the trace says."""
-    from tests.trace.same_events import assert_same
+    from tests.support.same_events import assert_same
 
-    from torchgauge.api.trace_cache import SUFFIX, cached_events
-    from torchgauge.trace.kineto import read_events
+    from torchgauge.readers.kineto.kineto import read_events
+    from torchgauge.traces.trace_cache import SUFFIX, cached_events
 
     path = folder / "made.json"
     path.write_bytes(json.dumps(dice.choice(traces())).encode())
@@ -137,7 +138,7 @@ def cached_trace(dice, folder):
 
 @reader
 def recorded_allocations(dice, folder):
-    from torchgauge.trace import allocations
+    from torchgauge.readers import allocations
 
     path = folder / "made.json"
     data = trace_changed(dice)
@@ -197,17 +198,17 @@ def ranks_of_a_loop(dice, folder):
 
 def loop_of(number):
     import msgspec
-    from tests.report import exported_records
+    from tests.support import exported_records
 
-    from torchgauge.model.loop import Rank
+    from torchgauge.records.timeline.loop import Rank
 
     return msgspec.structs.replace(exported_records.loop(), rank=Rank(number=number, world=3))
 
 
 @functools.cache
 def baselines():
-    from tests.analyze.runs import timed
-    from tests.analyze.test_compare import TEN, layer_times, layered
+    from tests.analyze.compare.test_compare import TEN, layer_times, layered
+    from tests.support.latency_runs import timed
 
     current = timed(*TEN, tree=layered(), layers=layer_times())
     return current, json.loads(codec.encode(current))
@@ -217,7 +218,7 @@ def baselines():
 def baseline(dice, folder):
     """A stored run is what anybody may have edited: it is compared and gated, or named."""
     import torchgauge as tg
-    from torchgauge.model import rendering
+    from torchgauge.records import rendering
 
     current, whole = baselines()
     path = folder / "baseline.json"
@@ -235,7 +236,7 @@ def baseline(dice, folder):
 
 @functools.cache
 def stores():
-    from tests.history import runs
+    from tests.support import history_runs as runs
 
     from torchgauge.history.store import Store
 
@@ -253,7 +254,7 @@ def stores():
 
 @reader
 def store(dice, folder):
-    from tests.history import runs
+    from tests.support import history_runs as runs
 
     from torchgauge.history.store import Store
     from torchgauge.history.trend import trend
@@ -295,7 +296,7 @@ def rows_changed(file, dice):
 
 @functools.cache
 def exported_lines():
-    from tests.history import runs
+    from tests.support import history_runs as runs
 
     from torchgauge.history.exports import json_lines
 
@@ -305,7 +306,7 @@ def exported_lines():
 @reader
 def history_import(dice, folder):
     from torchgauge.history.imports import entries
-    from torchgauge.model.run import Facts
+    from torchgauge.records.run import Facts
 
     lines = [
         json_changed(one, dice) if dice.random() < 0.5 else json.dumps(one).encode()
@@ -366,9 +367,9 @@ def alert_rules(dice, folder):
 
 def watch(found):
     import msgspec
-    from tests.report import trends
+    from tests.support import trends
 
-    from torchgauge.analyze.alerts import alerts
+    from torchgauge.analyze.history.alerts import alerts
 
     trend = trends.trend()
     for rule in found:
@@ -406,7 +407,7 @@ def state_dicts():
 def weights(dice, folder):
     import torch
 
-    from torchgauge.target.weights import load_weights
+    from torchgauge.targets.loaders.weights import load_weights
 
     suffix, data = dice.choice(state_dicts())
     suffix = dice.choice([suffix, suffix, ".bin", ".safetensors"])
@@ -432,8 +433,8 @@ def programs():
 @reader
 def program(dice, folder):
     """A saved program that is not trusted: what it is may be told, none of it is loaded."""
-    from torchgauge.target.load import load
-    from torchgauge.target.target import TargetRequest
+    from torchgauge.targets.loaders.load import load
+    from torchgauge.targets.target import TargetRequest
 
     suffix, data = dice.choice(programs())
     path = folder / f"model{dice.choice([suffix, '.pt2', '.pt', '.ts', '.onnx'])}"
@@ -451,9 +452,9 @@ def kept():
 
     from torchgauge.device.calibration import Calibration
     from torchgauge.device.past_runs import PastRuns
-    from torchgauge.device.roof_store import Kept
-    from torchgauge.model.doctor import NoiseRun
-    from torchgauge.model.roofline import BandwidthPoint, Roofs
+    from torchgauge.device.roofs.roof_store import StoredRoofs
+    from torchgauge.records.doctor import NoiseRun
+    from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 
     noise = NoiseRun(
         created="2026-01-01T00:00:00+00:00", workload="w", torch="2.13", threads=1,
@@ -470,7 +471,7 @@ def kept():
     yardstick = {"matmul": 1e-4, "copy": 1e-4, "python": 1e-4}
     every = (
         Calibration(machines={"m": (noise,) * 4}),
-        Kept(machines={"m": roofs}),
+        StoredRoofs(machines={"m": roofs}),
         PastRuns(machines={"m": (past(yardstick=yardstick),) * 6}),
     )
     return [msgspec.to_builtins(one) for one in every]
@@ -481,11 +482,12 @@ def state_files(dice, folder):
     """What is kept of the machine never stands in the way: it is used, or nothing is kept."""
     import msgspec
 
-    from torchgauge.analyze.yardstick import with_speed
-    from torchgauge.device import calibration, past_runs, roof_store
-    from torchgauge.model.doctor import NoiseRun
-    from torchgauge.model.roofline import Roofs
-    from torchgauge.model.yardstick import Yardstick
+    from torchgauge.analyze.latency.yardstick import with_speed
+    from torchgauge.device import calibration, past_runs
+    from torchgauge.device.roofs import roof_store
+    from torchgauge.records.doctor import NoiseRun
+    from torchgauge.records.latency.yardstick import Yardstick
+    from torchgauge.records.work.roofline import Roofs
 
     whole = kept()
     for name, one in zip(("calibration", "roofs", "past_runs"), whole, strict=True):
@@ -529,7 +531,7 @@ def sweep_journal(dice, folder):
 @reader
 def machine_files(dice, folder):
     """What a container shows of /proc and /sys may be anything: doctor says what it can read."""
-    from tests.device import fake_machine
+    from tests.support import fake_machine
 
     from torchgauge.device.checks.every import checks
 

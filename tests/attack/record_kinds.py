@@ -6,12 +6,12 @@ import json
 from msgspec.structs import replace
 
 from torchgauge.errors import TorchgaugeError
-from torchgauge.model import codec
-from torchgauge.model.count import Count
-from torchgauge.model.loop import Loop
-from torchgauge.model.profile import Profile
-from torchgauge.model.ranks import Ranks
-from torchgauge.model.sweep import Sweep
+from torchgauge.records import codec
+from torchgauge.records.profile import Profile
+from torchgauge.records.sweep import Sweep
+from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.trace.ranks import Ranks
+from torchgauge.records.work.count import Count
 
 
 def builtins(*records):
@@ -20,27 +20,26 @@ def builtins(*records):
 
 @functools.cache
 def profile():
-    from tests.model import records
-    from tests.report import exported_records as made
+    from tests.support import exported_records as made
+    from tests.support import records
 
     return builtins(made.profile(gpu=True), records.profile(), with_everything())
 
 
 def with_everything():
     """A profile with every part that the others lack."""
-    from tests.model import records
-    from tests.report import pages
-    from tests.report import test_html as parts
+    from tests.report.page import test_html as parts
+    from tests.support import pages, records
 
-    from torchgauge.model.alive_tensor import AliveTensor
-    from torchgauge.model.compilation import Compilation, CompiledKernel
-    from torchgauge.model.latency import Stage
-    from torchgauge.model.line_time import LineTime
-    from torchgauge.model.memory import Fragmentation
-    from torchgauge.model.record import Interval
-    from torchgauge.model.roofline import Bottleneck, LayerRoofline, Roofline
-    from torchgauge.model.training import TrainingPhase, TrainingTime
-    from torchgauge.model.yardstick import Yardstick
+    from torchgauge.records.latency.latency import Stage
+    from torchgauge.records.latency.training import TrainingPhase, TrainingTime
+    from torchgauge.records.latency.yardstick import Yardstick
+    from torchgauge.records.memory.alive_tensor import AliveTensor
+    from torchgauge.records.memory.memory import Fragmentation
+    from torchgauge.records.record import Interval
+    from torchgauge.records.timeline.compilation import Compilation, CompiledKernel
+    from torchgauge.records.timeline.line_time import LineTime
+    from torchgauge.records.work.roofline import Bottleneck, LayerRoofline, Roofline
 
     interval = Interval(low=0.009, high=0.011)
     latency, memory = records.latency(), records.memory()
@@ -97,30 +96,30 @@ def with_everything():
 
 @functools.cache
 def count():
-    from tests.report import exported_records as made
-    from tests.report.test_count import EVERYTHING
+    from tests.report.console.test_count import EVERYTHING
+    from tests.support import exported_records as made
 
     return builtins(made.count(), EVERYTHING)
 
 
 @functools.cache
 def loop():
-    from tests.report import exported_records as made
+    from tests.support import exported_records as made
 
     return builtins(made.loop())
 
 
 @functools.cache
 def ranks():
-    from tests.report import exported_records as made
+    from tests.support import exported_records as made
 
     return builtins(made.ranks())
 
 
 @functools.cache
 def sweep():
-    from tests.model import sweeps
-    from tests.report import exported_records as made
+    from tests.support import exported_records as made
+    from tests.support import sweeps
 
     return builtins(made.sweep(), sweeps.sweep())
 
@@ -132,7 +131,7 @@ def comparison():
 
 @functools.cache
 def verdicts():
-    from tests.report import verdicts as made
+    from tests.support import verdicts as made
 
     found = made.every()
     return list(found.values()) if isinstance(found, dict) else list(found)
@@ -145,7 +144,7 @@ def verdict():
 
 @functools.cache
 def trace():
-    from tests.report import evidence
+    from tests.support import evidence
 
     return builtins(evidence.trace(), job())
 
@@ -154,7 +153,7 @@ def job():
     import tempfile
     from pathlib import Path
 
-    from tests.report import evidence
+    from tests.support import evidence
 
     with tempfile.TemporaryDirectory() as folder:
         return evidence.job(Path(folder))
@@ -162,46 +161,46 @@ def job():
 
 @functools.cache
 def trace_diff():
-    from tests.report import evidence
+    from tests.support import evidence
 
     return builtins(evidence.diff())
 
 
 @functools.cache
 def snapshot():
-    from tests.report import evidence
+    from tests.support import evidence
 
     return builtins(evidence.snapshot())
 
 
 @functools.cache
 def growth():
-    from tests.report import evidence
+    from tests.support import evidence
 
     return builtins(evidence.growth())
 
 
 @functools.cache
 def advice():
-    from tests.report import advices
+    from tests.support import advices
 
     return builtins(advices.advice(), advices.NOTHING)
 
 
 @functools.cache
 def trend():
-    from tests.report import trends
-    from tests.report.test_schema import SAVED
+    from tests.records.test_schema import SAVED
+    from tests.support import trends
 
     return builtins(trends.trend(), SAVED["trend"])
 
 
 @functools.cache
 def diagnosis():
-    from tests.model import records
+    from tests.support import records
 
-    from torchgauge.model.doctor import Check, Diagnosis, Noise, NoiseRun
-    from torchgauge.model.finding import Finding
+    from torchgauge.records.doctor import Check, Diagnosis, Noise, NoiseRun
+    from torchgauge.records.finding import Finding
 
     finding = Finding(id="load", severity="serious", title="Busy", evidence="3 of 4", remedy="Wait")
     run = NoiseRun(

@@ -5,14 +5,14 @@ import pickle
 
 from tests.api.test_snapshots import failing
 from tests.attack.mutations import bytes_changed, json_changed, packed, pickled
-from tests.trace import snapshots as made
-from tests.trace.snapshots import BASE, LOG, MIB
+from tests.support import snapshots as made
+from tests.support.snapshots import BASE, LOG, MIB
 
-from torchgauge.analyze.snapshot import snapshot
-from torchgauge.analyze.snapshot_growth import growth
+from torchgauge.analyze.snapshot.growth import growth
+from torchgauge.analyze.snapshot.snapshot import snapshot
 from torchgauge.cli import formats
-from torchgauge.model import codec
-from torchgauge.trace.snapshot import read_recording
+from torchgauge.readers.snapshot.snapshot import read_recording
+from torchgauge.records import codec
 
 NUMBERS = (0, 1, BASE, BASE + 8 * MIB, 512, MIB, 64 * MIB, 2**40)
 TEXTS = ("", "alloc", "oom", "free_completed", "segment_free", "segment_map", "inactive", "small")

@@ -13,7 +13,7 @@ import pytest
 BESIDE = """
 import sys, threading
 import torch
-from torchgauge.measure.recording import Recorder
+from torchgauge.measure.recording.recording import Recorder
 
 torch.set_num_threads(1)
 stop = threading.Event()

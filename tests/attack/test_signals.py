@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from torchgauge.model import codec
+from torchgauge.records import codec
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -6,9 +6,10 @@ import gzip
 import json
 from pathlib import Path
 
-from tests.analyze.kineto_events import (
+from tests.attack.mutations import ODD
+from tests.support.dialects import GPU, PROTON, TPU
+from tests.support.kineto_events import (
     DEVICE,
-    TRACES,
     launch,
     launched,
     mark,
@@ -17,21 +18,20 @@ from tests.analyze.kineto_events import (
     op,
     span,
 )
-from tests.analyze.kineto_events import copy as memcpy
-from tests.analyze.parts import TEXT
-from tests.attack.mutations import ODD
-from tests.trace.dialects import GPU, PROTON, TPU
-from tests.trace.same_events import assert_same
+from tests.support.kineto_events import copy as memcpy
+from tests.support.paths import public_traces
+from tests.support.same_events import assert_same
+from tests.support.span_parts import TEXT
 
 import torchgauge as tg
-from torchgauge.analyze.job import job
-from torchgauge.analyze.rank_trace import rank_trace
-from torchgauge.analyze.trace_compare import compare_traces
-from torchgauge.api import trace_cache
+from torchgauge.analyze.trace.job import job
+from torchgauge.analyze.trace.rank_trace import rank_trace
+from torchgauge.analyze.trace.trace_compare import compare_traces
 from torchgauge.errors import TorchgaugeError
-from torchgauge.model import codec
-from torchgauge.model.trace import Trace
-from torchgauge.trace.kineto import read_events
+from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records import codec
+from torchgauge.records.trace.trace import Trace
+from torchgauge.traces import trace_cache
 
 DATA = Path(__file__).parents[1] / "data"
 NCCL = {"Collective name": "allreduce", "In msg nelems": 100, "Out msg nelems": 100,
@@ -107,7 +107,7 @@ def every():
 def recorded():
     """Return the first events of recorded traces, where they are there."""
     found = []
-    for path in sorted(TRACES.glob("*.json.gz")):
+    for path in public_traces():
         whole = json.loads(gzip.decompress(path.read_bytes()))
         events = whole["traceEvents"]
         gpu = [one for one in events if one.get("cat") in ("kernel", "gpu_memcpy")][:15]

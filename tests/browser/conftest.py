@@ -4,8 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.support.paths import ROOT
 
-WEB = Path(__file__).parents[2] / "web"
+WEB = ROOT / "web"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 

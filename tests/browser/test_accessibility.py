@@ -1,17 +1,16 @@
 """The rules of axe-core, on a page of each kind of record."""
 
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-from tests.report import pages
+from tests.support import pages
+from tests.support.paths import EXAMPLES
 
 import torchgauge as tg
 
 pytestmark = pytest.mark.browser
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 # Passed rules are left out: naming each of some thousand elements in them takes axe many minutes.
 # A page that hangs all the same fails here, since Playwright itself would wait for ever.
 RUN = """() => Promise.race([

@@ -2,14 +2,14 @@
 
 import msgspec
 import pytest
-from tests.analyze.runs import timed
-from tests.analyze.test_compare import ELEVEN, QUIET, TEN, layer_times, layered
-from tests.analyze.test_stored_gate import gate
+from tests.analyze.compare.test_compare import ELEVEN, QUIET, TEN, layer_times, layered
+from tests.analyze.gate.test_stored_gate import gate
 from tests.browser.test_accessibility import violations
 from tests.browser.test_page import HOSTILE
-from tests.report import trends
+from tests.support import trends
+from tests.support.latency_runs import timed
 
-from torchgauge.analyze.compare import compare
+from torchgauge.analyze.compare.compare import compare
 
 pytestmark = pytest.mark.browser
 

@@ -4,16 +4,16 @@ import re
 
 import msgspec
 import pytest
-from tests.analyze.kineto_events import op
 from tests.browser.test_accessibility import violations
 from tests.browser.test_page import HOSTILE
-from tests.report import evidence
+from tests.support import evidence
+from tests.support.kineto_events import op
 
-from torchgauge.model.comparison import Difference
-from torchgauge.model.finding import Finding
-from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.snapshot import Frame
-from torchgauge.model.trace import Trace
+from torchgauge.records.comparison import Difference
+from torchgauge.records.finding import Finding
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.snapshot import Frame
+from torchgauge.records.trace.trace import Trace
 
 pytestmark = pytest.mark.browser
 

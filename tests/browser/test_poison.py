@@ -3,7 +3,7 @@
 import pytest
 from tests.report.test_poison import ORDER, POISONS, SAMPLES, WORD, with_texts
 
-from torchgauge.model import rendering
+from torchgauge.records import rendering
 
 pytestmark = pytest.mark.browser
 
@@ -17,8 +17,8 @@ def test_no_text_of_others_runs_in_its_page(opened, name, how):
     opening = opened(with_texts(SAMPLES[name], POISONS[how]))
     opening.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = opening.page
-    for closed in page.locator("details:not([open]) > summary").all():
-        closed.click()
+    while (closed := page.locator("details:not([open]) > summary:visible")).count():
+        closed.first.click()
     for link in page.locator("header nav a").all():
         link.click()
     opening.settle()

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from tests.report import pages
+from tests.support import pages
 
 pytestmark = pytest.mark.browser
 

@@ -4,16 +4,15 @@ import msgspec
 import pytest
 from tests.browser.test_accessibility import violations
 from tests.browser.test_page import HOSTILE
-from tests.model import sweeps
-from tests.report import advices
+from tests.support import advices, sweeps
 
-from torchgauge.model.record import MeasurementWarning
+from torchgauge.records.record import MeasurementWarning
 
 pytestmark = pytest.mark.browser
 
 
 def sweep():
-    return sweeps.sweep(where="p99<1s")
+    return sweeps.sweep(constraints="p99<1s")
 
 
 def advice():

@@ -74,10 +74,10 @@ def test_ctrl_c_leaves_what_was_found_and_no_process(tmp_path):
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as run:
         process = psutil.Process(run.pid)
-        # The first four processes that wait: the look and a check came before them.
-        while len(process.children()) < 4 and run.poll() is None:
+        # The server and the first four processes that wait: the look and a check came before them.
+        while len(children := process.children(recursive=True)) < 5:
+            assert run.poll() is None
             time.sleep(0.05)
-        children = process.children(recursive=True)
         run.send_signal(signal.SIGINT)
         out, _ = run.communicate(timeout=1200)
     assert run.returncode == 130

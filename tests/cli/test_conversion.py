@@ -5,11 +5,11 @@ import io
 import json
 import os
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
-from tests.analyze.parts import TEXT
+from tests.support.paths import DATA
+from tests.support.span_parts import TEXT
 
 from torchgauge.cli.main import main
 
@@ -126,7 +126,7 @@ def test_what_is_wrong_with_the_file_is_said(source, capsys, tmp_path):
 
 
 def test_a_trace_of_jax_is_converted_and_its_events_are_not_copied(capsys, tmp_path):
-    source = str(Path(__file__).parents[1] / "data" / "jax_cpu.trace.json.gz")
+    source = str(DATA / "jax_cpu.trace.json.gz")
     for form in ("folded", "speedscope", "parquet"):
         out = tmp_path / form
         assert main(["trace", source, "--to", form, "--output", str(out)]) == 0

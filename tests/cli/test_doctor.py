@@ -4,14 +4,14 @@ import subprocess
 import sys
 
 import pytest
-from tests.device.fake_machine import QUIET, machine
-from tests.model.records import environment
+from tests.support.fake_machine import QUIET, machine
+from tests.support.records import environment
 
 from torchgauge.device.checks import every
 from torchgauge.device.checks.readings import TorchState
-from torchgauge.model import rendering
-from torchgauge.model.doctor import Check, Diagnosis
-from torchgauge.report.doctor import view
+from torchgauge.records import rendering
+from torchgauge.records.doctor import Check, Diagnosis
+from torchgauge.report.console.doctor import view
 
 
 def torchgauge(*arguments, **variables):
@@ -35,7 +35,7 @@ def test_the_verb_prints_json_and_exits_with_zero():
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["schema"] == "torchgauge.diagnosis/1"
-    assert len(record["checks"]) == len(every.EVERY) + 1
+    assert len(record["checks"]) == len(every.ALL_CHECKS) + 1
     assert {check["status"] for check in record["checks"]} <= {"clear", "found", "unknown"}
     assert record["noise"] is None
 
@@ -51,7 +51,7 @@ def test_strict_exits_with_one_for_a_planted_fault():
 @pytest.mark.parametrize(("severity", "code"), [("info", 0), ("warning", 1), ("serious", 1)])
 def test_strict_counts_what_is_worse_than_a_note(severity, code, tmp_path, monkeypatch, capsys):
     from torchgauge.cli.main import main
-    from torchgauge.measure import doctor
+    from torchgauge.measure.machine import doctor
 
     fault = {
         "info": {"logical_cores": 16},
@@ -113,6 +113,6 @@ def test_found_stands_before_unknown_and_unknown_before_clear():
 
 
 def environment_finding():
-    from torchgauge.model.finding import Finding
+    from torchgauge.records.finding import Finding
 
     return (Finding(id="x", severity="info", title="X", evidence="E", remedy="R"),)

@@ -1,5 +1,6 @@
 """`torchgauge gate` as a user and a CI run it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -11,14 +12,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.model import records
+from tests.support import records
 
 from torchgauge import api
-from torchgauge.api import gates, paired_gate, profiles
+from torchgauge.api import gates, profiles
 from torchgauge.cli.main import main
 from torchgauge.errors import InputError
-from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.verdict import Verdict
+from torchgauge.gates import paired_gate
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.verdict import Verdict
 
 MODEL = """
     import torch
@@ -302,7 +304,8 @@ def _four_children(process):
     deadline = time.monotonic() + 1800
     while time.monotonic() < deadline:
         children = psutil.Process(process).children(recursive=True)
-        if len(children) == 4:
-            return children
+        with contextlib.suppress(psutil.Error):  # one ended meanwhile
+            if sum(child.cmdline()[-1:] == ["wait"] for child in children) == 4:
+                return children
         time.sleep(0.1)
     raise AssertionError("The four processes of a block never came.")

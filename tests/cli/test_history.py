@@ -3,15 +3,15 @@
 import json
 
 import pytest
-from tests.history import runs
+from tests.support import history_runs as runs
 
 from torchgauge.cli.main import main
 from torchgauge.errors import StoreError
 from torchgauge.history.exports import json_lines
-from torchgauge.history.kept import kept
+from torchgauge.history.kept import save_to_file
 from torchgauge.history.store import Store
-from torchgauge.model import codec
-from torchgauge.model.trend import Trend
+from torchgauge.records import codec
+from torchgauge.records.trend import Trend
 
 ALERTS = """
 [[threshold]]
@@ -192,7 +192,7 @@ def test_what_the_store_refused_is_added_by_the_command_that_is_named(history, t
     made = runs.run(200)
     with Store.open(str(tmp_path / "h.db")) as store:
         refused = StoreError("It is full.", id="store-full", remedy="Free space.")
-        error = kept(made, refused, store.file)
+        error = save_to_file(made, refused, store.file)
     command = error.remedy.partition("torchgauge history ")[2].replace("'", "")
     assert history(*command.split())[2].startswith("Added")
     assert "c200" in history("list", "--limit", "1")[1]

@@ -9,7 +9,7 @@ import sys
 import zipfile
 
 import pytest
-from tests.model import records
+from tests.support import records
 
 from torchgauge.cli import output
 from torchgauge.cli.main import main
@@ -51,8 +51,8 @@ ARGUMENTS = {
     "target": ["count", EVIL],
     "module": ["count", f"{EVIL}:{EVIL}"],
     "library": ["count", f"timm:{EVIL}"],
-    "input": ["count", "tests/model/records.py:x", "--input", EVIL],
-    "threshold": ["profile", "tests/model/records.py:x", "--threshold", EVIL],
+    "input": ["count", "tests/support/records.py:x", "--input", EVIL],
+    "threshold": ["profile", "tests/support/records.py:x", "--threshold", EVIL],
     "tolerance": ["gate", "x.json", "y.json", "--tolerance", EVIL],
     "store": ["history", "list", "--store", f"/nowhere/{EVIL}"],
     "store's address": ["history", "list", "--store", f"postgresql://{EVIL}"],

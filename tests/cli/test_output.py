@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.model import records
+from tests.support import records
 
 from torchgauge.cli.output import emit, emit_bytes
 

@@ -14,13 +14,13 @@ import torch
 from safetensors.torch import save_file
 
 import torchgauge as tg
-from torchgauge.api.trace_files import trace_files
 from torchgauge.cli.main import main
 from torchgauge.errors import TorchgaugeError
 from torchgauge.files import check_replaceable, write_atomically
 from torchgauge.history.store import Store
-from torchgauge.target.python_source import import_file
-from torchgauge.target.weights import load_weights
+from torchgauge.targets.loaders.python_source import import_file
+from torchgauge.targets.loaders.weights import load_weights
+from torchgauge.traces.trace_files import trace_files
 
 WANDERING = """
 import os, torch

@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from tests.support.paths import EXAMPLES
 
 import torchgauge as tg
 from torchgauge.cli.main import main
@@ -316,6 +316,6 @@ def test_what_ends_a_job_keeps_what_was_measured(model, tmp_path, sent):
 
 
 def test_the_example_of_the_readme_is_a_resnet18():
-    example = Path(__file__).parents[2] / "examples" / "resnet18.py"
+    example = EXAMPLES / "resnet18.py"
     done = torchgauge("profile", f"{example}:resnet18", "--device", "meta", "--json")
     assert json.loads(done.stdout)["size"]["parameters"] == 11_689_512

@@ -5,15 +5,15 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.model import records as plain
-from tests.report import exported_records as records
+from tests.support import exported_records as records
+from tests.support import records as plain
 
 import torchgauge as tg
 from torchgauge.cli import formats
 from torchgauge.cli.main import build, main
-from torchgauge.model import codec, rendering
-from torchgauge.model.doctor import Diagnosis
-from torchgauge.model.exported import WEIGHTS
+from torchgauge.records import codec, rendering
+from torchgauge.records.doctor import Diagnosis
+from torchgauge.records.exported import WEIGHTS
 
 NAME = "report"
 MODEL = "from torch import nn, ones\ndef make(): return nn.Linear(4, 2), ones(1, 4)\n"
@@ -33,7 +33,7 @@ def saved(tmp_path):
 @pytest.fixture
 def page(monkeypatch):
     """Stands for the renderer of the page."""
-    monkeypatch.setitem(rendering.RENDERERS, "html", "torchgauge.report.json")
+    monkeypatch.setitem(rendering.RENDERERS, "html", "torchgauge.report.export.json")
 
 
 @pytest.mark.parametrize("kind", records.every())

@@ -360,7 +360,7 @@ def test_a_process_that_a_script_forks_is_left_alone(script, fork, end, step):
 # Reading takes as long as somebody who interrupts it needs.
 READ_SLOWLY = """
 import time
-from torchgauge.measure import loop_record
+from torchgauge.measure.loop import loop_record
 read = loop_record.read_events
 def slowly(file):
     print("reading", flush=True)

@@ -2,7 +2,7 @@
 
 import pickle
 
-from tests.trace.snapshots import BASE, LOG, MIB, block, segment, whole
+from tests.support.snapshots import BASE, LOG, MIB, block, segment, whole
 
 from torchgauge.cli.main import main
 

@@ -6,9 +6,9 @@ import sys
 
 import jsonschema
 import pytest
-from tests.model.sweeps import cell, ended
-from tests.report.test_schema import published
-from tests.sweeps.fakes import FakeExecutor
+from tests.records.test_schema import published
+from tests.support.sweep_fakes import FakeExecutor
+from tests.support.sweeps import cell, ended
 
 import torchgauge as tg
 from torchgauge.cli.main import main
@@ -165,7 +165,7 @@ def test_options_reach_the_cells(by):
     source, options = seen[0].source, seen[0].options
     assert (source.batch, source.memory_limit, source.device) == (2, 2**30, "cpu")
     assert (source.channels_last, source.seq_len) == (False, 8)
-    assert source.what.inputs == ("1x3",)
+    assert source.target.inputs == ("1x3",)
     assert (options.iterations, options.budget) == (7, 10.0)
 
 

@@ -8,13 +8,12 @@ import re
 
 import junitparser
 import pytest
-from tests.model import records
-from tests.report import exported_records
+from tests.support import exported_records, records
 
 import torchgauge as tg
 from torchgauge import api
 from torchgauge.cli.main import main
-from torchgauge.model.record import MeasurementWarning
+from torchgauge.records.record import MeasurementWarning
 
 MODEL = """
 import torch

@@ -6,15 +6,15 @@ import json
 
 import msgspec
 import pytest
-from tests.analyze.kineto_events import copy, launch, launched, module, op, read
-from tests.model import records
+from tests.support import records
+from tests.support.kineto_events import copy, launch, launched, module, op, read
 
 import torchgauge as tg
-from torchgauge.analyze.rank_trace import rank_trace
+from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.cli.main import main
-from torchgauge.model import codec
-from torchgauge.model.trace import Job, RankWait, Trace
-from torchgauge.report.trace import render
+from torchgauge.records import codec
+from torchgauge.records.trace.trace import Job, RankWait, Trace
+from torchgauge.report.console.trace import render
 
 PARTS = [
     module("Net_0", 0, 90),

@@ -9,10 +9,10 @@ def _soon():
     """The machine's use and roofs are sampled briefly; one thread waits for no other."""
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("torchgauge.measure.system.DURATION", 0.05)
+        patched.setattr("torchgauge.measure.machine.system.DURATION", 0.05)
         patched.setattr("torchgauge.compat.quick_roofs.SETS", (2**18, 2**22))
-        patched.setattr("torchgauge.device.best_time.BUDGET", 0.002)
-        patched.setattr("torchgauge.device.best_time.SECONDS", 0.0005)
+        patched.setattr("torchgauge.device.roofs.best_time.BUDGET", 0.002)
+        patched.setattr("torchgauge.device.roofs.best_time.SECONDS", 0.0005)
         torch.set_num_threads(1)
         yield
         torch.set_num_threads(threads)

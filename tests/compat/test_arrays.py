@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from tests.compat import framework as fw
+from tests.support import numpy_framework as fw
 
 import torchgauge as tg
 

@@ -8,7 +8,7 @@ import io
 import numpy as np
 import pytest
 import torch
-from tests.report import test_html
+from tests.report.page import test_html
 from torch import nn
 
 import torchgauge as tg

@@ -8,7 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from tests.compat import framework as fw
+from tests.support import numpy_framework as fw
 
 import torchgauge as tg
 

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from tests.analyze.costs import ROOFS
-from tests.compat import framework as fw
+from tests.support import numpy_framework as fw
+from tests.support.operator_costs import ROOFS
 from torch import nn
 
 import torchgauge as tg
@@ -76,7 +76,7 @@ def test_the_bottleneck_is_that_of_a_profile(monkeypatch):
             time.sleep(0.005)
             return super().forward(x)
 
-    monkeypatch.setattr(torch_subject, "known", lambda where: ROOFS)
+    monkeypatch.setattr(torch_subject, "known_roofs", lambda where: ROOFS)
     found = profiler.profile_forward_pass(Slow(32, 64), torch.ones(4, 32), warmup=0, iterations=5)
     # 16 kFLOP at 100 GFLOP/s are 0.003 % of 5 ms, and one call of 2 µs is no overhead.
     assert 0 < found["computational_efficiency"] < 0.001
@@ -85,7 +85,7 @@ def test_the_bottleneck_is_that_of_a_profile(monkeypatch):
 
     # As many calls as would take 2 ms empty on such a machine.
     slow_calls = msgspec.structs.replace(ROOFS, dispatch=1e-4)
-    monkeypatch.setattr(torch_subject, "known", lambda where: slow_calls)
+    monkeypatch.setattr(torch_subject, "known_roofs", lambda where: slow_calls)
     many = nn.Sequential(*(nn.Linear(8, 8) for _ in range(20)))
     found = profiler.profile_forward_pass(many, torch.ones(1, 8), warmup=2, iterations=10)
     assert found["bottleneck"] == "overhead"
@@ -193,7 +193,7 @@ def without_torch(name, path=None, target=None):
 PathFinder.find_spec = without_torch
 import numpy as np
 import torchgauge as tg
-from tests.compat import framework as fw
+from tests.support import numpy_framework as fw
 
 block = fw.Sequential(fw.Embedding(20, 16), fw.TransformerBlock(16, 4, 32), fw.Linear(16, 20))
 profiler = tg.Profiler()

@@ -9,14 +9,14 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from tests.device.fake_machine import CLEAN, CPU, GPU, QUIET, machine
+from tests.support.fake_machine import CLEAN, CPU, GPU, QUIET, machine
 
 from torchgauge.device.checks import activity, every, gpu_state
 from torchgauge.device.checks.activity import Consumer, Counters, between
 from torchgauge.device.checks.gpu_state import Gpus
 from torchgauge.device.checks.readings import PythonState, TorchState, python_state, read
 from torchgauge.device.checks.threads import ranges
-from torchgauge.device.counters import Spent
+from torchgauge.device.counters import ProcessTimes
 from torchgauge.device.environment import environment
 from torchgauge.device.system_files import SystemFiles
 
@@ -156,7 +156,7 @@ def findings(now):
 def test_on_a_clean_machine_every_check_is_clear(tmp_path):
     answers = every.checks(machine(tmp_path))
     assert {check.id: check.status for check in answers} == {c.id: "clear" for c in answers}
-    assert len(answers) == len(every.EVERY) == 18
+    assert len(answers) == len(every.ALL_CHECKS) == 18
     assert all(check.seen for check in answers)
 
 
@@ -216,7 +216,7 @@ def test_a_figure_that_a_gpu_does_not_tell_is_named(field, tmp_path):
 
 @pytest.mark.parametrize("text", ["", "nonsense", "0 0", ":::", "a=b=c", "-1 100000", "9" * 400])
 def test_damaged_files_break_no_check(text, tmp_path):
-    from tests.device.fake_machine import FILES
+    from tests.support.fake_machine import FILES
 
     every.checks(machine(tmp_path, files=dict.fromkeys(FILES, text)))
     kept = {"proc/self/cgroup": "0::/user.slice/app"}  # so that the quota's file is read
@@ -288,15 +288,15 @@ def counters(busy, own, processes, **more):
 def test_activity_is_the_growth_of_counters_without_our_own():
     before = counters(
         10.0, 1.0,
-        {(7, 0.0): Spent("old", 1, 5.0, 0.0), (9, 0.0): Spent("gone", 7, 40.0, 2.0)},
+        {(7, 0.0): ProcessTimes("old", 1, 5.0, 0.0), (9, 0.0): ProcessTimes("gone", 7, 40.0, 2.0)},
         total=100.0, steal=1.0, swapped=3, throttled=5,
     )  # fmt: skip
     after = counters(
         16.0, 3.0,
         {
             # Its child 9 ended after half a second more: 42 of the 42.5 seconds are old.
-            (7, 0.0): Spent("old", 1, 6.0, 42.5),
-            (8, 9.9): Spent("new", 1, 2.0, 0.0),
+            (7, 0.0): ProcessTimes("old", 1, 6.0, 42.5),
+            (8, 9.9): ProcessTimes("new", 1, 2.0, 0.0),
         },
         total=108.0, steal=1.4, swapped=10, throttled=5,
     )  # fmt: skip

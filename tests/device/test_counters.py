@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from torchgauge.device import counters
-from torchgauge.measure import system
-from torchgauge.measure.resident import watched
+from torchgauge.measure.machine import system
+from torchgauge.measure.memory.resident import watched
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "torchgauge"
 RAISED = [
@@ -59,7 +59,7 @@ def test_what_cannot_be_read_is_none():
     assert counters.physical_cores() is None
     assert counters.network() == (None, None)
     assert counters.own_io() is None
-    assert counters.started() is None
+    assert counters.process_start() is None
     assert list(counters.other_processes()) == []
     assert counters.logical_cores() == (os.cpu_count() or 1)
     assert counters.own_time() > 0

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from torchgauge.device.gpu_metrics import NoGpu, Nvml, gpu_metrics
-from torchgauge.measure import system
+from torchgauge.measure.machine import system
 
 
 class FakeNvml:

@@ -8,7 +8,7 @@ import pytest
 from torchgauge.device.counters import machine_times
 from torchgauge.device.gpu_metrics import GpuReading, NoGpu
 from torchgauge.device.load import Load, LoadWatch
-from torchgauge.measure.load import load_warnings
+from torchgauge.measure.latency.load import load_warnings
 
 
 class HotGpu:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.torch_settings import back_to, restored, torch_set
+from tests.support.torch_settings import back_to, restored, torch_set
 
 from torchgauge.device import settings
 

@@ -1,11 +1,11 @@
 """The hooks that make the site, as the tests take them."""
 
 import importlib.util
-from pathlib import Path
 
 import pytest
+from tests.support.paths import ROOT
 
-SITE = Path(__file__).parents[2] / "docs" / "site"
+SITE = ROOT / "docs" / "site"
 
 
 @pytest.fixture(scope="session")

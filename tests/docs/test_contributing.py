@@ -3,18 +3,17 @@
 import re
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 import torch
+from tests.support.paths import ROOT
 
 import torchgauge as tg
 from torchgauge.formulas import registry
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.work import Work
-from torchgauge.model import rendering
+from torchgauge.records import rendering
 
-ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 
 
@@ -39,7 +38,7 @@ def test_a_formula(scaled):
 
 def test_a_report(tmp_path, monkeypatch):
     (tmp_path / "one_line.py").write_text(
-        "from torchgauge.report.sections import sections\n\n\n"
+        "from torchgauge.report.content.sections import sections\n\n\n"
         "def render(record):\n"
         "    return ', '.join(section.title for section in sections(record))\n"
     )
@@ -55,7 +54,7 @@ def test_a_report(tmp_path, monkeypatch):
 
 def test_every_place_that_is_named_is_there():
     named = re.findall(r"`((?:src|tests|docs|examples|benchmarks)/[\w/.]*)`", TEXT)
-    rooms = re.findall(r"`((?:measure|model|report|formulas)/\w+\.py)`", TEXT)
+    rooms = re.findall(r"`((?:measure|records|report|formulas)/[\w/]+\.py)`", TEXT)
     assert len(named) > 8
     assert len(rooms) > 4
     for path in (*named, *(f"src/torchgauge/{room}" for room in rooms)):

@@ -1,13 +1,13 @@
 """The notebooks are run, and saved without what they put out on some other day."""
 
 import json
-from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
+from tests.support.paths import ROOT
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "docs" / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
 def cell(source, outputs=()):

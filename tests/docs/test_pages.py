@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.docs.page_blocks import FENCE, blocks
+from tests.support.paths import EXAMPLES, ROOT
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RUNNER = Path(__file__).with_name("run_page.py")
 LOOSE = re.compile(r"^    (torchgauge|torchrun|import|with tg|tg\.)\b", re.MULTILINE)
@@ -24,7 +24,7 @@ def pages():
 
 
 def run(page, folder):
-    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "examples").symlink_to(EXAMPLES)
     own = {"TORCHGAUGE_STATE": folder / "state", "TORCHGAUGE_STORE": folder / "history.db"}
     settings = os.environ | {name: str(path) for name, path in own.items()}
     return subprocess.run(

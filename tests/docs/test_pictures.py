@@ -5,13 +5,12 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.report import pages
+from tests.support import pages
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "pictures"
 SHOWN = re.compile(r"(?:src|srcset)=\"([^\"]+)\"|!\[[^\]]*\]\(([^)#]+)")
 DRAWN = {"console.svg", "page-dark.png", "page-light.png", "tree-dark.png", "tree-light.png"}

@@ -7,14 +7,13 @@ import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
+from tests.support.paths import ROOT
 
 import torchgauge as tg
 from torchgauge.cli.main import VERBS, build
 
-ROOT = Path(__file__).parents[2]
 PAGES = [str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))]
 SETTINGS = os.environ | {"DOCS_RUN_NOTEBOOKS": "false", "NO_MKDOCS_2_WARNING": "1"}
 

@@ -3,7 +3,7 @@
 import torch
 
 from torchgauge.formulas.kinds import COMPOSITE_OVERLOADS, kind
-from torchgauge.measure.operators import classify
+from torchgauge.measure.work.operators import classify
 
 SAME = {"view": "free", "foreach": "lists"}
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from tests.analyze.kineto_events import kernel, launch, launched, mark, module, op, read
+from tests.support.kineto_events import kernel, launch, launched, mark, module, op, read
 
 from gpu_rows import (
     attribution,
@@ -26,10 +26,10 @@ from gpu_rows import (
     tables,
 )
 from gpu_rows.line import judged
-from torchgauge.analyze.rank_trace import rank_trace
-from torchgauge.model.memory import Fragmentation
-from torchgauge.model.roofline import BandwidthPoint, Roofs
-from torchgauge.model.system import GpuSample, GpuUse, Use
+from torchgauge.analyze.trace.rank_trace import rank_trace
+from torchgauge.records.memory.memory import Fragmentation
+from torchgauge.records.system import GpuSample, GpuUse, Use
+from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 
 
 def test_a_verdict_needs_a_goal():

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tests.support.paths import BENCHMARKS, ROOT
 
 import gpu
 from gpu_rows import results
@@ -17,10 +18,9 @@ from gpu_rows.every import ROWS, Row
 from gpu_rows.faults import FAULTS
 from gpu_rows.line import Line, judged
 from gpu_rows.machine import Machine
-from torchgauge.target.inputs import Inputs
+from torchgauge.targets.inputs.inputs import Inputs
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = str(ROOT / "benchmarks" / "gpu.py")
+SCRIPT = str(BENCHMARKS / "gpu.py")
 ROW = Row("a row", "what it shows", "module", "lines", 10)
 WRITES = """
 import sys; sys.path.insert(0, {folder!r})
@@ -33,7 +33,7 @@ results.append(Path({out!r}) / "row.jsonl", Line("first", "1"))
 
 def ended(monkeypatch, tmp_path, program, **patched):
     """Return the lines of a row whose process runs `program` after it wrote a line."""
-    text = WRITES.format(folder=str(ROOT / "benchmarks"), out=str(tmp_path)) + program
+    text = WRITES.format(folder=str(BENCHMARKS), out=str(tmp_path)) + program
     monkeypatch.setattr(gpu, "command_of", lambda row, options: [sys.executable, "-c", text])
     for name, value in patched.items():
         monkeypatch.setattr(gpu, name, value)
@@ -117,7 +117,7 @@ def test_the_page_has_a_line_for_every_row(tmp_path):
 def test_rows_have_files_and_names_of_their_own():
     assert len({row.name for row in ROWS}) == len(ROWS)
     for row in ROWS:
-        assert (ROOT / "benchmarks" / "gpu_rows" / f"{row.module}.py").exists()
+        assert (BENCHMARKS / "gpu_rows" / f"{row.module}.py").exists()
     assert [row.name for row in gpu.chosen("latency, ROOFS")] == [
         *(row.name for row in ROWS if row.name.startswith("latency")),
         "roofs",

@@ -4,7 +4,7 @@ import os
 import sqlite3
 
 import pytest
-from tests.history import runs
+from tests.support import history_runs as runs
 
 from torchgauge.cli.main import main
 from torchgauge.errors import TorchgaugeError

@@ -6,7 +6,7 @@ import pytest
 
 from torchgauge.history.git_facts import BRANCH_VARIABLES, git_facts
 from torchgauge.history.location import location, make_folder
-from torchgauge.model.run import Facts
+from torchgauge.records.run import Facts
 
 
 @pytest.fixture

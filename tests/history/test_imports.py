@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from tests.history import runs
-from tests.report import exported_records
+from tests.support import exported_records
+from tests.support import history_runs as runs
 
 from torchgauge.errors import RecordError, TorchgaugeError
 from torchgauge.history.content import entry
@@ -12,8 +12,8 @@ from torchgauge.history.exports import json_lines, rows
 from torchgauge.history.imports import entries
 from torchgauge.history.series import read_yardsticks
 from torchgauge.history.store import Store
-from torchgauge.model import codec
-from torchgauge.model.run import Facts
+from torchgauge.records import codec
+from torchgauge.records.run import Facts
 
 SAID = Facts(commit="c", branch="b", labels={"k": "v"})
 

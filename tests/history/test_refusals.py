@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.history import runs
 from tests.history.conftest import emptied
+from tests.support import history_runs as runs
 
 from torchgauge.errors import InputError, MissingExtraError, StoreError, TorchgaugeError
 from torchgauge.history import kept as kept_runs
@@ -19,7 +19,7 @@ from torchgauge.history.imports import entries
 from torchgauge.history.kept import add_or_keep, open_or_keep
 from torchgauge.history.patience import patiently
 from torchgauge.history.store import Store
-from torchgauge.model.run import Facts
+from torchgauge.records.run import Facts
 
 NOBODY = 65534
 
@@ -91,7 +91,7 @@ import resource, sys
 from torchgauge.errors import StoreError
 from torchgauge.history.kept import add_or_keep
 from torchgauge.history.store import Store
-from tests.history import runs
+from tests.support import history_runs as runs
 from tests.history.conftest import emptied
 with Store.open(sys.argv[1]) as store:
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -258,7 +258,7 @@ def test_an_absent_library_names_its_extra(absent, location, extra, tmp_path):
 
 
 def test_an_absent_ruptures_names_its_extra(monkeypatch):
-    from torchgauge.analyze.change_points import changes
+    from torchgauge.analyze.statistics.change_points import changes
 
     monkeypatch.setitem(sys.modules, "ruptures", None)
     with pytest.raises(MissingExtraError, match=r"torchgauge\[trends\]"):
@@ -292,6 +292,6 @@ def test_a_run_that_nothing_can_hold_is_an_error_and_no_traceback(tmp_path, monk
     monkeypatch.setattr(kept_runs.tempfile, "gettempdir", nowhere)
     monkeypatch.setattr(kept_runs, "write_atomically", full)
     refused = StoreError("It is full.", id="store-full", remedy="Free space.")
-    error = kept_runs.kept(runs.run(), refused, tmp_path / "history.db")
+    error = kept_runs.save_to_file(runs.run(), refused, tmp_path / "history.db")
     assert error.id == "store-full"
     assert error.remedy == "Free space. The run could not be kept in a file either."

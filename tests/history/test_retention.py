@@ -1,7 +1,7 @@
 """What may go, by hand."""
 
 import pytest
-from tests.history import runs
+from tests.support import history_runs as runs
 
 from torchgauge.history.content import moment
 from torchgauge.history.retention import superfluous

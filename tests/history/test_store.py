@@ -3,15 +3,15 @@
 import threading
 
 import pytest
-from tests.history import runs
-from tests.report import exported_records
+from tests.support import exported_records
+from tests.support import history_runs as runs
 
 from torchgauge.errors import InputError, RecordError
 from torchgauge.history.content import entry, moment
 from torchgauge.history.store import Selection, Store
 from torchgauge.history.tables import labels, layers, metrics
-from torchgauge.model import codec
-from torchgauge.model.run import Facts
+from torchgauge.records import codec
+from torchgauge.records.run import Facts
 
 
 @pytest.fixture

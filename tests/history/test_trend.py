@@ -3,15 +3,15 @@
 import math
 
 import pytest
-from tests.history import runs
+from tests.support import history_runs as runs
 
 from torchgauge.errors import InputError
 from torchgauge.history.content import entry
 from torchgauge.history.store import Selection, Store
 from torchgauge.history.trend import trend
-from torchgauge.model import codec
-from torchgauge.model.run import Facts
-from torchgauge.model.trend import Trend
+from torchgauge.records import codec
+from torchgauge.records.run import Facts
+from torchgauge.records.trend import Trend
 
 
 @pytest.fixture

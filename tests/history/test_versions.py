@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 from sqlalchemy import inspect, text
-from tests.history import runs
+from tests.support import history_runs as runs
 
 from torchgauge.errors import StoreError
 from torchgauge.history import versions
@@ -12,7 +12,7 @@ from torchgauge.history.imports import entries
 from torchgauge.history.migrations import LATEST
 from torchgauge.history.store import Store
 from torchgauge.history.tables import layers, metadata, metrics, yardsticks
-from torchgauge.model.run import Facts
+from torchgauge.records.run import Facts
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from torchgauge.history import webhook
 from torchgauge.history.rules import Rules
-from torchgauge.model.trend import Alert, Trend
+from torchgauge.records.trend import Alert, Trend
 
 SECRET = "/services/T0P-53CR3T"
 TREND = Trend(

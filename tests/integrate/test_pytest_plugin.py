@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 import torch
+from tests.support.paths import ROOT
 from torch import nn
 
 import torchgauge as tg
@@ -21,7 +22,6 @@ from torchgauge.measure import plan
 pytest_plugins = ("pytester",)
 
 MODULE = "torchgauge.integrate.pytest_plugin"
-ROOT = Path(__file__).parents[2]
 MODEL = """
 import pytest
 import torch
@@ -144,7 +144,7 @@ def test_the_marker_says_how(noted):
     stages = training.assert_latency(net(), X, below="100s").stages
     assert "backward" in {stage.name for stage in stages}
     with pytest.raises(InputError, match="no option 'procceses'"):
-        Options.of({"procceses": 3})
+        Options.from_marker({"procceses": 3})
 
 
 def test_memory_is_told_by_part(gauge):

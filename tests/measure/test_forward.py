@@ -7,7 +7,7 @@ import torch
 
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure import forward
-from torchgauge.measure.held_memory import Held
+from torchgauge.measure.memory.memory_limit import MemoryLimit
 
 
 def translated(error, device="cpu"):
@@ -55,7 +55,7 @@ def test_where_a_limit_was_broken_the_limit_is_said_and_not_what_is_free(
     monkeypatch, left, said, remedy
 ):
     monkeypatch.setattr(forward, "free_bytes", lambda device: 5 * 10**9)
-    monkeypatch.setattr(forward, "held", lambda *_: Held(2 * 10**9, left))
+    monkeypatch.setattr(forward, "process_limit", lambda *_: MemoryLimit(2 * 10**9, left))
     error = translated(MemoryError("you tried to allocate 3000000000 bytes"))
     assert error.cause.startswith(f"3.000 GB were asked for, {said}")
     assert error.remedy.endswith(f"{remedy}.")

@@ -3,11 +3,12 @@ import torch
 from torch import nn
 
 from torchgauge.errors import InputError, MeasurementError, user_traceback
-from torchgauge.measure import latency, memory
-from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.latency import latency
+from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.memory import memory
 from torchgauge.measure.step import prepared
-from torchgauge.target.source import Source
-from torchgauge.target.training import Training
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.training.training import Training
 
 
 def placed(model, inputs, **options):
@@ -85,7 +86,7 @@ def test_a_mark_hears_of_every_phase_of_either_step():
     with prepared(placement, train) as step:
         step(seen.append)
         assert type(step.optimizer) is torch.optim.SGD
-        assert step.kept.host == (2 * 2 + 2 + 1 * 2) * 4  # parameters and input
+        assert step.saved_state.host == (2 * 2 + 2 + 1 * 2) * 4  # parameters and input
     assert seen == ["zero_grad", "forward", "loss", "backward", "optimizer", "end"]
 
 

@@ -5,10 +5,11 @@ import json
 import msgspec
 import pytest
 from rich.console import Console
-from tests.report import exported_records as records
+from tests.support import exported_records as records
 
-from torchgauge.model import codec
-from torchgauge.report import page_method, tree
+from torchgauge.records import codec
+from torchgauge.report.console import tree
+from torchgauge.report.page import page_method
 
 SENTENCE = "tree is of calls that took 1.09× the headline latency"
 
@@ -33,7 +34,7 @@ def test_it_is_said_in_terminal_and_markdown(profile):
 
 
 def test_it_is_a_row_of_the_page(profile):
-    rows = dict(page_method.of_profile(profile)["parts"])["Tree"]
+    rows = dict(page_method.profile_method(profile)["parts"])["Tree"]
     assert ["headline", "1.09×", "the tree's sum ÷ the headline latency"] in rows
 
 
@@ -46,4 +47,4 @@ def test_it_is_a_field_of_the_json_and_comes_back(profile):
 def test_where_it_is_not_known_nothing_is_said(profile):
     known = records.profile()
     assert "headline latency" not in terminal(known) + known.to_markdown()
-    assert "headline" not in str(dict(page_method.of_profile(known)["parts"])["Tree"])
+    assert "headline" not in str(dict(page_method.profile_method(known)["parts"])["Tree"])

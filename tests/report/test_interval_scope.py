@@ -4,14 +4,14 @@ import json
 
 import msgspec
 import pytest
-from tests.report.exported_records import profile as a_profile
+from tests.support.exported_records import profile as a_profile
 
-from torchgauge.analyze.limits import judged, parse_limit
-from torchgauge.model import rendering
-from torchgauge.model.codec import decode, encode
-from torchgauge.model.record import Interval
-from torchgauge.model.summary import summarize
-from torchgauge.report import rulings, time_sections
+from torchgauge.analyze.gate.limits import judged, parse_limit
+from torchgauge.records import rendering
+from torchgauge.records.codec import decode, encode
+from torchgauge.records.record import Interval
+from torchgauge.records.summary import summarize
+from torchgauge.report.content import rulings, time_sections
 
 WORDS = {
     "process": "within this process; between runs unknown",

@@ -7,12 +7,11 @@ import unicodedata
 
 import msgspec
 import pytest
-from tests.model import records
-from tests.report import trends
+from tests.support import records, trends
 
 import torchgauge as tg
 from torchgauge.cli import formats
-from torchgauge.model.record import MeasurementWarning
+from torchgauge.records.record import MeasurementWarning
 from torchgauge.visible import visible, visible_lines
 
 NAMES = ["half\ud800", "nul\0", "two\r\nlines", "left\u202eright\u2066", "\x1b[31mred", "x" * 9999]

@@ -15,23 +15,23 @@ from xml.etree import ElementTree
 import markdown_it
 import msgspec
 import pytest
-from tests.model import records as plain
-from tests.report import advices, evidence, pages, trends, verdicts
-from tests.report import exported_records as records
-from tests.support import poison
+from tests.support import advices, evidence, pages, poison, trends, verdicts
+from tests.support import exported_records as records
+from tests.support import records as plain
 
 import torchgauge as tg
 from torchgauge import progress
-from torchgauge.analyze.training_memory import MASTERS, OPTIMIZER
+from torchgauge.analyze.memory.training_memory import MASTERS, OPTIMIZER
 from torchgauge.cli import formats
-from torchgauge.model import codec, tables
-from torchgauge.model.doctor import Check, Diagnosis
-from torchgauge.model.finding import Finding
-from torchgauge.model.regressions import Regressions
-from torchgauge.model.training import TrainingPhase, TrainingTime
-from torchgauge.model.training_memory import MemoryPart, OptimizerMemory, TrainingMemory
-from torchgauge.report import github
-from torchgauge.report.csv import FORMULA
+from torchgauge.records import codec
+from torchgauge.records.doctor import Check, Diagnosis
+from torchgauge.records.finding import Finding
+from torchgauge.records.latency.training import TrainingPhase, TrainingTime
+from torchgauge.records.memory.training_memory import MemoryPart, OptimizerMemory, TrainingMemory
+from torchgauge.records.regressions import Regressions
+from torchgauge.records.timeline import tables
+from torchgauge.report.csv.csv import FORMULA
+from torchgauge.report.export import github
 
 TERMINAL = (
     "{0}\x1b]0;x\x07\x1b[2J\x9b2J\x08\r\n::error::y\n  ##vso[task.complete]\x00"

@@ -4,13 +4,14 @@ import json
 
 import msgspec
 import pytest
-from tests.model import records
+from tests.support import records
 
-from torchgauge.model.environment import Settings
-from torchgauge.model.finding import Finding
-from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.target import TargetDescription
-from torchgauge.report import console, notebook
+from torchgauge.records.environment import Settings
+from torchgauge.records.finding import Finding
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.target import TargetDescription
+from torchgauge.report.console import console
+from torchgauge.report.page import notebook
 
 
 def test_the_console_summary_says_everything_in_80_columns():
@@ -119,7 +120,7 @@ def test_csv_cells_are_no_formulas():
 
 
 def test_json_report_is_the_record():
-    from torchgauge.model import rendering
+    from torchgauge.records import rendering
 
     profile = records.profile()
     assert json.loads(rendering.text(profile, "json"))["target"]["name"] == "Net"

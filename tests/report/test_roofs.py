@@ -2,12 +2,13 @@
 
 import msgspec
 import pytest
-from tests.analyze.costs import ROOFS, cost, latency, row
-from tests.report import pages
+from tests.support import pages
+from tests.support.operator_costs import ROOFS, cost, latency, row
 
-from torchgauge.analyze.bottleneck import bottleneck
-from torchgauge.analyze.roofline import roofline
-from torchgauge.report import findings, page_method, page_overview, page_roofline
+from torchgauge.analyze.work.bottleneck import bottleneck
+from torchgauge.analyze.work.roofline import roofline
+from torchgauge.report.content import findings
+from torchgauge.report.page import page_method, page_overview, page_roofline
 
 WORK = cost(row(matmul_flops=10**9, bytes=10**6))
 
@@ -33,7 +34,7 @@ def reports(record):
         "markdown": record.to_markdown(),
         "overview": str(page_overview.figures(record)),
         "roofline": str(page_roofline.roofline(record)["roofs"]),
-        "method": str(dict(page_method.of_profile(record)["parts"])["Roofs"]),
+        "method": str(dict(page_method.profile_method(record)["parts"])["Roofs"]),
         "finding": findings.farthest_from_roof(timed).text,
     }
 

@@ -4,11 +4,11 @@ import json
 
 import msgspec
 import pytest
-from tests.model.records import profile
+from tests.support.records import profile
 
-from torchgauge.model import codec
-from torchgauge.model.record import Interval
-from torchgauge.model.yardstick import Yardstick
+from torchgauge.records import codec
+from torchgauge.records.latency.yardstick import Yardstick
+from torchgauge.records.record import Interval
 
 
 def told(low, high):

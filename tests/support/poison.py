@@ -10,7 +10,7 @@ import msgspec
 from msgspec import inspect
 
 from torchgauge.errors import TorchgaugeError
-from torchgauge.model.record import Record
+from torchgauge.records.record import Record
 
 Place = tuple[str, str]
 """A struct's name and its field's."""

@@ -3,22 +3,22 @@
 import pytest
 
 from torchgauge.errors import InputError
-from torchgauge.model.sweep import CellSettings
+from torchgauge.records.sweep import CellSettings
 from torchgauge.sweeps.grid import Grid
 
 
 def test_small_batches_come_first_and_what_is_compared_side_by_side():
-    grid = Grid.of({"batch": "4,1", "precision": ["fp32", "bf16"], "threads": None})
+    grid = Grid.from_axes({"batch": "4,1", "precision": ["fp32", "bf16"], "threads": None})
     assert list(grid.cells()) == [
         CellSettings(batch=batch, precision=precision)
         for batch in (1, 4)
         for precision in ("fp32", "bf16")
     ]
-    assert grid.named() == {"batch": ("4", "1"), "precision": ("fp32", "bf16")}
+    assert grid.as_texts() == {"batch": ("4", "1"), "precision": ("fp32", "bf16")}
 
 
 def test_values_are_what_their_axis_holds():
-    grid = Grid.of({
+    grid = Grid.from_axes({
         "batch": 2, "threads": "1, 2,2", "channels_last": "yes,no", "compile": ("none", "default"),
         "seq_len": [128], "device": "cpu", "interop": 1,
     })  # fmt: skip
@@ -26,19 +26,19 @@ def test_values_are_what_their_axis_holds():
         "batch": (2,), "compile": ("none", "default"), "channels_last": (True, False),
         "threads": (1, 2), "interop": (1,), "device": ("cpu",), "seq_len": (128,),
     }  # fmt: skip
-    assert grid.named()["channels_last"] == ("yes", "no")
+    assert grid.as_texts()["channels_last"] == ("yes", "no")
     assert len(list(grid.cells())) == 8
 
 
 def test_an_automatic_batch_doubles():
-    grid = Grid.of({"batch": "auto", "precision": "fp32"})
+    grid = Grid.from_axes({"batch": "auto", "precision": "fp32"})
     assert grid.automatic
     assert [one.batch for one in grid.cells()][:4] == [1, 2, 4, 8]
-    assert grid.named()["batch"] == ("auto",)
+    assert grid.as_texts()["batch"] == ("auto",)
 
 
 def test_a_grid_without_axes_is_one_cell():
-    assert list(Grid.of({}).cells()) == [CellSettings()]
+    assert list(Grid.from_axes({}).cells()) == [CellSettings()]
     assert CellSettings().label == "as given"
 
 
@@ -58,7 +58,7 @@ def test_a_grid_without_axes_is_one_cell():
 )
 def test_what_no_axis_takes_is_refused(axes, id, says):
     with pytest.raises(InputError) as caught:
-        Grid.of(axes)
+        Grid.from_axes(axes)
     assert caught.value.id == id
     assert says in caught.value.remedy
 

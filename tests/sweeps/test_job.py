@@ -1,17 +1,17 @@
 """One cell in a real process, however it ends; and how errors are told apart."""
 
 import pytest
-from tests.model import records
+from tests.support import records
 
 from torchgauge.errors import InputError, MeasurementError, missing_extra
-from torchgauge.measure.latency import LatencyOptions
-from torchgauge.measure.processes import ChildAnswer
-from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.sweep import CellSettings
+from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.processes.processes import ChildAnswer
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.sweep import CellSettings
 from torchgauge.sweeps import job as jobs
 from torchgauge.sweeps.job import Job, perform, status_of
-from torchgauge.target.target import TargetRequest
-from torchgauge.target.variant import Variant
+from torchgauge.targets.target import TargetRequest
+from torchgauge.targets.variant import Variant
 
 MODEL = """
 import os, resource

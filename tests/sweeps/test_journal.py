@@ -4,7 +4,7 @@ import errno
 import os
 
 import pytest
-from tests.model.sweeps import cell
+from tests.support.sweeps import cell
 
 from torchgauge.errors import InputError
 from torchgauge.sweeps.job import Entry

@@ -8,13 +8,13 @@ import time
 import msgspec
 import psutil
 import pytest
-from tests.model.sweeps import cell
+from tests.support.sweeps import cell
 
 import torchgauge as tg
 from torchgauge.api import sweep_request
 from torchgauge.errors import InputError, MissingExtraError
-from torchgauge.model.failure import Failure
-from torchgauge.model.sweep import CellSettings
+from torchgauge.records.failure import Failure
+from torchgauge.records.sweep import CellSettings
 from torchgauge.sweeps.job import Entry
 
 ray_missing = "Ray is not installed: pip install 'torchgauge[ray]'"

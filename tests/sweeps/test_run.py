@@ -6,12 +6,12 @@ from collections import Counter
 
 import msgspec
 import pytest
-from tests.model.sweeps import cell, ended
-from tests.sweeps.fakes import FakeExecutor
+from tests.support.sweep_fakes import FakeExecutor
+from tests.support.sweeps import cell, ended
 
 import torchgauge as tg
 from torchgauge.errors import InputError
-from torchgauge.model.record import MeasurementWarning
+from torchgauge.records.record import MeasurementWarning
 
 
 def steady(settings, _number):

@@ -2,9 +2,9 @@
 
 import msgspec
 import pytest
-from tests.model.sweeps import cell, ended
+from tests.support.sweeps import cell, ended
 
-from torchgauge.model.sweep import CellSettings
+from torchgauge.records.sweep import CellSettings
 from torchgauge.sweeps.stopping import left_out
 
 

@@ -1,4 +1,4 @@
-"""The time that advice may take: what is left of it, and when a running process is stopped."""
+"""The time budget of advice: what remains of it, and when a running process is stopped."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Budget:
         """Return the seconds since it began."""
         return self.now() - self.began
 
-    def left(self, share: float = 1.0) -> float | None:
+    def remaining(self, share: float = 1.0) -> float | None:
         """Return the seconds left of a share of it, negative when over; None without a budget."""
         return None if self.seconds is None else share * self.seconds - self.elapsed()
 
     def fits(self, duration: float, share: float = 1.0) -> bool:
         """Tell whether work of so many seconds ends within a share of it."""
-        left = self.left(share)
-        return left is None or duration <= left
+        remaining = self.remaining(share)
+        return remaining is None or duration <= remaining
 
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Tell whether running work has been stopped, or is about to be."""
-        left = self.until_stop()
-        return left is not None and left < CLOSE
+        remaining = self.until_stop()
+        return remaining is not None and remaining < CLOSE
 
     def until_stop(self) -> float | None:
         """Return the seconds after which running work is stopped, at least 0; None for never."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from torchgauge.model.facts import Facts
+from torchgauge.records.model_facts import Facts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a candidate is: lines of code, and what must hold before they are worth a try."""
+"""A candidate: lines of code, and what must hold before they are worth a try."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from torchgauge.advice.by_layer import ByLayer
-from torchgauge.model.advice import Assumed, Goal, Language
-from torchgauge.model.facts import Facts
+from torchgauge.records.advice import Assumed, Goal, Language
+from torchgauge.records.model_facts import Facts
 
 Step = Literal["inference", "training", "both"]
 # When in a combination a candidate's lines run: what rewrites a model comes before what wraps it.
@@ -23,7 +23,7 @@ def always(_facts: Facts) -> str | None:
     return None
 
 
-def nothing(_facts: Facts) -> tuple[Assumed, ...]:
+def no_assumptions(_facts: Facts) -> tuple[Assumed, ...]:
     """Estimate nothing."""
     return ()
 
@@ -67,15 +67,15 @@ class Candidate:
     needs_module: bool = True
     gain: float = 0.03
     setup: Callable[[Facts], float] = no_setup
-    assumed: Callable[[Facts], tuple[Assumed, ...]] = nothing
+    assumed: Callable[[Facts], tuple[Assumed, ...]] = no_assumptions
     by_layer: ByLayer | None = None
     choosing: ByLayer | None = None
 
     def untried(self, facts: Facts) -> str | None:
         """Return why it is not tried, None where it is."""
         if self.step != "both" and facts.training != (self.step == "training"):
-            wanted = "a training step" if self.step == "training" else "inference"
-            return f"It is about {wanted}, and {_other(facts)} is measured."
+            step_name = "a training step" if self.step == "training" else "inference"
+            return f"It is about {step_name}, and {_other(facts)} is measured."
         if self.needs_module and not facts.module:
             return "The target is a plain callable, of which nothing can be changed."
         if facts.compiled and self.needs_module:

@@ -1,14 +1,16 @@
-"""Winners together: the fastest first, each next one measured on top of those that held."""
+"""Combine the winners: the fastest first, each next one measured on top of those accepted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from torchgauge.advice.budget import BudgetOver
-from torchgauge.advice.trying import NOT_SURE, Trying, not_kept, of_blocks, spread
-from torchgauge.advice.world import Side
-from torchgauge.analyze.speed_up import (
+from torchgauge.advice.budget import Budget, BudgetOver
+from torchgauge.advice.candidate import Candidate
+from torchgauge.advice.durations import Durations
+from torchgauge.advice.trying import NOT_SURE, Attempt, rejection_reason, speed_up_of, spread
+from torchgauge.advice.world import Block, Side
+from torchgauge.analyze.advice.speed_up import (
     ALPHA,
     CONFIRMATION,
     FEWEST_CONFIRMING,
@@ -16,21 +18,41 @@ from torchgauge.analyze.speed_up import (
     gain_p,
 )
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure.check import Checked
-from torchgauge.model.advice import Best, Combination
-from torchgauge.model.facts import Facts
+from torchgauge.measure.advice.check import CheckResult
+from torchgauge.progress import Progress
+from torchgauge.records.advice import Best, Combination
+from torchgauge.records.model_facts import Facts
 
-if TYPE_CHECKING:
-    from torchgauge.advice.experiment import Experiment
-
-STOPPED = "The budget came before it was timed."
+BUDGET_ENDED = "The budget came before it was timed."
 
 
-def combined(experiment: Experiment, accepted: Sequence[Trying], facts: Facts) -> None:
+class RunningExperiment(Protocol):
+    """The experiment, as far as combining needs it."""
+
+    best: Best | None
+    combinations: list[Combination]
+    budget: Budget
+    durations: Durations
+    progress: Progress
+
+    def allowed(self, candidate: Candidate) -> float:
+        """Return the tolerance of its outputs."""
+        ...
+
+    def check(self, side: Side, tolerance: float) -> CheckResult:
+        """Compare the outputs with the original's."""
+        ...
+
+    def blocks(self, a: Side, b: Side, number: int) -> list[Block]:
+        """Time both sides in turn."""
+        ...
+
+
+def combined(experiment: RunningExperiment, accepted: Sequence[Attempt], facts: Facts) -> None:
     """Set the experiment's combinations and its best, as far as the budget goes."""
-    fit = [one for one in accepted if _fits(one)]
+    fit = [attempt for attempt in accepted if _fits(attempt)]
     # Screening chose them; what they were confirmed at is what they are.
-    fit.sort(key=lambda one: -one.confirmation.value)  # type: ignore[union-attr]
+    fit.sort(key=lambda attempt: -attempt.confirmation.value)  # type: ignore[union-attr]
     if not fit:
         return
     first = fit[0]
@@ -41,80 +63,90 @@ def combined(experiment: Experiment, accepted: Sequence[Trying], facts: Facts) -
         code="\n".join(_python(side, facts)),
         environment=_shell(side, facts),
         speed_up=first.confirmation,
-        output=first.known.get("output"),
+        output=first.trial_fields.get("output"),
     )
     checked = None
-    for one in fit[1:]:
-        if any(_excludes(one, other) for other in side.candidates):
+    for attempt in fit[1:]:
+        if any(_excludes(attempt, other) for other in side.candidates):
             continue
-        grown = Side((*side.candidates, one.candidate))
-        blocks = _blocks(experiment, grown)
+        extended = Side((*side.candidates, attempt.candidate))
+        blocks = _blocks(experiment, extended)
         if blocks is None:
             continue
-        found = _measured(experiment, side, grown, blocks, steps=len(fit) - 1)
-        experiment.combinations.append(found[0])
-        if found[0].outcome == "accepted":
-            side, checked = grown, found[1]
+        combination, extended_check = _measured(
+            experiment, side, extended, blocks, steps=len(fit) - 1
+        )
+        experiment.combinations.append(combination)
+        if combination.outcome == "accepted":
+            side, checked = extended, extended_check
     if checked is not None:
         _best(experiment, side, checked, facts)
 
 
-def _fits(one: Trying) -> bool:
+def _fits(attempt: Attempt) -> bool:
     """Tell whether it can be part of a whole: the original of all others has the mode already."""
-    return one.confirmation is not None and one.candidate.times == 1 and not one.candidate.original
+    return (
+        attempt.confirmation is not None
+        and attempt.candidate.times == 1
+        and not attempt.candidate.original
+    )
 
 
-def _excludes(one: Trying, other: object) -> bool:
-    group = one.candidate.group
+def _excludes(attempt: Attempt, other: object) -> bool:
+    group = attempt.candidate.group
     return bool(group) and group == getattr(other, "group", "")
 
 
-def _blocks(experiment: Experiment, grown: Side) -> int | None:
+def _blocks(experiment: RunningExperiment, extended: Side) -> int | None:
     """Return the blocks for a combination, for which the whole's must fit too; None for none."""
-    check, each = (time(grown) for time in (experiment.durations.check, experiment.durations.block))
+    check_seconds, block_seconds = (
+        time(extended) for time in (experiment.durations.check, experiment.durations.block)
+    )
     for number in (CONFIRMATION, FEWEST_CONFIRMING):
-        if experiment.budget.fits(check + 2 * number * each):
+        if experiment.budget.fits(check_seconds + 2 * number * block_seconds):
             return number
     return None
 
 
 def _measured(
-    experiment: Experiment, side: Side, grown: Side, number: int, *, steps: int
-) -> tuple[Combination, Checked | None]:
+    experiment: RunningExperiment, side: Side, extended: Side, number: int, *, steps: int
+) -> tuple[Combination, CheckResult | None]:
     """Return how a grown combination does against the one before; Bonferroni over the steps."""
-    experiment.progress.start(" + ".join(grown.ids))
-    made: dict[str, Any] = {"candidates": grown.ids, "against": side.ids}
+    experiment.progress.start(" + ".join(extended.ids))
+    fields: dict[str, Any] = {"candidates": extended.ids, "against": side.ids}
     try:
-        tolerance = max(experiment.allowed(one) for one in grown.candidates)
-        checked = experiment.check(grown, tolerance)
+        tolerance = max(experiment.allowed(candidate) for candidate in extended.candidates)
+        checked = experiment.check(extended, tolerance)
         if not checked.output.passed:
-            reason = not_kept(checked)
+            reason = rejection_reason(checked)
             return Combination(
-                **made, outcome="rejected", reason=reason, output=checked.output
+                **fields, outcome="rejected", reason=reason, output=checked.output
             ), None
-        blocks = experiment.blocks(side, grown, number)
+        blocks = experiment.blocks(side, extended, number)
     except TorchgaugeError as error:
         reason = " ".join(filter(None, (error.message, error.cause)))
-        return Combination(**made, outcome="failed", reason=reason), None
+        return Combination(**fields, outcome="failed", reason=reason), None
     except BudgetOver:
-        return Combination(**made, outcome="untried", reason=STOPPED), None
+        return Combination(**fields, outcome="untried", reason=BUDGET_ENDED), None
     if len(blocks) < FEWEST_CONFIRMING:
-        return Combination(**made, outcome="untried", reason=STOPPED, output=checked.output), None
-    found = of_blocks(blocks)
-    held = gain_p(found.differences) <= ALPHA / steps and found.interval.low > 1 + MINIMUM_GAIN
+        return Combination(
+            **fields, outcome="untried", reason=BUDGET_ENDED, output=checked.output
+        ), None
+    gain = speed_up_of(blocks)
+    held = gain_p(gain.differences) <= ALPHA / steps and gain.interval.low > 1 + MINIMUM_GAIN
     combination = Combination(
-        **made,
+        **fields,
         outcome="accepted" if held else "rejected",
-        reason=f"{spread(found)} on top of {' + '.join(side.ids)}"
+        reason=f"{spread(gain)} on top of {' + '.join(side.ids)}"
         + ("." if held else f": {NOT_SURE}."),
-        speed_up=found,
+        speed_up=gain,
         output=checked.output,
         memory_after=checked.memory,
     )
     return combination, checked
 
 
-def _best(experiment: Experiment, side: Side, checked: Checked, facts: Facts) -> None:
+def _best(experiment: RunningExperiment, side: Side, checked: CheckResult, facts: Facts) -> None:
     """Measure the whole on the original: what was gained step by step is not multiplied."""
     experiment.progress.start(f"the whole: {' + '.join(side.ids)}")
     try:
@@ -127,7 +159,7 @@ def _best(experiment: Experiment, side: Side, checked: Checked, facts: Facts) ->
         candidates=side.ids,
         code="\n".join(_python(side, facts)),
         environment=_shell(side, facts),
-        speed_up=of_blocks(blocks),
+        speed_up=speed_up_of(blocks),
         output=checked.output,
     )
 

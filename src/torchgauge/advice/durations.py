@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 from torchgauge.advice.candidate import Candidate
 from torchgauge.advice.world import Side
-from torchgauge.analyze.speed_up import FEWEST_CONFIRMING, SCREENING
-from torchgauge.measure.blocks import ABBA
-from torchgauge.measure.check import STEPS
-from torchgauge.measure.layer_choice import MOST_GROUPS
-from torchgauge.model.facts import Facts
+from torchgauge.analyze.advice.speed_up import FEWEST_CONFIRMING, SCREENING
+from torchgauge.measure.advice.check import STEPS
+from torchgauge.measure.advice.layer_choice import MOST_GROUPS
+from torchgauge.measure.latency.blocks import ABBA
+from torchgauge.records.model_facts import Facts
 
 # Of what the first call takes once (compilation), the share that it takes in later processes,
 # which find a warm cache.
@@ -24,13 +24,13 @@ CONVERTED = 3e8
 class Durations:
     """Seconds of checks and blocks so far, by the version that they were of.
 
-    `looked` are the seconds of the process that looked at the model: loading it and a few calls,
+    `look_seconds` are those of the process that looked at the model: loading it and a few calls,
     which is what every later process begins with. `timing` are those that a block then times for.
     """
 
-    def __init__(self, facts: Facts, looked: float, timing: float = 0.0) -> None:
+    def __init__(self, facts: Facts, look_seconds: float, timing: float = 0.0) -> None:
         self.facts = facts
-        self.looked = looked
+        self.look_seconds = look_seconds
         self.timing = timing
         self._checks: list[float] = []
         self._one_offs: dict[tuple[str, ...], float] = {}
@@ -47,7 +47,7 @@ class Durations:
 
     def check(self, side: Side) -> float:
         """Return what a check of a version takes: a process, and what only its first call does."""
-        usual = statistics.median(self._checks) if self._checks else self.looked
+        usual = statistics.median(self._checks) if self._checks else self.look_seconds
         return usual + self._once(side)
 
     def block(self, side: Side) -> float:
@@ -55,9 +55,9 @@ class Durations:
         if own := self._blocks.get(side.ids):
             return statistics.fmean(own)
         if self._blocks:
-            usual = min(statistics.fmean(one) for one in self._blocks.values())
+            usual = min(statistics.fmean(block_times) for block_times in self._blocks.values())
         else:
-            usual = self.looked * max(1.0, ABBA / self.facts.cores) + self.timing
+            usual = self.look_seconds * max(1.0, ABBA / self.facts.cores) + self.timing
         return usual + WARM * self._once(side)
 
     def trial(self, candidate: Candidate) -> float:
@@ -69,13 +69,13 @@ class Durations:
 
     def choice(self) -> float:
         """Return what choosing layers takes: a process, and each group by itself and together."""
-        each = STEPS * self.facts.step + self.facts.parameter_bytes / CONVERTED
-        return self.check(Side()) + 2 * MOST_GROUPS * each
+        group_seconds = STEPS * self.facts.step + self.facts.parameter_bytes / CONVERTED
+        return self.check(Side()) + 2 * MOST_GROUPS * group_seconds
 
     def _once(self, side: Side) -> float:
         if side.ids in self._one_offs:
             return self._one_offs[side.ids]
-        return sum(self._expected(one) for one in side.candidates)
+        return sum(self._expected(candidate) for candidate in side.candidates)
 
     def _expected(self, candidate: Candidate) -> float:
         return self._one_offs.get((candidate.id,), candidate.setup(self.facts))

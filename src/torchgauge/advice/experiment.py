@@ -1,4 +1,4 @@
-"""The experiment: outputs first, then screening, fresh confirmation, and what holds together."""
+"""The experiment: compare outputs, screen, confirm on fresh blocks, and combine the winners."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torchgauge.advice.budget import Budget, BudgetOver
 from torchgauge.advice.candidate import Candidate
 from torchgauge.advice.combining import combined
 from torchgauge.advice.durations import Durations, by_worth
-from torchgauge.advice.some_layers import of_some_layers, take_layers
-from torchgauge.advice.trying import NOT_SURE, Trying, of_blocks, spread
+from torchgauge.advice.some_layers import partial_attempt, take_layers
+from torchgauge.advice.trying import NOT_SURE, Attempt, speed_up_of, spread
 from torchgauge.advice.world import Block, Side, World
-from torchgauge.analyze.speed_up import (
+from torchgauge.analyze.advice.speed_up import (
     FEWEST_CONFIRMING,
     MINIMUM_GAIN,
     SCREENING,
@@ -25,18 +25,18 @@ from torchgauge.analyze.speed_up import (
     promising,
 )
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure.check import Checked
-from torchgauge.model.advice import Best, Combination, Trial
-from torchgauge.model.facts import Facts
+from torchgauge.measure.advice.check import CheckResult
 from torchgauge.progress import Progress
+from torchgauge.records.advice import Best, Combination, Trial
+from torchgauge.records.model_facts import Facts
 
 # Of a budget, where there is more than one to confirm; the rest is for combinations.
 FOR_CONFIRMING = 0.8
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What an experiment found."""
+class ExperimentResult:
+    """The result of an experiment."""
 
     facts: Facts
     trials: tuple[Trial, ...]
@@ -70,29 +70,29 @@ class Experiment:
         self.combinations: list[Combination] = []
         self.best: Best | None = None
 
-    def run(self) -> Found:
+    def run(self) -> ExperimentResult:
         """Try everything; raises what the original runs into, and only that."""
         self.progress.start("looking at the model")
         facts = self.world.facts()
-        self.durations = Durations(facts, self.world.looked, self.world.timing)
-        tried = [Trying(one, facts) for one in self.candidates]
-        for one in tried:
-            if reason := one.candidate.untried(facts):
-                one.end("untried", reason)
+        self.durations = Durations(facts, self.world.look_seconds, self.world.timing)
+        attempts = [Attempt(candidate, facts) for candidate in self.candidates]
+        for attempt in attempts:
+            if reason := attempt.candidate.untried(facts):
+                attempt.end("untried", reason)
         interrupted = False
         try:
-            self._screen(tried)
-            self._confirm([one for one in tried if one.outcome is None])
-            self._combine([one for one in tried if one.outcome == "accepted"], facts)
+            self._screen(attempts)
+            self._confirm([attempt for attempt in attempts if attempt.outcome is None])
+            self._combine([attempt for attempt in attempts if attempt.outcome == "accepted"], facts)
         except KeyboardInterrupt:
             interrupted = True
-        for one in tried:
-            if one.outcome is None:
-                one.leave(interrupted=interrupted)
-        trials = tuple(one.trial() for one in tried)
-        return Found(facts, trials, tuple(self.combinations), self.best, interrupted)
+        for attempt in attempts:
+            if attempt.outcome is None:
+                attempt.leave(interrupted=interrupted)
+        trials = tuple(attempt.trial() for attempt in attempts)
+        return ExperimentResult(facts, trials, tuple(self.combinations), self.best, interrupted)
 
-    def check(self, side: Side, tolerance: float) -> Checked:
+    def check(self, side: Side, tolerance: float) -> CheckResult:
         """Compare a version's outputs with the original's; raises BudgetOver as well."""
         self.progress.update("comparing outputs")
         began = self.budget.now()
@@ -104,11 +104,12 @@ class Experiment:
         """Time two versions in several blocks: all, or as many as end within the budget."""
         blocks: list[Block] = []
         while len(blocks) < number:
-            each, missing = self.durations.block(b), number - len(blocks)
-            if not self.budget.fits(each):
+            block_seconds, missing = self.durations.block(b), number - len(blocks)
+            if not self.budget.fits(block_seconds):
                 break
-            left = f"block {len(blocks) + 1} of {number}, {units.time(each * missing, 2)} left"
-            self.progress.update(left, len(blocks) / number)
+            time_left = units.time(block_seconds * missing, 2)
+            status = f"block {len(blocks) + 1} of {number}, {time_left} left"
+            self.progress.update(status, len(blocks) / number)
             try:
                 block = self.world.block(a, b, layers=layers)
             except BudgetOver:
@@ -117,131 +118,155 @@ class Experiment:
             blocks.append(block)
         return blocks
 
-    def allowed(self, one: Candidate) -> float:
+    def allowed(self, candidate: Candidate) -> float:
         """Return the relative error that a candidate's output may have."""
-        return one.tolerance if self.tolerance is None else self.tolerance
+        return candidate.tolerance if self.tolerance is None else self.tolerance
 
-    def _screen(self, tried: list[Trying]) -> None:
+    def _screen(self, attempts: list[Attempt]) -> None:
         """Check and time those not ended; of some layers joins where of all breaks the output."""
-        known = {one.candidate.id: one for one in tried if one.outcome is None}
-        waiting = by_worth([one.candidate for one in known.values()], self.durations)
+        by_id = {attempt.candidate.id: attempt for attempt in attempts if attempt.outcome is None}
+        waiting = by_worth([attempt.candidate for attempt in by_id.values()], self.durations)
         while waiting:
             candidate = waiting.pop(0)
-            one = known[candidate.id]
+            attempt = by_id[candidate.id]
             needed = self.durations.trial(candidate)
-            kept = self._to_confirm(tried)
-            if not self.budget.fits(needed + kept):
-                one.needed, one.left = needed, (self.budget.left() or 0.0) - kept
+            reserved = self._confirmation_seconds(attempts)
+            if not self.budget.fits(needed + reserved):
+                attempt.needed, attempt.remaining = (
+                    needed,
+                    (self.budget.remaining() or 0.0) - reserved,
+                )
                 continue
-            self.progress.start(f"{len(known) - len(waiting)} of {len(known)}: {candidate.id}")
-            self._guarded(one, self._screen_one)
-            if (partial := of_some_layers(one)) is not None:
-                known[partial.candidate.id] = partial
-                tried.insert(tried.index(one) + 1, partial)
+            self.progress.start(f"{len(by_id) - len(waiting)} of {len(by_id)}: {candidate.id}")
+            self._guarded(attempt, self._screen_attempt)
+            if (partial := partial_attempt(attempt)) is not None:
+                by_id[partial.candidate.id] = partial
+                attempts.insert(attempts.index(attempt) + 1, partial)
                 waiting = by_worth([*waiting, partial.candidate], self.durations)
 
-    def _to_confirm(self, tried: Sequence[Trying]) -> float:
-        """Return the seconds that the fewest fresh blocks of those screened so far take."""
-        winners = [one for one in tried if one.outcome is None and one.screening is not None]
-        return FEWEST_CONFIRMING * sum(self.durations.block(_side(one)) for one in winners)
+    def _confirmation_seconds(self, attempts: Sequence[Attempt]) -> float:
+        """Return the seconds that confirming those screened so far takes at least."""
+        winners = [
+            attempt
+            for attempt in attempts
+            if attempt.outcome is None and attempt.screening is not None
+        ]
+        return FEWEST_CONFIRMING * sum(self.durations.block(_side(attempt)) for attempt in winners)
 
-    def _guarded(self, one: Trying, do: Callable[[Trying], None]) -> None:
+    def _guarded(self, attempt: Attempt, action: Callable[[Attempt], None]) -> None:
         """Let a candidate that crashes be a result, and one that was stopped be untried."""
         try:
-            do(one)
+            action(attempt)
         except TorchgaugeError as error:
-            one.fail(error)
+            attempt.fail(error)
         except BudgetOver:
-            one.needed, one.left = self.durations.trial(one.candidate), self.budget.left()
+            attempt.needed, attempt.remaining = (
+                self.durations.trial(attempt.candidate),
+                self.budget.remaining(),
+            )
 
-    def _screen_one(self, one: Trying) -> None:
-        if one.candidate.choosing is not None:
+    def _screen_attempt(self, attempt: Attempt) -> None:
+        if attempt.candidate.choosing is not None:
             self.progress.update("choosing layers by their outputs")
-            choice = self.world.choose(one.candidate.choosing, self.allowed(one.candidate))
-            take_layers(one, choice)
-            if one.outcome is not None:
+            choice = self.world.choose(attempt.candidate.choosing, self.allowed(attempt.candidate))
+            take_layers(attempt, choice)
+            if attempt.outcome is not None:
                 return
-        one.checked(self.check(_side(one), self.allowed(one.candidate)))
-        if one.outcome is not None:
+        attempt.checked(self.check(_side(attempt), self.allowed(attempt.candidate)))
+        if attempt.outcome is not None:
             return
-        one.fresh = self.blocks(Side(), _side(one), SCREENING)
-        if len(one.fresh) < SCREENING:
-            one.needed, one.left = self.durations.trial(one.candidate), self.budget.left()
+        attempt.fresh = self.blocks(Side(), _side(attempt), SCREENING)
+        if len(attempt.fresh) < SCREENING:
+            attempt.needed, attempt.remaining = (
+                self.durations.trial(attempt.candidate),
+                self.budget.remaining(),
+            )
             return
-        one.screening, one.fresh = of_blocks(one.fresh), []
-        if one.candidate.goal == "memory":
-            one.end("accepted", _memory(one))
-        elif not promising(one.screening):
-            one.end("rejected", f"{spread(one.screening)} in screening: nothing to confirm.")
-        elif _too_long(one):
-            one.end("rejected", "A call takes longer than the limit.")
+        attempt.screening, attempt.fresh = speed_up_of(attempt.fresh), []
+        if attempt.candidate.goal == "memory":
+            attempt.end("accepted", _memory(attempt))
+        elif not promising(attempt.screening):
+            attempt.end(
+                "rejected", f"{spread(attempt.screening)} in screening: nothing to confirm."
+            )
+        elif _too_long(attempt):
+            attempt.end("rejected", "A call takes longer than the limit.")
 
-    def _confirm(self, tried: Sequence[Trying]) -> None:
-        winners = [one for one in tried if one.screening is not None]
-        winners.sort(key=lambda one: -one.screening.value)  # type: ignore[union-attr]
-        p: dict[str, float] = {}
-        known = {one.candidate.id: one for one in winners}
+    def _confirm(self, attempts: Sequence[Attempt]) -> None:
+        winners = [attempt for attempt in attempts if attempt.screening is not None]
+        winners.sort(key=lambda attempt: -attempt.screening.value)  # type: ignore[union-attr]
+        p_values: dict[str, float] = {}
+        by_id = {attempt.candidate.id: attempt for attempt in winners}
 
-        def confirm(one: Trying) -> None:
-            one.fresh = self.blocks(Side(), _side(one), number, layers=_has_layers(one))
-            if len(one.fresh) < FEWEST_CONFIRMING:
-                one.needed, one.left = number * each, self.budget.left()
+        def confirm(attempt: Attempt) -> None:
+            attempt.fresh = self.blocks(Side(), _side(attempt), number, layers=_has_layers(attempt))
+            if len(attempt.fresh) < FEWEST_CONFIRMING:
+                attempt.needed, attempt.remaining = number * block_seconds, self.budget.remaining()
                 return
-            one.confirmation = of_blocks(one.fresh)
-            p[one.candidate.id] = gain_p(one.confirmation.differences)
-            one.known |= {
-                "p": p[one.candidate.id],
-                "break_even": break_even(one.known.get("one_off"), one.confirmation),
+            attempt.confirmation = speed_up_of(attempt.fresh)
+            p_values[attempt.candidate.id] = gain_p(attempt.confirmation.differences)
+            attempt.trial_fields |= {
+                "p": p_values[attempt.candidate.id],
+                "break_even": break_even(attempt.trial_fields.get("one_off"), attempt.confirmation),
                 "layers": layers_helped(
-                    [block.layers for block in one.fresh],
-                    [block.layer_seconds for block in one.fresh],
+                    [block.layers for block in attempt.fresh],
+                    [block.layer_seconds for block in attempt.fresh],
                 ),
             }
 
         try:
-            for place, one in enumerate(winners):
-                each, others = self.durations.block(_side(one)), len(winners) - place
-                if not self.budget.fits(FEWEST_CONFIRMING * each):
-                    one.needed, one.left = FEWEST_CONFIRMING * each, self.budget.left()
+            for place, attempt in enumerate(winners):
+                block_seconds, pending = self.durations.block(_side(attempt)), len(winners) - place
+                if not self.budget.fits(FEWEST_CONFIRMING * block_seconds):
+                    attempt.needed, attempt.remaining = (
+                        FEWEST_CONFIRMING * block_seconds,
+                        self.budget.remaining(),
+                    )
                     continue
                 share = FOR_CONFIRMING if len(winners) > 1 else 1.0
-                number = confirming_blocks(self.budget.left(share), others, each)
-                self.progress.start(f"confirming {one.candidate.id}, {place + 1} of {len(winners)}")
-                self._guarded(one, confirm)
+                number = confirming_blocks(self.budget.remaining(share), pending, block_seconds)
+                self.progress.start(
+                    f"confirming {attempt.candidate.id}, {place + 1} of {len(winners)}"
+                )
+                self._guarded(attempt, confirm)
         finally:
-            for name, held in confirmed(p).items():
-                _judge(known[name], held=held)
+            for name, held in confirmed(p_values).items():
+                _judge(by_id[name], held=held)
 
-    def _combine(self, accepted: Sequence[Trying], facts: Facts) -> None:
+    def _combine(self, accepted: Sequence[Attempt], facts: Facts) -> None:
         combined(self, accepted, facts)
 
 
-def _side(one: Trying) -> Side:
-    return Side((one.candidate,))
+def _side(attempt: Attempt) -> Side:
+    return Side((attempt.candidate,))
 
 
-def _judge(one: Trying, *, held: bool) -> None:
-    assert one.confirmation is not None  # noqa: S101 - it has a p
-    if held and one.confirmation.interval.low > 1 + MINIMUM_GAIN:
-        if _too_long(one):
-            one.end("rejected", "A call takes longer than the limit.")
+def _judge(attempt: Attempt, *, held: bool) -> None:
+    assert attempt.confirmation is not None  # noqa: S101 - it has a p
+    if held and attempt.confirmation.interval.low > 1 + MINIMUM_GAIN:
+        if _too_long(attempt):
+            attempt.end("rejected", "A call takes longer than the limit.")
             return
-        gain = units.percent(one.confirmation.interval.low - 1)
-        one.end("accepted", f"{spread(one.confirmation)}: surely by {gain}.")
+        gain = units.percent(attempt.confirmation.interval.low - 1)
+        attempt.end("accepted", f"{spread(attempt.confirmation)}: surely by {gain}.")
     else:
-        one.end("rejected", f"{spread(one.confirmation)} on fresh blocks: {NOT_SURE}.")
+        attempt.end("rejected", f"{spread(attempt.confirmation)} on fresh blocks: {NOT_SURE}.")
 
 
-def _memory(one: Trying) -> str:
-    before, after = one.known["memory_before"], one.known["memory_after"]
-    price = "" if one.screening is None else f", at {units.significant(one.screening.value)} of"
+def _memory(attempt: Attempt) -> str:
+    before, after = attempt.trial_fields["memory_before"], attempt.trial_fields["memory_after"]
+    price = (
+        "" if attempt.screening is None else f", at {units.significant(attempt.screening.value)} of"
+    )
     return f"{units.size(before, 3)} → {units.size(after, 3)} at its peak{price} the speed."
 
 
-def _too_long(one: Trying) -> bool:
-    limit, found = one.facts.latency_limit, one.confirmation or one.screening
-    return limit is not None and found is not None and found.after * one.candidate.times > limit
+def _too_long(attempt: Attempt) -> bool:
+    limit, timing = attempt.facts.latency_limit, attempt.confirmation or attempt.screening
+    return (
+        limit is not None and timing is not None and timing.after * attempt.candidate.times > limit
+    )
 
 
-def _has_layers(one: Trying) -> bool:
-    return one.candidate.order != "compile" and one.facts.module
+def _has_layers(attempt: Attempt) -> bool:
+    return attempt.candidate.order != "compile" and attempt.facts.module

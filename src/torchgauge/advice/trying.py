@@ -1,4 +1,4 @@
-"""One candidate while it is tried: what is known of it so far, and the trial it ends as."""
+"""One candidate while it is tried: its state so far, and the trial it ends as."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 from torchgauge import units
 from torchgauge.advice.candidate import Candidate
 from torchgauge.advice.world import Block
-from torchgauge.analyze.speed_up import MINIMUM_GAIN, MINIMUM_MEMORY, speed_up
+from torchgauge.analyze.advice.speed_up import MINIMUM_GAIN, MINIMUM_MEMORY, speed_up
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure.check import Checked
-from torchgauge.measure.outputs import DIFFERS
-from torchgauge.model.advice import Outcome, SpeedUp, Trial
-from torchgauge.model.facts import Facts
+from torchgauge.measure.advice.check import CheckResult
+from torchgauge.measure.advice.outputs import DIFFERS
+from torchgauge.records.advice import Outcome, SpeedUp, Trial
+from torchgauge.records.model_facts import Facts
 
 FEWEST_TOLD = 3
 
 
 @dataclasses.dataclass
-class Trying:
+class Attempt:
     """A candidate on its way; `outcome` None as long as it may still be accepted.
 
     `fresh` are blocks that are not judged yet. Where the budget left it out, `needed` are the
-    seconds that it would have taken, and `left` those that the budget had.
+    seconds that it would have taken, and `remaining` those that the budget had.
     """
 
     candidate: Candidate
@@ -35,10 +35,10 @@ class Trying:
     reason: str = ""
     screening: SpeedUp | None = None
     confirmation: SpeedUp | None = None
-    known: dict[str, Any] = dataclasses.field(default_factory=dict)
+    trial_fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     fresh: list[Block] = dataclasses.field(default_factory=list)
     needed: float | None = None
-    left: float | None = None
+    remaining: float | None = None
 
     def end(self, outcome: Outcome, reason: str) -> None:
         """Say what became of it."""
@@ -48,17 +48,17 @@ class Trying:
         """End it with what it ran into."""
         self.end("failed", " ".join(filter(None, (error.message, error.cause))))
 
-    def checked(self, found: Checked) -> None:
+    def checked(self, check_result: CheckResult) -> None:
         """Take what its check found; an output that is not kept ends it."""
-        self.known |= {
-            "output": found.output,
+        self.trial_fields |= {
+            "output": check_result.output,
             "memory_before": self.facts.memory,
-            "memory_after": found.memory,
-            "one_off": found.one_off,
+            "memory_after": check_result.memory,
+            "one_off": check_result.one_off,
         }
-        if not found.output.passed:
-            self.end("rejected", not_kept(found))
-        elif self.candidate.goal == "memory" and not self._saves(found.memory):
+        if not check_result.output.passed:
+            self.end("rejected", rejection_reason(check_result))
+        elif self.candidate.goal == "memory" and not self._saves(check_result.memory):
             self.end("rejected", f"It saves less than {units.percent(MINIMUM_MEMORY)} of memory.")
 
     def _saves(self, after: int | None) -> bool:
@@ -73,7 +73,7 @@ class Trying:
             gain = units.significant(math.exp(-_mean_difference(self.fresh)))
             number = f"{len(self.fresh)} block{'s' if len(self.fresh) > 1 else ''}"
             parts.append(f"{gain} times as fast in {number}, too few to judge")
-        elif not parts and "output" in self.known:
+        elif not parts and "output" in self.trial_fields:
             parts.append("Its output is kept")
         before = "confirmed" if self.screening is not None else "timed"
         reason = "; ".join([*parts, f"{cause} came before it was {before}."])
@@ -83,36 +83,38 @@ class Trying:
 
     def _price(self) -> str:
         """Say what it would have taken."""
-        if self.needed is None or self.left is None:
+        if self.needed is None or self.remaining is None:
             return ""
-        left = units.duration(self.left) if self.left > 0 else "nothing"
-        return f"It takes about {units.duration(self.needed)}, and {left} was left."
+        time_left = units.duration(self.remaining) if self.remaining > 0 else "nothing"
+        return f"It takes about {units.duration(self.needed)}, and {time_left} was left."
 
     def trial(self) -> Trial:
         """Return the record of it."""
-        one = self.candidate
-        tried = self.outcome != "untried" or self.screening is not None or "output" in self.known
-        assumed = one.assumed(self.facts)
+        candidate = self.candidate
+        was_tried = (
+            self.outcome != "untried" or self.screening is not None or "output" in self.trial_fields
+        )
+        assumed = candidate.assumed(self.facts)
         return Trial(
-            id=one.id,
-            title=one.title,
+            id=candidate.id,
+            title=candidate.title,
             outcome=self.outcome or "untried",
             reason=self.reason,
-            code=one.code(self.facts),
-            language=one.language,
-            goal=one.goal,
-            how="measured" if tried else "estimated" if assumed else None,
+            code=candidate.code(self.facts),
+            language=candidate.language,
+            goal=candidate.goal,
+            how="measured" if was_tried else "estimated" if assumed else None,
             screening=self.screening,
             confirmation=self.confirmation,
             assumed=assumed,
             needed=self.needed if self.outcome == "untried" else None,
-            **self.known,
+            **self.trial_fields,
         )
 
 
-def not_kept(found: Checked) -> str:
+def rejection_reason(result: CheckResult) -> str:
     """Say by how much an output or a metric is off."""
-    check = found.output
+    check = result.output
     if check.bounded == "metric":
         before, after = (
             "not a number" if value is None else units.significant(value, 4)
@@ -125,7 +127,7 @@ def not_kept(found: Checked) -> str:
     return f"{check.reason} By {error} of its largest value, where {bound} may be."
 
 
-def of_blocks(blocks: Sequence[Block]) -> SpeedUp:
+def speed_up_of(blocks: Sequence[Block]) -> SpeedUp:
     """Return the speed-up that several blocks show."""
     before, after = (
         statistics.geometric_mean(times)
@@ -134,15 +136,15 @@ def of_blocks(blocks: Sequence[Block]) -> SpeedUp:
     return speed_up([block.difference for block in blocks], before, after)
 
 
-def spread(found: SpeedUp) -> str:
+def spread(gain: SpeedUp) -> str:
     """Return a speed-up with its interval: '1.18 times as fast [1.12, 1.25]'.
 
     The interval of two blocks is too wide to tell anything.
     """
-    if found.blocks < FEWEST_TOLD:
-        return f"{units.significant(found.value)} times as fast"
-    low, high = (units.significant(end) for end in (found.interval.low, found.interval.high))
-    return f"{units.significant(found.value)} times as fast [{low}, {high}]"
+    if gain.blocks < FEWEST_TOLD:
+        return f"{units.significant(gain.value)} times as fast"
+    low, high = (units.significant(end) for end in (gain.interval.low, gain.interval.high))
+    return f"{units.significant(gain.value)} times as fast [{low}, {high}]"
 
 
 def _mean_difference(blocks: Sequence[Block]) -> float:

@@ -1,4 +1,4 @@
-"""What an experiment asks of the world: real processes here, made-up ones in its tests."""
+"""The world that an experiment measures in: real processes here, made-up ones in its tests."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from torchgauge.advice.budget import Budget, BudgetOver
 from torchgauge.advice.by_layer import ByLayer
 from torchgauge.advice.candidate import ORDERS, Candidate
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.blocks import ABBA, Pace, Timed, block
-from torchgauge.measure.check import Checked, Checking
-from torchgauge.measure.fork_server import ForkServer
-from torchgauge.measure.layer_choice import Choosing, LayerChoice
-from torchgauge.measure.processes import ChildAnswer, Work, ask
-from torchgauge.measure.waiting import Build
-from torchgauge.model.facts import Facts
-from torchgauge.target.changed import Changed, changed_training
-from torchgauge.target.source import Source
+from torchgauge.measure.advice.check import CheckResult, CheckSource
+from torchgauge.measure.advice.layer_choice import LayerChoice, LayerChoiceSource
+from torchgauge.measure.latency.blocks import ABBA, Pace, Timed, block
+from torchgauge.measure.processes.fork_server import ForkServer
+from torchgauge.measure.processes.processes import ChildAnswer, Work, ask
+from torchgauge.measure.processes.waiting_process import Build
+from torchgauge.records.model_facts import Facts
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.changed_target import Changed, changed_training
 
 
 class Side(NamedTuple):
@@ -35,26 +35,32 @@ class Side(NamedTuple):
 
     def ordered(self) -> list[Candidate]:
         """Return the candidates as their lines must run."""
-        return sorted(self.candidates, key=lambda one: ORDERS.index(one.order))
+        return sorted(self.candidates, key=lambda candidate: ORDERS.index(candidate.order))
 
     def code(self, facts: Facts, on: str = "model") -> tuple[str, ...]:
         """Return the lines of Python on the model, or on the optimizer."""
-        fitting = [one for one in self.ordered() if one.language == "python" and one.on == on]
-        return tuple(one.code(facts) for one in fitting)
+        fitting = [
+            candidate
+            for candidate in self.ordered()
+            if candidate.language == "python" and candidate.on == on
+        ]
+        return tuple(candidate.code(facts) for candidate in fitting)
 
     def variables(self, facts: Facts) -> dict[str, str]:
         """Return the variables its processes need."""
-        return {k: v for one in self.candidates for k, v in one.variables(facts).items()}
+        return {
+            k: v for candidate in self.candidates for k, v in candidate.variables(facts).items()
+        }
 
     @property
     def ids(self) -> tuple[str, ...]:
         """The candidates' ids."""
-        return tuple(one.id for one in self.candidates)
+        return tuple(candidate.id for candidate in self.candidates)
 
     @property
     def times(self) -> int:
         """How many times as many samples are in a call."""
-        return math.prod(one.times for one in self.candidates)
+        return math.prod(candidate.times for candidate in self.candidates)
 
 
 class Block(NamedTuple):
@@ -71,11 +77,11 @@ class Block(NamedTuple):
 class World(Protocol):
     """Looks at the model, checks a changed one, and times two versions in turn.
 
-    `looked` are the seconds that looking took, `timing` those that a block times for. A check or
-    block that a budget stops raises BudgetOver.
+    `look_seconds` are the seconds that looking took, `timing` those that a block times for. A check
+    or block that a budget stops raises BudgetOver.
     """
 
-    looked: float
+    look_seconds: float
 
     @property
     def timing(self) -> float:
@@ -86,7 +92,7 @@ class World(Protocol):
         """Return what the original is; raises where it does not run."""
         ...
 
-    def check(self, side: Side, tolerance: float) -> Checked:
+    def check(self, side: Side, tolerance: float) -> CheckResult:
         """Compare a version's outputs with the original's; raises what the version raises."""
         ...
 
@@ -110,7 +116,7 @@ class Processes:
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
     budget: Budget = dataclasses.field(default_factory=Budget)
     server: ForkServer | None = None
-    looked: float = 0.0
+    look_seconds: float = 0.0
     _facts: Facts | None = None
 
     def facts(self) -> Facts:
@@ -137,26 +143,26 @@ class Processes:
         if self.server is not None and not self.server.ready():
             self.server = None
         began = time.monotonic()
-        answer = self._asked("facts", self.build.source, self.variables)
+        answer = self._ask("facts", self.build.source, self.variables)
         if answer.facts is None:
             raise KeyboardInterrupt
-        self.looked = time.monotonic() - began
+        self.look_seconds = time.monotonic() - began
         return msgspec.structs.replace(answer.facts, latency_limit=self.latency_limit)
 
     @contextlib.contextmanager
-    def _stopped(self) -> Iterator[None]:
+    def _budget_errors(self) -> Iterator[None]:
         """Raise BudgetOver in place of the error of a process that the budget has stopped."""
         try:
             yield
         except MeasurementError as error:
-            if error.id == "child-timeout" and self.budget.stopped():
+            if error.id == "child-timeout" and self.budget.is_stopped():
                 raise BudgetOver from error
             raise
 
-    def check(self, side: Side, tolerance: float) -> Checked:
+    def check(self, side: Side, tolerance: float) -> CheckResult:
         """Compare outputs in a process of its own."""
         facts, build = self.facts(), self.build
-        source = Checking(
+        source = CheckSource(
             **_fields(build),
             code=side.code(facts),
             on_optimizer=side.code(facts, "optimizer"),
@@ -164,29 +170,29 @@ class Processes:
             metric=self.metric,
             times=side.times,
         )
-        answer = self._asked("check", source, {**self.variables, **side.variables(facts)})
+        answer = self._ask("check", source, {**self.variables, **side.variables(facts)})
         if answer.checked is None:
             raise KeyboardInterrupt
         return answer.checked
 
     def choose(self, by_layer: ByLayer, tolerance: float) -> LayerChoice:
         """Choose layers in a process of its own."""
-        source = Choosing(
+        source = LayerChoiceSource(
             **_fields(self.build),
             tolerance=tolerance,
             metric=self.metric,
             kinds=by_layer.kinds,
             lines=functools.partial(by_layer.code, self.facts()),
         )
-        answer = self._asked("layers", source, self.variables)
+        answer = self._ask("layers", source, self.variables)
         if answer.layers is None:
             raise KeyboardInterrupt
         return answer.layers
 
-    def _asked(self, work: Work, source: Source, variables: Mapping[str, str]) -> ChildAnswer:
+    def _ask(self, work: Work, source: Source, variables: Mapping[str, str]) -> ChildAnswer:
         """Return what a process answers that the budget may stop; Ctrl-C raises."""
         build = self.build
-        with self._stopped():
+        with self._budget_errors():
             answer, interrupted = ask(
                 work, source, build.options, None, build.home,
                 variables=variables, limit=self.budget.until_stop(),
@@ -201,7 +207,7 @@ class Processes:
         pace = self.pace
         if not layers:
             pace = dataclasses.replace(pace, layer_rounds=0, rounds=max(2, pace.rounds // 2))
-        with self._stopped():
+        with self._budget_errors():
             sides = self._side(a, b), self._side(b)
             timed = block(*sides, pace, self.budget.until_stop(), self.server)
         return _block(timed, b.times / a.times)
@@ -211,8 +217,10 @@ class Processes:
         facts, build = self.facts(), self.build
         code = side.code(facts)
         if other is not None:
-            known = [one for one in other.candidates if one not in side.candidates]
-            code = (*(one.original for one in known if one.original), *code)
+            added = [
+                candidate for candidate in other.candidates if candidate not in side.candidates
+            ]
+            code = (*(candidate.original for candidate in added if candidate.original), *code)
         train = changed_training(build.options.train, side.code(facts, "optimizer"))
         return build._replace(
             source=Changed(**_fields(build), code=code),
@@ -233,7 +241,7 @@ def _short(budget: Budget) -> MeasurementError:
 
 def _fields(build: Build) -> dict[str, Any]:
     source = build.source
-    return {one.name: getattr(source, one.name) for one in dataclasses.fields(source)}
+    return {field.name: getattr(source, field.name) for field in dataclasses.fields(source)}
 
 
 def _block(timed: Timed, times: float) -> Block:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchgauge.api.advices import advise, advise_request
     from torchgauge.api.calibrations import calibrate
-    from torchgauge.api.comparisons import compare, detect_regressions, load_baseline
+    from torchgauge.api.comparisons import compare, detect_regressions
     from torchgauge.api.conversions import convert_trace
     from torchgauge.api.counts import count_cost, count_request, measure_size
     from torchgauge.api.gates import compare_targets, gate, gate_records, gate_stored, gate_targets
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchgauge.api.machine import diagnose
     from torchgauge.api.measurements import measure_latency, measure_memory
     from torchgauge.api.profiles import profile, profile_request
-    from torchgauge.api.records import load, load_ranks
+    from torchgauge.api.records import load, load_baseline, load_ranks
     from torchgauge.api.snapshots import compare_snapshots, read_snapshot
     from torchgauge.api.sweeps import sweep, sweep_request
     from torchgauge.api.traces import compare_traces, read_trace
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "advices": ("advise", "advise_request"),
     "calibrations": ("calibrate",),
-    "comparisons": ("compare", "detect_regressions", "load_baseline"),
+    "comparisons": ("compare", "detect_regressions"),
     "conversions": ("convert_trace",),
     "counts": ("count_cost", "count_request", "measure_size"),
     "gates": ("compare_targets", "gate", "gate_records", "gate_stored", "gate_targets"),
@@ -35,7 +35,7 @@ _HOMES = {
     "machine": ("diagnose",),
     "measurements": ("measure_latency", "measure_memory"),
     "profiles": ("profile", "profile_request"),
-    "records": ("load", "load_ranks"),
+    "records": ("load", "load_baseline", "load_ranks"),
     "snapshots": ("compare_snapshots", "read_snapshot"),
     "sweeps": ("sweep", "sweep_request"),
     "traces": ("compare_traces", "read_trace"),

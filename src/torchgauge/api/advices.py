@@ -10,13 +10,13 @@ import msgspec
 from torchgauge.advice.budget import Budget
 from torchgauge.api.gates import GateRequest, request_build
 from torchgauge.api.preparation import measuring, prepared, require_torch
-from torchgauge.model.advice import Advice, Trial
+from torchgauge.records.advice import Advice, Trial
 from torchgauge.temporary import temporary_folder
 
 if TYPE_CHECKING:
-    from torchgauge.measure.waiting import Build
-    from torchgauge.model.facts import Facts
-    from torchgauge.target.training import Training
+    from torchgauge.measure.processes.waiting_process import Build
+    from torchgauge.records.model_facts import Facts
+    from torchgauge.targets.training.training import Training
 
 
 def advise(
@@ -44,12 +44,12 @@ def advise(
     Raises InputError `candidate-unknown`, `not-picklable`; MeasurementError `budget-short` where
     the budget does not even suffice to look at the model; and what running the model raises.
     """
-    until = Budget(budget)
+    deadline = Budget(budget)
     source, options = prepared(model, inputs, train=train)
-    from torchgauge.measure.waiting import Build
+    from torchgauge.measure.processes.waiting_process import Build
 
     return _advise(
-        Build(source, options, None, "original"), metric, tolerance, candidates, until,
+        Build(source, options, None, "original"), metric, tolerance, candidates, deadline,
         latency_limit, progress=progress,
     )  # fmt: skip
 
@@ -71,14 +71,14 @@ def advise_request(
 
     Raises InputError `candidate-unknown`, what finding the metric raises, and as `advise`.
     """
-    until = Budget(budget, spent=spent)
+    deadline = Budget(budget, spent=spent)
     require_torch()
-    from torchgauge.target.named_metric import NamedMetric
+    from torchgauge.targets.training.named_metric import NamedMetric
 
-    named = None if metric is None else NamedMetric.of(metric)
+    named = None if metric is None else NamedMetric.from_spec(metric)
     build = request_build(request, "original")
     return _advise(
-        build, named, tolerance, candidates, until, latency_limit,
+        build, named, tolerance, candidates, deadline, latency_limit,
         name=metric or "", progress=progress,
     )  # fmt: skip
 
@@ -94,63 +94,63 @@ def _advise(
     name: str = "",
     progress: bool | None = None,
 ) -> Advice:
-    from torchgauge.advice.candidates.every import chosen
+    from torchgauge.advice.candidates.every import select_candidates
     from torchgauge.advice.experiment import Experiment
     from torchgauge.advice.world import Processes
-    from torchgauge.analyze.speed_up import ALPHA, METRIC_TOLERANCE, MINIMUM_GAIN
+    from torchgauge.analyze.advice.speed_up import ALPHA, METRIC_TOLERANCE, MINIMUM_GAIN
     from torchgauge.device.environment import environment
-    from torchgauge.measure.fork_server import forking
+    from torchgauge.measure.processes.fork_server import forking
 
     if metric is not None and tolerance is None:
         tolerance = METRIC_TOLERANCE
-    wanted = chosen(candidates)
+    selected = select_candidates(candidates)
     # A cache of its own: compiling is cold in the check, and done once for all processes after it.
-    with measuring(progress) as shown, temporary_folder() as cache:
+    with measuring(progress) as display, temporary_folder() as cache:
         variables = {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
         with forking(build.spec, variables) as server:
             world = Processes(
                 build, metric, latency_limit, variables=variables, budget=budget, server=server
             )
-            shown.start("looking at the model")
+            display.start("looking at the model")
             facts = world.facts()
             world.pace = _pace(facts)
-            found = Experiment(world, wanted, shown, tolerance=tolerance, budget=budget).run()
+            result = Experiment(world, selected, display, tolerance=tolerance, budget=budget).run()
     target = facts.target
     if build.spec:
         target = msgspec.structs.replace(target, spec=build.spec)
-    from torchgauge.target.names import name_of
+    from torchgauge.targets.names import name_of
 
     return Advice(
         target=target,
         environment=environment(),
-        trials=found.trials,
-        combinations=found.combinations,
-        best=found.best,
+        trials=result.trials,
+        combinations=result.combinations,
+        best=result.best,
         minimum_gain=MINIMUM_GAIN,
         alpha=ALPHA,
-        latency=_call(found.trials, facts.step),
+        latency=_call_seconds(result.trials, facts.step),
         memory=facts.memory,
         metric=name or ("" if metric is None else name_of(metric)),
         budget=budget.seconds,
         duration=budget.elapsed(),
-        interrupted=found.interrupted,
+        interrupted=result.interrupted,
         warnings=facts.warnings,
     )
 
 
-def _call(trials: Sequence[Trial], looked: float) -> float:
+def _call_seconds(trials: Sequence[Trial], step_seconds: float) -> float:
     """Return a call's typical seconds: as timed beside the first candidate, else as looked at."""
-    timed = (one.speed_up for one in trials if one.id != "inference-mode")
-    return next((found.before for found in timed if found is not None), looked)
+    timed = (trial.speed_up for trial in trials if trial.id != "inference-mode")
+    return next((timing.before for timing in timed if timing is not None), step_seconds)
 
 
 def _pace(facts: Facts) -> Any:
     """Return how blocks are timed: one process after the other where four would not fit."""
-    from torchgauge.api.paired_gate import PROCESS_MEMORY
-    from torchgauge.measure.blocks import Pace
+    from torchgauge.gates.paired_gate import PROCESS_MEMORY
     from torchgauge.measure.forward import free_bytes
+    from torchgauge.measure.latency.blocks import Pace
 
     free = free_bytes(facts.target.device)
     # Twice, since a candidate may need more than the original.
     needed = 4 * (2 * (facts.memory or 0) + PROCESS_MEMORY)
-    return Pace(together=free is None or needed < free)
+    return Pace(concurrent=free is None or needed < free)

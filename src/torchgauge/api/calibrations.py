@@ -1,4 +1,4 @@
-"""The calibration of a host for a target: the same build on both sides, and what differs still."""
+"""Calibrate a host for a target: time the same build on both sides and keep the differences."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from torchgauge.analyze.noise import deviation, resolvable, workload
-from torchgauge.api.gate_options import LEAST_BLOCKS
+from torchgauge.analyze.latency.noise import deviation, resolvable, workload
 from torchgauge.api.gates import GateRequest, request_build
 from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.device import calibration
 from torchgauge.errors import InputError, MeasurementError
-from torchgauge.model.doctor import Noise, NoiseRun
+from torchgauge.gates.gate_options import LEAST_BLOCKS
+from torchgauge.records.doctor import Noise, NoiseRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchgauge.measure.blocks import Timed
+    from torchgauge.measure.latency.blocks import Timed
 
 BLOCKS = 10
 
@@ -37,25 +37,25 @@ def calibrate(request: GateRequest, *, blocks: int = BLOCKS, progress: bool | No
             id="option-invalid",
             remedy=f"Give --blocks as {LEAST_BLOCKS} or more.",
         )
-    from torchgauge.api.paired_gate import first_look, pace_for
-    from torchgauge.measure.blocks import block
-    from torchgauge.measure.noise import watch_others
-    from torchgauge.measure.paired_run import run
+    from torchgauge.gates.paired_gate import first_look, pace_for
+    from torchgauge.measure.latency.blocks import block
+    from torchgauge.measure.latency.noise import watch_others
+    from torchgauge.measure.latency.paired_run import run
 
     build = request_build(request)
-    with measuring(progress) as shown:
-        record = first_look(build, shown)
+    with measuring(progress) as display:
+        record = first_look(build, display)
         watched = watch_others()
-        shown.start("timing the build against itself")
+        display.start("timing the build against itself")
         pace = pace_for((record, record))
-        one = functools.partial(block, build, build, pace)
-        done = run(one, blocks, blocks, lambda _: True, shown)
+        run_block = functools.partial(block, build, build, pace)
+        done = run(run_block, blocks, blocks, lambda _: True, display)
     if done.interrupted:
         raise KeyboardInterrupt
-    if not done.whole:
+    if not done.complete:
         raise _cut_short(done.warnings[0].message)
-    found = _noise_run(workload(record.target), done.blocks, watched())
-    return _kept(record.environment.machine.fingerprint, found)
+    noise_run = _noise_run(workload(record.target), done.blocks, watched())
+    return _stored_noise(record.environment.machine.fingerprint, noise_run)
 
 
 def _noise_run(name: str, blocks: Sequence[Timed], other: float | None) -> NoiseRun:
@@ -64,30 +64,32 @@ def _noise_run(name: str, blocks: Sequence[Timed], other: float | None) -> Noise
         workload=name,
         torch=blocks[0].torch,
         threads=blocks[0].threads,
-        differences=tuple(one.differences()["latency"] for one in blocks),
+        differences=tuple(block.differences()["latency"] for block in blocks),
         medians=tuple(
-            sum(visits) / len(visits) for one in blocks for visits in one.figures["latency"]
+            sum(visits) / len(visits) for block in blocks for visits in block.figures["latency"]
         ),
         other=other,
-        duration=sum(one.duration for one in blocks),
+        duration=sum(block.duration for block in blocks),
     )
 
 
-def _kept(fingerprint: str, run: NoiseRun) -> Noise:
+def _stored_noise(fingerprint: str, run: NoiseRun) -> Noise:
     kept_in = str(calibration.keep(fingerprint, run))
-    kept = [one for one in calibration.runs(fingerprint) if one.workload == run.workload]
-    s_d, high = deviation([d for one in kept for d in one.differences])
-    found = Noise(
+    past_sessions = [
+        session for session in calibration.runs(fingerprint) if session.workload == run.workload
+    ]
+    s_d, high = deviation([d for session in past_sessions for d in session.differences])
+    noise = Noise(
         deviation=s_d,
         deviation_high=high,
-        blocks=sum(len(one.differences) for one in kept),
+        blocks=sum(len(session.differences) for session in past_sessions),
         resolvable=resolvable(s_d),
         run=run,
-        sessions=len(kept),
+        sessions=len(past_sessions),
         kept_in=kept_in,
     )
     between = calibration.between_sessions(fingerprint, run.workload)
-    return found if between is None else msgspec.structs.replace(found, between=between.between)
+    return noise if between is None else msgspec.structs.replace(noise, between=between.between)
 
 
 def _cut_short(cause: str) -> MeasurementError:

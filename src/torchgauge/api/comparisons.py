@@ -1,24 +1,24 @@
-"""Two runs that were saved or are at hand, side by side."""
+"""Two saved or given runs, side by side."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from torchgauge.api.records import labels_of, loaded
 from torchgauge.errors import InputError
-from torchgauge.model import codec
-from torchgauge.model.profile import Profile
+from torchgauge.records.profile import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from torchgauge.model.comparison import Comparison
-    from torchgauge.model.regressions import Regressions
-    from torchgauge.model.snapshot import Growth, Snapshot
-    from torchgauge.model.trace import Trace
-    from torchgauge.model.trace_diff import TraceDiff
-    from torchgauge.target.training import Training
+    from torchgauge.records.comparison import Comparison
+    from torchgauge.records.regressions import Regressions
+    from torchgauge.records.snapshot import Growth, Snapshot
+    from torchgauge.records.trace.trace import Trace
+    from torchgauge.records.trace.trace_diff import TraceDiff
+    from torchgauge.targets.training.training import Training
 
     Model = tuple[Callable[..., Any], Any]
     Compared = Profile | Trace | Snapshot | str | Path | Model
@@ -54,17 +54,17 @@ def compare(
             cause="Both models are run in turn, or both records are read.",
             remedy="Give two pairs (model, inputs), or profile the model with processes=10 first.",
         )
-    if found := _recordings(baseline, current):
-        return found
-    from torchgauge.analyze.compare import compare as compared
-    from torchgauge.api.host_noise import host_noise
+    if comparison := _compared_recordings(baseline, current):
+        return comparison
+    from torchgauge.analyze.compare.compare import compare as compared
+    from torchgauge.gates.host_noise import host_noise
 
-    sides = [loaded(cast("Profile | str | Path", one)) for one in (baseline, current)]
+    sides = [loaded(cast("Profile | str | Path", side)) for side in (baseline, current)]
     noise = host_noise(*sides)
     return compared(sides[0], sides[1], labels=labels_of(baseline, current), noise=noise)
 
 
-def _recordings(baseline: Any, current: Any) -> TraceDiff | Growth | None:
+def _compared_recordings(baseline: Any, current: Any) -> TraceDiff | Growth | None:
     """Return the comparison of two traces or snapshots, None where the sides are neither."""
     from torchgauge.api.contents import evidence
     from torchgauge.api.snapshots import compare_snapshots
@@ -87,47 +87,8 @@ def detect_regressions(
 
     Raises as `compare`.
     """
-    from torchgauge.analyze.regressions import regressions
-    from torchgauge.api.host_noise import host_noise
+    from torchgauge.analyze.compare.regressions import regressions
+    from torchgauge.gates.host_noise import host_noise
 
     old, new = loaded(baseline), loaded(current)
     return regressions(old, new, noise=host_noise(old, new))
-
-
-def load_baseline(path: str | Path) -> Profile:
-    """Return the profile saved at `path`.
-
-    Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
-    """
-    return loaded(path)
-
-
-def labels_of(baseline: object, current: object) -> tuple[str, str]:
-    """Return what two given runs are called: their paths, or their roles."""
-    old = str(baseline) if isinstance(baseline, str | Path) else "baseline"
-    return old, str(current) if isinstance(current, str | Path) else "current"
-
-
-def loaded(given: Profile | str | Path) -> Profile:
-    """Return a profile that is given or lies at a path.
-
-    Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
-    """
-    given = getattr(given, "profile", given)  # the record behind ModelProfiler's results
-    if isinstance(given, Profile):
-        return given
-    if not isinstance(given, str | Path):
-        raise InputError(
-            f"A {type(given).__name__} cannot be compared.",
-            id="not-a-profile",
-            cause="Records of profiles can, and the files that hold them.",
-            remedy="Give tg.profile(model, inputs), or the path of a saved run.",
-        )
-    found = codec.load(Path(given))
-    if isinstance(found, Profile):
-        return found
-    raise InputError(
-        f"'{given}' holds a {type(found).__name__.lower()}, not a profile.",
-        id="not-a-profile",
-        remedy="Give a file that `torchgauge profile --output-dir` or profile.save wrote.",
-    )

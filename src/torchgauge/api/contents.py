@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchgauge.files import check_readable
-from torchgauge.trace.snapshot import is_pickle
+from torchgauge.readers.snapshot.snapshot import is_pickle
 
 Content = Literal["record", "ranks", "trace", "snapshot"]
 _KINDS: tuple[Literal["trace", "snapshot"], ...] = ("trace", "snapshot")
@@ -44,13 +44,13 @@ def evidence(*sides: object) -> Literal["trace", "snapshot"] | None:
 
     Saved records of traces and of snapshots count as what they hold.
     """
-    kinds = {_kind(one) for one in sides}
-    return next((one for one in _KINDS if one in kinds), None)
+    kinds = {_kind(side) for side in sides}
+    return next((kind for kind in _KINDS if kind in kinds), None)
 
 
 def _kind(side: object) -> str | None:
-    from torchgauge.model.snapshot import Snapshot
-    from torchgauge.model.trace import Trace
+    from torchgauge.records.snapshot import Snapshot
+    from torchgauge.records.trace.trace import Trace
 
     if isinstance(side, Trace | Snapshot):
         return "trace" if isinstance(side, Trace) else "snapshot"
@@ -62,4 +62,7 @@ def _kind(side: object) -> str | None:
         return kind
     with path.open("rb") as file:
         first = file.read(_FIRST)
-    return next((one for one in _KINDS if f'"torchgauge.{one}/'.encode() in first[:200]), None)
+    return next(
+        (kind_name for kind_name in _KINDS if f'"torchgauge.{kind_name}/'.encode() in first[:200]),
+        None,
+    )

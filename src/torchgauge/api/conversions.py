@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from torchgauge.api.rank_file import events_of
 from torchgauge.api.traces import rank_unknown, ranked
 from torchgauge.errors import InputError
 from torchgauge.files import packed, write_atomically
+from torchgauge.traces.rank_file import events_of
 
 if TYPE_CHECKING:
-    from torchgauge.analyze.recording import Recording
-    from torchgauge.analyze.selection import Part, Selection
-    from torchgauge.report.recorded_stacks import Lines
+    from torchgauge.analyze.trace.recording import Recording
+    from torchgauge.analyze.trace.selection import Part, Selection
+    from torchgauge.report.export.recorded_stacks import Lines
 
 Form = Literal["speedscope", "folded", "parquet", "chrome"]
 
 
-class How(NamedTuple):
+class ReadOptions(NamedTuple):
     """How files are read; see `read_trace`."""
 
     python: bool = False
@@ -55,17 +55,22 @@ def convert_trace(
     Raises InputError as `read_trace` for files, `rank-unknown`, `step-unknown`, `layer-unknown`,
     `part-empty`, `format-absent`, `option-conflict`, `output-unwritable`; MissingExtraError.
     """
-    from torchgauge.analyze.selection import Part
+    from torchgauge.analyze.trace.selection import Part
 
     part = Part(begin=begin, end=end, step=step, layer=layer)
     parts = converted(
-        path, to, rank=rank, part=part, how=How(python, partial, cache), progress=progress
+        path,
+        to,
+        rank=rank,
+        part=part,
+        read_options=ReadOptions(python, partial, cache),
+        progress=progress,
     )
     return write(parts, Path(output))
 
 
 def write(parts: Iterable[bytes], path: Path) -> Path:
-    """Write a file of these pieces, packed where its name ends in .gz, and return the path."""
+    """Write a file of these parts, packed where its name ends in .gz, and return the path."""
     return write_atomically(path, packed(parts) if path.suffix == ".gz" else parts)
 
 
@@ -75,33 +80,33 @@ def converted(
     *,
     rank: int | None,
     part: Part,
-    how: How,
+    read_options: ReadOptions,
     progress: bool | None = None,
 ) -> Iterator[bytes]:
-    """Return the pieces of the file that `convert_trace` writes; the first rank is read at once."""
+    """Return the parts of the file that `convert_trace` writes; the first rank is read at once."""
     path = Path(path)
-    if to not in _WAYS:
+    if to not in _CONVERTERS:
         raise InputError(
             f"A trace cannot be converted to '{to}'.",
             id="format-absent",
-            remedy=f"Choose one of {', '.join(_WAYS)}.",
+            remedy=f"Choose one of {', '.join(_CONVERTERS)}.",
         )
     if to == "parquet":
-        from torchgauge.trace.parquet import arrow
+        from torchgauge.readers.parquet.parquet import arrow
 
         arrow()
     files: list[tuple[int | None, Path]] = [(None, path)]
-    if (every := ranked(path)) is not None:
-        files = [(number, file) for number, file in every.items() if rank in (None, number)]
+    if (rank_files := ranked(path)) is not None:
+        files = [(number, file) for number, file in rank_files.items() if rank in (None, number)]
         if not files:
-            raise rank_unknown(path.name, [*every], rank)
+            raise rank_unknown(path.name, [*rank_files], rank)
     if to == "chrome" and len(files) > 1:
         raise _conflict("A trace file holds one rank.", "Choose one with --rank (rank=).")
-    if to == "chrome" and how.partial:
+    if to == "chrome" and read_options.partial:
         raise _conflict("Events are taken from whole files.", "Leave out --partial (partial=).")
-    parts = _read(files, rank, part, how, progress)
+    parts = _read(files, rank, part, read_options, progress)
     first = next(parts)
-    return _WAYS[to](itertools.chain([first], parts))
+    return _CONVERTERS[to](itertools.chain([first], parts))
 
 
 def _conflict(message: str, remedy: str) -> InputError:
@@ -115,56 +120,56 @@ class _Rank(NamedTuple):
     number: int | None
     label: str
     recording: Recording
-    kept: Selection
+    selection: Selection
 
 
 def _read(
     files: Sequence[tuple[int | None, Path]],
-    asked: int | None,
+    requested_rank: int | None,
     part: Part,
-    how: How,
+    read_options: ReadOptions,
     progress: bool | None,
 ) -> Iterator[_Rank]:
-    from torchgauge.analyze.recording import recording
-    from torchgauge.analyze.selection import select
+    from torchgauge.analyze.trace.recording import recording
+    from torchgauge.analyze.trace.selection import select
     from torchgauge.api.preparation import showing
 
-    for known, path in files:
-        with showing(progress) as shown:
-            events = events_of(str(path), **how._asdict(), progress=shown)
-        said = events.metadata.rank
-        number = known if said is None else said
-        if asked not in (None, number):
-            raise rank_unknown(path.name, [number], asked)
-        found = recording(events)
+    for listed_rank, path in files:
+        with showing(progress) as display:
+            events = events_of(str(path), **read_options._asdict(), progress=display)
+        recorded_rank = events.metadata.rank
+        number = listed_rank if recorded_rank is None else recorded_rank
+        if requested_rank not in (None, number):
+            raise rank_unknown(path.name, [number], requested_rank)
+        rank_recording = recording(events)
         label = f"rank {number}" if len(files) > 1 else ""
-        yield _Rank(path, number, label, found, select(found, part))
+        yield _Rank(path, number, label, rank_recording, select(rank_recording, part))
 
 
 def _speedscope(ranks: Iterable[_Rank]) -> Iterator[bytes]:
-    from torchgauge.report import trace_speedscope
+    from torchgauge.report.export import trace_speedscope
 
     return trace_speedscope.parts(_lines(ranks))
 
 
 def _folded(ranks: Iterable[_Rank]) -> Iterator[bytes]:
-    from torchgauge.report import trace_folded
+    from torchgauge.report.export import trace_folded
 
     return trace_folded.parts(_lines(ranks))
 
 
 def _lines(ranks: Iterable[_Rank]) -> Iterator[tuple[str, Lines]]:
-    from torchgauge.report.recorded_stacks import Lines
+    from torchgauge.report.export.recorded_stacks import Lines
 
-    return ((one.label, Lines(one.recording, one.kept)) for one in ranks)
+    return ((rank.label, Lines(rank.recording, rank.selection)) for rank in ranks)
 
 
 def _chrome(ranks: Iterable[_Rank]) -> Iterator[bytes]:
-    from torchgauge.report import trace_events
-    from torchgauge.trace.raw_events import RawEvents
+    from torchgauge.readers.kineto.raw_events import RawEvents
+    from torchgauge.report.export import trace_events
 
-    (one,) = ranks
-    recorder = one.recording.events.metadata.recorder
+    (rank,) = ranks
+    recorder = rank.recording.events.metadata.recorder
     if recorder in ("JAX", "Proton"):
         raise InputError(
             f"Events of {recorder} are not copied.",
@@ -172,17 +177,17 @@ def _chrome(ranks: Iterable[_Rank]) -> Iterator[bytes]:
             cause="They are read in words of PyTorch's, and the file has others.",
             remedy="Convert to speedscope, folded or parquet; Perfetto opens the file itself.",
         )
-    return trace_events.parts(RawEvents(one.path), one.recording.events, one.kept)
+    return trace_events.parts(RawEvents(rank.path), rank.recording.events, rank.selection)
 
 
 def _parquet(ranks: Iterable[_Rank]) -> Iterator[bytes]:
-    from torchgauge.api.trace_cache import as_rank
-    from torchgauge.trace.parquet import parts
+    from torchgauge.readers.parquet.parquet import parts
+    from torchgauge.traces.trace_cache import as_rank
 
-    return parts(as_rank(one.recording, one.number, kept=one.kept) for one in ranks)
+    return parts(as_rank(rank.recording, rank.number, selection=rank.selection) for rank in ranks)
 
 
-_WAYS: dict[Form, Callable[[Iterable[_Rank]], Iterator[bytes]]] = {
+_CONVERTERS: dict[Form, Callable[[Iterable[_Rank]], Iterator[bytes]]] = {
     "speedscope": _speedscope,
     "folded": _folded,
     "parquet": _parquet,

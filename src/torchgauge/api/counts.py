@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from torchgauge.api.preparation import require_torch
-from torchgauge.model.cost import Cost
-from torchgauge.model.count import Count
-from torchgauge.model.size import Size
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.count import Count
+from torchgauge.records.work.size import Size
 from torchgauge.turn import turn
 
 
@@ -19,7 +19,7 @@ def measure_size(model: object) -> Size:
     Raises InputError `not-a-module` for what has no parameters that could be counted.
     """
     require_torch()
-    from torchgauge.measure.size import measure
+    from torchgauge.measure.work.size import measure
 
     return measure(model)
 
@@ -36,8 +36,8 @@ def count_cost(model: Callable[..., Any], inputs: Any = None, *, backward: bool 
     Raises MeasurementError where the call raises.
     """
     require_torch()
-    from torchgauge.measure.count import cost_of
-    from torchgauge.target.source import Source
+    from torchgauge.measure.work.count import cost_of
+    from torchgauge.targets.builds.source import Source
 
     with turn():
         return cost_of(Source.of_object(model, inputs, training=backward), backward=backward)
@@ -68,12 +68,12 @@ def count_request(
     `optimizer-unknown`, `loss-unknown`.
     """
     require_torch()
-    from torchgauge.analyze.training_memory import OPTIMIZER, optimizer_named
-    from torchgauge.device import peaks
+    from torchgauge.analyze.memory.training_memory import OPTIMIZER, optimizer_named
+    from torchgauge.device.roofs import peaks
     from torchgauge.device.select import resolve
-    from torchgauge.measure.count import CountOptions, count
-    from torchgauge.target.named_training import named_training
-    from torchgauge.target.target import TargetRequest
+    from torchgauge.measure.work.count import CountOptions, count
+    from torchgauge.targets.target import TargetRequest
+    from torchgauge.targets.training.named_training import named_training
 
     request = TargetRequest(
         spec=target,

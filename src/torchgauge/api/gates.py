@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from torchgauge.analyze.paired import USUAL_BLOCKS
-from torchgauge.analyze.tolerances import USUAL_METRICS
-from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
-from torchgauge.api.gate_warnings import warnings_of
+from torchgauge.analyze.gate.tolerances import USUAL_METRICS
+from torchgauge.analyze.statistics.paired import USUAL_BLOCKS
 from torchgauge.api.preparation import measuring, prepared, require_torch
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.files import is_file
-from torchgauge.model.record import MeasurementWarning
+from torchgauge.gates.gate_options import MOST_BLOCKS, GateOptions
+from torchgauge.gates.gate_warnings import warnings_of
+from torchgauge.records.record import MeasurementWarning
 
 if TYPE_CHECKING:
-    from torchgauge.measure.latency import LatencyOptions
-    from torchgauge.measure.waiting import Build
-    from torchgauge.model.comparison import Comparison
-    from torchgauge.model.profile import Profile
-    from torchgauge.model.verdict import Verdict
-    from torchgauge.target.revision import Revision
-    from torchgauge.target.target import TargetRequest
-    from torchgauge.target.training import Training
+    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.measure.processes.waiting_process import Build
+    from torchgauge.records.comparison import Comparison
+    from torchgauge.records.profile import Profile
+    from torchgauge.records.verdict import Verdict
+    from torchgauge.targets.builds.revision import Revision
+    from torchgauge.targets.target import TargetRequest
+    from torchgauge.targets.training.training import Training
 
 PAIR = 2
 STORED_PROCESSES = 10
@@ -71,9 +71,9 @@ def gate(
     Raises InputError `gate-sides`, `metric-unknown`, `threshold-invalid`; and what running raises.
     """
     texts = (tolerance,) if isinstance(tolerance, str) else tolerance
-    wanted = GateOptions.parsed(metrics, texts, thresholds, blocks=blocks, most=max_blocks)
+    options = GateOptions.parsed(metrics, texts, thresholds, blocks=blocks, max_blocks=max_blocks)
     if not isinstance(baseline, tuple) and not isinstance(current, tuple):
-        return gate_records(baseline, current, wanted)
+        return gate_records(baseline, current, options)
     if not isinstance(baseline, tuple) or not isinstance(current, tuple):
         raise InputError(
             "A model cannot be gated against a record.",
@@ -81,7 +81,7 @@ def gate(
             cause="Both models are run in turn, or both records are read.",
             remedy="Give two pairs (model, inputs), or profile the model with processes=10 first.",
         )
-    return _gate_models(baseline, current, train, wanted, progress)
+    return _gate_models(baseline, current, train, options, progress)
 
 
 def gate_records(
@@ -96,9 +96,9 @@ def gate_records(
 
     Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
     """
-    from torchgauge.analyze.stored_gate import gate as gate_stored_run
-    from torchgauge.api.comparisons import labels_of, loaded
-    from torchgauge.api.host_noise import host_noise
+    from torchgauge.analyze.gate.stored_gate import gate as gate_stored_run
+    from torchgauge.api.records import labels_of, loaded
+    from torchgauge.gates.host_noise import host_noise
 
     old, new = loaded(baseline), loaded(current)
     return gate_stored_run(
@@ -117,16 +117,18 @@ def gate_stored(baseline: str | Path, request: GateRequest, options: GateOptions
     current = Path(request.target)
     if current.suffix == ".json" and is_file(current):
         return gate_records(baseline, current, options)
-    from torchgauge.api.comparisons import labels_of, load_baseline
     from torchgauge.api.profiles import profile_request
+    from torchgauge.api.records import labels_of, load_baseline
 
     # A mistake shows now, not after minutes; and the target may change folders.
     stored = load_baseline(baseline)
-    known = {one.name: getattr(request, one.name) for one in dataclasses.fields(request)}
-    record = profile_request(**known, processes=STORED_PROCESSES, roofs=False)
+    request_fields = {
+        field.name: getattr(request, field.name) for field in dataclasses.fields(request)
+    }
+    record = profile_request(**request_fields, processes=STORED_PROCESSES, roofs=False)
     verdict = gate_records(stored, record, options, labels_of(baseline, record))
-    told = (*verdict.warnings, *warnings_of(record, "current"))
-    return msgspec.structs.replace(verdict, warnings=told)
+    all_warnings = (*verdict.warnings, *warnings_of(record, "current"))
+    return msgspec.structs.replace(verdict, warnings=all_warnings)
 
 
 def gate_targets(
@@ -144,29 +146,29 @@ def gate_targets(
     Raises what checking out, loading and running raise; InputError `option-conflict`.
     """
     require_torch()
-    from torchgauge.api.paired_gate import gate_builds
+    from torchgauge.gates.paired_gate import gate_builds
 
     current = request_build(request)
-    with measuring(progress) as shown:
+    with measuring(progress) as display:
         if base_target is not None:
             base = request_build(dataclasses.replace(request, target=base_target), "base")
-            return gate_builds(base, current, options, shown)
+            return gate_builds(base, current, options, display)
         if base_ref is None:
             raise InputError(
                 "There is nothing to gate against.",
                 id="option-conflict",
                 remedy="Give --base-ref REF, --base-target TARGET or --baseline run.json.",
             )
-        shown.start(f"checking out {base_ref}")
+        display.start(f"checking out {base_ref}")
         with _revision(base_ref, request.target, base_env) as revision:
             base = _base_build(current, request, revision)
-            current = current._replace(home=_here(revision))
+            current = current._replace(home=_current_home(revision))
             notes = tuple(
                 MeasurementWarning(id="base-note", message=note, probe="gate")
                 for note in revision.notes
             )
             try:
-                return gate_builds(base, current, options, shown, notes)
+                return gate_builds(base, current, options, display, notes)
             except TorchgaugeError as error:
                 # An import that fails may be of a submodule that is not there.
                 absent = [note for note in revision.notes if note.startswith("The base has")]
@@ -185,8 +187,8 @@ def compare_targets(
 
     Raises what loading and running raise.
     """
-    wanted = _everything(blocks)
-    return _compared(gate_targets(request, wanted, base_target=baseline, progress=progress))
+    options = _comparison_options(blocks)
+    return _compared(gate_targets(request, options, base_target=baseline, progress=progress))
 
 
 def compare_models(
@@ -201,7 +203,7 @@ def compare_models(
 
     Raises InputError `gate-sides`, and what running raises.
     """
-    return _compared(_gate_models(baseline, current, train, _everything(blocks), progress))
+    return _compared(_gate_models(baseline, current, train, _comparison_options(blocks), progress))
 
 
 def _gate_models(
@@ -212,19 +214,19 @@ def _gate_models(
     progress: bool | None,
 ) -> Verdict:
     require_torch()
-    from torchgauge.api.paired_gate import gate_builds
+    from torchgauge.gates.paired_gate import gate_builds
 
     sides = (("baseline", baseline), ("current", current))
     builds = [_object_build(name, pair, train) for name, pair in sides]
-    with measuring(progress) as shown:
-        return gate_builds(builds[0], builds[1], options, shown)
+    with measuring(progress) as display:
+        return gate_builds(builds[0], builds[1], options, display)
 
 
-def _everything(blocks: int | None) -> GateOptions:
+def _comparison_options(blocks: int | None) -> GateOptions:
     """Return what a comparison asks for: all metrics, and no more blocks than these."""
     count = USUAL_BLOCKS if blocks is None else blocks
     metrics = (*USUAL_METRICS, "throughput")
-    return GateOptions.parsed(metrics, blocks=count, most=count, everything=True)
+    return GateOptions.parsed(metrics, blocks=count, max_blocks=count, time_always=True)
 
 
 def _compared(verdict: Verdict) -> Comparison:
@@ -235,9 +237,9 @@ def _compared(verdict: Verdict) -> Comparison:
 def request_build(request: GateRequest, label: str = "current") -> Build:
     """Return the build that a request names, for a process that is like this one."""
     from torchgauge.device.select import resolve
-    from torchgauge.measure.waiting import Build
-    from torchgauge.target.source import Source
-    from torchgauge.target.target import TargetRequest
+    from torchgauge.measure.processes.waiting_process import Build
+    from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.target import TargetRequest
 
     named = TargetRequest(
         spec=request.target,
@@ -254,11 +256,11 @@ def request_build(request: GateRequest, label: str = "current") -> Build:
 
 
 def _timing(named: TargetRequest, loss: str | None, optimizer: str | None) -> LatencyOptions:
-    from torchgauge.measure.latency import LatencyOptions
+    from torchgauge.measure.latency.latency import LatencyOptions
 
     if not named.training:
         return LatencyOptions()
-    from torchgauge.target.named_training import named_training
+    from torchgauge.targets.training.named_training import named_training
 
     training = named_training(loss, optimizer, precision=named.precision, device=named.device)
     return LatencyOptions(train=training)
@@ -266,12 +268,12 @@ def _timing(named: TargetRequest, loss: str | None, optimizer: str | None) -> La
 
 def _base_build(current: Build, request: GateRequest, revision: Revision) -> Build:
     """Return the same build as the revision has it."""
-    from torchgauge.measure.waiting import Build
-    from torchgauge.target.named_training import NamedLoss
-    from torchgauge.target.source import Source
-    from torchgauge.target.target import TargetRequest
+    from torchgauge.measure.processes.waiting_process import Build
+    from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.target import TargetRequest
+    from torchgauge.targets.training.named_training import NamedLoss
 
-    named = current.source.what
+    named = current.source.target
     assert isinstance(named, TargetRequest)  # noqa: S101 - `request_build` made it
     weights = None if named.weights is None else Path(revision.file(str(named.weights)))
     spec = revision.target(named.spec)
@@ -283,26 +285,26 @@ def _base_build(current: Build, request: GateRequest, revision: Revision) -> Bui
     return Build(source, options, revision.home, f"base ({revision.ref})", request.target)
 
 
-def _here(revision: Revision) -> Any:
-    from torchgauge.target.home import Home
+def _current_home(revision: Revision) -> Any:
+    from torchgauge.targets.builds.home import Home
 
-    return Home.here(foreign=str(revision.tree))
+    return Home.current(foreign=str(revision.tree))
 
 
 @contextlib.contextmanager
 def _revision(ref: str, target: str, environment: BaseEnvironment) -> Iterator[Revision]:
-    from torchgauge.target.revision import checked_out
+    from torchgauge.targets.builds.revision import checked_out
 
     with checked_out(ref, target) as revision:
         if environment == "build":
-            from torchgauge.target.revision_environment import with_environment
+            from torchgauge.targets.builds.revision_environment import with_environment
 
             revision = with_environment(revision)
         yield revision
 
 
 def _object_build(label: str, pair: tuple[Callable[..., Any], Any], train: Any) -> Build:
-    from torchgauge.measure.waiting import Build
+    from torchgauge.measure.processes.waiting_process import Build
 
     if len(pair) != PAIR:
         raise InputError(

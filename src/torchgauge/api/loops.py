@@ -11,8 +11,8 @@ from torchgauge.api.preparation import require_torch
 if TYPE_CHECKING:
     from torch import nn
 
-    from torchgauge.measure.loop import Timeline
-    from torchgauge.measure.schedule import Schedule
+    from torchgauge.measure.loop.loop import Timeline
+    from torchgauge.measure.loop.schedule import Schedule
 
 
 def timeline(
@@ -37,7 +37,7 @@ def timeline(
     MeasurementError `profiler-active`.
     """
     require_torch()
-    from torchgauge.measure.loop import Timeline
+    from torchgauge.measure.loop.loop import Timeline
 
     return Timeline(model, schedule=schedule, memory_budget=memory_budget, all_threads=all_threads)
 
@@ -48,6 +48,6 @@ def nvtx(model: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
     Put your own loop into the block. Raises MeasurementError `nvtx-unavailable`.
     """
     require_torch()
-    from torchgauge.measure.nvtx import nvtx as marked
+    from torchgauge.measure.timeline.nvtx import nvtx as marked
 
     return marked(model)

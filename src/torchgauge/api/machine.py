@@ -1,14 +1,14 @@
-"""The machine itself."""
+"""The diagnosis of the machine itself."""
 
 from __future__ import annotations
 
 from torchgauge.api.preparation import measuring
-from torchgauge.model.doctor import Diagnosis
+from torchgauge.records.doctor import Diagnosis
 
 
 def diagnose(*, quick: bool = False, progress: bool | None = None) -> Diagnosis:
     """Find what makes timings lie on this machine; `quick` leaves out the A/A run of 10 s."""
-    from torchgauge.measure.doctor import diagnose as examine
+    from torchgauge.measure.machine.doctor import diagnose as examine
 
-    with measuring(progress) as shown:
-        return examine(quick=quick, progress=shown)
+    with measuring(progress) as display:
+        return examine(quick=quick, progress=display)

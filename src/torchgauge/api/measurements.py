@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchgauge.api.preparation import measuring, prepared
-from torchgauge.model.latency import Latency
-from torchgauge.model.memory import Memory
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.memory.memory import Memory
 from torchgauge.turn import turn
 
 if TYPE_CHECKING:
-    from torchgauge.target.training import Training
+    from torchgauge.targets.training.training import Training
 
 
 def measure_latency(
@@ -63,9 +63,9 @@ def measure_latency(
     )
     from torchgauge.measure.plan import measure_latency as measure
 
-    with measuring(progress) as shown:
-        shown.start("latency")
-        return measure(source, options, shown)
+    with measuring(progress) as display:
+        display.start("latency")
+        return measure(source, options, display)
 
 
 def measure_memory(
@@ -81,7 +81,7 @@ def measure_memory(
     """
     source, options = prepared(model, inputs, train=train, device=device)
     from torchgauge.measure.forward import opened
-    from torchgauge.measure.memory import measure
+    from torchgauge.measure.memory.memory import measure
 
     with turn():
         return measure(opened(source), train=options.train)

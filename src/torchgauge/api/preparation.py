@@ -13,9 +13,9 @@ from torchgauge.signals import restoring
 from torchgauge.turn import turn
 
 if TYPE_CHECKING:
-    from torchgauge.measure.latency import LatencyOptions
-    from torchgauge.target.source import Source
-    from torchgauge.target.training import Training
+    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.training.training import Training
 
 
 def require_torch() -> None:
@@ -39,9 +39,9 @@ def prepared(
     """
     require_torch()
     from torchgauge.device.select import resolve
-    from torchgauge.measure.latency import LatencyOptions
-    from torchgauge.target.source import Source
-    from torchgauge.target.training import Training
+    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.training.training import Training
 
     training = Training.resolve(train)
     source = Source.of_object(
@@ -51,13 +51,13 @@ def prepared(
         precision=precision,
         training=training is not None,
     )
-    return source, LatencyOptions(train=training, **given(**options))
+    return source, LatencyOptions(train=training, **timing_options(**options))
 
 
-def given(*, percentile: float | None = None, **options: Any) -> dict[str, Any]:
+def timing_options(*, percentile: float | None = None, **options: Any) -> dict[str, Any]:
     """Leave out what is None, so that the defaults stand in one place."""
     if percentile is not None:
-        from torchgauge.analyze.percentiles import samples_needed
+        from torchgauge.analyze.statistics.percentiles import samples_needed
 
         options["independent"] = samples_needed(percentile)
     return {name: value for name, value in options.items() if value is not None}
@@ -66,15 +66,15 @@ def given(*, percentile: float | None = None, **options: Any) -> dict[str, Any]:
 @restoring
 def showing(choice: bool | None) -> Iterator[Progress]:
     """Show progress as chosen; None: where a terminal is there to see it."""
-    shown = progress_for(choice)
+    display = progress_for(choice)
     try:
-        yield shown
+        yield display
     finally:
-        shown.close()
+        display.close()
 
 
 @restoring
 def measuring(choice: bool | None) -> Iterator[Progress]:
     """Show progress as chosen, in this thread's turn to measure. Raises as `Turn.take`."""
-    with showing(choice) as shown, turn(shown):
-        yield shown
+    with showing(choice) as display, turn(display):
+        yield display

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.api.preparation import given, measuring, prepared, require_torch
+from torchgauge.api.preparation import measuring, prepared, require_torch, timing_options
 from torchgauge.files import check_replaceable
-from torchgauge.model.profile import Profile
-from torchgauge.model.tree import DETAIL, Detail
 from torchgauge.progress import Progress
+from torchgauge.records.profile import Profile
+from torchgauge.records.timeline.tree import DETAIL, Detail
 
 if TYPE_CHECKING:
-    from torchgauge.measure.fork_server import ForkServer
-    from torchgauge.measure.latency import LatencyOptions
-    from torchgauge.measure.timeline_options import TimelineOptions
-    from torchgauge.target.source import Source
-    from torchgauge.target.target import TargetRequest
-    from torchgauge.target.training import Training
+    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.measure.processes.fork_server import ForkServer
+    from torchgauge.measure.timeline.timeline_options import TimelineOptions
+    from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.target import TargetRequest
+    from torchgauge.targets.training.training import Training
 
 
 def profile(
@@ -61,7 +61,9 @@ def profile(
     Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
     device that is not there.
     """
-    wanted = _timeline(detail, trace, lines=lines, roofs=roofs, all_threads=all_threads)
+    timeline_options = _timeline_options(
+        detail, trace, lines=lines, roofs=roofs, all_threads=all_threads
+    )
     source, options = prepared(
         model,
         inputs,
@@ -73,8 +75,8 @@ def profile(
         processes=processes,
         budget=budget,
     )
-    with measuring(progress) as shown:
-        return _profile(source, options, wanted, shown)
+    with measuring(progress) as display:
+        return _profile(source, options, timeline_options, display)
 
 
 def profile_request(
@@ -110,18 +112,20 @@ def profile_request(
     ranges at the end.
     """
     require_torch()
-    wanted = _timeline(detail, trace, lines=lines, nvtx=nvtx, roofs=roofs, all_threads=all_threads)
-    from torchgauge.measure.fork_server import forking
+    timeline_options = _timeline_options(
+        detail, trace, lines=lines, nvtx=nvtx, roofs=roofs, all_threads=all_threads
+    )
+    from torchgauge.measure.processes.fork_server import forking
 
-    several = processes is None and iterations is None and not trust and device != "meta"
+    is_multiprocess = processes is None and iterations is None and not trust and device != "meta"
     with contextlib.ExitStack() as stack:
-        shown = stack.enter_context(measuring(progress))
-        shown.start("importing torch")
+        display = stack.enter_context(measuring(progress))
+        display.start("importing torch")
         # It imports torch on another core while this process does.
-        server = stack.enter_context(forking(target)) if several else None
+        server = stack.enter_context(forking(target)) if is_multiprocess else None
         from torchgauge.device.select import resolve
-        from torchgauge.target.source import Source
-        from torchgauge.target.target import TargetRequest
+        from torchgauge.targets.builds.source import Source
+        from torchgauge.targets.target import TargetRequest
 
         request = TargetRequest(
             spec=target,
@@ -144,26 +148,26 @@ def profile_request(
             percentile=percentile,
         )
         source = Source.of_request(request)
-        return _profile(source, options, wanted, shown, server, apart=trust)
+        return _profile(source, options, timeline_options, display, server, separate=trust)
 
 
 def _options(
     request: TargetRequest, loss: str | None, optimizer: str | None, **timing: Any
 ) -> LatencyOptions:
     """Return how to time a request, and with which training step."""
-    from torchgauge.measure.latency import LatencyOptions
+    from torchgauge.measure.latency.latency import LatencyOptions
 
     training = None
     if request.training:
-        from torchgauge.target.named_training import named_training
+        from torchgauge.targets.training.named_training import named_training
 
         training = named_training(
             loss, optimizer, precision=request.precision, device=request.device
         )
-    return LatencyOptions(train=training, **given(**timing))
+    return LatencyOptions(train=training, **timing_options(**timing))
 
 
-def _timeline(
+def _timeline_options(
     detail: Detail,
     trace: str | Path | None,
     *,
@@ -172,19 +176,19 @@ def _timeline(
     roofs: bool | None = None,
     all_threads: bool = False,
 ) -> TimelineOptions:
-    from torchgauge.measure.timeline_options import TimelineOptions
+    from torchgauge.measure.timeline.timeline_options import TimelineOptions
 
     file = None if trace is None else Path(trace).absolute()  # the model may change folders
-    wanted = TimelineOptions(
+    options = TimelineOptions(
         detail, file, lines=lines, nvtx=nvtx, roofs=roofs, all_threads=all_threads
     )
-    if wanted.trace is not None:
-        check_replaceable(wanted.trace)  # before minutes of measuring, not after
-    if wanted.nvtx:
-        from torchgauge.measure.nvtx import check_available
+    if options.trace is not None:
+        check_replaceable(options.trace)  # before minutes of measuring, not after
+    if options.nvtx:
+        from torchgauge.measure.timeline.nvtx import check_available
 
         check_available()
-    return wanted
+    return options
 
 
 def _profile(
@@ -194,13 +198,13 @@ def _profile(
     progress: Progress,
     server: ForkServer | None = None,
     *,
-    apart: bool = False,
+    separate: bool = False,
 ) -> Profile:
     """Measure here, or `apart`: in a process of its own."""
-    if apart:
-        from torchgauge.measure.apart import profile_apart
+    if separate:
+        from torchgauge.measure.processes.separate_process import profile_in_separate_process
 
-        return profile_apart(source, options, progress, timeline)
+        return profile_in_separate_process(source, options, progress, timeline)
     from torchgauge.measure import plan
 
     return plan.profile(source, options, progress, timeline, server)

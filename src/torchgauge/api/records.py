@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.api.snapshots import read_snapshot
-from torchgauge.model import codec
+from torchgauge.errors import InputError
+from torchgauge.records import codec
+from torchgauge.records.profile import Profile
 
 if TYPE_CHECKING:
-    from torchgauge.model.ranks import Ranks
+    from torchgauge.records.trace.ranks import Ranks
 
 
 def load(path: str | Path) -> codec.Saved:
@@ -26,20 +28,60 @@ def load(path: str | Path) -> codec.Saved:
     from torchgauge.api.contents import content
 
     path = Path(path)
-    found = content(path)
-    if found == "trace":
+    kind = content(path)
+    if kind == "trace":
         from torchgauge.api.traces import read_trace
 
         return read_trace(path)
-    if found == "snapshot":
+    if kind == "snapshot":
         return read_snapshot(path)
-    return load_ranks(path) if found == "ranks" else codec.load(path)
+    return load_ranks(path) if kind == "ranks" else codec.load(path)
 
 
 def load_ranks(folder: Path) -> Ranks:
     """Return the ranks whose records are in a folder, side by side."""
-    from torchgauge.analyze.ranks import merged
-    from torchgauge.model.loop import Loop
+    from torchgauge.analyze.trace.ranks import merged
+    from torchgauge.records.timeline.loop import Loop
 
-    found = [codec.load(path) for path in sorted(folder.glob("*.rank*.json"))]
-    return merged([one for one in found if isinstance(one, Loop)])
+    rank_records = [codec.load(path) for path in sorted(folder.glob("*.rank*.json"))]
+    return merged([record for record in rank_records if isinstance(record, Loop)])
+
+
+def load_baseline(path: str | Path) -> Profile:
+    """Return the profile saved at `path`.
+
+    Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
+    """
+    return loaded(path)
+
+
+def labels_of(baseline: object, current: object) -> tuple[str, str]:
+    """Return what two given runs are called: their paths, or their roles."""
+    old = str(baseline) if isinstance(baseline, str | Path) else "baseline"
+    return old, str(current) if isinstance(current, str | Path) else "current"
+
+
+def loaded(profile_or_path: Profile | str | Path) -> Profile:
+    """Return a profile that is given or lies at a path.
+
+    Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
+    """
+    # ModelProfiler's results hold the record.
+    profile_or_path = getattr(profile_or_path, "profile", profile_or_path)
+    if isinstance(profile_or_path, Profile):
+        return profile_or_path
+    if not isinstance(profile_or_path, str | Path):
+        raise InputError(
+            f"A {type(profile_or_path).__name__} cannot be compared.",
+            id="not-a-profile",
+            cause="Records of profiles can, and the files that hold them.",
+            remedy="Give tg.profile(model, inputs), or the path of a saved run.",
+        )
+    record = codec.load(Path(profile_or_path))
+    if isinstance(record, Profile):
+        return record
+    raise InputError(
+        f"'{profile_or_path}' holds a {type(record).__name__.lower()}, not a profile.",
+        id="not-a-profile",
+        remedy="Give a file that `torchgauge profile --output-dir` or profile.save wrote.",
+    )

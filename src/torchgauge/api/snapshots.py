@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torchgauge.model.snapshot import Growth, Snapshot
+    from torchgauge.records.snapshot import Growth, Snapshot
 
 
 def read_snapshot(path: str | Path) -> Snapshot:
@@ -19,8 +19,8 @@ def read_snapshot(path: str | Path) -> Snapshot:
     `pickle-damaged`, `snapshot-not-one`, `snapshot-damaged`, `snapshot-malformed`,
     `trace-directory`, `trace-too-large`.
     """
-    from torchgauge.analyze.snapshot import snapshot
-    from torchgauge.trace.snapshot import read_recording
+    from torchgauge.analyze.snapshot.snapshot import snapshot
+    from torchgauge.readers.snapshot.snapshot import read_recording
 
     return snapshot(read_recording(Path(path)), Path(path).name)
 
@@ -30,20 +30,20 @@ def compare_snapshots(baseline: Snapshot | str | Path, current: Snapshot | str |
 
     A saved record of a snapshot (JSON) does as well.
     """
-    from torchgauge.analyze.snapshot_growth import growth
+    from torchgauge.analyze.snapshot.growth import growth
 
     return growth(_loaded(baseline), _loaded(current))
 
 
-def _loaded(given: Snapshot | str | Path) -> Snapshot:
+def _loaded(snapshot_or_path: Snapshot | str | Path) -> Snapshot:
     from torchgauge.errors import RecordError
-    from torchgauge.model import codec
-    from torchgauge.model.snapshot import Snapshot
+    from torchgauge.records import codec
+    from torchgauge.records.snapshot import Snapshot
 
-    if isinstance(given, Snapshot):
-        return given
+    if isinstance(snapshot_or_path, Snapshot):
+        return snapshot_or_path
     try:
-        found = codec.load(Path(given))
+        record = codec.load(Path(snapshot_or_path))
     except RecordError:
-        return read_snapshot(given)
-    return found if isinstance(found, Snapshot) else read_snapshot(given)
+        return read_snapshot(snapshot_or_path)
+    return record if isinstance(record, Snapshot) else read_snapshot(snapshot_or_path)

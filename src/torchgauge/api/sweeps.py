@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.api.preparation import given, measuring, require_torch
-from torchgauge.model.sweep import CellSettings, Sweep
+from torchgauge.api.preparation import measuring, require_torch, timing_options
+from torchgauge.records.sweep import CellSettings, Sweep
 
 if TYPE_CHECKING:
     from torchgauge.sweeps.executor import Executor
     from torchgauge.sweeps.job import Job
-    from torchgauge.target.target import TargetRequest
-    from torchgauge.target.variant import Made
+    from torchgauge.targets.target import TargetRequest
+    from torchgauge.targets.variant import ModelWithInputs
 
 # A cell has less than a profile's 30 s, since a grid has many.
 BUDGET = 10.0
@@ -52,9 +52,9 @@ def sweep(
     `sweep-other`, `not-picklable`, and for what cannot be measured at all.
     """
     require_torch()
-    from torchgauge.target.variant import Made
+    from torchgauge.targets.variant import ModelWithInputs
 
-    made = Made(model, make_inputs)
+    subject = ModelWithInputs(model, make_inputs)
     timing = {
         "warmup": warmup,
         "iterations": iterations,
@@ -62,9 +62,9 @@ def sweep(
         "budget": budget,
     }
     return _sweep(
-        made, _named(model, make_inputs), grid, None, executor=executor, where=where, best=best,
-        repeats=repeats, every=every, memory_limit=memory_limit, resume=resume, timing=timing,
-        progress=progress,
+        subject, _subject_identity(model, make_inputs), grid, None, executor=executor, where=where,
+        best=best, repeats=repeats, every=every, memory_limit=memory_limit, resume=resume,
+        timing=timing, progress=progress,
     )  # fmt: skip
 
 
@@ -80,20 +80,20 @@ def sweep_request(
 ) -> Sweep:
     """Do the same for a target as the command line names it; other `options` as of `sweep`."""
     require_torch()
-    from torchgauge.target.target import TargetRequest
+    from torchgauge.targets.target import TargetRequest
 
     request = TargetRequest(spec=target, inputs=inputs, weights=weights, trust=trust)
     timing = {
         name: options.pop(name, None)
         for name in ("warmup", "iterations", "target_rel_error", "budget")
     }
-    what = {"target": target, "inputs": " ".join(inputs), "weights": str(weights or "")}
-    return _sweep(request, what, grid, device, timing=timing, **options)
+    identity = {"target": target, "inputs": " ".join(inputs), "weights": str(weights or "")}
+    return _sweep(request, identity, grid, device, timing=timing, **options)
 
 
 def _sweep(
-    what: TargetRequest | Made,
-    said: dict[str, str],
+    subject: TargetRequest | ModelWithInputs,
+    subject_identity: dict[str, str],
     axes: Mapping[str, Any],
     device: str | None,
     *,
@@ -107,48 +107,48 @@ def _sweep(
     timing: dict[str, Any],
     progress: bool | None,
 ) -> Sweep:
-    from torchgauge.analyze.constraints import cell_metric, parse
-    from torchgauge.analyze.limits import percentile_of
+    from torchgauge.analyze.gate.limits import percentile_of
+    from torchgauge.analyze.sweep.constraints import cell_metric, parse
     from torchgauge.device.environment import environment
-    from torchgauge.measure.latency import LatencyOptions
-    from torchgauge.model.target import TargetDescription
+    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.records.target import TargetDescription
     from torchgauge.sweeps.executor import executor as named
     from torchgauge.sweeps.grid import Grid
     from torchgauge.sweeps.journal import Journal
     from torchgauge.sweeps.result import BY, result
     from torchgauge.sweeps.run import Run
 
-    grid, here = Grid.of(axes), environment()
+    grid, local_environment = Grid.from_axes(axes), environment()
     by = BY if best is None else (best,) if isinstance(best, str) else tuple(best)
-    for one in by:
-        cell_metric(one)
-    options = LatencyOptions(**given(percentile=percentile_of(parse(where)), **timing))
+    for metric in by:
+        cell_metric(metric)
+    options = LatencyOptions(**timing_options(percentile=percentile_of(parse(where)), **timing))
     doer = named(executor) if isinstance(executor, str) else executor
-    machine = here.machine.fingerprint if doer.here else doer.name
-    identity = said | _identity(options, memory_limit, device) | {
-        "machine": machine, "torch": here.software.torch
+    machine = local_environment.machine.fingerprint if doer.is_local else doer.name
+    identity = subject_identity | _identity(options, memory_limit, device) | {
+        "machine": machine, "torch": local_environment.software.torch
     }  # fmt: skip
 
     def make_job(settings: CellSettings, number: int) -> Job:
-        return _job(what, settings, number, options, memory_limit, device)
+        return _job(subject, settings, number, options, memory_limit, device)
 
     path = None if resume is None else Path(resume).absolute()
-    with Journal(path, identity) as journal, measuring(progress) as shown:
-        run = Run(grid, make_job, doer, journal, shown, repeats=repeats, every=every)
+    with Journal(path, identity) as journal, measuring(progress) as display:
+        run = Run(grid, make_job, doer, journal, display, repeats=repeats, measure_all=every)
         cells = run.all()
     unknown = TargetDescription(
-        spec=said["target"], kind="", name=said["target"], device=device or "cpu",
-        precision="native", precision_method="native",
+        spec=subject_identity["target"], kind="", name=subject_identity["target"],
+        device=device or "cpu", precision="native", precision_method="native",
     )  # fmt: skip
     return result(
-        cells, run.environment or here, unknown, axes=grid.named(), where=where, by=by,
-        repeats=repeats, executor=doer.name, interrupted=run.interrupted,
+        cells, run.environment or local_environment, unknown, axes=grid.as_texts(),
+        constraints=where, by=by, repeats=repeats, executor=doer.name, interrupted=run.interrupted,
         warning=journal.warning,
     )  # fmt: skip
 
 
 def _job(
-    what: TargetRequest | Made,
+    subject: TargetRequest | ModelWithInputs,
     settings: CellSettings,
     number: int,
     options: Any,
@@ -156,10 +156,10 @@ def _job(
     device: str | None,
 ) -> Job:
     from torchgauge.sweeps.job import Job
-    from torchgauge.target.variant import Variant
+    from torchgauge.targets.variant import Variant
 
     source = Variant(
-        what,
+        subject,
         device=settings.device or device,
         precision=settings.precision,
         batch=settings.batch,
@@ -188,25 +188,25 @@ def _identity(options: Any, memory_limit: int | None, device: str | None) -> dic
     return {name: str(value) for name, value in measured_with.items() if value is not None}
 
 
-def _named(model: Callable[..., Any], make_inputs: Any) -> dict[str, str]:
+def _subject_identity(model: Callable[..., Any], make_inputs: Any) -> dict[str, str]:
     """Name what the caller holds: the model's class, what its tensors look like, and the inputs'.
 
     Of a function that makes inputs only the name is known.
     """
-    from torchgauge.target.hygiene import module_of
-    from torchgauge.target.inputs import Inputs
+    from torchgauge.targets.hygiene import module_of
+    from torchgauge.targets.inputs.inputs import Inputs
 
     module = module_of(model)
     state: dict[str, Any] = {} if module is None else module.state_dict()
-    made = callable(make_inputs)
-    inputs = _name(make_inputs) if made else _form(dict(Inputs.of(make_inputs).tensors()))
+    has_factory = callable(make_inputs)
+    inputs = _name(make_inputs) if has_factory else _form(dict(Inputs.of(make_inputs).tensors()))
     return {"target": _name(model), "tensors": _form(state), "inputs": inputs}
 
 
-def _name(of: Any) -> str:
-    from torchgauge.target.names import name_of
+def _name(subject: Any) -> str:
+    from torchgauge.targets.names import name_of
 
-    return name_of(of)
+    return name_of(subject)
 
 
 def _form(tensors: Mapping[str, Any]) -> str:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchgauge.errors import InputError, TorchgaugeError
-from torchgauge.model.events import MOST_RANKS
-from torchgauge.model.record import MeasurementWarning
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.trace.events import MOST_RANKS
 
 if TYPE_CHECKING:
-    from torchgauge.api.rank_file import Read
-    from torchgauge.model.trace import RankTrace, Trace
-    from torchgauge.model.trace_diff import TraceDiff
+    from torchgauge.records.trace.trace import RankTrace, Trace
+    from torchgauge.records.trace.trace_diff import TraceDiff
+    from torchgauge.traces.rank_file import RankResult
 
 _OTHER = "trace-no-events"  # whole JSON, as it lies beside traces
 _NUMBER = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
@@ -47,9 +47,9 @@ def read_trace(
     `cache-and-limit`; MissingExtraError where `cache` needs PyArrow.
     """
     from torchgauge.api.preparation import showing
-    from torchgauge.api.rank_file import read_rank
-    from torchgauge.api.trace_files import trace_files
-    from torchgauge.model.trace import Trace
+    from torchgauge.records.trace.trace import Trace
+    from torchgauge.traces.rank_file import read_rank
+    from torchgauge.traces.trace_files import trace_files
 
     path = Path(path)
     if cache and memory_limit is not None:
@@ -60,27 +60,27 @@ def read_trace(
         )
     files = trace_files(path)
     if files is None:
-        with showing(progress) as shown:
-            one = read_rank(
+        with showing(progress) as display:
+            result = read_rank(
                 str(path), python=python, partial=partial, cache=cache, memory_limit=memory_limit,
-                progress=shown,
+                progress=display,
             )  # fmt: skip
-        return Trace(name=path.name, ranks=() if one.rank is None else (one.rank,))
-    from torchgauge.api.rank_files import cores, read_ranks
+        return Trace(name=path.name, ranks=() if result.rank is None else (result.rank,))
+    from torchgauge.traces.rank_files import cores, read_ranks
 
     workers = min(workers or cores(), len(files))
-    with showing(progress) as shown:
-        shown.start("reading traces")
-        read = read_ranks(
+    with showing(progress) as display:
+        display.start("reading traces")
+        results = read_ranks(
             list(map(str, files)),
             python=python,
             partial=partial,
             cache=cache,
             memory_limit=memory_limit and memory_limit // workers,
             workers=workers,
-            progress=shown,
+            progress=display,
         )
-    return _together(path.name, read)
+    return _job_trace(path.name, results)
 
 
 def compare_traces(
@@ -90,29 +90,30 @@ def compare_traces(
 
     Raises InputError `rank-unknown`, and what `read_trace` raises.
     """
-    from torchgauge.analyze.trace_compare import compare_traces as compared
+    from torchgauge.analyze.trace.trace_compare import compare_traces as compared
 
     sides = [
-        one if not isinstance(one, str | Path) else _loaded(one) for one in (baseline, current)
+        side if not isinstance(side, str | Path) else _loaded(side) for side in (baseline, current)
     ]
-    common = [one.rank for one in sides[0].ranks if one.rank in {o.rank for o in sides[1].ranks}]
+    current_numbers = {trace.rank for trace in sides[1].ranks}
+    common = [trace.rank for trace in sides[0].ranks if trace.rank in current_numbers]
     number = rank if rank is not None or not common else common[0]
-    ranks = [_rank(one, number if rank is not None or common else None) for one in sides]
+    ranks = [_rank(side, number if rank is not None or common else None) for side in sides]
     return compared(ranks[0], ranks[1], (sides[0].name, sides[1].name))
 
 
 def _loaded(path: str | Path) -> Trace:
     from torchgauge.api.contents import content
-    from torchgauge.model import codec
-    from torchgauge.model.trace import Trace
+    from torchgauge.records import codec
+    from torchgauge.records.trace.trace import Trace
 
     if content(Path(path)) != "record":
         return read_trace(path)
-    found = codec.load(Path(path))
-    if isinstance(found, Trace):
-        return found
+    record = codec.load(Path(path))
+    if isinstance(record, Trace):
+        return record
     raise InputError(
-        f"'{path}' holds a {type(found).__name__.lower()}, not a trace.",
+        f"'{path}' holds a {type(record).__name__.lower()}, not a trace.",
         id="not-a-trace",
         remedy="Compare traces with traces, and runs with runs.",
     )
@@ -121,18 +122,18 @@ def _loaded(path: str | Path) -> Trace:
 def _rank(trace: Trace, number: int | None) -> RankTrace:
     if number is None:
         return trace.ranks[0]
-    for one in trace.ranks:
-        if one.rank == number:
-            return one
-    raise rank_unknown(trace.name, [one.rank for one in trace.ranks], number)
+    for rank_trace in trace.ranks:
+        if rank_trace.rank == number:
+            return rank_trace
+    raise rank_unknown(trace.name, [rank_trace.rank for rank_trace in trace.ranks], number)
 
 
-def rank_unknown(name: str, known: Sequence[int | None], number: int | None) -> InputError:
+def rank_unknown(name: str, known_ranks: Sequence[int | None], number: int | None) -> InputError:
     """Return the error that a trace has no such rank."""
     return InputError(
         f"There is no trace of rank {number} in {name}.",
         id="rank-unknown",
-        cause=f"There are those of {', '.join(map(str, known))}.",
+        cause=f"There are those of {', '.join(map(str, known_ranks))}.",
         remedy="Choose one of these.",
     )
 
@@ -142,8 +143,8 @@ def ranked(path: Path) -> dict[int, Path] | None:
 
     Ranks are read from how each begins. None of a single file.
     """
-    from torchgauge.api.trace_files import trace_files
-    from torchgauge.trace.raw_events import ranks_before
+    from torchgauge.readers.kineto.raw_events import ranks_before
+    from torchgauge.traces.trace_files import trace_files
 
     files = trace_files(path)
     if files is None:
@@ -157,35 +158,39 @@ def ranked(path: Path) -> dict[int, Path] | None:
                 traces[file] = None, None  # what is wrong with it is said when it is read
     named = [(rank, file.name) for file, (rank, _) in traces.items()]
     numbers = _numbers(named, max((world or 0 for _, world in traces.values()), default=0))
-    found = {
+    rank_files = {
         number: file for number, file in zip(numbers, traces, strict=True) if number is not None
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(rank_files.items()))
 
 
-def _together(name: str, read: Sequence[Read]) -> Trace:
+def _job_trace(name: str, results: Sequence[RankResult]) -> Trace:
     """Return the trace of a job; raise the first error where no file could be read."""
-    from torchgauge.analyze.job import job
-    from torchgauge.analyze.job_findings import job_findings
-    from torchgauge.model.trace import Trace
+    from torchgauge.analyze.trace.job import job
+    from torchgauge.analyze.trace.job_findings import job_findings
+    from torchgauge.records.trace.trace import Trace
 
-    good = [one for one in read if one.rank is not None]
-    if not good:
-        raise next(one.error for one in read if one.error is not None)
-    warnings = [_unread(one.error) for one in read if one.error is not None]
-    known: dict[int, Read] = {}
-    world = max((one.rank.world or 0 for one in good if one.rank), default=0)
-    files = [(one.rank.rank if one.rank else None, Path(one.file).name) for one in good]
-    for number, one in zip(_numbers(files, world), good, strict=True):
-        assert one.rank is not None  # noqa: S101 - only good ones are numbered
+    readable = [result for result in results if result.rank is not None]
+    if not readable:
+        raise next(result.error for result in results if result.error is not None)
+    warnings = [_unread_warning(result.error) for result in results if result.error is not None]
+    by_rank: dict[int, RankResult] = {}
+    world = max((result.rank.world or 0 for result in readable if result.rank), default=0)
+    files = [
+        (result.rank.rank if result.rank else None, Path(result.file).name) for result in readable
+    ]
+    for number, result in zip(_numbers(files, world), readable, strict=True):
+        assert result.rank is not None  # noqa: S101 - only readable files are numbered
         if number is None:
-            warnings.append(_of_no_rank(one.file))
+            warnings.append(_without_rank_warning(result.file))
             continue
-        if number in known:
-            warnings.append(_twice(number, known[number].file))
-        known[number] = one._replace(rank=msgspec.structs.replace(one.rank, rank=number))
-    ranks = {number: one.rank for number, one in sorted(known.items()) if one.rank is not None}
-    world = max((one.world or 0 for one in ranks.values()), default=0)
+        if number in by_rank:
+            warnings.append(_duplicate_rank_warning(number, by_rank[number].file))
+        by_rank[number] = result._replace(rank=msgspec.structs.replace(result.rank, rank=number))
+    ranks = {
+        number: result.rank for number, result in sorted(by_rank.items()) if result.rank is not None
+    }
+    world = max((rank.world or 0 for rank in ranks.values()), default=0)
     trace = Trace(
         name=name,
         ranks=tuple(ranks.values()),
@@ -193,8 +198,9 @@ def _together(name: str, read: Sequence[Read]) -> Trace:
         warnings=tuple(warnings),
     )
     if len(ranks) > 1:
-        together, told = job(ranks, {number: one.calls for number, one in known.items()})
-        trace = msgspec.structs.replace(trace, ranks=tuple(told), job=together)
+        calls = {number: result.calls for number, result in by_rank.items()}
+        job_record, job_ranks = job(ranks, calls)
+        trace = msgspec.structs.replace(trace, ranks=tuple(job_ranks), job=job_record)
     return msgspec.structs.replace(trace, findings=job_findings(trace))
 
 
@@ -204,30 +210,32 @@ def _numbers(files: Sequence[tuple[int | None, str]], world: int) -> list[int | 
     None where the place is another's or there is none: the front end of vLLM writes a file beside
     those of its ranks.
     """
-    said = [_said(number, name) for number, name in files]
+    recorded_ranks = [_recorded_rank(number, name) for number, name in files]
     return [
-        number if number is not None or place in said or (world and place >= world) else place
-        for place, number in enumerate(said)
+        number
+        if number is not None or place in recorded_ranks or (world and place >= world)
+        else place
+        for place, number in enumerate(recorded_ranks)
     ]
 
 
-def _said(number: int | None, name: str) -> int | None:
+def _recorded_rank(number: int | None, name: str) -> int | None:
     if number is not None:
         return number
     named = _NUMBER.search(name)
     return int(named[1]) if named and int(named[1]) < MOST_RANKS else None
 
 
-def _unread(error: TorchgaugeError) -> MeasurementWarning:
-    """Return what is said of a file that was not read: JSON of another kind is no failure."""
-    said = MeasurementWarning.of(error, "trace")
+def _unread_warning(error: TorchgaugeError) -> MeasurementWarning:
+    """Return the warning about a file that was not read: JSON of another kind is no failure."""
+    warning = MeasurementWarning.of(error, "trace")
     if error.id != _OTHER:
-        return said
+        return warning
     remedy = "Leave it where it is a configuration or a result; else record it again."
-    return msgspec.structs.replace(said, probe="", failed=False, remedy=remedy)
+    return msgspec.structs.replace(warning, probe="", failed=False, remedy=remedy)
 
 
-def _of_no_rank(file: str) -> MeasurementWarning:
+def _without_rank_warning(file: str) -> MeasurementWarning:
     return MeasurementWarning(
         id="trace-no-rank",
         message=f"{Path(file).name} says of no rank that it is its file, and is left out.",
@@ -236,7 +244,7 @@ def _of_no_rank(file: str) -> MeasurementWarning:
     )
 
 
-def _twice(number: int, file: str) -> MeasurementWarning:
+def _duplicate_rank_warning(number: int, file: str) -> MeasurementWarning:
     return MeasurementWarning(
         id="trace-rank-twice",
         message=f"Two files are of rank {number}: {Path(file).name} is left out.",

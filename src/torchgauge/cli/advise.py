@@ -9,7 +9,7 @@ import time
 from torchgauge.cli import formats
 from torchgauge.cli.gate import request
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
-from torchgauge.cli.profile import training, what_is_run
+from torchgauge.cli.profile import add_run_options, training
 from torchgauge.cli.target_option import add_target, settle
 from torchgauge.errors import ExitCode, InputError
 
@@ -30,42 +30,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     add_target(parser)
     parser.set_defaults(threshold=[])
-    what_is_run(
+    add_run_options(
         parser.add_argument_group("what is run"),
         device="auto",
         device_help="cpu, cuda, cuda:N or auto: the GPU where there is one (default)",
     )
     training(parser.add_argument_group("training"))
-    _how(parser.add_argument_group("what is tried"))
+    _add_trial_options(parser.add_argument_group("what is tried"))
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
     out.add_argument("--json", action="store_true", help="print the advice as JSON")
 
 
-def _how(how: argparse._ArgumentGroup) -> None:
-    how.add_argument(
+def _add_trial_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--candidates", metavar="ID,ID", help="which to try; bf16-* for all that begin so"
     )
-    how.add_argument(
+    group.add_argument(
         "--tolerance",
         type=_share,
         metavar="R",
         help="largest error allowed, of the output's largest value (default: by the arithmetic: "
         "1e-3 in fp32, 5e-2 in bf16), or of the metric (default: 0.01)",
     )
-    how.add_argument(
+    group.add_argument(
         "--metric",
         metavar="FUNCTION",
         help="file.py:function or module:function of the outputs that returns a number: it decides "
         "whether an output is kept",
     )
-    how.add_argument(
+    group.add_argument(
         "--budget",
         type=_seconds,
         metavar="SECONDS",
         help="time for everything; what runs on is stopped 5 %% and 2 s later",
     )
-    how.add_argument(
+    group.add_argument(
         "--latency-limit",
         metavar="TIME",
         help="try larger batches, as long as a call stays below, such as 20ms",
@@ -73,20 +73,20 @@ def _how(how: argparse._ArgumentGroup) -> None:
 
 
 def _share(text: str) -> float:
-    return _number(text, "a share such as 0.01", least=0.0)
+    return _number(text, "a share such as 0.01", minimum=0.0)
 
 
 def _seconds(text: str) -> float:
-    return _number(text, "a number of seconds above 0", least=1e-9)
+    return _number(text, "a number of seconds above 0", minimum=1e-9)
 
 
-def _number(text: str, wanted: str, *, least: float) -> float:
+def _number(text: str, description: str, *, minimum: float) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= least):
-        raise argparse.ArgumentTypeError(f"'{text}' is not {wanted}")
+    if not (math.isfinite(value) and value >= minimum):
+        raise argparse.ArgumentTypeError(f"'{text}' is not {description}")
     return value
 
 
@@ -95,8 +95,8 @@ def run(options: argparse.Namespace) -> int:
     settle(options)
     formats.check(options)
     from torchgauge import api
-    from torchgauge.model import rendering
-    from torchgauge.report.advice import view
+    from torchgauge.records import rendering
+    from torchgauge.report.console.advice import view
 
     ids = None if options.candidates is None else options.candidates.split(",")
     with prints_to_stderr():
@@ -120,22 +120,22 @@ def run(options: argparse.Namespace) -> int:
 
 def _since_start() -> float:
     """Return the seconds since this process was started: importing torch is most of them."""
-    from torchgauge.device.counters import started
+    from torchgauge.device.counters import process_start
 
-    began = started()
+    began = process_start()
     return 0.0 if began is None else max(0.0, time.time() - began)
 
 
 def _limit(text: str | None) -> float | None:
-    from torchgauge.analyze.quantities import amount
+    from torchgauge.analyze.gate.quantities import amount
 
     if text is None:
         return None
-    found = amount(text, "s")
-    if found is None or found.value <= 0:
+    quantity = amount(text, "s")
+    if quantity is None or quantity.value <= 0:
         raise InputError(
             f"'{text}' is no limit of a call.",
             id="option-invalid",
             remedy="Give it with its unit, such as 20ms.",
         )
-    return float(found.value)
+    return float(quantity.value)

@@ -10,7 +10,7 @@ from torchgauge.cli import formats
 from torchgauge.cli.gate import request
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
-from torchgauge.cli.profile import training, what_is_run
+from torchgauge.cli.profile import add_run_options, training
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_file
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from torchgauge.model.comparison import Comparison
-    from torchgauge.model.snapshot import Growth
-    from torchgauge.model.trace_diff import TraceDiff
+    from torchgauge.records.comparison import Comparison
+    from torchgauge.records.snapshot import Growth
+    from torchgauge.records.trace.trace_diff import TraceDiff
 
 DESCRIPTION = """\
 Compare two saved runs, two traces or two targets: figures, layers, operators and kernels.
@@ -50,13 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rank", type=int, metavar="R", help="of traces, the rank that is compared"
     )
-    what = parser.add_argument_group("what is run, of two targets")
-    what_is_run(
-        what,
+    run_group = parser.add_argument_group("what is run, of two targets")
+    add_run_options(
+        run_group,
         device="auto",
         device_help="cpu, cuda, cuda:N or auto: the GPU where there is one (default)",
     )
-    what.add_argument(
+    run_group.add_argument(
         "--blocks", type=positive, metavar="K", help="blocks of four processes (default: 8)"
     )
     training(parser.add_argument_group("training"))
@@ -73,56 +73,57 @@ def run(options: argparse.Namespace) -> int:
 
     kind = evidence(options.baseline, options.target)
     if kind is not None:
-        return _recordings(kind, options)
+        return _compare_recordings(kind, options)
     formats.check(options, "Comparison")
-    found = _compared(options)
+    comparison = _compared(options)
     try:
-        written = formats.write(found, options, "comparison")
+        written = formats.write(comparison, options, "comparison")
     except InputError:
-        _show(found, options)  # or what was measured would be lost
+        _show(comparison, options)  # or what was measured would be lost
         options.json = False  # standard output holds one document
         raise
-    _show(found, options)
+    _show(comparison, options)
     formats.say(written)
-    interrupted = any(one.id == "interrupted" for one in found.warnings)
+    interrupted = any(warning.id == "interrupted" for warning in comparison.warnings)
     return ExitCode.INTERRUPTED if interrupted else ExitCode.DONE
 
 
-def _recordings(kind: Literal["trace", "snapshot"], options: argparse.Namespace) -> int:
+def _compare_recordings(kind: Literal["trace", "snapshot"], options: argparse.Namespace) -> int:
     """Show how two traces differ, or what grew between two memory snapshots."""
     from torchgauge import api
 
     formats.check(options, "TraceDiff" if kind == "trace" else "Growth")
     sides = options.baseline, options.target
-    found: TraceDiff | Growth = (
+    record: TraceDiff | Growth = (
         api.compare_traces(*sides, rank=options.rank)
         if kind == "trace"
         else api.compare_snapshots(*sides)
     )
-    written = formats.write(found, options, "comparison" if kind == "trace" else "growth")
-    _show(found, options)
+    written = formats.write(record, options, "comparison" if kind == "trace" else "growth")
+    _show(record, options)
     formats.say(written)
     return ExitCode.DONE
 
 
-def _show(found: Comparison | TraceDiff | Growth, options: argparse.Namespace) -> None:
-    from torchgauge.model import rendering
-    from torchgauge.report import comparison, growth, trace_diff
+def _show(record: Comparison | TraceDiff | Growth, options: argparse.Namespace) -> None:
+    from torchgauge.records import rendering
+    from torchgauge.report.console import comparison, trace_diff
+    from torchgauge.report.content import growth
 
     if options.json:
-        emit(rendering.text(found, "json"))
+        emit(rendering.text(record, "json"))
         return
     views: dict[str, Callable[..., RenderableType]] = {
         "Comparison": comparison.view, "TraceDiff": trace_diff.view, "Growth": growth.view,
     }  # fmt: skip
-    view = views[type(found).__name__]
-    print_view(lambda width: view(found, width=width, top=options.top))
+    view = views[type(record).__name__]
+    print_view(lambda width: view(record, width=width, top=options.top))
 
 
 def _compared(options: argparse.Namespace) -> Comparison:
     from torchgauge import api
 
-    saved = [_saved(one) for one in (options.baseline, options.target)]
+    saved = [_is_saved_run(side) for side in (options.baseline, options.target)]
     if all(saved):
         return cast("Comparison", api.compare(options.baseline, options.target))
     if any(saved):
@@ -136,6 +137,6 @@ def _compared(options: argparse.Namespace) -> Comparison:
         return api.compare_targets(request(options), options.baseline, blocks=options.blocks)
 
 
-def _saved(given: str) -> bool:
+def _is_saved_run(argument: str) -> bool:
     """Return whether this is a file that a run was saved to; a target's file ends otherwise."""
-    return given.endswith(".json") or (Path(given).suffix == "" and is_file(Path(given)))
+    return argument.endswith(".json") or (Path(argument).suffix == "" and is_file(Path(argument)))

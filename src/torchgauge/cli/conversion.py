@@ -19,17 +19,17 @@ FORMS = {
 }
 _BINARY = ("parquet",)
 # Options by their places among the parsed ones.
-_OURS = {"output": "--output", "begin": "--from", "end": "--until"}
-_OURS |= {"step": "--step", "layer": "--layer"}
-_OTHERS = {"output_dir": "--output-dir", "formats": "--format", "html": "--html"}
+_CONVERSION_OPTIONS = {"output": "--output", "begin": "--from", "end": "--until"}
+_CONVERSION_OPTIONS |= {"step": "--step", "layer": "--layer"}
+_WRITE_OPTIONS = {"output_dir": "--output-dir", "formats": "--format", "html": "--html"}
 
 
 def add_arguments(
     parser: argparse.ArgumentParser, printed: argparse._MutuallyExclusiveGroup
 ) -> None:
     """Declare the options; `printed` are those of which one alone says what is printed."""
-    said = "; ".join(f"{form}: {what}" for form, what in FORMS.items())
-    printed.add_argument("--to", choices=FORMS, help=f"convert the trace instead ({said})")
+    forms_help = "; ".join(f"{form}: {description}" for form, description in FORMS.items())
+    printed.add_argument("--to", choices=FORMS, help=f"convert the trace instead ({forms_help})")
     group = parser.add_argument_group("what is converted, with --to")
     group.add_argument(
         "--output", type=typed, metavar="FILE", help="write it there, packed where it ends in .gz"
@@ -45,28 +45,28 @@ def add_arguments(
 
 
 def _time(text: str) -> float:
-    from torchgauge.analyze.quantities import amount, meant
+    from torchgauge.analyze.gate.quantities import amount, meant
 
-    found = amount(text, "s")
-    if found is None:
+    quantity = amount(text, "s")
+    if quantity is None:
         better = meant(text, "s") or "0.5s"
         raise argparse.ArgumentTypeError(f"'{text}' is no time (such as {better})")
-    return found.value
+    return quantity.value
 
 
 def check(options: argparse.Namespace) -> None:
     """Raise InputError `option-conflict` for options that have nothing to do with each other."""
-    if options.to is None and (name := _given(options, _OURS)):
+    if options.to is None and (name := _first_given(options, _CONVERSION_OPTIONS)):
         raise _conflict(f"{name} belongs to a conversion.", f"Add --to {'|'.join(FORMS)}.")
     if options.to is not None and options.memory_limit is not None:
         raise _conflict("--to reads the whole trace.", "Leave out --memory-limit.")
-    if options.to is not None and (name := _given(options, _OTHERS)):
+    if options.to is not None and (name := _first_given(options, _WRITE_OPTIONS)):
         raise _conflict(f"--to converts, and {name} writes what was read.", "Use one of them.")
 
 
 def run(options: argparse.Namespace) -> int:
     """Convert, and write the file or standard output; return the exit code."""
-    from torchgauge.analyze.selection import Part
+    from torchgauge.analyze.trace.selection import Part
     from torchgauge.api import conversions
 
     if options.output is None and options.to in _BINARY and sys.stdout.isatty():
@@ -76,8 +76,10 @@ def run(options: argparse.Namespace) -> int:
             remedy="Add --output FILE, or send standard output to a file.",
         )
     part = Part(options.begin, options.end, options.step, options.layer)
-    how = conversions.How(options.python, options.partial, options.cache)
-    parts = conversions.converted(options.path, options.to, rank=options.rank, part=part, how=how)
+    read_settings = conversions.ReadOptions(options.python, options.partial, options.cache)
+    parts = conversions.converted(
+        options.path, options.to, rank=options.rank, part=part, read_options=read_settings
+    )
     if options.output is None:
         emit_bytes(parts)
     else:
@@ -85,9 +87,11 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def _given(options: argparse.Namespace, names: Mapping[str, str]) -> str | None:
-    given = (name for place, name in names.items() if getattr(options, place, None) is not None)
-    return next(given, None)
+def _first_given(options: argparse.Namespace, names: Mapping[str, str]) -> str | None:
+    given_names = (
+        name for place, name in names.items() if getattr(options, place, None) is not None
+    )
+    return next(given_names, None)
 
 
 def _conflict(message: str, remedy: str) -> InputError:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import formats
 from torchgauge.cli.numbers import levels
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
-from torchgauge.cli.profile import what_is_run
+from torchgauge.cli.profile import add_run_options
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from torchgauge.model.count import Count
+    from torchgauge.records.work.count import Count
 
 DESCRIPTION = """\
 Count the work of one call, from the shapes of every operator that it runs: MACs, FLOPs, bytes.
@@ -27,7 +27,7 @@ the totals say "at least"; torchgauge.flop_formula gives it one.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     parser.add_argument("target", metavar="TARGET", help="what to count, as profile takes it")
-    what_is_run(
+    add_run_options(
         parser.add_argument_group("what is run"),
         device=None,
         device_help="meta, cpu or cuda (default: meta, and cpu where the model cannot run there)",
@@ -110,13 +110,14 @@ def run(options: argparse.Namespace) -> int:
 
 def show(count: Count, options: argparse.Namespace) -> None:
     """Print the record as JSON, its table as CSV, or the report; colours on a terminal only."""
-    from torchgauge.model import rendering
-    from torchgauge.report import count as report
+    from torchgauge.records import rendering
+    from torchgauge.report.console import count as report
+    from torchgauge.report.csv import count_csv, csv
 
     depth = report.DEPTH if options.depth is None else options.depth
     if options.json:
         emit(rendering.text(count, "json"))
     elif options.csv:
-        emit(report.table(count, options.by, options.depth))
+        emit(csv.text(*count_csv.rows(count, options.by, options.depth)))
     else:
         print_view(lambda width: report.view(count, options.by, depth, width=width))

@@ -30,14 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Examine, show; return the exit code."""
     from torchgauge import api
-    from torchgauge.model import rendering
+    from torchgauge.records import rendering
 
     with prints_to_stderr():
         diagnosis = api.diagnose(quick=options.quick)
     if options.json:
         emit(rendering.text(diagnosis, "json"))
     else:
-        from torchgauge.report.doctor import view
+        from torchgauge.report.console.doctor import view
 
         print_view(lambda _width: view(diagnosis))
     # Not "a measurement failed": a shell's plain "no", as grep and diff say it.

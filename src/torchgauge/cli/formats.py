@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torchgauge.cli.output import tell
 from torchgauge.errors import InputError
 from torchgauge.files import check_replaceable, check_writable, write_atomically
-from torchgauge.folders import shown, typed
-from torchgauge.model import rendering
+from torchgauge.folders import display_path, typed
+from torchgauge.records import rendering
 
 if TYPE_CHECKING:
-    from torchgauge.model.codec import Saved
+    from torchgauge.records.codec import Saved
 
 
 class Format(NamedTuple):
-    """How files of a format end, and what of `model/rendering.py` makes them."""
+    """How files of a format end, and what of `records/rendering.py` makes them."""
 
     suffix: str
     renderer: str
@@ -76,7 +76,7 @@ def _formats(text: str) -> list[str]:
 
 
 def add_printed(
-    out: argparse._ArgumentGroup, tables: tuple[str, ...], default: str, what: str
+    out: argparse._ArgumentGroup, tables: tuple[str, ...], default: str, contents: str
 ) -> argparse._MutuallyExclusiveGroup:
     """Declare what may be printed in place of a summary: the record, or one of the tables."""
     printed = out.add_mutually_exclusive_group()
@@ -88,7 +88,7 @@ def add_printed(
         nargs="?",
         const=default,
         choices=tables,
-        help=f"print {what} as CSV (default: {default})",
+        help=f"print {contents} as CSV (default: {default})",
     )
     return printed
 
@@ -126,16 +126,16 @@ def write(
 
     What one format cannot show does not keep the others from being written; then raises its error.
     """
-    asked = []
+    outputs = []
     if options.output_dir is not None:
         # The record itself first: all others can be made of it.
         forms = sorted(options.formats or ["json"], key=lambda form: form != "json")
-        asked = [(form, options.output_dir / f"{stem}.{FORMATS[form].suffix}") for form in forms]
+        outputs = [(form, options.output_dir / f"{stem}.{FORMATS[form].suffix}") for form in forms]
     if options.html is not None:
-        asked.append(("html", options.html))
+        outputs.append(("html", options.html))
     failed = None
     written = []
-    for form, path in asked:
+    for form, path in outputs:
         try:
             written.append(write_atomically(path, text(record, form, choices).encode()))
         except InputError as error:
@@ -149,7 +149,7 @@ def write(
 def say(written: Iterable[Path]) -> None:
     """Tell on standard error which files there are now."""
     for path in written:
-        tell(f"Wrote {shown(path)}")
+        tell(f"Wrote {display_path(path)}")
 
 
 def text(record: Saved, form: str, choices: Mapping[str, Any] = MappingProxyType({})) -> str:
@@ -160,9 +160,11 @@ def text(record: Saved, form: str, choices: Mapping[str, Any] = MappingProxyType
     """
     if form == "text":
         return f"{record}\n"
-    found = FORMATS[form]
-    more = choices if form == "folded" else {}
-    return rendering.text(record, _renderer(found.renderer), **found.options, **more)
+    file_format = FORMATS[form]
+    extra_options = choices if form == "folded" else {}
+    return rendering.text(
+        record, _renderer(file_format.renderer), **file_format.options, **extra_options
+    )
 
 
 def _renderer(name: str) -> str:

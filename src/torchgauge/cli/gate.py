@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import formats
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
-from torchgauge.cli.profile import training, what_is_run
+from torchgauge.cli.profile import add_run_options, training
 from torchgauge.cli.target_option import add_target, add_threshold, settle
 from torchgauge.cli.verdicts import tell_github
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from torchgauge.api.gates import GateRequest
-    from torchgauge.model.verdict import Limit, Verdict
+    from torchgauge.records.verdict import Limit, Verdict
 
 DESCRIPTION = """\
 Gate a model against another build of it, and name the layers that got worse.
@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     add_target(parser)
     _against(parser.add_argument_group("against what"))
-    _what(parser.add_argument_group("what is gated"))
-    what_is_run(
+    _add_gate_options(parser.add_argument_group("what is gated"))
+    add_run_options(
         parser.add_argument_group("what is run"),
         device="auto",
         device_help="cpu, cuda, cuda:N or auto: the GPU where there is one (default)",
@@ -66,8 +66,8 @@ def _against(base: argparse._ArgumentGroup) -> None:
     )
 
 
-def _what(what: argparse._ArgumentGroup) -> None:
-    what.add_argument(
+def _add_gate_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--metric",
         action="append",
         default=[],
@@ -75,7 +75,7 @@ def _what(what: argparse._ArgumentGroup) -> None:
         dest="metrics",
         help="a metric to gate; repeatable (default: params, flops, memory, latency)",
     )
-    what.add_argument(
+    group.add_argument(
         "--tolerance",
         action="append",
         default=[],
@@ -83,15 +83,15 @@ def _what(what: argparse._ArgumentGroup) -> None:
         dest="tolerances",
         help="change accepted, and change refused, as in latency:1%%:3%%; repeatable",
     )
-    add_threshold(what)
-    what.add_argument(
+    add_threshold(group)
+    group.add_argument(
         "--all",
         action="store_true",
         dest="everything",
         help="measure times even where a counted figure has failed",
     )
-    what.add_argument("--blocks", type=positive, metavar="K", help="blocks of four processes")
-    what.add_argument(
+    group.add_argument("--blocks", type=positive, metavar="K", help="blocks of four processes")
+    group.add_argument(
         "--max-blocks", type=positive, metavar="K", help="blocks at most (default: 40)"
     )
 
@@ -99,7 +99,7 @@ def _what(what: argparse._ArgumentGroup) -> None:
 def run(options: argparse.Namespace) -> int:
     """Gate, show, write; return the exit code."""
     against = [options.base_ref, options.base_target, options.baseline, options.calibrate or None]
-    if sum(one is not None for one in against) != 1:
+    if sum(side is not None for side in against) != 1:
         raise InputError(
             "Say what to gate against, once.",
             id="option-conflict",
@@ -112,25 +112,25 @@ def run(options: argparse.Namespace) -> int:
 
 def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
     from torchgauge import api
-    from torchgauge.api.gate_options import MOST_BLOCKS, GateOptions
+    from torchgauge.gates.gate_options import MOST_BLOCKS, GateOptions
     from torchgauge.measure.interrupts import Interrupts
 
-    most = options.max_blocks or max(MOST_BLOCKS, options.blocks or 0)
-    wanted = GateOptions.parsed(
+    block_limit = options.max_blocks or max(MOST_BLOCKS, options.blocks or 0)
+    parsed_options = GateOptions.parsed(
         options.metrics,
         options.tolerances,
         [limit.text for limit in limits],
         blocks=options.blocks,
-        most=most,
-        everything=options.everything,
+        max_blocks=block_limit,
+        time_always=options.everything,
     )
     with prints_to_stderr():
         if options.baseline is not None:
-            verdict = api.gate_stored(options.baseline, request(options), wanted)
+            verdict = api.gate_stored(options.baseline, request(options), parsed_options)
         else:
             verdict = api.gate_targets(
                 request(options),
-                wanted,
+                parsed_options,
                 base_ref=options.base_ref,
                 base_target=options.base_target,
                 base_env=options.base_env,
@@ -144,17 +144,17 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
             raise
     _tell(verdict, options)
     formats.say(written)
-    if interrupts.noted or any(one.id == "interrupted" for one in verdict.warnings):
+    if interrupts.noted or any(warning.id == "interrupted" for warning in verdict.warnings):
         return ExitCode.INTERRUPTED
-    if verdict.outcome == "inconclusive" and any(one.failed for one in verdict.warnings):
+    if verdict.outcome == "inconclusive" and any(warning.failed for warning in verdict.warnings):
         return ExitCode.MEASUREMENT_FAILED  # a model that is broken is not one that scatters
     return verdict.exit_code
 
 
 def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
     """Print the verdict; in a workflow tell GitHub."""
-    from torchgauge.model import rendering
-    from torchgauge.report.verdict import view
+    from torchgauge.records import rendering
+    from torchgauge.report.console.verdict import view
 
     for warning in verdict.warnings:
         if warning.traceback:
@@ -168,12 +168,12 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
 
 def _calibrate(options: argparse.Namespace) -> int:
     from torchgauge import api
-    from torchgauge.model import rendering
-    from torchgauge.report.calibration import view
+    from torchgauge.records import rendering
+    from torchgauge.report.console.calibration import view
 
-    more = {} if options.blocks is None else {"blocks": options.blocks}
+    block_options = {} if options.blocks is None else {"blocks": options.blocks}
     with prints_to_stderr():
-        noise = api.calibrate(request(options), **more)
+        noise = api.calibrate(request(options), **block_options)
     if options.json:
         emit(rendering.text(noise, "json"))
     else:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 USUAL_COLUMNS = 80
-# A verb is a module of this room, imported when it is chosen.
+# A verb is a module of this folder, imported when it is chosen.
 VERBS = {
     "profile": "measure size, latency, memory and system use of a model",
     "run": "run an unedited script and show where the steps of its loop go",
@@ -109,17 +109,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     take_any_text()
     start_here()
-    given = sys.argv[1:] if arguments is None else arguments
+    command_arguments = sys.argv[1:] if arguments is None else arguments
     owner = Owner()
     options = argparse.Namespace()
     try:
-        options = build(VERBS.keys() & set(given)).parse_args(given)
+        options = build(VERBS.keys() & set(command_arguments)).parse_args(command_arguments)
         return _run(options)
     except TorchgaugeError as error:
         _report(error, as_json=getattr(options, "json", False))
         return error.exit_code
     except KeyboardInterrupt:
-        if owner.elsewhere:  # what ends a process that the user's code forked is its own
+        if owner.in_fork:  # what ends a process that the user's code forked is its own
             raise
         tell("torchgauge: interrupted")
         return ExitCode.INTERRUPTED

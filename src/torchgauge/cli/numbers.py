@@ -25,15 +25,15 @@ def positive(text: str) -> int:
 
 def size(text: str | None) -> int | None:
     """Return bytes ("8GB"). Raises InputError `option-invalid` for what is no size."""
-    from torchgauge.analyze.quantities import amount
+    from torchgauge.analyze.gate.quantities import amount
 
     if text is None:
         return None
-    found = amount(text, "B")
-    if found is None or not 1 <= found.value <= MOST_BYTES:
+    quantity = amount(text, "B")
+    if quantity is None or not 1 <= quantity.value <= MOST_BYTES:
         raise InputError(
             f"'{text}' is no memory limit.",
             id="option-invalid",
             remedy="Give it with its unit, such as 8GB or 8GiB.",
         )
-    return int(found.value)
+    return int(quantity.value)

@@ -75,11 +75,11 @@ def prints_to_stderr() -> Iterator[None]:
 def print_view(view: Callable[[int], RenderableType]) -> None:
     """Print what `view` makes for a width: in colours on a terminal, as plain text elsewhere."""
     if sys.stdout.isatty():
-        from torchgauge.report.plain import print_styled
+        from torchgauge.report.console.plain import print_styled
 
         print_styled(view)
     else:
-        from torchgauge.report.plain import plain
+        from torchgauge.report.console.plain import plain
 
         emit(plain(view) + "\n")
 
@@ -119,7 +119,7 @@ def emit(text: str, *, styled: bool = False) -> None:
     Raises InputError `output-unwritable` where it goes to a file whose disk is full.
     """
     with _reader_may_be_gone():
-        sys.stdout.write(text if styled else _shown(text))
+        sys.stdout.write(text if styled else _terminal_safe(text))
         sys.stdout.flush()
 
 
@@ -128,13 +128,13 @@ def emit_bytes(parts: Iterable[bytes]) -> None:
     with _reader_may_be_gone():
         if sys.stdout.isatty():
             for text in codecs.iterdecode(parts, "utf-8", "replace"):
-                sys.stdout.write(_shown(text))
+                sys.stdout.write(_terminal_safe(text))
         else:
             sys.stdout.buffer.writelines(parts)
         sys.stdout.flush()
 
 
-def _shown(text: str) -> str:
+def _terminal_safe(text: str) -> str:
     """Return what a terminal may have of a text that is for programs: nothing that commands it."""
     return visible_lines(text) if sys.stdout.isatty() else text
 

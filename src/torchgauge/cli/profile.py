@@ -14,8 +14,8 @@ from torchgauge.errors import ExitCode, InputError
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
-    from torchgauge.model.profile import Profile
-    from torchgauge.model.verdict import Limit, Verdict
+    from torchgauge.records.profile import Profile
+    from torchgauge.records.verdict import Limit, Verdict
 
 DESCRIPTION = """\
 Measure a model: size, latency, throughput, memory by part, and use of the machine.
@@ -36,22 +36,24 @@ OF_A_VERDICT = ("json", "text", "csv", "markdown", "junit")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     add_target(parser)
-    what_is_run(
+    add_run_options(
         parser.add_argument_group("what is run"),
         device="auto",
         device_help="cpu, cuda, cuda:N, meta (nothing is timed) or auto: the GPU where there is "
         "one (default)",
     )
     training(parser.add_argument_group("training"))
-    _how(parser.add_argument_group("how latency is measured"))
+    _add_timing_options(parser.add_argument_group("how latency is measured"))
     _tree(parser.add_argument_group("where it goes"))
     add_threshold(parser.add_argument_group("what must hold"))
     _out(parser.add_argument_group("what comes out"))
 
 
-def what_is_run(what: argparse._ArgumentGroup, *, device: str | None, device_help: str) -> None:
+def add_run_options(
+    group: argparse._ArgumentGroup, *, device: str | None, device_help: str
+) -> None:
     """Declare the options that say what is run and where; other verbs take them too."""
-    what.add_argument(
+    group.add_argument(
         "--input",
         action="append",
         default=[],
@@ -59,13 +61,13 @@ def what_is_run(what: argparse._ArgumentGroup, *, device: str | None, device_hel
         dest="inputs",
         help="shape of an input, such as 1x3x224x224 or input_ids=2x128:int64<50257; repeatable",
     )
-    what.add_argument("--batch", type=int, metavar="N", help="leading dimension of every input")
-    what.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
-    what.add_argument("--device", default=device, metavar="DEVICE", help=device_help)
-    what.add_argument(
+    group.add_argument("--batch", type=int, metavar="N", help="leading dimension of every input")
+    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
+    group.add_argument("--device", default=device, metavar="DEVICE", help=device_help)
+    group.add_argument(
         "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
     )
-    what.add_argument(
+    group.add_argument(
         "--trust",
         action="store_true",
         help="load a file that holds a program, in a process of its own",
@@ -88,31 +90,31 @@ def training(training: argparse._ArgumentGroup) -> None:
     )
 
 
-def _how(how: argparse._ArgumentGroup) -> None:
-    how.add_argument(
+def _add_timing_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--warmup", type=int, metavar="N", help="calls to leave out (default: found in the data)"
     )
-    how.add_argument(
+    group.add_argument(
         "--iterations",
         type=int,
         metavar="N",
         help="calls to time, in this process alone (default: 0.3 s in each process)",
     )
-    how.add_argument(
+    group.add_argument(
         "--processes",
         type=int,
         metavar="N",
         help="measure in N freshly started processes, 1 for this one alone (default: in as many "
         "short ones as the budget allows)",
     )
-    how.add_argument(
+    group.add_argument(
         "--roofs",
         action=argparse.BooleanOptionalAction,
         help="measure anew what this machine can do at most, which tells what bounds a model: some "
         "ten seconds, and it is kept (default: in two seconds where nothing is kept; --no-roofs: "
         "not at all)",
     )
-    how.add_argument(
+    group.add_argument(
         "--budget",
         type=float,
         metavar="SECONDS",
@@ -127,7 +129,7 @@ def _tree(tree: argparse._ArgumentGroup) -> None:
         default="kernels",
         help="how far down: summary makes no tree, layers records nothing (default: kernels)",
     )
-    what_is_shown(tree, depth=2, depth_help="2")
+    add_view_options(tree, depth=2, depth_help="2")
     tree.add_argument(
         "--lines",
         action="store_true",
@@ -141,25 +143,25 @@ def _tree(tree: argparse._ArgumentGroup) -> None:
     )
 
 
-def what_is_shown(shown: argparse._ArgumentGroup, *, depth: int | None, depth_help: str) -> None:
+def add_view_options(group: argparse._ArgumentGroup, *, depth: int | None, depth_help: str) -> None:
     """Declare the options that say what of a tree is shown; other verbs take them too."""
-    shown.add_argument(
+    group.add_argument(
         "--depth",
         type=levels,
         default=depth,
         metavar="N",
         help=f"levels of layers shown (default: {depth_help})",
     )
-    shown.add_argument(
+    group.add_argument(
         "--top", type=positive, default=10, metavar="N", help="operators shown (default: 10)"
     )
-    shown.add_argument(
+    group.add_argument(
         "--sort",
         choices=("self", "total", "calls", "average", "flops", "bytes", "memory"),
         default="self",
         help="the order of the operators (default: self)",
     )
-    shown.add_argument(
+    group.add_argument(
         "--group-by-shape",
         action="store_true",
         help="tell an operator on inputs of other shapes apart",
@@ -207,7 +209,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure, show, write; return the exit code."""
     limits = _checked(options)
     from torchgauge import api
-    from torchgauge.analyze.limits import judged, percentile_of
+    from torchgauge.analyze.gate.limits import judged, percentile_of
 
     with prints_to_stderr():
         profile = api.profile_request(
@@ -245,7 +247,7 @@ def run(options: argparse.Namespace) -> int:
             options.json = False  # standard output holds one document
             raise
     tell(profile, verdict, options)
-    if options.trace is not None and ran(profile, "trace"):
+    if options.trace is not None and probe_ran(profile, "trace"):
         written.append(options.trace)
     formats.say(written)
     if profile.interrupted or interrupts.noted:
@@ -258,16 +260,18 @@ def run(options: argparse.Namespace) -> int:
 def write(profile: Profile, verdict: Verdict | None, options: argparse.Namespace) -> list[Path]:
     """Write the record in the formats asked for, and the verdict in those that fit it."""
 
-    def asked(forms: list[str], **others: object) -> argparse.Namespace:
-        return argparse.Namespace(**{**vars(options), "formats": forms, **others})
+    def options_with(forms: list[str], **overrides: object) -> argparse.Namespace:
+        return argparse.Namespace(**{**vars(options), "formats": forms, **overrides})
 
     forms = options.formats or ["json"]
     try:
-        return formats.write(profile, asked([one for one in forms if one != "junit"]), "profile")
+        return formats.write(
+            profile, options_with([form for form in forms if form != "junit"]), "profile"
+        )
     finally:
         if verdict is not None:
-            fitting = [one for one in forms if one in OF_A_VERDICT]
-            formats.say(formats.write(verdict, asked(fitting, html=None), "verdict"))
+            fitting = [form for form in forms if form in OF_A_VERDICT]
+            formats.say(formats.write(verdict, options_with(fitting, html=None), "verdict"))
 
 
 def tell(profile: Profile, verdict: Verdict | None, options: argparse.Namespace) -> None:
@@ -278,15 +282,15 @@ def tell(profile: Profile, verdict: Verdict | None, options: argparse.Namespace)
         verdicts.tell_github(verdict, profile.target.spec)
 
 
-def ran(profile: Profile, probe: str) -> bool:
+def probe_ran(profile: Profile, probe: str) -> bool:
     """Return whether the probe ran to its end."""
-    failed = any(one.failed and one.probe == probe for one in profile.warnings)
-    return not failed and any(one.probe == probe for one in profile.passes)
+    failed = any(warning.failed and warning.probe == probe for warning in profile.warnings)
+    return not failed and any(probe_pass.probe == probe for probe_pass in profile.passes)
 
 
 def show(profile: Profile, options: argparse.Namespace) -> None:
     """Print the record as JSON, or the summary; colours on a terminal only."""
-    from torchgauge.model import rendering
+    from torchgauge.records import rendering
 
     for warning in profile.all_warnings:
         if warning.traceback:
@@ -294,8 +298,8 @@ def show(profile: Profile, options: argparse.Namespace) -> None:
     if options.json:
         emit(rendering.text(profile, "json"))
         return
-    from torchgauge.report.console import view
-    from torchgauge.report.tree import View
+    from torchgauge.report.console.console import view
+    from torchgauge.report.console.tree import View
 
-    shown = View(options.depth, options.top, options.sort, options.group_by_shape)
-    print_view(lambda width: view(profile, shown, width=width))
+    tree_view = View(options.depth, options.top, options.sort, options.group_by_shape)
+    print_view(lambda width: view(profile, tree_view, width=width))

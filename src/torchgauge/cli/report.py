@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchgauge.cli import formats
 from torchgauge.cli.output import emit, print_view
-from torchgauge.cli.profile import what_is_shown
+from torchgauge.cli.profile import add_view_options
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_folder
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from torchgauge.model.codec import Saved
+    from torchgauge.records.codec import Saved
 
 DESCRIPTION = """\
 Show what profile, run, count, doctor or history saved, on any machine; torch is not needed.
@@ -34,8 +34,8 @@ RUN is a file, or a folder with the ranks of a distributed loop.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     parser.add_argument("run_file", type=Path, metavar="RUN", help="the saved run")
-    shown = parser.add_argument_group("what the summary shows")
-    what_is_shown(shown, depth=None, depth_help="2, of a count 3")
+    view_group = parser.add_argument_group("what the summary shows")
+    add_view_options(view_group, depth=None, depth_help="2, of a count 3")
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out, "json; without --output-dir one format is printed")
     out.add_argument(
@@ -54,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
             id="option-conflict",
             remedy="Add --output-dir DIR, or ask for one format.",
         )
-    asked = {*(options.formats or ())}
-    if options.weight is not None and "folded" not in asked:
+    requested = {*(options.formats or ())}
+    if options.weight is not None and "folded" not in requested:
         raise InputError(
             "--weight belongs to folded stacks.",
             id="option-conflict",
@@ -78,26 +78,25 @@ def run(options: argparse.Namespace) -> int:
 
 def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableType:
     """Return the record's summary as something rich prints in `width` columns."""
-    from torchgauge.model.advice import Advice
-    from torchgauge.model.comparison import Comparison
-    from torchgauge.model.count import Count
-    from torchgauge.model.doctor import Diagnosis
-    from torchgauge.model.loop import Loop
-    from torchgauge.model.profile import Profile
-    from torchgauge.model.ranks import Ranks
-    from torchgauge.model.snapshot import Growth, Snapshot
-    from torchgauge.model.sweep import Sweep
-    from torchgauge.model.trace import Trace
-    from torchgauge.model.trace_diff import TraceDiff
-    from torchgauge.model.trend import Trend
-    from torchgauge.model.verdict import Verdict
-    from torchgauge.report import (
+    from torchgauge.records.advice import Advice
+    from torchgauge.records.comparison import Comparison
+    from torchgauge.records.doctor import Diagnosis
+    from torchgauge.records.profile import Profile
+    from torchgauge.records.snapshot import Growth, Snapshot
+    from torchgauge.records.sweep import Sweep
+    from torchgauge.records.timeline.loop import Loop
+    from torchgauge.records.trace.ranks import Ranks
+    from torchgauge.records.trace.trace import Trace
+    from torchgauge.records.trace.trace_diff import TraceDiff
+    from torchgauge.records.trend import Trend
+    from torchgauge.records.verdict import Verdict
+    from torchgauge.records.work.count import Count
+    from torchgauge.report.console import (
         advice,
         comparison,
         console,
         count,
         doctor,
-        growth,
         loop,
         ranks,
         snapshot,
@@ -107,25 +106,26 @@ def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableTy
         trend,
         verdict,
     )
-    from torchgauge.report.tree import View
+    from torchgauge.report.console.tree import View
+    from torchgauge.report.content import growth
 
     depth: dict[str, Any] = {} if options.depth is None else {"depth": options.depth}
-    shown = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
-    one: Any = record
+    tree_view = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
+    untyped: Any = record
     views: dict[type, Callable[[], RenderableType]] = {
-        Advice: lambda: advice.view(one, width=width),
-        Comparison: lambda: comparison.view(one, width=width, top=options.top),
-        Count: lambda: count.view(one, **depth, width=width),
-        Diagnosis: lambda: doctor.view(one),
-        Growth: lambda: growth.view(one, width=width),
-        Loop: lambda: loop.view(one, shown, width=width),
-        Profile: lambda: console.view(one, shown, width=width),
-        Ranks: lambda: ranks.view(one),
-        Snapshot: lambda: snapshot.view(one, width=width),
-        Sweep: lambda: sweep.view(one, width=width),
-        Trace: lambda: trace.view(one, shown, width=width),
-        TraceDiff: lambda: trace_diff.view(one, width=width, top=options.top),
-        Trend: lambda: trend.view(one, width=width),
-        Verdict: lambda: verdict.view(one, width=width),
+        Advice: lambda: advice.view(untyped, width=width),
+        Comparison: lambda: comparison.view(untyped, width=width, top=options.top),
+        Count: lambda: count.view(untyped, **depth, width=width),
+        Diagnosis: lambda: doctor.view(untyped),
+        Growth: lambda: growth.view(untyped, width=width),
+        Loop: lambda: loop.view(untyped, tree_view, width=width),
+        Profile: lambda: console.view(untyped, tree_view, width=width),
+        Ranks: lambda: ranks.view(untyped),
+        Snapshot: lambda: snapshot.view(untyped, width=width),
+        Sweep: lambda: sweep.view(untyped, width=width),
+        Trace: lambda: trace.view(untyped, tree_view, width=width),
+        TraceDiff: lambda: trace_diff.view(untyped, width=width, top=options.top),
+        Trend: lambda: trend.view(untyped, width=width),
+        Verdict: lambda: verdict.view(untyped, width=width),
     }
     return views[type(record)]()

@@ -12,8 +12,8 @@ from torchgauge.cli.output import emit, prints_to_stderr, take_any_text, tell_li
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from torchgauge.model.loop import Loop
-    from torchgauge.model.ranks import Ranks
+    from torchgauge.records.timeline.loop import Loop
+    from torchgauge.records.trace.ranks import Ranks
 
 DESCRIPTION = """\
 Run a script as Python would, and record some steps of its loop.
@@ -31,30 +31,30 @@ The exit code is the script's. A script that ends by os._exit or a signal leaves
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    which = parser.add_argument_group("which steps are recorded")
+    step_group = parser.add_argument_group("which steps are recorded")
     for name, default, text in (
         ("skip", 2, "steps to leave out first"),
         ("warmup", 2, "steps under the profiler that are not read"),
         ("repeat", 1, "how often all that is done"),
     ):
-        which.add_argument(
+        step_group.add_argument(
             f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: {default})"
         )
-    which.add_argument(
+    step_group.add_argument(
         "--record",
         type=_steps,
         default=5,
         metavar="N",
         help="steps to record, or 'all' that fit into the memory (default: 5)",
     )
-    which.add_argument(
+    step_group.add_argument(
         "--memory-budget",
         type=_bytes,
         metavar="SIZE",
         help="memory that the recording may take, such as 500MB or 2GiB (default: 1GiB, a quarter "
         "of what is free if that is less)",
     )
-    which.add_argument(
+    step_group.add_argument(
         "--all-threads",
         action="store_true",
         help="record every thread, not only the one that steps; torch may crash or hang where "
@@ -102,13 +102,13 @@ def _steps(text: str) -> int | None:
 
 
 def _bytes(text: str) -> int:
-    from torchgauge.analyze.quantities import amount, meant
+    from torchgauge.analyze.gate.quantities import amount, meant
 
     written = text.strip()
     if written[-1:] in ("b", "B"):  # in any case, and not without a unit
-        found = amount(written, "B") or amount(meant(written, "B") or "", "B")
-        if found is not None:
-            return int(found.value)
+        quantity = amount(written, "B") or amount(meant(written, "B") or "", "B")
+        if quantity is not None:
+            return int(quantity.value)
     message = f"'{text}' is no size such as 500MB or 2GiB"
     raise argparse.ArgumentTypeError(message)
 
@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
         )
     formats.check(options)
     from torchgauge import api
-    from torchgauge.measure.schedule import Schedule
+    from torchgauge.measure.loop.schedule import Schedule
 
     timeline = api.timeline(
         schedule=Schedule(options.skip, options.warmup, options.record, options.repeat),
@@ -137,8 +137,8 @@ def run(options: argparse.Namespace) -> int:
         all_threads=options.all_threads,
     )
     from torchgauge.measure.interrupts import Interrupts
-    from torchgauge.measure.script import run_program, show
-    from torchgauge.measure.script_lines import ScriptLines
+    from torchgauge.measure.lines.script_lines import ScriptLines
+    from torchgauge.measure.loop.script import run_program, show
 
     lines = ScriptLines(options.function, memory=options.memory) if options.lines else None
     interrupts = Interrupts()
@@ -175,7 +175,7 @@ def _no_model() -> InputError:
 
 
 def _report(record: Loop, options: argparse.Namespace) -> None:
-    from torchgauge.model import rendering
+    from torchgauge.records import rendering
 
     stem = "loop" if record.rank is None else f"loop.rank{record.rank.number}"
     failed: InputError | None = None

@@ -40,17 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read, show, write; return the exit code."""
     from torchgauge import api
-    from torchgauge.model import rendering
-    from torchgauge.report.snapshot import view
+    from torchgauge.records import rendering
+    from torchgauge.report.console.snapshot import view
 
     formats.check(options, "Snapshot")
-    found = api.read_snapshot(options.path)
-    written = formats.write(found, options, "snapshot")
+    record = api.read_snapshot(options.path)
+    written = formats.write(record, options, "snapshot")
     if options.json:
-        emit(rendering.text(found, "json"))
+        emit(rendering.text(record, "json"))
     elif options.csv is not None:
-        emit(rendering.text(found, "csv", table=options.csv))
+        emit(rendering.text(record, "csv", table=options.csv))
     else:
-        print_view(lambda width: view(found, width=width, top=options.top))
+        print_view(lambda width: view(record, width=width, top=options.top))
     formats.say(written)
     return ExitCode.DONE

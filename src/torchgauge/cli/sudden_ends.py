@@ -1,4 +1,4 @@
-"""A model that ends the process is told as such: no job of a pipeline passes by it."""
+"""Report a model that ends the process: no job of a pipeline passes by it."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def refused() -> Iterator[None]:
 
 def _refusing(name: str, original: Callable[..., Any], owner: Owner) -> Callable[..., Any]:
     @functools.wraps(original)
-    def end(*given: Any, **named: Any) -> Any:
-        if owner.elsewhere:
-            return original(*given, **named)
-        called = f"os.{name}({', '.join(map(repr, given))})"
+    def end(*arguments: Any, **keywords: Any) -> Any:
+        if owner.in_fork:
+            return original(*arguments, **keywords)
+        called = f"os.{name}({', '.join(map(repr, arguments))})"
         if threading.current_thread() is threading.main_thread():
             raise SystemExit(called)
         tell(f"torchgauge: error: A thread called {called}. [model-exited]")

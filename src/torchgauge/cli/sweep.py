@@ -13,7 +13,7 @@ from torchgauge.errors import ExitCode, InputError
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
-    from torchgauge.model.sweep import Sweep
+    from torchgauge.records.sweep import Sweep
 
 DESCRIPTION = """\
 Measure every combination of settings, each in a process of its own: latency, throughput, memory.
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     parser.add_argument("target", metavar="TARGET", help="what to measure, as profile takes it")
     _axes(parser.add_argument_group("the grid (values with commas between them)"))
-    _what(parser.add_argument_group("what is run"))
-    _how(parser.add_argument_group("how it is measured"))
+    _add_run_options(parser.add_argument_group("what is run"))
+    _add_timing_options(parser.add_argument_group("how it is measured"))
     _choice(parser.add_argument_group("what is chosen"))
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
@@ -66,8 +66,8 @@ def _axes(grid: argparse._ArgumentGroup) -> None:
     )
 
 
-def _what(what: argparse._ArgumentGroup) -> None:
-    what.add_argument(
+def _add_run_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--input",
         action="append",
         default=[],
@@ -75,49 +75,49 @@ def _what(what: argparse._ArgumentGroup) -> None:
         dest="inputs",
         help="shape of an input, such as 1x3x224x224; repeatable; --batch replaces its first size",
     )
-    what.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
-    what.add_argument("--trust", action="store_true", help="load a file that holds a program")
+    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
+    group.add_argument("--trust", action="store_true", help="load a file that holds a program")
 
 
-def _how(how: argparse._ArgumentGroup) -> None:
-    how.add_argument(
+def _add_timing_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--repeats",
         type=positive,
         default=1,
         metavar="N",
         help="processes per cell, measured in turn with the other cells (default: 1)",
     )
-    how.add_argument(
+    group.add_argument(
         "--budget",
         type=float,
         default=10.0,
         metavar="SECONDS",
         help="time for sampling in each process at most (default: 10)",
     )
-    how.add_argument(
+    group.add_argument(
         "--warmup", type=int, metavar="N", help="calls to leave out (default: found in the data)"
     )
-    how.add_argument(
+    group.add_argument(
         "--iterations",
         type=int,
         metavar="N",
         help="calls to time (default: until the median is known to ±1 %%)",
     )
-    how.add_argument(
+    group.add_argument(
         "--memory-limit", metavar="SIZE", help="hold each process to so much memory, such as 8GB"
     )
-    how.add_argument(
+    group.add_argument(
         "--every",
         action="store_true",
         help="measure also where throughput saturates or memory would not fit",
     )
-    how.add_argument(
+    group.add_argument(
         "--executor",
         choices=("process", "ray"),
         default="process",
         help="fresh processes here (default), or a Ray cluster",
     )
-    how.add_argument(
+    group.add_argument(
         "--resume",
         type=typed,
         metavar="FILE",
@@ -190,8 +190,8 @@ def run(options: argparse.Namespace) -> int:
 
 def show(sweep: Sweep, options: argparse.Namespace) -> None:
     """Print the record as JSON, or the summary; colours on a terminal only."""
-    from torchgauge.model import rendering
-    from torchgauge.report.sweep import view
+    from torchgauge.records import rendering
+    from torchgauge.report.console.sweep import view
 
     if options.json:
         emit(rendering.text(sweep, "json"))
@@ -205,7 +205,7 @@ def code(sweep: Sweep) -> ExitCode:
         return ExitCode.INTERRUPTED
     if not any(cell.done for cell in sweep.cells):
         return ExitCode.MEASUREMENT_FAILED
-    if sweep.where and all(one.cell is None for one in sweep.best):
-        unknown = any(one.unknown for one in sweep.best)
+    if sweep.where and all(choice.cell is None for choice in sweep.best):
+        unknown = any(choice.unknown for choice in sweep.best)
         return ExitCode.INCONCLUSIVE if unknown else ExitCode.THRESHOLD
     return ExitCode.DONE

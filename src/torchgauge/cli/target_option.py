@@ -11,7 +11,7 @@ from torchgauge.errors import InputError
 from torchgauge.files import is_file, is_folder
 
 if TYPE_CHECKING:
-    from torchgauge.model.verdict import Limit
+    from torchgauge.records.verdict import Limit
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -41,30 +41,30 @@ def settle(options: argparse.Namespace) -> tuple[Limit, ...]:
 
     Raises InputError `target-missing`, `option-conflict`, `metric-unknown`, `threshold-invalid`.
     """
-    from torchgauge.analyze.limits import parse_limit
-    from torchgauge.model.metric import METRICS, metric
+    from torchgauge.analyze.gate.limits import parse_limit
+    from torchgauge.records.metric import METRICS, metric
 
-    given = [one for one in (options.target, options.model_path) if one is not None]
-    if len(given) > 1:
+    targets = [name for name in (options.target, options.model_path) if name is not None]
+    if len(targets) > 1:
         raise InputError(
-            f"There are two targets: {given[0]} and {given[1]}.",
+            f"There are two targets: {targets[0]} and {targets[1]}.",
             id="option-conflict",
             cause="--model-path is another name for TARGET.",
             remedy="Give one of them.",
         )
     texts = list(options.threshold)
-    if not given and texts and _prefix(texts[-1]) not in METRICS:
+    if not targets and texts and _prefix(texts[-1]) not in METRICS:
         if _looks_like_a_limit(texts[-1]):
             metric(_prefix(texts[-1]))
-        given = [texts.pop()]
-    if not given:
+        targets = [texts.pop()]
+    if not targets:
         raise InputError(
             "There is no target.",
             id="target-missing",
             cause="Neither TARGET nor --model-path was given.",
             remedy="Name what to measure: file.py:factory, torchvision:resnet18, a folder.",
         )
-    options.target = given[0]
+    options.target = targets[0]
     return tuple(parse_limit(text) for text in texts)
 
 
@@ -74,5 +74,5 @@ def _prefix(text: str) -> str:
 
 def _looks_like_a_limit(text: str) -> bool:
     """Tell a misspelt metric from a target: no factory's or model's name begins with a digit."""
-    there = is_file(Path(text)) or is_folder(Path(text))
-    return re.match(r"[^/:]*:\s*[\d.]", text) is not None and not there
+    is_path = is_file(Path(text)) or is_folder(Path(text))
+    return re.match(r"[^/:]*:\s*[\d.]", text) is not None and not is_path

@@ -19,14 +19,14 @@ def as_ctrl_c() -> Iterator[None]:
     Only in the main thread, which alone gets signals.
     """
     main = threading.current_thread() is threading.main_thread()
-    known = [getattr(signal, name) for name in _ENDING if main and hasattr(signal, name)]
-    taken = [number for number in known if handler_of(number) is signal.SIG_DFL]
-    for number in taken:
+    ending = [getattr(signal, name) for name in _ENDING if main and hasattr(signal, name)]
+    captured = [number for number in ending if handler_of(number) is signal.SIG_DFL]
+    for number in captured:
         set_handler(number, _interrupt)
     try:
         yield
     finally:
-        for number in taken:
+        for number in captured:
             if handler_of(number) is _interrupt:
                 set_handler(number, signal.SIG_DFL)
 

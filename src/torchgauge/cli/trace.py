@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import conversion, formats
 from torchgauge.cli.numbers import positive, size
 from torchgauge.cli.output import emit, print_view, tell
-from torchgauge.cli.profile import what_is_shown
+from torchgauge.cli.profile import add_view_options
 from torchgauge.errors import ExitCode
 
 if TYPE_CHECKING:
-    from torchgauge.model.trace import Trace
+    from torchgauge.records.trace.trace import Trace
 
 DESCRIPTION = """\
 Read what torch.profiler exported: a file (.json, .json.gz), or a folder or .zip of ranks' files.
@@ -32,27 +32,27 @@ Neither torch nor a GPU is needed. What was not recorded is said and never shown
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     parser.add_argument("path", type=Path, metavar="FILE|DIR", help="the trace, or its ranks")
-    what = parser.add_argument_group("what is read")
-    what.add_argument(
+    read_group = parser.add_argument_group("what is read")
+    read_group.add_argument(
         "--python", action="store_true", help="keep Python functions of a trace with stacks"
     )
-    what.add_argument(
+    read_group.add_argument(
         "--partial", action="store_true", help="of a damaged file, show what can be read"
     )
-    what.add_argument(
+    read_group.add_argument(
         "--cache", action="store_true", help="keep what was read as Parquet beside each file"
     )
-    what.add_argument(
+    read_group.add_argument(
         "--memory-limit",
         metavar="SIZE",
         help="read the first part that fits into so much memory, such as 2GB, of all processes",
     )
-    what.add_argument(
+    read_group.add_argument(
         "--workers", type=positive, metavar="N", help="files read at once (default: the cores)"
     )
-    shown = parser.add_argument_group("what the summary shows")
-    shown.add_argument("--rank", type=int, metavar="R", help="details of this rank")
-    what_is_shown(shown, depth=None, depth_help="2")
+    view_group = parser.add_argument_group("what the summary shows")
+    view_group.add_argument("--rank", type=int, metavar="R", help="details of this rank")
+    add_view_options(view_group, depth=None, depth_help="2")
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
     tables = ("figures", "layers", "operators", "kernels")
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     if options.to is not None:
         return conversion.run(options)
     formats.check(options, "Trace")
-    found = api.read_trace(
+    trace = api.read_trace(
         options.path,
         python=options.python,
         partial=options.partial,
@@ -76,46 +76,48 @@ def run(options: argparse.Namespace) -> int:
         memory_limit=size(options.memory_limit),
         workers=options.workers,
     )
-    _check_rank(found, options.rank)
-    written = formats.write(found, options, "trace")
-    _show(found, options)
+    _check_rank(trace, options.rank)
+    written = formats.write(trace, options, "trace")
+    _show(trace, options)
     formats.say(written)
-    failed = any(one.failed for one in found.warnings)
+    failed = any(warning.failed for warning in trace.warnings)
     return ExitCode.MEASUREMENT_FAILED if failed else ExitCode.DONE
 
 
-def _check_rank(found: Trace, rank: int | None) -> None:
-    known = [one.rank for one in found.ranks]
-    if rank is not None and rank not in known:
+def _check_rank(trace: Trace, rank: int | None) -> None:
+    rank_numbers = [rank_trace.rank for rank_trace in trace.ranks]
+    if rank is not None and rank not in rank_numbers:
         from torchgauge.api.traces import rank_unknown
 
-        raise rank_unknown(found.name, known, rank)
+        raise rank_unknown(trace.name, rank_numbers, rank)
 
 
-def _show(found: Trace, options: argparse.Namespace) -> None:
-    from torchgauge.model import rendering
-    from torchgauge.report.sections import warning_text
-    from torchgauge.report.trace import view
-    from torchgauge.report.tree import View
+def _show(record: Trace, options: argparse.Namespace) -> None:
+    from torchgauge.records import rendering
+    from torchgauge.report.console.trace import view
+    from torchgauge.report.console.tree import View
+    from torchgauge.report.content.sections import warning_text
     from torchgauge.visible import one_line
 
     if options.json:
-        emit(rendering.text(found, "json"))
+        emit(rendering.text(record, "json"))
     elif options.csv is not None:
-        for warning in found.warnings:  # no table has them, and they are why it is exit code 1
+        for warning in record.warnings:  # no table has them, and they are why it is exit code 1
             if warning.failed:
                 tell(f"torchgauge: {one_line(warning_text(warning))} [{warning.id}]")
-        one = found if options.rank is None else _only(found, options.rank)
-        emit(rendering.text(one, "csv", table=options.csv))
+        table_record = record if options.rank is None else _with_rank(record, options.rank)
+        emit(rendering.text(table_record, "csv", table=options.csv))
     else:
         depth = {} if options.depth is None else {"depth": options.depth}
-        shown = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
-        print_view(lambda width: view(found, shown, width=width, rank=options.rank))
+        tree_view = View(
+            top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth
+        )
+        print_view(lambda width: view(record, tree_view, width=width, rank=options.rank))
 
 
-def _only(found: Trace, rank: int) -> Trace:
+def _with_rank(trace: Trace, rank: int) -> Trace:
     import msgspec
 
     return msgspec.structs.replace(
-        found, ranks=tuple(one for one in found.ranks if one.rank == rank)
+        trace, ranks=tuple(rank_trace for rank_trace in trace.ranks if rank_trace.rank == rank)
     )

@@ -1,4 +1,4 @@
-"""What becomes of a verdict besides files: shown, and told to GitHub where a workflow runs."""
+"""Show a verdict, and report it to GitHub where a workflow runs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torchgauge.files import append
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
-    from torchgauge.model.verdict import Verdict
+    from torchgauge.records.verdict import Verdict
 
 
 def show(verdict: Verdict, *, to_stderr: bool = False) -> None:
     """Print the verdict; to standard error where standard output holds a document."""
-    from torchgauge.report.verdict import view
+    from torchgauge.report.console.verdict import view
 
     if to_stderr:
         tell_lines(str(verdict))
     else:
         from rich.console import Group
 
-        from torchgauge.report.text import Text
+        from torchgauge.report.console.text import Text
 
         print_view(lambda width: Group(Text(""), view(verdict, width=width)))
 
@@ -32,7 +32,7 @@ def tell_github(verdict: Verdict, target: str) -> None:
 
     A summary that cannot be written does not change the verdict.
     """
-    from torchgauge.report import github
+    from torchgauge.report.export import github
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
         annotate(github.commands(verdict, _file(target)))

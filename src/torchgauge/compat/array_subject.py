@@ -1,4 +1,4 @@
-"""A model without torch, as Profiler asks for it."""
+"""The Subject of a model without torch."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from torchgauge.analyze.training_memory import Trainable
+from torchgauge.analyze.memory.training_memory import Trainable
 from torchgauge.compat.arrays import counting, latency, members, memory
 from torchgauge.compat.arrays.calling import accepted, batch_of, like, mapped, run
-from torchgauge.compat.arrays.kept import kept
+from torchgauge.compat.arrays.kept import preserved
 from torchgauge.compat.arrays.members import Array
 from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.compat.subject import Backward, Shape
-from torchgauge.device.numpy_kernels import Host, NumpyKernels
+from torchgauge.device.roofs.numpy_kernels import Host, NumpyKernels
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.sampling import SamplingPlan
-from torchgauge.model.cost import Cost
-from torchgauge.model.latency import Latency
-from torchgauge.model.memory import Memory
-from torchgauge.model.roofline import Roofs
-from torchgauge.target.inputs import Inputs
+from torchgauge.measure.latency.sampling import SamplingPlan
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.memory.memory import Memory
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.roofline import Roofs
+from torchgauge.targets.inputs.inputs import Inputs
 
 
 class ArraySubject:
@@ -38,7 +38,7 @@ class ArraySubject:
         return None if plain else members.count(self.model)
 
     def trainable(self) -> list[Trainable]:
-        """Return its parameters: that one is frozen is not known."""
+        """Return its parameters: which of them are frozen is not known."""
         return [
             Trainable(array.shape, str(array.dtype), array.itemsize)
             for _, array in members.parameters(self.model)
@@ -47,12 +47,12 @@ class ArraySubject:
     def inputs(self, shape: Shape) -> Inputs:
         """Return an array of that shape, in the framework's tensor where it has one."""
 
-        def runs(model: Any, inputs: Inputs) -> Inputs:
-            run(model, inputs)
-            return inputs
+        def attempt(model: Any, call_inputs: Inputs) -> Inputs:
+            run(model, call_inputs)
+            return call_inputs
 
-        with kept(self.model):
-            return accepted(self.model, shape, runs)
+        with preserved(self.model):
+            return accepted(self.model, shape, attempt)
 
     def sample_cost(self, shape: Shape) -> Cost:
         """Return the work of one sample; known layers do not run for it."""
@@ -65,7 +65,7 @@ class ArraySubject:
         """Return the leading dimension; 1 where a layer takes the input as one sample."""
         return 1 if counting.count(self.model, inputs)[1] else batch_of(inputs)
 
-    def one(self, inputs: Inputs) -> Inputs:
+    def first_sample(self, inputs: Inputs) -> Inputs:
         """Return the first sample of each array that has a batch; of no sample one of zeros."""
         if self.batch(inputs) == 1:
             return inputs
@@ -96,7 +96,7 @@ class ArraySubject:
         """
         work = self.cost(inputs)
         flops = None if work.at_least else 2 * work.flops
-        with kept(self.model, inputs.args, dict(inputs.kwargs)):
+        with preserved(self.model, inputs.args, dict(inputs.kwargs)):
             if not callable(getattr(run(self.model, inputs), "backward", None)):
                 return Backward(None, None, flops, estimated=True)
             times = [self._step(inputs) for _ in range(warmup + iterations)][warmup:]
@@ -112,7 +112,7 @@ class ArraySubject:
         return middle - start, time.perf_counter() - middle
 
     def roofs(self, cost: Cost) -> Roofs:
-        """Return what NumPy does here at most."""
+        """Return NumPy's peak rates on this machine."""
         return quick_roofs(cost, NumpyKernels(), Host())
 
 

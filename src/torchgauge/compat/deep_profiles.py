@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from torchgauge.compat.results import rows_in_ms
-from torchgauge.model.profile import Profile
+from torchgauge.records.profile import Profile
 
 TRANSFERS = ("memcpy", "memset")
 
@@ -19,18 +19,18 @@ def memory(
     Of more than 2,000 events the record keeps the highest and lowest of equal stretches: rises and
     falls are then "at least".
     """
-    found = record.memory
-    if found is None:
+    usage = record.memory
+    if usage is None:
         return {"peak": None, "average": None, "parts": {}}
-    held = found.fragmentation
-    steps = [after.live - before.live for before, after in pairwise(found.timeline)]
+    held = usage.fragmentation
+    steps = [after.live - before.live for before, after in pairwise(usage.timeline)]
     result: dict[str, Any] = {
-        "peak": found.peak,
-        "average": found.average,
-        "per_sample": found.per_sample,
-        "parts": found.parts,
+        "peak": usage.peak,
+        "average": usage.average,
+        "per_sample": usage.per_sample,
+        "parts": usage.parts,
         "fragmentation": None if held is None else held.reserved_unused,
-        "method": found.method,
+        "method": usage.method,
     }
     if allocations:
         result["allocations"] = _events([step for step in steps if step > 0], bool(steps))
@@ -38,13 +38,13 @@ def memory(
         result["deallocations"] = _events([-step for step in steps if step < 0], bool(steps))
     if snapshots:
         result["snapshots"] = [
-            {"time": point.time * 1e-6, "bytes": point.live} for point in found.timeline
+            {"time": point.time * 1e-6, "bytes": point.live} for point in usage.timeline
         ]
     return result
 
 
-def _events(sizes: list[int], seen: bool) -> dict[str, Any]:
-    if not seen:
+def _events(sizes: list[int], recorded: bool) -> dict[str, Any]:
+    if not recorded:
         return {"count": None, "bytes": None, "largest": None}
     return {"count": len(sizes), "bytes": sum(sizes), "largest": max(sizes, default=0)}
 

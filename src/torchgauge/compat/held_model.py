@@ -1,4 +1,4 @@
-"""The model that a ModelProfiler holds: loaded once, given its inputs, measured by `api`."""
+"""The model of a ModelProfiler: loaded once, measured by `api`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torchgauge import api
 from torchgauge.api.preparation import require_torch
 from torchgauge.compat.subject import given_inputs, is_torch
 from torchgauge.errors import InputError
-from torchgauge.measure.sampling import SamplingPlan
-from torchgauge.model.latency import Latency
-from torchgauge.model.profile import Profile
-from torchgauge.target.inputs import Inputs
+from torchgauge.measure.latency.sampling import SamplingPlan
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.profile import Profile
+from torchgauge.targets.inputs.inputs import Inputs
 
 EXAMPLE = "1x3x224x224"
 CONFIGURABLE = ("batch_size", "precision", "device")
@@ -26,24 +26,24 @@ class HeldModel:
     """A model with its device and precision; `model` is a Target where it was loaded by name."""
 
     def __init__(
-        self, what: Any, device: str | None, precision: str | None, *, trust: bool = False
+        self, model_or_path: Any, device: str | None, precision: str | None, *, trust: bool = False
     ) -> None:
-        self.what, self.precision, self.trust = what, precision, trust
-        self.named = isinstance(what, str | Path)
+        self.model_or_path, self.precision, self.trust = model_or_path, precision, trust
+        self.named = isinstance(model_or_path, str | Path)
         if self.named or device not in (None, "cpu"):
             require_torch()
         self.device = _resolved(device, named=self.named)
-        self.model: Any = None if self.named else what
+        self.model: Any = None if self.named else model_or_path
         if self.named:
             self._load()
 
     def _load(self, texts: tuple[str, ...] = ()) -> None:
-        """Load the target; where it wants to be told its inputs, they come with the first call."""
-        from torchgauge.target.load import load
-        from torchgauge.target.target import TargetRequest
+        """Load the target; where it needs inputs from the caller, they come with the first call."""
+        from torchgauge.targets.loaders.load import load
+        from torchgauge.targets.target import TargetRequest
 
         request = TargetRequest(
-            str(self.what), texts, device=self.device or "cpu", precision=self.precision,
+            str(self.model_or_path), texts, device=self.device or "cpu", precision=self.precision,
             trust=self.trust,
         )  # fmt: skip
         try:
@@ -66,7 +66,7 @@ class HeldModel:
     ) -> Profile:
         """Return the record of the model with these inputs. Raises as `tg.profile`."""
         inputs = self.inputs(input_data)
-        if not self._of_torch(inputs):
+        if not self._uses_torch(inputs):
             from torchgauge.compat.arrays.profile import profile
 
             return profile(self.model, inputs, SamplingPlan(warmup, iterations))
@@ -90,8 +90,8 @@ class HeldModel:
         )  # fmt: skip
         from torchgauge.measure.plan import measure_latency
 
-        with api.preparation.measuring(None) as shown:
-            return measure_latency(source, how, shown)
+        with api.preparation.measuring(None) as progress:
+            return measure_latency(source, how, progress)
 
     def inputs(self, input_data: Any) -> Inputs:
         """Return the inputs of a call: those given, else the target's own.
@@ -110,27 +110,31 @@ class HeldModel:
             return own if isinstance(own, Inputs) else Inputs()
         texts = _texts(input_data)
         if texts:
-            return _made(texts)
-        found = given_inputs(input_data)
-        return _as_tensors(found, self.model) if self._of_torch(found) else found
+            return _parsed_inputs(texts)
+        call_inputs = given_inputs(input_data)
+        return (
+            _as_tensors(call_inputs, self.model) if self._uses_torch(call_inputs) else call_inputs
+        )
 
     def _is_own_path(self, input_data: Any) -> bool:
         """Return whether it names this model. Raises InputError `other-model` for another path."""
         if not isinstance(input_data, str | Path) or not str(input_data):
             return False
-        if self.named and _same(str(self.what), str(input_data)):
+        if self.named and _same_target(str(self.model_or_path), str(input_data)):
             return True
         if isinstance(input_data, str) and not _exists(input_data):
             return False  # a text of shapes
-        holds = str(self.what) if self.named else f"a {type(self.what).__name__}"
+        held_name = (
+            str(self.model_or_path) if self.named else f"a {type(self.model_or_path).__name__}"
+        )
         raise InputError(
             f"{str(input_data)!r} is not the model of this profiler, and no inputs.",
             id="other-model",
-            cause=f"It holds {holds}.",
+            cause=f"It holds {held_name}.",
             remedy="Make a ModelProfiler of that path, or give this one tensors or shapes.",
         )
 
-    def _of_torch(self, inputs: Inputs) -> bool:
+    def _uses_torch(self, inputs: Inputs) -> bool:
         if self.named or is_torch(self.model, inputs):
             return True
         if self.device not in (None, "cpu") or self.precision is not None:
@@ -178,7 +182,7 @@ class HeldModel:
 
     def nvtx(self, input_data: Any) -> None:
         """Run some steps with layers as NVTX ranges. Raises MeasurementError `nvtx-unavailable`."""
-        from torchgauge.measure import nvtx
+        from torchgauge.measure.timeline import nvtx
 
         nvtx.check_available()
         source, _ = api.preparation.prepared(
@@ -194,10 +198,10 @@ def _resolved(device: str | None, *, named: bool) -> str | None:
     return resolve(device) if device is not None or named else None
 
 
-def _same(one: str, other: str) -> bool:
+def _same_target(first: str, second: str) -> bool:
     """Return whether two texts name one target, as they stand or as paths."""
-    paths = Path(one), Path(other)
-    return one == other or (_exists(one) and paths[0].resolve() == paths[1].resolve())
+    paths = Path(first), Path(second)
+    return first == second or (_exists(first) and paths[0].resolve() == paths[1].resolve())
 
 
 def _exists(text: str) -> bool:
@@ -212,12 +216,14 @@ def _texts(input_data: Any) -> tuple[str, ...]:
     if isinstance(input_data, str):
         return (input_data,)
     several = isinstance(input_data, tuple | list) and bool(input_data)
-    return tuple(input_data) if several and all(isinstance(one, str) for one in input_data) else ()
+    return (
+        tuple(input_data) if several and all(isinstance(text, str) for text in input_data) else ()
+    )
 
 
-def _made(texts: tuple[str, ...]) -> Inputs:
-    from torchgauge.target.input_spec import make_inputs
-    from torchgauge.target.random_tensors import RandomTensors
+def _parsed_inputs(texts: tuple[str, ...]) -> Inputs:
+    from torchgauge.targets.inputs.input_spec import make_inputs
+    from torchgauge.targets.inputs.random_tensors import RandomTensors
 
     try:
         return make_inputs(texts, None, RandomTensors("cpu"))
@@ -232,21 +238,23 @@ def _as_tensors(inputs: Inputs, model: Any) -> Inputs:
     NumPy makes float64 where nobody said so.
     """
     torch = sys.modules["torch"]
-    from torchgauge.target import members
-    from torchgauge.target.hygiene import module_of
+    from torchgauge.targets import members
+    from torchgauge.targets.hygiene import module_of
 
     module = module_of(getattr(model, "model", model))
-    wide = module is None or any(one.dtype == torch.float64 for one in members.tensors(module))
+    wide = module is None or any(
+        tensor.dtype == torch.float64 for tensor in members.tensors(module)
+    )
 
-    def one(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if not isinstance(value, np.ndarray):
             return value
         tensor = torch.from_numpy(np.array(value))
         return tensor if wide or tensor.dtype != torch.float64 else tensor.float()
 
     return Inputs(
-        tuple(one(value) for value in inputs.args),
-        {name: one(value) for name, value in inputs.kwargs.items()},
+        tuple(convert(value) for value in inputs.args),
+        {name: convert(value) for name, value in inputs.kwargs.items()},
     )
 
 
@@ -259,13 +267,13 @@ def _repeated(inputs: Inputs, batch: int) -> Inputs:
             remedy="Give a batch_size of 1 or more.",
         )
 
-    def one(value: Any) -> Any:
+    def repeat(value: Any) -> Any:
         shape: Any = getattr(value, "shape", ())
         if not len(shape) or not shape[0]:
             return value
         return value[[place % shape[0] for place in range(batch)]]
 
     return Inputs(
-        tuple(one(value) for value in inputs.args),
-        {name: one(value) for name, value in inputs.kwargs.items()},
+        tuple(repeat(value) for value in inputs.args),
+        {name: repeat(value) for name, value in inputs.kwargs.items()},
     )

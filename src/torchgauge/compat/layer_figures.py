@@ -1,4 +1,4 @@
-"""The figures of layers by the names that people have for them."""
+"""The figures of layers, selected by path, pattern or part of a name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgauge.errors import InputError
-from torchgauge.model.profile import Profile
-from torchgauge.model.tables import table
-from torchgauge.model.tree import Node
+from torchgauge.records.profile import Profile
+from torchgauge.records.timeline.node import Node
+from torchgauge.records.timeline.tables import table
 
 
 def by_name(record: Profile, names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -22,17 +22,17 @@ def by_name(record: Profile, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     assert record.tree is not None  # noqa: S101 - it would have been said
     root = record.tree.root
     layers = [node for node in root.walk() if node.kind in ("layer", "model")]
-    asked = (names,) if isinstance(names, str) else names
-    found = {name: _outermost(layers, name) for name in asked}
-    if not any(found.values()):
+    patterns = (names,) if isinstance(names, str) else names
+    layers_by_name = {name: _outermost(layers, name) for name in patterns}
+    if not any(layers_by_name.values()):
         kinds = ", ".join(dict.fromkeys(node.row.path for node in layers if node.row.path))
         raise InputError(
-            f"No layer is named like {', '.join(map(repr, asked))}.",
+            f"No layer is named like {', '.join(map(repr, patterns))}.",
             id="layer-unknown",
             cause=f"The layers are {kinds[:500]}{'…' if len(kinds) > 500 else ''}.",
             remedy="Give a path, a pattern such as '*.attn', or part of a layer's name or class.",
         )
-    return {name: _figures(nodes, root) for name, nodes in found.items()}
+    return {name: _figures(nodes, root) for name, nodes in layers_by_name.items()}
 
 
 def _outermost(layers: list[Node], name: str) -> list[Node]:
@@ -60,12 +60,12 @@ def _inside(node: Node, places: set[int]) -> bool:
 
 
 def _figures(nodes: list[Node], root: Node) -> dict[str, Any]:
-    time, whole = _sum([node.time for node in nodes]), root.time
+    time, total_time = _sum([node.time for node in nodes]), root.time
     return {
         "layers": [node.row.path for node in nodes],
         "calls": sum(node.calls for node in nodes) if nodes else None,
         "latency": None if time is None else time * 1e3,
-        "share": time / whole if time is not None and whole else None,
+        "share": time / total_time if time is not None and total_time else None,
         "flops": _sum([node.flops for node in nodes]),
         "memory": _sum([node.allocations for node in nodes]),
         "parameters": _sum([node.parameters for node in nodes]),
@@ -73,5 +73,5 @@ def _figures(nodes: list[Node], root: Node) -> dict[str, Any]:
 
 
 def _sum(values: list[Any]) -> Any:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    known_values = [value for value in values if value is not None]
+    return sum(known_values) if known_values else None

@@ -10,8 +10,8 @@ from torchgauge.compat import deep_profiles, layer_figures
 from torchgauge.compat.held_model import HeldModel
 from torchgauge.compat.results import Results
 from torchgauge.errors import InputError, MeasurementError
-from torchgauge.model import rendering
-from torchgauge.model.profile import Profile
+from torchgauge.records import rendering
+from torchgauge.records.profile import Profile
 
 GRAPHS = ("roofline", "latency", "memory", "system")
 DETAILS = ("tree", "tables", "method", "environment")
@@ -66,12 +66,12 @@ class ModelProfiler:
         inputs = input_data if preprocess is None else preprocess(input_data)
         detail = "kernels" if detailed_analysis else "summary"
         record = self._measured(inputs, num_runs, warmup_runs, detail=detail)
-        whole = None
+        end_to_end = None
         if preprocess is not None or postprocess is not None:
-            whole = self.model.end_to_end(
+            end_to_end = self.model.end_to_end(
                 input_data, preprocess, postprocess, warmup=warmup_runs, iterations=num_runs
             )
-        self.results = Results(record, end_to_end=whole)
+        self.results = Results(record, end_to_end=end_to_end)
         return self.results
 
     def benchmark(
@@ -88,23 +88,23 @@ class ModelProfiler:
         profile, or the target's own. One that fails is a result with its `error`; the rest goes on.
         """
         inputs = self._inputs if input_data is None else input_data
-        found = []
-        for one in configurations:
+        results = []
+        for requested in configurations:
             record: Profile | None = None
             error: Exception | None = None
             configuration: dict[str, Any] = {}
             try:
-                configuration = dict(one)
-                model, given = self.model.configured(configuration, inputs)
+                configuration = dict(requested)
+                model, model_inputs = self.model.configured(configuration, inputs)
                 record = model.profile(
-                    given, warmup=warmup_runs, iterations=num_runs, detail="summary"
+                    model_inputs, warmup=warmup_runs, iterations=num_runs, detail="summary"
                 )
                 error = failure(record)
             except Exception as raised:  # noqa: BLE001 - a failing configuration is a result
                 error = raised
-            kept = record if error is None else None
-            found.append(Results(kept, configuration=configuration, error=error))
-        return found
+            valid_record = record if error is None else None
+            results.append(Results(valid_record, configuration=configuration, error=error))
+        return results
 
     def profile_layers(
         self, input_data: Any = None, layer_names: Sequence[str] = ("*",)
@@ -117,7 +117,7 @@ class ModelProfiler:
 
         Raises InputError `layer-unknown` where no name fits any, `no-tree` of what has no layers.
         """
-        record = self._measured(self._given(input_data), detail="operators")
+        record = self._measured(self._current_inputs(input_data), detail="operators")
         return layer_figures.by_name(record, layer_names)
 
     def memory_profile(
@@ -133,7 +133,7 @@ class ModelProfiler:
         `allocations` and `deallocations` are the rises and falls of what is alive, `snapshots` what
         is alive from each time in ms on. The inputs are those of the last profile unless given.
         """
-        record = self._measured(self._given(input_data), detail="summary")
+        record = self._measured(self._current_inputs(input_data), detail="summary")
         return deep_profiles.memory(
             record,
             allocations=track_allocations,
@@ -156,7 +156,7 @@ class ModelProfiler:
         Raises InputError `device-absent` where there is no GPU.
         """
         model = self.model.on_gpu()
-        inputs = self._given(input_data)
+        inputs = self._current_inputs(input_data)
         record = checked(
             model.profile(inputs, warmup=FEW_WARMUP, iterations=FEW_RUNS, detail="kernels")
         )
@@ -183,7 +183,7 @@ class ModelProfiler:
         self._last().to_csv(path)
         return Path(path)
 
-    def _given(self, input_data: Any) -> Any:
+    def _current_inputs(self, input_data: Any) -> Any:
         if input_data is not None:
             self._inputs = input_data
         return self._inputs

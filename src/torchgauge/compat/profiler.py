@@ -6,9 +6,9 @@ import math
 import sys
 from typing import Any, Self
 
-from torchgauge.analyze.bottleneck import bottleneck
-from torchgauge.analyze.latency import combine
-from torchgauge.analyze.training_memory import Trainable, states
+from torchgauge.analyze.latency.latency import combine
+from torchgauge.analyze.memory.training_memory import Trainable, states
+from torchgauge.analyze.work.bottleneck import bottleneck
 from torchgauge.clock import SystemClock
 from torchgauge.compat.raised import raises_as_the_model
 from torchgauge.compat.subject import (
@@ -18,13 +18,13 @@ from torchgauge.compat.subject import (
     checked_shape,
     given_inputs,
     is_tensor,
-    subject_of,
 )
+from torchgauge.compat.subject_choice import subject_of
 from torchgauge.errors import MeasurementError
-from torchgauge.model.cost import Cost, known_part
-from torchgauge.model.latency import Latency, LatencyRun
-from torchgauge.model.memory import Memory
-from torchgauge.target.inputs import Inputs
+from torchgauge.records.latency.latency import Latency, LatencyRun
+from torchgauge.records.memory.memory import Memory
+from torchgauge.records.work.cost import Cost, known_part
+from torchgauge.targets.inputs.inputs import Inputs
 
 MEGABYTE = 1e6
 ESTIMATED_OPTIMIZERS = ("sgd", "sgd-momentum", "adam", "adamw")
@@ -70,7 +70,7 @@ class Profiler:
             return math.prod(shape)
         subject = subject_of(model)
         try:
-            return _known(subject.sample_cost(shape))
+            return _exact_flops(subject.sample_cost(shape))
         except MeasurementError:
             # A model that knows its batch takes no other: the samples share its work.
             inputs = subject.inputs(shape)
@@ -133,12 +133,12 @@ class Profiler:
         return {
             "parameters": parameters,
             "batch_size": batch,
-            "flops": _of_one(subject, inputs, cost, batch),
-            "batch_flops": _known(cost),
+            "flops": _sample_flops(subject, inputs, cost, batch),
+            "batch_flops": _exact_flops(cost),
             "flops_at_least": known_part(cost.flops, at_least=cost.at_least),
             "unknown": tuple(cost.unknown),
             "latency_ms": timed.median * 1e3,
-            "throughput_samples_per_second": _over(batch, timed.median),
+            "throughput_samples_per_second": _ratio(batch, timed.median),
             **_memory(memory, parameters),
             **rates,
             **_flags(rates["bottleneck"]),
@@ -164,28 +164,28 @@ class Profiler:
         own = self._own_latency(model, inputs, warmup, iterations)
         if own is not None:
             passes = passes._replace(forward=own.median, backward=2 * own.median)
-        timed = _of_one_time(passes.forward) or subject.latency(inputs, warmup, iterations)
+        timed = _latency_of(passes.forward) or subject.latency(inputs, warmup, iterations)
         forward, backward = timed.median, passes.backward
         memory, cost = subject.memory(inputs), subject.cost(inputs)
-        flops = _known(cost)
+        flops = _exact_flops(cost)
         trainable = subject.trainable()
-        gradients = sum(one.bytes for one in trainable)
+        gradients = sum(parameter.bytes for parameter in trainable)
         total, work = _sum(forward, backward), _sum(flops, passes.flops)
         peak = passes.peak
         return {
             "forward_flops": flops,
-            "forward_latency_ms": _times(forward, 1e3),
+            "forward_latency_ms": _scaled(forward, 1e3),
             "forward_memory_mb": memory.peak / MEGABYTE,
             "backward_flops": passes.flops,
             "backward_flops_how": "estimated" if passes.estimated else "counted",
-            "backward_latency_ms": _times(backward, 1e3),
+            "backward_latency_ms": _scaled(backward, 1e3),
             "backward_latency_how": _how(backward, estimated=own is not None),
             "gradient_memory_mb": gradients / MEGABYTE,
             "total_flops": work,
-            "total_latency_ms": _times(total, 1e3),
+            "total_latency_ms": _scaled(total, 1e3),
             "total_memory_mb": (memory.peak + gradients if peak is None else peak) / MEGABYTE,
             "total_memory_how": "at least" if peak is None else "measured",
-            "total_gflops_per_second": _times(_over(work, total), 1e-9),
+            "total_gflops_per_second": _scaled(_ratio(work, total), 1e-9),
             "optimizer_memory_estimates": _optimizers(trainable),
             "memory_efficiency": _memory(memory, subject.parameters())["memory_efficiency"],
             "bottleneck": _rates(cost, timed, subject)["bottleneck"],
@@ -197,9 +197,9 @@ class Profiler:
         """Return what a subclass's or an instance's own `measure_latency` says, else None."""
         if getattr(self.measure_latency, "__func__", None) is Profiler.measure_latency:
             return None
-        given = inputs.as_given()
-        ms = self.measure_latency(model, given, warmup=warmup, iterations=iterations)
-        return _of_one_time(float(ms) * 1e-3)
+        argument = inputs.as_given()
+        ms = self.measure_latency(model, argument, warmup=warmup, iterations=iterations)
+        return _latency_of(float(ms) * 1e-3)
 
 
 def quick_profile(
@@ -216,7 +216,7 @@ def _wait_for_gpu() -> None:
         torch.cuda.synchronize()
 
 
-def _of_one_time(seconds: float | None) -> Latency | None:
+def _latency_of(seconds: float | None) -> Latency | None:
     """Return the latency of which one figure is known."""
     if seconds is None:
         return None
@@ -239,62 +239,65 @@ def _how(figure: float | None, *, estimated: bool) -> str | None:
 
 def _flags(answer: str) -> dict[str, bool | None]:
     """Return what bounds a call as yes and no; None where it is not known."""
-    known = answer != "unknown"
+    is_known = answer != "unknown"
     return {
-        f"is_{bound}_bound": answer == bound if known else None for bound in ("memory", "compute")
+        f"is_{bound}_bound": answer == bound if is_known else None
+        for bound in ("memory", "compute")
     }
 
 
 def _check(warmup: int, iterations: int) -> None:
-    for name, value, least in (("warmup", warmup, 0), ("iterations", iterations, 1)):
-        if value < least:
+    for name, value, minimum in (("warmup", warmup, 0), ("iterations", iterations, 1)):
+        if value < minimum:
             raise InvalidError(
                 f"{name} = {value} is not possible.",
                 id="option-invalid",
-                cause=f"{name} must be {least} or more.",
-                remedy=f"Give {name} as {least} or more.",
+                cause=f"{name} must be {minimum} or more.",
+                remedy=f"Give {name} as {minimum} or more.",
             )
 
 
-def _of_one(subject: Subject, inputs: Inputs, cost: Cost, batch: int | None) -> int | None:
+def _sample_flops(subject: Subject, inputs: Inputs, cost: Cost, batch: int | None) -> int | None:
     if batch == 1:
-        return _known(cost)
+        return _exact_flops(cost)
     try:
-        return _known(subject.cost(subject.one(inputs)))
+        return _exact_flops(subject.cost(subject.first_sample(inputs)))
     except MeasurementError:
         return _shared(cost, batch)
 
 
 def _shared(cost: Cost, batch: int | None) -> int | None:
-    flops = _known(cost)
+    flops = _exact_flops(cost)
     return None if flops is None or not batch else flops // batch
 
 
-def _known(cost: Cost) -> int | None:
+def _exact_flops(cost: Cost) -> int | None:
     return None if cost.at_least else cost.flops
 
 
-def _memory(found: Memory, parameters: int | None) -> dict[str, Any]:
+def _memory(memory: Memory, parameters: int | None) -> dict[str, Any]:
     """Return the memory in MB; of a plain function, whose parameters nobody knows, no part."""
-    held = found.parameters + found.buffers + found.inputs
-    known = parameters is not None
+    held = memory.parameters + memory.buffers + memory.inputs
+    has_parameters = parameters is not None
     return {
-        "parameter_memory_mb": found.parameters / MEGABYTE if known else None,
-        "activation_memory_mb": (found.peak - held) / MEGABYTE if known else None,
-        "peak_memory_mb": found.peak / MEGABYTE,
-        "memory_efficiency": _over(held + found.outputs, found.peak) if known else None,
+        "parameter_memory_mb": memory.parameters / MEGABYTE if has_parameters else None,
+        "activation_memory_mb": (memory.peak - held) / MEGABYTE if has_parameters else None,
+        "peak_memory_mb": memory.peak / MEGABYTE,
+        "memory_efficiency": _ratio(held + memory.outputs, memory.peak) if has_parameters else None,
     }
 
 
 def _rates(cost: Cost, timed: Latency, subject: Subject) -> dict[str, Any]:
     """Return rates of the call and what bounds it; None where the work is not known."""
-    seconds, flops = timed.median, _known(cost)
+    seconds, flops = timed.median, _exact_flops(cost)
     bound = bottleneck(cost, timed, subject.roofs(cost))
-    least = _sum(bound.compute_time, bound.memory_time)
+    ideal_time = _sum(bound.compute_time, bound.memory_time)
     return {
-        "gflops_per_second": _times(_over(flops, seconds), 1e-9),
-        "memory_bandwidth_mbs": None if flops is None else _times(_over(cost.bytes, seconds), 1e-6),
-        "computational_efficiency": None if flops is None else _over(least, seconds),
+        "gflops_per_second": _scaled(_ratio(flops, seconds), 1e-9),
+        "memory_bandwidth_mbs": None
+        if flops is None
+        else _scaled(_ratio(cost.bytes, seconds), 1e-6),
+        "computational_efficiency": None if flops is None else _ratio(ideal_time, seconds),
         "bottleneck": bound.kind or "unknown",
         "bottleneck_confidence": bound.confidence,
         "bottleneck_evidence": bound.evidence,
@@ -305,13 +308,13 @@ def _optimizers(trainable: list[Trainable]) -> dict[str, float]:
     return {name: sum(states(trainable, name).values()) / MEGABYTE for name in ESTIMATED_OPTIMIZERS}
 
 
-def _over(amount: float | None, of: float | None) -> float | None:
-    return amount / of if amount is not None and of else None
+def _ratio(amount: float | None, divisor: float | None) -> float | None:
+    return amount / divisor if amount is not None and divisor else None
 
 
-def _times(amount: float | None, factor: float) -> float | None:
+def _scaled(amount: float | None, factor: float) -> float | None:
     return None if amount is None else amount * factor
 
 
-def _sum(one: Any, other: Any) -> Any:
-    return None if one is None or other is None else one + other
+def _sum(first: Any, second: Any) -> Any:
+    return None if first is None or second is None else first + second

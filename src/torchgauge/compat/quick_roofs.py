@@ -1,4 +1,4 @@
-"""What NumPy does on this machine at most, in about a second: for models without torch."""
+"""Roofs of NumPy on this machine, measured in about a second: for models without torch."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Protocol
 
 from torchgauge.clock import SystemClock
 from torchgauge.device.base import Device
-from torchgauge.device.best_time import best_time
 from torchgauge.device.gpu_metrics import NoGpu
 from torchgauge.device.load import LoadWatch
-from torchgauge.device.numpy_kernels import Call
-from torchgauge.device.roofs import judged, others
-from torchgauge.model.cost import Cost
-from torchgauge.model.roofline import BandwidthPoint, Roofs
+from torchgauge.device.roofs.best_time import best_time
+from torchgauge.device.roofs.numpy_kernels import Call
+from torchgauge.device.roofs.roofs import judged, other_cores
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 
 SETS = (2**18, 2**22, 2**27)
 # Products of these types run on tuned libraries, and large ones in several threads.
@@ -27,7 +27,7 @@ _REAL = {"complex64": "float32", "complex128": "float64"}
 
 
 class Kernels(Protocol):
-    """What is run to measure it; see `device.roof_kernels.Kernels`."""
+    """The kernels that are timed; see `device.roof_kernels.Kernels`."""
 
     def product(self, dtype: str, size: int) -> Call:
         """Return a product of two size × size matrices."""
@@ -38,43 +38,43 @@ class Kernels(Protocol):
         ...
 
 
-_found: dict[tuple[str, str], dict[str, float]] = {}
-_others: dict[tuple[str, str], float] = {}
+_rates_by_device: dict[tuple[str, str], dict[str, float]] = {}
+_other_cores_by_device: dict[tuple[str, str], float] = {}
 
 
 def quick_roofs(cost: Cost, kernels: Kernels, device: Device) -> Roofs:
-    """Return what the device does at most on the dtypes of this cost, measured once per process."""
+    """Return the device's roofs for the dtypes of this cost, measured once per process."""
     key, watch = (type(kernels).__name__, device.name), LoadWatch(NoGpu())
-    known = _found.setdefault(key, {})
-    before = len(known)
+    device_rates = _rates_by_device.setdefault(key, {})
+    before = len(device_rates)
     for size in SETS:
-        if str(size) not in known:
-            known[str(size)] = max(
+        if str(size) not in device_rates:
+            device_rates[str(size)] = max(
                 moved / best_time(call, device, SystemClock())
                 for moved, call in kernels.streams(size)
             )
     for dtype in _dtypes(cost):
-        if dtype not in known:
-            known[dtype] = _peak(dtype, kernels, device)
-    if len(known) > before:
-        meanwhile = others(watch)
+        if dtype not in device_rates:
+            device_rates[dtype] = _peak(dtype, kernels, device)
+    if len(device_rates) > before:
+        meanwhile = other_cores(watch)
         if meanwhile is not None:
-            _others[key] = max(_others.get(key, 0.0), meanwhile)
-    rates = [known[str(size)] for size in SETS]
+            _other_cores_by_device[key] = max(_other_cores_by_device.get(key, 0.0), meanwhile)
+    rates = [device_rates[str(size)] for size in SETS]
     # A smaller set is never slower: dispatch hides how fast it streams.
     curve = [max(rates[place:]) for place in range(len(rates))]
     roofs = Roofs(
         device=device.name,
         source="measured",
         method=METHOD,
-        peaks={name: rate for name, rate in known.items() if not name.isdecimal() and rate},
+        peaks={name: rate for name, rate in device_rates.items() if not name.isdecimal() and rate},
         bandwidth=tuple(
             BandwidthPoint(working_set=size, bytes_per_second=rate)
             for size, rate in zip(SETS, curve, strict=True)
         ),
         extent="quick",
     )
-    return judged(roofs, _others[key])
+    return judged(roofs, _other_cores_by_device[key])
 
 
 def _dtypes(cost: Cost) -> Iterable[str]:

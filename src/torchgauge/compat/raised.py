@@ -1,4 +1,4 @@
-"""What a model raised, as its caller expects it: an exception of the model's own type."""
+"""Turns a measurement's error into one that is of the model's exception type too."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ def _of_both_types(error: MeasurementError) -> MeasurementError:
         return error
     kind = type(original)
     try:
-        both: Any = type(kind.__name__, (RaisedByModelError, kind), {"__module__": kind.__module__})
-        made: MeasurementError = both.__new__(both)
+        combined_type: Any = type(
+            kind.__name__, (RaisedByModelError, kind), {"__module__": kind.__module__}
+        )
+        combined_error: MeasurementError = combined_type.__new__(combined_type)
     except TypeError:  # final, of another layout, or not to be made without arguments
         return error
-    made.__dict__.update(error.__dict__)
-    made.args = error.args
-    return made
+    combined_error.__dict__.update(error.__dict__)
+    combined_error.args = error.args
+    return combined_error

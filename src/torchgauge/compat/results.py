@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torchgauge.model.cost import known_part
-from torchgauge.model.latency import Latency
-from torchgauge.model.profile import Profile
-from torchgauge.model.table_columns import quantity_of
-from torchgauge.model.tables import Table
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.profile import Profile
+from torchgauge.records.timeline.table import Table
+from torchgauge.records.timeline.table_columns import quantity_of
+from torchgauge.records.work.cost import known_part
 
 Group = dict[str, Any]
 
@@ -88,12 +88,12 @@ def rows_in_ms(table: Table) -> list[Group]:
     return Table(columns).rows()
 
 
-def _latency(found: Latency | None, end_to_end: Latency | None) -> Group:
-    group: Group = {name: _ms(getattr(found, name, None)) for name in _TIMES}
-    interval = None if found is None else found.interval
+def _latency(latency: Latency | None, end_to_end: Latency | None) -> Group:
+    group: Group = {name: _ms(getattr(latency, name, None)) for name in _TIMES}
+    interval = None if latency is None else latency.interval
     group["interval"] = None if interval is None else (_ms(interval.low), _ms(interval.high))
-    group["device_time"] = _ms(None if found is None else found.device_time)
-    group["samples"] = None if found is None else len(found.samples)
+    group["device_time"] = _ms(None if latency is None else latency.device_time)
+    group["samples"] = None if latency is None else len(latency.samples)
     if end_to_end is not None:
         group["end_to_end"] = {name: _ms(getattr(end_to_end, name)) for name in _TIMES}
         group["stages"] = {stage.name: _ms(stage.median) for stage in end_to_end.stages}
@@ -101,24 +101,24 @@ def _latency(found: Latency | None, end_to_end: Latency | None) -> Group:
 
 
 def _throughput(profile: Profile) -> Group:
-    found = profile.throughput
+    throughput = profile.throughput
     return {
-        "samples_per_second": getattr(found, "samples", None),
-        "tokens_per_second": getattr(found, "tokens", None),
-        "images_per_second": getattr(found, "images", None),
-        "requests_per_second": getattr(found, "calls", None),
-        "batches_per_second": getattr(found, "calls", None),
+        "samples_per_second": getattr(throughput, "samples", None),
+        "tokens_per_second": getattr(throughput, "tokens", None),
+        "images_per_second": getattr(throughput, "images", None),
+        "requests_per_second": getattr(throughput, "calls", None),
+        "batches_per_second": getattr(throughput, "calls", None),
         "batch_size": profile.target.batch,
     }
 
 
 def _memory(profile: Profile) -> Group:
-    found = profile.memory
+    memory = profile.memory
     names = ("peak", "average", "per_sample", "rss_peak", "reserved", "allocator_peak")
-    group: Group = {name: getattr(found, name, None) for name in names}
-    held = None if found is None else found.fragmentation
+    group: Group = {name: getattr(memory, name, None) for name in names}
+    held = None if memory is None else memory.fragmentation
     group["fragmentation"] = None if held is None else held.reserved_unused
-    parts: Group = {} if found is None else dict(found.parts)
+    parts: Group = {} if memory is None else dict(memory.parts)
     if profile.size is None:  # what of it is a plain callable's parameters is not known
         parts |= dict.fromkeys(parts.keys() & {"parameters", "buffers"})
     return group | parts
@@ -139,13 +139,13 @@ def _model(profile: Profile) -> Group:
 
 def _system(profile: Profile) -> Group:
     """Use of the machine during the run: cores, fractions, bytes, bytes per second."""
-    found = profile.system
+    system = profile.system
     names = ("disk_read", "disk_write", "network_sent", "network_received")
-    group: Group = {name: getattr(found, name, None) for name in names}
-    group["cpu_cores"] = None if found is None else found.cores.mean
-    group["machine_busy"] = getattr(getattr(found, "machine", None), "mean", None)
-    group["rss"] = getattr(getattr(found, "rss", None), "max", None)
-    gpu = found.gpus[0] if found is not None and found.gpus else None
+    group: Group = {name: getattr(system, name, None) for name in names}
+    group["cpu_cores"] = None if system is None else system.cores.mean
+    group["machine_busy"] = getattr(getattr(system, "machine", None), "mean", None)
+    group["rss"] = getattr(getattr(system, "rss", None), "max", None)
+    gpu = system.gpus[0] if system is not None and system.gpus else None
     for name in ("utilization", "memory", "power", "temperature"):
         use = getattr(gpu, name, None)
         group[f"gpu_{name}"] = None if use is None else use.mean

@@ -1,4 +1,4 @@
-"""What Profiler asks of a model, whether torch runs it or not."""
+"""The interface between Profiler and a model, with torch or without."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-from torchgauge.analyze.training_memory import Trainable
+from torchgauge.analyze.memory.training_memory import Trainable
 from torchgauge.errors import InputError
-from torchgauge.model.cost import Cost
-from torchgauge.model.latency import Latency
-from torchgauge.model.memory import Memory
-from torchgauge.model.roofline import Roofs
-from torchgauge.target.inputs import Inputs
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.memory.memory import Memory
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.roofline import Roofs
+from torchgauge.targets.inputs.inputs import Inputs
 
 Shape = tuple[int, ...]
 
@@ -58,7 +58,7 @@ class Subject(Protocol):
         """Return the samples in one call; None where the inputs do not say."""
         ...
 
-    def one(self, inputs: Inputs) -> Inputs:
+    def first_sample(self, inputs: Inputs) -> Inputs:
         """Return the first sample of the inputs."""
         ...
 
@@ -79,19 +79,8 @@ class Subject(Protocol):
         ...
 
     def roofs(self, cost: Cost) -> Roofs:
-        """Return what the machine does at most on the dtypes of this cost."""
+        """Return the machine's peak rates on the dtypes of this cost."""
         ...
-
-
-def subject_of(model: Any, inputs: Inputs | None = None) -> Subject:
-    """Return the model as a subject: of torch where it is a module or takes tensors."""
-    if is_torch(model, inputs):
-        from torchgauge.compat.torch_subject import TorchSubject
-
-        return TorchSubject(model)
-    from torchgauge.compat.array_subject import ArraySubject
-
-    return ArraySubject(model)
 
 
 def is_torch(model: Any, inputs: Inputs | None = None) -> bool:
@@ -117,8 +106,8 @@ def is_tensor(value: Any) -> bool:
 
 def given_inputs(inputs: Any) -> Inputs:
     """Return the inputs of a call. Raises InputError `inputs-consumed` for what is read once."""
-    found = Inputs.of(inputs)
-    for value in (*found.args, *found.kwargs.values()):
+    call_inputs = Inputs.of(inputs)
+    for value in (*call_inputs.args, *call_inputs.kwargs.values()):
         if isinstance(value, Iterator):
             raise InvalidError(
                 f"A {type(value).__name__} can be read once, and a model is called many times.",
@@ -126,14 +115,14 @@ def given_inputs(inputs: Any) -> Inputs:
                 cause="After the first call it is empty, and what is measured would be nothing.",
                 remedy="Give an array or a tensor; list(…) keeps what a generator yields.",
             )
-    return found
+    return call_inputs
 
 
 def checked_shape(shape: Any) -> Shape:
     """Return a shape as a tuple. Raises InvalidError `shape-invalid`."""
     try:
-        given = (shape,) if hasattr(shape, "__index__") else tuple(shape)
-        sizes = tuple(map(operator.index, given))
+        dimensions = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+        sizes = tuple(map(operator.index, dimensions))
     except TypeError:
         sizes = (-1,)
     if min(sizes, default=0) < 0:

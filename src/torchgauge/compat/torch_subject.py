@@ -1,4 +1,4 @@
-"""A model of torch's, as Profiler asks for it: every figure is that of `api`."""
+"""The Subject of a model of torch: every figure is that of `api`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import torch
 from torch import nn
 
 from torchgauge import api
-from torchgauge.analyze.training_memory import Trainable
+from torchgauge.analyze.memory.training_memory import Trainable
 from torchgauge.compat.subject import Backward, Shape
-from torchgauge.device.roofs import known, quick
+from torchgauge.device.roofs.roofs import known_roofs, quick
 from torchgauge.errors import MeasurementError
-from torchgauge.model.cost import Cost
-from torchgauge.model.latency import Latency
-from torchgauge.model.memory import Memory
-from torchgauge.model.roofline import Roofs
-from torchgauge.target import members
-from torchgauge.target.content import batch_of
-from torchgauge.target.inputs import Inputs
-from torchgauge.target.named_training import mean_of_outputs
-from torchgauge.target.training import Training
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.memory.memory import Memory
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.roofline import Roofs
+from torchgauge.targets import members
+from torchgauge.targets.inputs.content import batch_of
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.training.named_training import mean_of_outputs
+from torchgauge.targets.training.training import Training
 from torchgauge.turn import turn
 
 _CONVOLUTIONS = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}
@@ -40,11 +40,15 @@ class TorchSubject:
 
     def trainable(self) -> list[Trainable]:
         """Return the parameters that require a gradient."""
-        found = [] if self.module is None else members.parameters(self.module)
+        parameters = [] if self.module is None else members.parameters(self.module)
         return [
-            Trainable(tuple(one.shape), str(one.dtype).removeprefix("torch."), one.itemsize)
-            for one in found
-            if one.requires_grad
+            Trainable(
+                tuple(parameter.shape),
+                str(parameter.dtype).removeprefix("torch."),
+                parameter.itemsize,
+            )
+            for parameter in parameters
+            if parameter.requires_grad
         ]
 
     def inputs(self, shape: Shape) -> Inputs:
@@ -61,17 +65,19 @@ class TorchSubject:
 
     def _examples(self, shape: Shape) -> Iterator[torch.Tensor]:
         tensors = members.tensors(self.module)
-        where = tensors[0].device if tensors else torch.device("cpu")
-        real = (one.dtype for one in tensors if one.is_floating_point() or one.is_complex())
+        device = tensors[0].device if tensors else torch.device("cpu")
+        real = (
+            tensor.dtype for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()
+        )
         generator = torch.Generator().manual_seed(0)  # the process's random numbers stay
         values = torch.rand(shape, generator=generator)
-        yield values.to(where, next(real, torch.float32))
-        yield torch.zeros(shape, dtype=torch.int64, device=where)
+        yield values.to(device, next(real, torch.float32))
+        yield torch.zeros(shape, dtype=torch.int64, device=device)
 
     def sample_cost(self, shape: Shape) -> Cost:
         """Return the work of one sample; a dimension of the batch is 1 for it."""
-        some = (1, *shape[1:]) if len(shape) > 1 and not shape[0] else shape
-        return self.cost(self.one(self.inputs(some)))
+        sample_shape = (1, *shape[1:]) if len(shape) > 1 and not shape[0] else shape
+        return self.cost(self.first_sample(self.inputs(sample_shape)))
 
     def batch(self, inputs: Inputs) -> int | None:
         """Return the leading dimension; 1 of one dimension, and of an image without a batch."""
@@ -79,13 +85,13 @@ class TorchSubject:
         if shapes and all(len(shape) == 1 for shape in shapes):
             return 1
         modules = [] if self.module is None else self.module.modules()
-        first = next((one for one in modules if not [*one.children()]), None)
+        first = next((module for module in modules if not [*module.children()]), None)
         spatial = next((n for kind, n in _CONVOLUTIONS.items() if isinstance(first, kind)), None)
         if spatial is not None and [len(shape) for shape in shapes] == [spatial + 1]:
             return 1
         return batch_of(inputs)
 
-    def one(self, inputs: Inputs) -> Inputs:
+    def first_sample(self, inputs: Inputs) -> Inputs:
         """Return the first sample of each tensor that has a batch; of no sample one of zeros."""
         batch = self.batch(inputs)
         if batch == 1:
@@ -127,8 +133,8 @@ class TorchSubject:
 
     def roofs(self, cost: Cost) -> Roofs:  # noqa: ARG002 - all dtypes are measured at once
         """Return the roofs that are kept of this device, else what is quickly measured."""
-        where = str(next(iter(members.tensors(self.module)), torch.empty(0)).device)
-        if kept := known(where):
-            return kept
+        device = str(next(iter(members.tensors(self.module)), torch.empty(0)).device)
+        if stored := known_roofs(device):
+            return stored
         with turn():
-            return quick(where)
+            return quick(device)

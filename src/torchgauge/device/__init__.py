@@ -1,1 +1,1 @@
-"""What a device can say of itself."""
+"""Devices: timing, hardware counters, settings and the state of the machine."""

@@ -1,4 +1,4 @@
-"""What measuring asks of a device."""
+"""Protocols that a device implements for measuring: synchronization, timers, cold caches."""
 
 from __future__ import annotations
 

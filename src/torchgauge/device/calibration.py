@@ -1,4 +1,4 @@
-"""What is remembered of each machine: its A/A runs, in one file of the user's."""
+"""Each machine's A/A runs, stored in one file in the user's state folder."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from torchgauge.analyze.noise import LEAST_SESSIONS, between
-from torchgauge.analyze.stored import HostNoise
+from torchgauge.analyze.gate.stored import HostNoise
+from torchgauge.analyze.latency.noise import LEAST_SESSIONS, between
 from torchgauge.device import state_file
 from torchgauge.files import write_atomically
 from torchgauge.folders import typed, users_folder
-from torchgauge.model.doctor import NoiseRun
-from torchgauge.model.record import Record
+from torchgauge.records.doctor import NoiseRun
+from torchgauge.records.record import Record
 
 VARIABLE = "TORCHGAUGE_STATE"
 MOST_RUNS = 10  # of one workload
@@ -32,36 +32,36 @@ def path() -> Path:
 
     Without a home it is one that cannot be: nothing is kept, and nothing is left elsewhere.
     """
-    if told := os.environ.get(VARIABLE):
-        return typed(told) / "calibration.json"
+    if configured := os.environ.get(VARIABLE):
+        return typed(configured) / "calibration.json"
     folder = users_folder("XDG_STATE_HOME", ".local", "state") or Path(os.devnull)
     return folder / "torchgauge" / "calibration.json"
 
 
 def runs(
-    fingerprint: str, alike: NoiseRun | None = None, file: Path | None = None
+    fingerprint: str, reference: NoiseRun | None = None, file: Path | None = None
 ) -> tuple[NoiseRun, ...]:
-    """Return the A/A runs kept of one machine; with `alike`, those of its work and threads."""
-    kept = state_file.read(file or path(), Calibration).machines.get(fingerprint, ())
-    if alike is None:
-        return kept
-    wanted = (alike.workload, alike.threads)
-    return tuple(run for run in kept if (run.workload, run.threads) == wanted)
+    """Return one machine's stored A/A runs; with `reference`, those of its workload and threads."""
+    machine_runs = state_file.read(file or path(), Calibration).machines.get(fingerprint, ())
+    if reference is None:
+        return machine_runs
+    key = (reference.workload, reference.threads)
+    return tuple(run for run in machine_runs if (run.workload, run.threads) == key)
 
 
-def keep(fingerprint: str, run: NoiseRun, file: Path | None = None) -> Path:
+def keep(fingerprint: str, new_run: NoiseRun, file: Path | None = None) -> Path:
     """Add the run to those of its machine, ten at most of one workload, and return the file.
 
     Raises InputError `output-unwritable`.
     """
     file = file or path()
     machines = dict(state_file.read(file, Calibration).machines)
-    kept = (*machines.get(fingerprint, ()), run)
-    alike = [one for one in kept if one.workload == run.workload]
-    dropped = {id(one) for one in alike[:-MOST_RUNS]}
-    latest = list(dict.fromkeys(one.workload for one in reversed(kept)))[:MOST_WORKLOADS]
+    machine_runs = (*machines.get(fingerprint, ()), new_run)
+    workload_runs = [run for run in machine_runs if run.workload == new_run.workload]
+    dropped = {id(run) for run in workload_runs[:-MOST_RUNS]}
+    latest = list(dict.fromkeys(run.workload for run in reversed(machine_runs)))[:MOST_WORKLOADS]
     machines[fingerprint] = tuple(
-        one for one in kept if id(one) not in dropped and one.workload in latest
+        run for run in machine_runs if id(run) not in dropped and run.workload in latest
     )
     return write_atomically(file, msgspec.json.encode(Calibration(machines=machines)))
 
@@ -71,7 +71,7 @@ def between_sessions(fingerprint: str, workload: str, file: Path | None = None) 
 
     None before three sessions were: fewer do not show it.
     """
-    sessions = [one.medians for one in runs(fingerprint, file=file) if one.workload == workload]
+    sessions = [run.medians for run in runs(fingerprint, file=file) if run.workload == workload]
     if len(sessions) < LEAST_SESSIONS:
         return None
     return HostNoise(between(sessions), len(sessions))

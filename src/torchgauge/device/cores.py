@@ -1,4 +1,4 @@
-"""How many cores this process may use: the machine's, its affinity's, its cgroup's."""
+"""Cores that this process may use, by the machine, its affinity and its cgroup."""
 
 from __future__ import annotations
 

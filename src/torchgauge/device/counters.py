@@ -1,4 +1,4 @@
-"""What the operating system tells of the machine and of its processes; None where it does not.
+"""CPU, memory and I/O counters of the machine and its processes; None where not available.
 
 The only user of psutil, which raises what it meets: in a container that hides /proc, or in a
 sandbox that lets no process see another, nearly every one of its calls does.
@@ -15,8 +15,8 @@ import psutil
 
 T = TypeVar("T")
 
-# What psutil raises where a file is not there, may not be read, or holds something else.
-UNTOLD = (
+# What psutil raises where a file is missing, unreadable or malformed.
+READ_ERRORS = (
     psutil.Error, OSError, RuntimeError, AttributeError, LookupError, ValueError,
 )  # fmt: skip
 
@@ -32,7 +32,7 @@ class MachineTimes(NamedTuple):
     stolen: float | None
 
 
-class Spent(NamedTuple):
+class ProcessTimes(NamedTuple):
     """CPU seconds of a process: its `own`, and those of its `children` that have ended."""
 
     name: str
@@ -41,16 +41,16 @@ class Spent(NamedTuple):
     children: float
 
 
-def _told(read: Callable[[], T]) -> T | None:
+def _read_or_none(read: Callable[[], T]) -> T | None:
     try:
         return read()
-    except UNTOLD:
+    except READ_ERRORS:
         return None
 
 
 def machine_times() -> MachineTimes | None:
     """Return all cores' time since boot."""
-    times = _told(psutil.cpu_times)
+    times = _read_or_none(psutil.cpu_times)
     if times is None:
         return None
     stolen = getattr(times, "steal", None)
@@ -73,69 +73,69 @@ def own_time_with_children() -> float:
 
 def memory_total() -> int | None:
     """Return the machine's memory in bytes."""
-    found = _told(psutil.virtual_memory)
-    if found is not None:
-        return int(found.total)
-    return _told(lambda: os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    memory = _read_or_none(psutil.virtual_memory)
+    if memory is not None:
+        return int(memory.total)
+    return _read_or_none(lambda: os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def memory_available() -> int | None:
     """Return the bytes that could be allocated now."""
-    found = _told(psutil.virtual_memory)
-    return None if found is None else int(found.available)
+    memory = _read_or_none(psutil.virtual_memory)
+    return None if memory is None else int(memory.available)
 
 
 def resident() -> int | None:
     """Return the bytes of this process that are in memory."""
-    found = _told(lambda: psutil.Process().memory_info())
-    return None if found is None else int(found.rss)
+    memory = _read_or_none(lambda: psutil.Process().memory_info())
+    return None if memory is None else int(memory.rss)
 
 
 def data_segment() -> int | None:
     """Return the bytes of this process that Linux holds against RLIMIT_DATA."""
-    found = _told(lambda: psutil.Process().memory_info().data)
-    return None if found is None else int(found)
+    size = _read_or_none(lambda: psutil.Process().memory_info().data)
+    return None if size is None else int(size)
 
 
 def logical_cores() -> int:
     """Return the cores that the system shows; one at least."""
-    return _told(psutil.cpu_count) or os.cpu_count() or 1
+    return _read_or_none(psutil.cpu_count) or os.cpu_count() or 1
 
 
 def physical_cores() -> int | None:
     """Return the cores without those that share another's units."""
-    return _told(lambda: psutil.cpu_count(logical=False))
+    return _read_or_none(lambda: psutil.cpu_count(logical=False))
 
 
 def network() -> tuple[int, int] | tuple[None, None]:
     """Return the bytes sent and received by all processes, or by the container's."""
-    found = _told(psutil.net_io_counters)
-    return (None, None) if found is None else (found.bytes_sent, found.bytes_recv)
+    traffic = _read_or_none(psutil.net_io_counters)
+    return (None, None) if traffic is None else (traffic.bytes_sent, traffic.bytes_recv)
 
 
 def own_io() -> Any:
     """Return psutil's counters of what this process read and wrote."""
-    return _told(lambda: psutil.Process().io_counters())
+    return _read_or_none(lambda: psutil.Process().io_counters())
 
 
-def started() -> float | None:
+def process_start() -> float | None:
     """Return when this process was started, in seconds since 1970."""
-    return _told(lambda: float(psutil.Process().create_time()))
+    return _read_or_none(lambda: float(psutil.Process().create_time()))
 
 
-def other_processes() -> Iterator[tuple[tuple[int, float], Spent]]:
-    """Yield what each other process has spent, by its number and its start."""
-    for process in _told(lambda: list(psutil.process_iter())) or ():
+def other_processes() -> Iterator[tuple[tuple[int, float], ProcessTimes]]:
+    """Yield the CPU times of each other process, keyed by its pid and start time."""
+    for process in _read_or_none(lambda: list(psutil.process_iter())) or ():
         if process.pid != os.getpid():
-            spent = _told(functools.partial(_spent, process))
-            if spent is not None:
-                yield spent
+            times = _read_or_none(functools.partial(_process_times, process))
+            if times is not None:
+                yield times
 
 
-def _spent(process: psutil.Process) -> tuple[tuple[int, float], Spent]:
+def _process_times(process: psutil.Process) -> tuple[tuple[int, float], ProcessTimes]:
     with process.oneshot():
         times = process.cpu_times()
         ended = getattr(times, "children_user", 0.0), getattr(times, "children_system", 0.0)
         own = float(times.user + times.system)
         key = (process.pid, process.create_time())
-        return key, Spent(process.name(), process.ppid(), own, sum(ended))
+        return key, ProcessTimes(process.name(), process.ppid(), own, sum(ended))

@@ -1,4 +1,4 @@
-"""The machine, the software and the settings a record was made with."""
+"""The machine, software and settings that a record was made with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from torchgauge.device import counters
 from torchgauge.device.checks.every import environment_findings
 from torchgauge.device.cores import least_quota, usable_cores
-from torchgauge.model.environment import Environment, Gpu, Machine, Settings, Software
+from torchgauge.records.environment import Environment, Gpu, Machine, Settings, Software
 from torchgauge.version import version
 
 # What changes the speed of the same program without changing the program.

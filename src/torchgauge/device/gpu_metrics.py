@@ -1,4 +1,4 @@
-"""What an NVIDIA driver tells of its GPUs while they work (NVML, extra `nvidia`)."""
+"""GPU utilization, memory, power and clocks read from NVML (extra `nvidia`)."""
 
 from __future__ import annotations
 

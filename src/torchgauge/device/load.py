@@ -1,4 +1,4 @@
-"""Who else used the machine during a stretch of time, and whether it was throttled."""
+"""Load from other processes and throttling over a stretch of time."""
 
 from __future__ import annotations
 
@@ -35,26 +35,30 @@ class LoadWatch:
 
     def load(self) -> Load:
         """Return the load since the construction."""
-        (times, ours, heat), (before, ours_before, heat_before) = self._read(), self._before
+        (times, own, throttles), (before, own_before, throttles_before) = self._read(), self._before
         other = steal = None
         if times is not None and before is not None:
             elapsed = max(times.total - before.total, 1e-9)
-            others = (times.busy - before.busy) - (ours - ours_before)
-            other = min(max(others / elapsed, 0.0), 1.0)
+            other_seconds = (times.busy - before.busy) - (own - own_before)
+            other = min(max(other_seconds / elapsed, 0.0), 1.0)
             if times.stolen is not None and before.stolen is not None:
                 steal = (times.stolen - before.stolen) / elapsed
         reasons = [self._gpus.read(index).throttled or () for index in self._gpus.names]
         return Load(
             other=other,
             steal=steal,
-            throttled=None if heat is None or heat_before is None else heat - heat_before,
-            gpu_throttled=tuple(dict.fromkeys(reason for some in reasons for reason in some)),
+            throttled=None
+            if throttles is None or throttles_before is None
+            else throttles - throttles_before,
+            gpu_throttled=tuple(
+                dict.fromkeys(reason for gpu_reasons in reasons for reason in gpu_reasons)
+            ),
         )
 
     def _read(self) -> tuple[MachineTimes | None, float, int | None]:
-        return machine_times(), own_time(), self._heat()
+        return machine_times(), own_time(), self._throttle_count()
 
-    def _heat(self) -> int | None:
+    def _throttle_count(self) -> int | None:
         files = list(self._thermal.glob("cpu[0-9]*/thermal_throttle/core_throttle_count"))
         try:
             return sum(int(file.read_text()) for file in files) if files else None

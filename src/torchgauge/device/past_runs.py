@@ -1,4 +1,4 @@
-"""What is remembered of a machine's latency measurements, in one file of the user's.
+"""Each machine's past latency measurements, stored in one file in the user's state folder.
 
 The file is read and written whole: of two writers at once one entry may be lost, and the file is
 never damaged.
@@ -13,8 +13,8 @@ import msgspec
 from torchgauge.device import calibration, state_file
 from torchgauge.errors import InputError
 from torchgauge.files import write_atomically
-from torchgauge.model.past_run import PastRun
-from torchgauge.model.record import Record
+from torchgauge.records.latency.past_run import PastRun
+from torchgauge.records.record import Record
 
 MOST_RUNS = 40  # of one target
 MOST_TARGETS = 60  # of one machine
@@ -41,19 +41,23 @@ def past_runs(
 
     None are remembered where the file is absent, unreadable, damaged or of another version.
     """
-    known = state_file.read(file or path(), PastRuns).machines.get(fingerprint, ())
-    return known if target is None else tuple(run for run in known if run.target == target)
+    machine_runs = state_file.read(file or path(), PastRuns).machines.get(fingerprint, ())
+    return (
+        machine_runs
+        if target is None
+        else tuple(run for run in machine_runs if run.target == target)
+    )
 
 
 def remember(fingerprint: str, run: PastRun, file: Path | None = None) -> Path | None:
     """Add a run to those of its machine, and return the file; None where it cannot be written."""
     file = file or path()
     machines = dict(state_file.read(file, PastRuns).machines)
-    known = machines.pop(fingerprint, ())
+    machine_runs = machines.pop(fingerprint, ())
     short = msgspec.structs.replace(
         run, medians=run.medians[-MOST_MEDIANS:], yardsticks=run.yardsticks[-MOST_MEDIANS:]
     )
-    machines[fingerprint] = _newest((*known, short))
+    machines[fingerprint] = _newest((*machine_runs, short))
     latest = dict(list(machines.items())[-MOST_MACHINES:])
     try:
         return write_atomically(file, msgspec.json.encode(PastRuns(machines=latest)))
@@ -62,7 +66,7 @@ def remember(fingerprint: str, run: PastRun, file: Path | None = None) -> Path |
 
 
 def _newest(runs: tuple[PastRun, ...]) -> tuple[PastRun, ...]:
-    """Return the last runs of each target, and those of the targets that were run last alone."""
+    """Return the last runs of each target, for the most recently run targets only."""
     by_target: dict[str, int] = {}
     newest_first = []
     for run in reversed(runs):

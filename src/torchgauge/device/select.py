@@ -1,4 +1,4 @@
-"""From the name a user gives to a device that is there."""
+"""Resolve a user's device name to a device that is present."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch is told per process: read here, so that another process can measure under the same."""
+"""torch's per-process settings, read so that another process can measure under the same."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def read() -> dict[str, Any]:
     autocast, denormals. A switch that cannot be read is absent: those of the older TF32 interface
     raise where the newer one was used, and the newer one says the same.
     """
-    found = {}
+    settings = {}
     for name, (get, _) in _settings().items():
         try:
-            found[name] = get()
+            settings[name] = get()
         except RuntimeError:
             continue
-    return found
+    return settings
 
 
 def apply(settings: dict[str, Any], *, once: bool = False) -> None:
@@ -55,12 +55,12 @@ def apply(settings: dict[str, Any], *, once: bool = False) -> None:
     That is the number of interop threads. It comes after the model is loaded: the user's file may
     set it too, and the second to do so gets an error.
     """
-    for name, (get, put) in _settings().items():
+    for name, (get, set_value) in _settings().items():
         if name not in settings or (name == "interop threads" and not once):
             continue
         # Writing one switch may change the next: each is looked at anew.
         if _differs(get, settings[name]):
-            put(settings[name])
+            set_value(settings[name])
 
 
 def _differs(get: _Read, value: object) -> bool:

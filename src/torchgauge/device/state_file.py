@@ -1,4 +1,4 @@
-"""What torchgauge keeps of a user's machines, read back: nothing, where that cannot be."""
+"""Read records stored in the user's state folder; an unreadable file reads as an empty record."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from torchgauge.errors import TorchgaugeError
-from torchgauge.reading import RECORD, whole
+from torchgauge.reading import RECORD, read_bytes
 
 
-class Kept(Protocol):
-    """A record with a schema and a default for all that it holds."""
+class Versioned(Protocol):
+    """A record with a schema and a default for each other field."""
 
     @property
     def schema(self) -> str:
         """Its kind and version."""
 
 
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=Versioned)
 
 
 def read(file: Path, kind: type[K]) -> K:
-    """Return what is kept; nothing where the file is absent, damaged or of another version."""
+    """Return the stored record; an empty one where the file is absent, damaged or outdated."""
     try:
-        kept = msgspec.json.decode(whole(file, RECORD), type=kind)
+        record = msgspec.json.decode(read_bytes(file, RECORD), type=kind)
     except (TorchgaugeError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
         return kind()
-    return kept if kept.schema == kind().schema else kind()
+    return record if record.schema == kind().schema else kind()

@@ -1,4 +1,4 @@
-"""What the Linux kernel tells in files; absent files are None, and the root can be another."""
+"""Reads the Linux kernel's files in /proc and /sys; an absent file reads as None."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class SystemFiles:
 
     def texts(self, pattern: str) -> dict[str, str]:
         """Return the readable files that match, by path below the root."""
-        found = {}
+        texts_by_path = {}
         for file in sorted(self.root.glob(pattern)):
             name = str(file.relative_to(self.root))
             if (text := self.text(name)) is not None:
-                found[name] = text
-        return found
+                texts_by_path[name] = text
+        return texts_by_path
 
     def numbers(self, path: str) -> dict[str, int]:
         """Return a file of `name value` lines, such as /proc/meminfo (in its own units)."""
-        found = {}
+        values = {}
         for line in (self.text(path) or "").splitlines():
             words = line.replace(":", " ").split()
             if len(words) >= 2 and words[1].isdecimal():
-                found[words[0]] = int(words[1])
-        return found
+                values[words[0]] = int(words[1])
+        return values
 
     def pressure(self, resource: str) -> float | None:
         """Return the fraction of the last 10 s in which some task waited for `resource` (PSI)."""
@@ -51,8 +51,8 @@ class SystemFiles:
         mount = self.root / "sys/fs/cgroup"
         folders = [mount]
         for line in (self.text("proc/self/cgroup") or "").splitlines():
-            _, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
+            _, _, controllers_and_path = line.partition(":")
+            controllers, _, path = controllers_and_path.partition(":")
             if controllers and "cpu" not in controllers.split(","):
                 continue
             parts = [part for part in path.split("/") if part not in ("", "..")]

@@ -1,4 +1,4 @@
-"""The work of operators by their kind alone: elementwise, reductions, lists of tensors."""
+"""Work of operators by kind: elementwise, reductions, lists of tensors."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def pointwise_work(name: str, inputs: Any, outputs: Any, operations: int = 1) ->
     count = operations * elements_of(result)
     if _real(result.dtype) and name not in REAL_OF_COMPLEX:
         return Work(0, count)
-    given = list(tensors(inputs))
-    if is_complex(result) or (given and is_complex(given[0])):
+    input_tensors = list(tensors(inputs))
+    if is_complex(result) or (input_tensors and is_complex(input_tensors[0])):
         return Work(0, count * COMPLEX.get(name, OTHER_COMPLEX))
-    return vector(count, result, *given)
+    return vector(count, result, *input_tensors)
 
 
 def _result(inputs: Any, outputs: Any) -> Any:
@@ -58,7 +58,7 @@ def reduction_work(name: str, inputs: Any, operations: int = 1) -> Work:
 
 
 def summed(works: Any) -> Work:
-    """Return the sum of works; `causal` where one of them tells it."""
+    """Return the sum of works; `causal` is set where it is in any of them."""
     matmul = vector_ = integer = causal = 0
     differs = estimated = False
     for work in works:

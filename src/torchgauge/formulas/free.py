@@ -1,4 +1,4 @@
-"""Operators known to do no arithmetic: what moves bytes, and what does not even do that."""
+"""Operators known to do no arithmetic: those that move bytes, and those that move none."""
 
 from __future__ import annotations
 

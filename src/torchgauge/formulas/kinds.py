@@ -1,4 +1,4 @@
-"""The kind of every operator of aten by its name, where no torch is at hand to ask.
+"""The kind of each aten operator by its name, for use without torch.
 
 Names are those of torch 2.13, by its own tags, schemas and kernels; tests compare them with it.
 Operators with a formula and those in `free` are found there.
@@ -176,7 +176,7 @@ def kind(name: str) -> Kind:
     The order is that of `measure.operators.classify`.
     """
     forms = _forms(name)
-    composite = name in COMPOSITE_OVERLOADS or any(one in COMPOSITE for one in forms)
+    composite = name in COMPOSITE_OVERLOADS or any(form in COMPOSITE for form in forms)
     return "composite" if composite else kernel_kind(name)
 
 
@@ -185,13 +185,13 @@ def kernel_kind(name: str) -> Kind:
     forms = _forms(name)
     if any(map(find, forms)):
         return "formula"
-    if any(one in FREE or one in MOVING for one in forms):
+    if any(form in FREE or form in MOVING for form in forms):
         return "free"
     if name.startswith("aten::_foreach_"):
         return "lists"
-    if any(one in POINTWISE for one in forms):
+    if any(form in POINTWISE for form in forms):
         return "pointwise"
-    return "reduction" if any(one in REDUCTION for one in forms) else "unknown"
+    return "reduction" if any(form in REDUCTION for form in forms) else "unknown"
 
 
 def _forms(name: str) -> tuple[str, str]:

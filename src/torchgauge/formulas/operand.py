@@ -1,4 +1,4 @@
-"""What a formula sees of a tensor: a real tensor as it is, or its description."""
+"""Operands of formulas: real tensors, or descriptions of them."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _load_entry(entry: Any) -> None:
         entry.load()
     except InputError:
         raise
-    except Exception as error:
+    except Exception as error:  # a package's own code, which may raise anything
         raise InputError(
             f"The formulas of the package {entry.dist.name if entry.dist else entry.name} failed.",
             id="formula-entry-point",

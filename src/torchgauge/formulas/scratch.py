@@ -1,4 +1,4 @@
-"""What the CPU's kernels take beside inputs and outputs: scratch, and reserves for the backward."""
+"""Workspace of the CPU's kernels beside inputs and outputs, and reserves for the backward."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ def sizes(name: str, args: Arguments) -> tuple[int | None, ...]:
         return None, None, None, _reserve(args[0], args[2])
     if name == "aten::mkldnn_rnn_layer_backward" and _is_lstm(args, 14):
         x, weight, recurrent, bias, _, hidden = args[:6]  # all gradients come in float32
-        found = (x, weight, recurrent, bias, bias, hidden, hidden)
-        return tuple(None if one is None else _FLOAT * math.prod(one.shape) for one in found)
+        operands = (x, weight, recurrent, bias, bias, hidden, hidden)
+        return tuple(
+            None if operand is None else _FLOAT * math.prod(operand.shape) for operand in operands
+        )
     return ()
 
 
@@ -63,19 +65,19 @@ def _convolution_backward(args: Arguments, threads: int) -> int:
         return 4 * threads * _bytes(weight.shape, _FLOAT)
     if _channels_last(x) or _channels_last(weight):
         mixed = 0 if _channels_last(dy) else _bytes(dy.shape, dy.itemsize)
-        return mixed + _of_channels_last(weight, groups)
+        return mixed + _channels_last_copies(weight, groups)
     gradient, inputs = _copy(dy), _input_copy(x)
     dx = _bytes(x.shape, x.itemsize) if mask[0] else 0
-    of_weight = inputs + gradient + weights
+    weight_bytes = inputs + gradient + weights
     if x.itemsize < _FLOAT:  # each thread turns an image around; sums are in float32
         images = min(threads, x.shape[0]) / max(x.shape[0], 1)
-        of_weight += int(images * (inputs + gradient)) + 2 * weights
+        weight_bytes += int(images * (inputs + gradient)) + 2 * weights
     blocked = _copy(x)
-    of_input = max(gradient + weights + blocked, blocked + dx) if mask[0] else 0
-    return max(of_input, dx + max(of_weight, 2 * weights)) - dx - weights
+    input_bytes = max(gradient + weights + blocked, blocked + dx) if mask[0] else 0
+    return max(input_bytes, dx + max(weight_bytes, 2 * weights)) - dx - weights
 
 
-def _of_channels_last(weight: Any, groups: int) -> int:
+def _channels_last_copies(weight: Any, groups: int) -> int:
     """Copies of w and dw; the groups of one channel are filled up to blocks where w is large."""
     weights = _weight(weight)
     half = weight.itemsize < _FLOAT
@@ -94,15 +96,15 @@ def _plain(x: Any, weight: Any, stride: Any, padding: Any, groups: int, transpos
 def _spatial(
     x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, added: Any
 ) -> tuple[int, ...]:
-    found = []
-    for at, size in enumerate(x.shape[2:]):
-        step, pad = stride[at % len(stride)], padding[at % len(padding)]
-        reach = dilation[at % len(dilation)] * (weight.shape[2 + at] - 1)
+    output_sizes = []
+    for axis, size in enumerate(x.shape[2:]):
+        step, pad = stride[axis % len(stride)], padding[axis % len(padding)]
+        reach = dilation[axis % len(dilation)] * (weight.shape[2 + axis] - 1)
         if transposed:
-            found.append((size - 1) * step - 2 * pad + reach + added[at % len(added)] + 1)
+            output_sizes.append((size - 1) * step - 2 * pad + reach + added[axis % len(added)] + 1)
         else:
-            found.append((size + 2 * pad - reach - 1) // step + 1)
-    return tuple(found)
+            output_sizes.append((size + 2 * pad - reach - 1) // step + 1)
+    return tuple(output_sizes)
 
 
 def _channels_last(x: Any) -> bool:
@@ -160,8 +162,8 @@ def _reserve(x: Any, recurrent: Any) -> int:
     widest = _padded(max(width, hidden), size)
     gradients = 2 * _padded(max(width, hidden), _FLOAT) * _FLOAT
     states = (widest + _padded(hidden, size)) * size + hidden * _FLOAT
-    every = _padded(4 * hidden, size) * size + hidden * size
-    return int(batch * (steps * every + 2 * (steps + 1) * (states + gradients)))
+    step_bytes = _padded(4 * hidden, size) * size + hidden * size
+    return int(batch * (steps * step_bytes + 2 * (steps + 1) * (states + gradients)))
 
 
 def _padded(width: int, itemsize: int) -> int:

@@ -1,4 +1,4 @@
-"""Bytes and elements of an argument: of a tensor of any layout, of its description, of a list."""
+"""Bytes and elements of an argument: a tensor of any layout, its description, or a list."""
 
 from __future__ import annotations
 

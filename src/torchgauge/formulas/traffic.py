@@ -36,12 +36,12 @@ def _moved(args: Arguments, kwargs: Named, outputs: Any) -> int:
     if kwargs:
         written = outputs if isinstance(outputs, tuple | list) else (outputs,)
         for value in kwargs.values():
-            if not any(value is one for one in written):  # out= is written, not read
+            if not any(value is output for output in written):  # out= is written, not read
                 total += touched(value)
     return total
 
 
-def _nothing(_args: Arguments, _kwargs: Named, _outputs: Any) -> int:
+def _no_bytes(_args: Arguments, _kwargs: Named, _outputs: Any) -> int:
     return 0
 
 
@@ -65,7 +65,7 @@ def _writes(*places: int) -> Rule:
 def _gathers(args: Arguments, kwargs: Named, outputs: Any) -> int:
     """As many elements are read from the first argument as come out, at the places named."""
     source = args[0]
-    rows = sum(elements_of(one) for one in tensors(outputs)) * source.itemsize
+    rows = sum(elements_of(output) for output in tensors(outputs)) * source.itemsize
     return int(rows) + _moved(args[1:], kwargs, outputs)
 
 
@@ -99,21 +99,21 @@ def _puts_flat(args: Arguments, kwargs: Named, _outputs: Any) -> int:
     return _placed(args[0], args[1], args[2], adds=bool(adds))
 
 
-def _placed(destination: Any, where: Any, source: Any, *, adds: bool) -> int:
-    count = elements_of(where)
+def _placed(destination: Any, indices: Any, source: Any, *, adds: bool) -> int:
+    count = elements_of(indices)
     read = count * source.itemsize if touched(source) else 0
-    return int(touched(where) + read + (1 + adds) * count * destination.itemsize)
+    return int(touched(indices) + read + (1 + adds) * count * destination.itemsize)
 
 
 def _slices(*, adds: bool) -> Rule:
     """op_(self, dim, index, source): each index names a slice of the destination."""
 
     def rule(args: Arguments, kwargs: Named, _outputs: Any) -> int:
-        destination, dim, where = args[0], args[1], args[2]
+        destination, dim, index = args[0], args[1], args[2]
         length = destination.shape[dim] if len(destination.shape) else 1
-        slices = elements_of(where) * elements_of(destination) // max(1, length)
+        slices = elements_of(index) * elements_of(destination) // max(1, length)
         source = args[3] if len(args) > 3 else kwargs.get("source")
-        return touched(where) + touched(source) + int((1 + adds) * slices * destination.itemsize)
+        return touched(index) + touched(source) + int((1 + adds) * slices * destination.itemsize)
 
     return rule
 
@@ -133,16 +133,19 @@ def _reached(destination: Any, indices: Any, values: Any) -> int:
     The content of a mask is not known here: as many as there are values, or all that it covers
     where one value is given for all.
     """
-    given = [one for one in indices if one is not None]
-    if any(str(one.dtype) in ("torch.bool", "bool", "torch.uint8", "uint8") for one in given):
+    index_tensors = [index for index in indices if index is not None]
+    if any(
+        str(index.dtype) in ("torch.bool", "bool", "torch.uint8", "uint8")
+        for index in index_tensors
+    ):
         count = elements_of(values)
         return count if count > 1 else elements_of(destination)
-    kept = math.prod(
+    unindexed = math.prod(
         size
         for place, size in enumerate(destination.shape)
         if place >= len(indices) or indices[place] is None
     )
-    return int(kept * math.prod(_broadcast([tuple(one.shape) for one in given])))
+    return int(unindexed * math.prod(_broadcast([tuple(index.shape) for index in index_tensors])))
 
 
 def _broadcast(shapes: list[tuple[int, ...]]) -> list[int]:
@@ -173,8 +176,8 @@ def _named(names: str, rule: Rule) -> dict[str, Rule]:
 
 
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(STILL, _nothing),
-    **{f"{name}_": _nothing for name in STILL},
+    **dict.fromkeys(STILL, _no_bytes),
+    **{f"{name}_": _no_bytes for name in STILL},
     **_named(
         "copy copy_ fill fill_ zero zero_ _foreach_copy _foreach_copy_ _foreach_zero "
         "_foreach_zero_ normal_ normal_functional uniform uniform_ exponential exponential_ "

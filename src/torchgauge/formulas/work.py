@@ -38,6 +38,6 @@ def product(multiplications: int, operand: Operand) -> Work:
 
 def vector(operations: int, *operands: Operand | None) -> Work:
     """Return elementwise work: FLOP where any operand is real or complex, else integer work."""
-    if all(one is None or is_integer(one) for one in operands):
+    if all(operand is None or is_integer(operand) for operand in operands):
         return Work(integer=operations)
     return Work(vector=operations)

@@ -1,4 +1,4 @@
-"""Runs over time in a SQL database, and what became of their figures."""
+"""Runs over time in a SQL database, and the trends of their figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a store may take to answer, and how much: its file may be anybody's.
+"""Limits on the time and size of a store's answers: its file may be anybody's.
 
 A damaged or hostile file of a few kilobytes can hold rows without end, or a value of a gigabyte.
 """
@@ -25,18 +25,18 @@ _STEPS = 20_000
 _LONGEST_VALUE = 10**9  # SQLite's own
 
 
-def longest() -> float:
+def query_timeout() -> float:
     """Return the seconds that one look may take. Raises InputError `store-timeout-invalid`."""
-    told = os.environ.get(VARIABLE)
-    if not told:
+    setting = os.environ.get(VARIABLE)
+    if not setting:
         return LONGEST
     try:
-        seconds = float(told)
+        seconds = float(setting)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e6:
         raise InputError(
-            f"{VARIABLE} is no number of seconds: '{told}'.",
+            f"{VARIABLE} is no number of seconds: '{setting}'.",
             id="store-timeout-invalid",
             remedy=f"Write it as 300, or unset {VARIABLE}.",
         )
@@ -45,11 +45,11 @@ def longest() -> float:
 
 @contextlib.contextmanager
 def bounded(connection: Connection) -> Iterator[None]:
-    """Let the database give up what takes longer than `longest`, and values larger than records.
+    """Let the database give up after `query_timeout`, and on values larger than records.
 
     Raises msgspec.ValidationError for a file that is no history's.
     """
-    seconds = longest()
+    seconds = query_timeout()
     if connection.dialect.name != "sqlite":
         connection.execute(text(f"SET LOCAL statement_timeout = {int(seconds * 1000)}"))
         yield
@@ -58,7 +58,9 @@ def bounded(connection: Connection) -> Iterator[None]:
     assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - the dialect's only driver here
     end = time.monotonic() + seconds
     _check_tables(connection)
-    driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(RECORD.of(RECORD.most), _LONGEST_VALUE))
+    driver.setlimit(
+        sqlite3.SQLITE_LIMIT_LENGTH, min(RECORD.limit_for(RECORD.maximum), _LONGEST_VALUE)
+    )
     driver.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
     try:
         yield
@@ -73,14 +75,14 @@ def _check_tables(connection: Connection) -> None:
         raise msgspec.ValidationError("it has views or triggers, which no history has")
 
 
-def rows(connection: Connection, query: Select[Any], least: int) -> Iterator[Any]:
-    """Yield the rows of a query, each of at least `least` bytes in the file.
+def rows(connection: Connection, query: Select[Any], minimum_bytes: int) -> Iterator[Any]:
+    """Yield the rows of a query, each of at least `minimum_bytes` in the file.
 
     Raises msgspec.ValidationError where they are more than the file has room for.
     """
     room = _room(connection)
     for number, row in enumerate(connection.execute(query), start=1):
-        if room is not None and number * least > room:
+        if room is not None and number * minimum_bytes > room:
             raise msgspec.ValidationError("it has more rows than its file has room for")
         yield row
 

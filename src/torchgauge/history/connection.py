@@ -23,7 +23,7 @@ from torchgauge.errors import InputError, missing_extra
 from torchgauge.files import check_readable, is_file, is_folder
 from torchgauge.folders import expanded
 from torchgauge.history.bounds import bounded
-from torchgauge.history.faults import fault, told
+from torchgauge.history.faults import fault, translated_errors
 from torchgauge.history.location import make_folder
 from torchgauge.history.patience import ONE_TRY
 
@@ -32,14 +32,14 @@ UNCHANGING = "mode=ro&immutable=1"
 
 
 class Place(NamedTuple):
-    """A store's place: `shown` has no password, `file` is None for a database server."""
+    """A store's place: `display_name` has no password, `file` is None for a database server."""
 
     url: URL
-    shown: str
+    display_name: str
     file: Path | None
 
 
-def place(location: str) -> Place:
+def parse_place(location: str) -> Place:
     """Return the place of a URL or a file's path.
 
     Raises InputError `store-url`, MissingExtraError for psycopg.
@@ -76,49 +76,49 @@ def _no_store(cause: str) -> InputError:
     )
 
 
-def engine(where: Place) -> Engine:
+def writer(place: Place) -> Engine:
     """Return the engine to write with; a file is made where there is none.
 
     Raises StoreError `store-unreachable`, `store-read-only`, `store-full`.
     """
-    if where.file is None:
-        return _server(where)
-    file = where.file.resolve()
+    if place.file is None:
+        return _server(place)
+    file = place.file.resolve()
     mode = "rw" if file.exists() else "rwc"
     if mode == "rwc":
         _make_folder(file)
-    if not _is_writable(file) and not has_log(where):
-        return _sqlite(where, UNCHANGING)
+    if not _is_writable(file) and not has_log(place):
+        return _sqlite(place, UNCHANGING)
     # Readers see whole runs while somebody writes; a commit is on the disk when it returns.
-    return _sqlite(where, f"mode={mode}", "journal_mode = WAL", "synchronous = FULL")
+    return _sqlite(place, f"mode={mode}", "journal_mode = WAL", "synchronous = FULL")
 
 
-def reader(where: Place) -> Engine:
+def reader(place: Place) -> Engine:
     """Return the engine to read with; no byte of a file changes, nor does one appear beside it."""
-    if where.file is None:
-        return _server(where)
-    if has_log(where):
+    if place.file is None:
+        return _server(place)
+    if has_log(place):
         # As one who may write, the last to close it would put the log's runs into the file.
-        return _sqlite(where, "mode=ro")
-    if not _is_writable(where.file.resolve()):
-        return _sqlite(where, UNCHANGING)
+        return _sqlite(place, "mode=ro")
+    if not _is_writable(place.file.resolve()):
+        return _sqlite(place, UNCHANGING)
     # As one who may not, it would leave an empty log there.
-    return _sqlite(where, "mode=rw", "query_only = ON")
+    return _sqlite(place, "mode=rw", "query_only = ON")
 
 
-def onlooker(where: Place, *, with_log: bool = False) -> Engine:
+def onlooker(place: Place, *, with_log: bool = False) -> Engine:
     """Return the engine for a look at a file that may be another program's: it takes no lock.
 
     Such a look may miss what is in the log alone, and see pages of different moments; `with_log`
     sees neither.
     """
-    return _sqlite(where, "mode=ro" if with_log else UNCHANGING, "query_only = ON")
+    return _sqlite(place, "mode=ro" if with_log else UNCHANGING, "query_only = ON")
 
 
-def copied(made: Engine) -> Engine:
+def copied(engine: Engine) -> Engine:
     """Return an engine of a copy in memory, which may be written while the file stays as it is."""
     copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    with contextlib.closing(made.raw_connection()) as raw:
+    with contextlib.closing(engine.raw_connection()) as raw:
         original = raw.driver_connection
         assert isinstance(original, sqlite3.Connection)  # noqa: S101 - the engine is SQLite's
         original.backup(copy)
@@ -127,66 +127,66 @@ def copied(made: Engine) -> Engine:
     return copied
 
 
-def is_there(where: Place) -> bool:
+def is_there(place: Place) -> bool:
     """Return whether there is a file; of a server, that there is one will be seen.
 
     Raises InputError `store-url` for what is none; StoreError `store-unreachable`.
     """
-    if where.file is None:
+    if place.file is None:
         return True
     try:
-        check_readable(where.file)
+        check_readable(place.file)
     except InputError as error:
         if error.id == "file-not-regular":
             raise _no_store(error.message) from None
-        raise fault("store-unreachable", where.shown, error.cause) from None
-    if is_folder(where.file):
-        raise _no_store(f"{where.file} is a folder.")
-    return is_file(where.file)
+        raise fault("store-unreachable", place.display_name, error.cause) from None
+    if is_folder(place.file):
+        raise _no_store(f"{place.file} is a folder.")
+    return is_file(place.file)
 
 
-def has_log(where: Place) -> bool:
+def has_log(place: Place) -> bool:
     """Return whether runs may be in SQLite's log beside the file and not in it yet."""
-    file = where.file and where.file.resolve()
+    file = place.file and place.file.resolve()
     return file is not None and is_file(file.with_name(f"{file.name}-wal"))
 
 
-def _server(where: Place) -> Engine:
-    with told(where.shown):
-        return create_engine(where.url, connect_args={"connect_timeout": 10})
+def _server(place: Place) -> Engine:
+    with translated_errors(place.display_name):
+        return create_engine(place.url, connect_args={"connect_timeout": 10})
 
 
-def _sqlite(where: Place, how: str, *settings: str) -> Engine:
-    assert where.file is not None  # noqa: S101 - the callers look
-    name = f"{where.file.resolve().as_uri()}?{how}"
+def _sqlite(place: Place, mode: str, *settings: str) -> Engine:
+    assert place.file is not None  # noqa: S101 - the callers look
+    name = f"{place.file.resolve().as_uri()}?{mode}"
 
     def connect() -> sqlite3.Connection:
-        found = sqlite3.connect(
+        database = sqlite3.connect(
             name, uri=True, timeout=ONE_TRY, isolation_level=None, check_same_thread=False
         )
         # A schema that somebody sent runs no functions of ours.
         for setting in ("trusted_schema = OFF", "foreign_keys = ON", *settings):
-            found.execute(f"PRAGMA {setting}")
-        return found
+            database.execute(f"PRAGMA {setting}")
+        return database
 
-    with told(where.shown):
-        made = create_engine("sqlite://", creator=connect)
-    event.listen(made, "begin", _begin)
-    return made
+    with translated_errors(place.display_name):
+        engine = create_engine("sqlite://", creator=connect)
+    event.listen(engine, "begin", _begin)
+    return engine
 
 
 def _make_folder(file: Path) -> None:
     try:
         make_folder(file)
     except OSError as error:
-        what = "store-full" if error.errno == errno.ENOSPC else "store-read-only"
-        raise fault(what, str(file), error.strerror or str(error)) from error
+        error_id = "store-full" if error.errno == errno.ENOSPC else "store-read-only"
+        raise fault(error_id, str(file), error.strerror or str(error)) from error
 
 
 def _is_writable(file: Path) -> bool:
     """Return whether SQLite can write: to a folder that it cannot it may not even try to lock."""
     places = (file, file.parent) if file.exists() else (file.parent,)
-    return all(os.access(place, os.W_OK, effective_ids=True) for place in places)
+    return all(os.access(path, os.W_OK, effective_ids=True) for path in places)
 
 
 def _begin(connection: Connection) -> None:
@@ -196,17 +196,20 @@ def _begin(connection: Connection) -> None:
 
 
 @contextlib.contextmanager
-def writing(made: Engine, shown: str) -> Iterator[Connection]:
+def writing(engine: Engine, display_name: str) -> Iterator[Connection]:
     """Yield a connection whose changes are made all together at the end, or not at all."""
-    with told(shown), made.execution_options(writes=True).begin() as connection:
+    with (
+        translated_errors(display_name),
+        engine.execution_options(writes=True).begin() as connection,
+    ):
         yield connection
 
 
 @contextlib.contextmanager
-def reading(made: Engine, shown: str) -> Iterator[Connection]:
+def reading(engine: Engine, display_name: str) -> Iterator[Connection]:
     """Yield a connection that sees one moment of the store, whoever writes meanwhile."""
     # SQLite does so by itself; PostgreSQL would see another moment in each statement.
-    if made.dialect.name == "postgresql":
-        made = made.execution_options(isolation_level="REPEATABLE READ")
-    with told(shown), made.begin() as connection, bounded(connection):
+    if engine.dialect.name == "postgresql":
+        engine = engine.execution_options(isolation_level="REPEATABLE READ")
+    with translated_errors(display_name), engine.begin() as connection, bounded(connection):
         yield connection

@@ -1,4 +1,4 @@
-"""What of a record goes where in a store: the whole of it packed, its figures in columns."""
+"""Map a record to the columns of a store: the whole of it packed, its figures in columns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from uuid import uuid4
 import msgspec
 
 from torchgauge.errors import RecordError
-from torchgauge.model import codec, tables
-from torchgauge.model.figures import figures
-from torchgauge.model.profile import Profile
-from torchgauge.model.record import How
-from torchgauge.model.run import Entry, Facts, Run
 from torchgauge.reading import RECORD, inflated
+from torchgauge.records import codec
+from torchgauge.records.figures import figures
+from torchgauge.records.profile import Profile
+from torchgauge.records.record import How
+from torchgauge.records.run import Entry, Facts, Run
+from torchgauge.records.timeline import tables
 
 # What is asked of layers over time; the record holds the rest.
 LAYER_METRICS: dict[str, tuple[str, How]] = {
@@ -58,8 +59,10 @@ def moment(text: str) -> str:
     Raises RecordError `record-invalid`.
     """
     try:
-        told = datetime.fromisoformat(text)
-        told = (told if told.tzinfo else told.replace(tzinfo=UTC)).astimezone(UTC)
+        timestamp = datetime.fromisoformat(text)
+        timestamp = (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).astimezone(
+            UTC
+        )
     except (ValueError, OverflowError) as error:
         raise RecordError(
             f"'{text}' is no time.",
@@ -67,7 +70,7 @@ def moment(text: str) -> str:
             cause="A record says in ISO 8601 when it was made.",
             remedy="Repair environment.created, or repeat the run.",
         ) from error
-    return told.isoformat(timespec="microseconds")
+    return timestamp.isoformat(timespec="microseconds")
 
 
 def packed(profile: Profile) -> bytes:
@@ -139,13 +142,13 @@ def layer_figures(profile: Profile) -> list[dict[str, Any]]:
     """
     if profile.tree is None:
         return []
-    found: dict[tuple[str, str], float] = {}
+    totals: dict[tuple[str, str], float] = {}
     for row in tables.layers(profile.tree).rows():
         for metric in LAYER_METRICS:
             if (value := row[metric]) is not None:
-                key, known = (row["path"], metric), found.get((row["path"], metric), 0.0)
-                found[key] = max(known, value) if metric == "peak" else known + float(value)
-    return [{"path": path, "metric": metric, "value": v} for (path, metric), v in found.items()]
+                key, previous = (row["path"], metric), totals.get((row["path"], metric), 0.0)
+                totals[key] = max(previous, value) if metric == "peak" else previous + float(value)
+    return [{"path": path, "metric": metric, "value": v} for (path, metric), v in totals.items()]
 
 
 def _workload(profile: Profile) -> str:
@@ -153,7 +156,7 @@ def _workload(profile: Profile) -> str:
     target, settings = profile.target, profile.environment.settings
     facts = msgspec.structs.asdict(target)
     del facts["weights"]
-    facts["inputs"] = [msgspec.structs.astuple(one) for one in target.inputs]
-    told = (facts, settings.threads, settings.interop_threads, settings.deterministic)
+    facts["inputs"] = [msgspec.structs.astuple(input_spec) for input_spec in target.inputs]
+    common = (facts, settings.threads, settings.interop_threads, settings.deterministic)
     tf32 = (settings.fp32_matmul, settings.fp32_convolution)
-    return hashlib.sha256(repr((told, tf32)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((common, tf32)).encode()).hexdigest()[:16]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from torchgauge.model.run import Entry
+from torchgauge.records.run import Entry
 
 _FACTS = (
     "uuid", "created", "commit", "branch", "dirty", "message", "labels", "machine", "cpu", "gpu",

@@ -1,4 +1,4 @@
-"""What databases raise, as errors with a stable id, a cause and a remedy."""
+"""Translate database errors into errors with a stable id, a cause and a remedy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _STATES = (
     ("57", "store-unreachable"),
     ("XX", "store-damaged"),
 )
-_SAID = {
+_MESSAGES = {
     "store-busy": (
         "The history '{}' is busy with other writers.",
         "Try again; many machines that write at once want PostgreSQL (--store postgresql://…).",
@@ -75,7 +75,7 @@ _SAID = {
 
 
 @contextlib.contextmanager
-def told(place: str) -> Iterator[None]:
+def translated_errors(place: str) -> Iterator[None]:
     """Raise StoreError in place of what the database raises in the block; `place` is shown."""
     try:
         yield
@@ -89,7 +89,7 @@ def told(place: str) -> Iterator[None]:
 
 def fault(id: str, place: str, cause: str) -> StoreError:
     """Return the error of an id that this file knows."""
-    message, remedy = _SAID[id]
+    message, remedy = _MESSAGES[id]
     return StoreError(message.format(place), id=id, cause=cause, remedy=remedy)
 
 
@@ -102,7 +102,9 @@ def _id(error: SQLAlchemyError) -> str:
         return _SQLITE.get(code & 0xFF, "store-failed")
     state = getattr(original, "sqlstate", None)
     if state is not None:
-        return next((what for start, what in _STATES if state.startswith(start)), "store-failed")
+        return next(
+            (error_id for start, error_id in _STATES if state.startswith(start)), "store-failed"
+        )
     lost = original is not None and type(original).__name__ == "OperationalError"
     return "store-unreachable" if lost else "store-failed"
 

@@ -1,4 +1,4 @@
-"""What git says of a working directory: the commit that a run is of."""
+"""Facts from git about a working directory: the commit that a run is of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from torchgauge.folders import working_folder
-from torchgauge.model.run import Facts
+from torchgauge.records.run import Facts
 
 # A CI job checks out a commit, not a branch; its service says which branch was meant.
 BRANCH_VARIABLES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
@@ -19,18 +19,18 @@ def git_facts(folder: Path | None = None) -> Facts:
 
     All is empty outside of a repository, without git, and where git does not answer in 10 s.
     """
-    here = folder or working_folder()
-    commit = _git(here, "rev-parse", "HEAD")
+    repository = folder or working_folder()
+    commit = _git(repository, "rev-parse", "HEAD")
     if not commit:
         return Facts()
-    branch = _git(here, "symbolic-ref", "--short", "--quiet", "HEAD") or ""
-    told = (os.environ.get(name, "") for name in BRANCH_VARIABLES)
-    changed = _git(here, "status", "--porcelain", "--untracked-files=no")
+    branch = _git(repository, "symbolic-ref", "--short", "--quiet", "HEAD") or ""
+    ci_branches = (os.environ.get(name, "") for name in BRANCH_VARIABLES)
+    changed = _git(repository, "status", "--porcelain", "--untracked-files=no")
     return Facts(
         commit=commit,
-        branch=branch or next(filter(None, told), ""),
+        branch=branch or next(filter(None, ci_branches), ""),
         dirty=None if changed is None else bool(changed),
-        message=_git(here, "log", "-1", "--format=%s") or "",
+        message=_git(repository, "log", "-1", "--format=%s") or "",
     )
 
 

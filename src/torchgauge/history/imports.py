@@ -13,10 +13,10 @@ from torchgauge.errors import RecordError
 from torchgauge.files import check_readable
 from torchgauge.history.content import entry, not_a_profile
 from torchgauge.history.store import Store
-from torchgauge.model import codec
-from torchgauge.model.profile import Profile
-from torchgauge.model.run import SCHEMA, Entry, Facts
 from torchgauge.reading import RECORD, too_large, unreadable
+from torchgauge.records import codec
+from torchgauge.records.profile import Profile
+from torchgauge.records.run import SCHEMA, Entry, Facts
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -59,13 +59,13 @@ def entries(path: Path, facts: Facts) -> Iterator[Entry]:
 
 def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file with their numbers, each a record of its own."""
-    most = RECORD.of(path.stat().st_size)
+    limit = RECORD.limit_for(path.stat().st_size)
     for number in itertools.count(1):
-        line = file.readline(most + 1)
+        line = file.readline(limit + 1)
         if not line:
             return
-        if len(line) > most:
-            raise too_large(f"'{path}'", f"Line {number}", most)
+        if len(line) > limit:
+            raise too_large(f"'{path}'", f"Line {number}", limit)
         if number == 1 or line.strip():
             yield number, line
 
@@ -80,9 +80,9 @@ def _is_line(line: bytes) -> bool:
 def _entry(line: bytes, origin: str) -> Entry:
     """Return the run of a line: its identity as it was, its content checked anew."""
     try:
-        found = msgspec.json.decode(line, type=_Line)
-        facts = msgspec.json.decode(found.run, type=Facts)
-        named = msgspec.json.decode(found.run, type=_Identity)
+        parsed = msgspec.json.decode(line, type=_Line)
+        facts = msgspec.json.decode(parsed.run, type=Facts)
+        named = msgspec.json.decode(parsed.run, type=_Identity)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(
             f"{origin} is no run of a history.",
@@ -90,12 +90,12 @@ def _entry(line: bytes, origin: str) -> Entry:
             cause=str(error),
             remedy="Export again; a line holds one whole run.",
         ) from error
-    profile = codec.decode(bytes(found.profile), origin)
+    profile = codec.decode(bytes(parsed.profile), origin)
     if not isinstance(profile, Profile):
         raise not_a_profile(origin, profile)
-    made = entry(profile, facts)
-    run = msgspec.structs.replace(made.run, uuid=named.uuid, recorded=named.recorded)
-    return msgspec.structs.replace(made, run=run)
+    new_entry = entry(profile, facts)
+    run = msgspec.structs.replace(new_entry.run, uuid=named.uuid, recorded=named.recorded)
+    return msgspec.structs.replace(new_entry, run=run)
 
 
 class _Identity(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""A run that the store refused is kept in a file: measuring it again may not be possible.
+"""Save a run that the store refused to a file: measuring it again may not be possible.
 
 `with open_or_keep(location, entry) as store: add_or_keep(store, entry)` is how a run is saved.
 """
@@ -13,10 +13,10 @@ from pathlib import Path
 from torchgauge.errors import InputError, StoreError
 from torchgauge.files import write_atomically
 from torchgauge.folders import working_folder
-from torchgauge.history.connection import place
+from torchgauge.history.connection import parse_place
 from torchgauge.history.exports import json_lines
 from torchgauge.history.store import Store
-from torchgauge.model.run import Entry
+from torchgauge.records.run import Entry
 
 
 def open_or_keep(location: str, entry: Entry) -> Store:
@@ -24,7 +24,7 @@ def open_or_keep(location: str, entry: Entry) -> Store:
     try:
         return Store.open(location)
     except StoreError as error:
-        raise kept(entry, error, place(location).file) from None
+        raise save_to_file(entry, error, parse_place(location).file) from None
 
 
 def add_or_keep(store: Store, entry: Entry) -> tuple[str, bool]:
@@ -32,16 +32,16 @@ def add_or_keep(store: Store, entry: Entry) -> tuple[str, bool]:
     try:
         return store.add(entry)
     except StoreError as error:
-        raise kept(entry, error, store.file) from None
+        raise save_to_file(entry, error, store.file) from None
 
 
-def kept(entry: Entry, error: StoreError, beside: Path | None) -> StoreError:
+def save_to_file(entry: Entry, error: StoreError, store_file: Path | None) -> StoreError:
     """Write the run to a file and return the error, saying where; beside the store if possible.
 
     Else it goes into the working directory, else to where temporary files are.
     """
     data = b"".join(json_lines([entry]))
-    for folder in _folders(beside):
+    for folder in _folders(store_file):
         try:
             path = write_atomically(folder / f"torchgauge-run-{entry.run.uuid}.jsonl", data)
         except InputError:
@@ -53,9 +53,9 @@ def kept(entry: Entry, error: StoreError, beside: Path | None) -> StoreError:
     return StoreError(error.message, id=error.id, cause=error.cause, remedy=remedy)
 
 
-def _folders(beside: Path | None) -> Iterator[Path]:
-    if beside is not None:
-        yield beside.parent
+def _folders(store_file: Path | None) -> Iterator[Path]:
+    if store_file is not None:
+        yield store_file.parent
     with contextlib.suppress(InputError):  # it was removed
         yield working_folder()
     with contextlib.suppress(OSError):  # none can be written

@@ -1,4 +1,4 @@
-"""Where the history is: what was told, else a file in the project, else one of the user's."""
+"""The location of the history: as given, else a file in the project, else one of the user's."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ FOLDER = ".torchgauge"
 FILE = "history.db"
 
 
-def location(told: str | None = None, start: Path | None = None) -> str:
-    """Return the store's URL or file: `told`, TORCHGAUGE_STORE, or the default file.
+def location(explicit: str | None = None, start: Path | None = None) -> str:
+    """Return the store's URL or file: `explicit`, TORCHGAUGE_STORE, or the default file.
 
     The default is `.torchgauge/history.db` in the nearest folder from `start` (the working
     directory) upwards that holds `.torchgauge` or `.git`, else `torchgauge/history.db` below
     XDG_DATA_HOME or ~/.local/share. Raises InputError `store-url` where there is no home.
     """
-    if chosen := told or os.environ.get(VARIABLE):
+    if chosen := explicit or os.environ.get(VARIABLE):
         return chosen
-    here = (start or working_folder()).resolve()
-    for folder in (here, *here.parents):
+    start_folder = (start or working_folder()).resolve()
+    for folder in (start_folder, *start_folder.parents):
         git = folder / ".git"
         if is_folder(folder / FOLDER) or is_folder(git) or is_file(git):
             return str(folder / FOLDER / FILE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from torchgauge.analyze.quantities import DECIMAL, LARGEST, SIZES, TIMES
+from torchgauge.analyze.gate.quantities import DECIMAL, LARGEST, SIZES, TIMES
 from torchgauge.errors import InputError
 
 _AMOUNT = re.compile(r"\s*([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([^\d\s]\S*)?\s*", re.IGNORECASE)
@@ -21,7 +21,7 @@ _PERIODS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 def amount(text: object) -> tuple[float, str]:
-    """Return the amount in SI units and the unit, as in `model/figures.py`; "" for a plain number.
+    """Return the amount in SI units and the unit of `records/figures.py`; "" for a plain number.
 
     Raises InputError `quantity`.
     """
@@ -34,10 +34,10 @@ def amount(text: object) -> tuple[float, str]:
     unit = "/s" if unit.endswith("/s") else unit
     if unit not in _UNITS:
         raise _unfit(text, "a number with a unit such as ms, s, MB, GiB, /s or %")
-    factor, of = _UNITS[unit]
+    factor, si_unit = _UNITS[unit]
     if abs(number * factor) > LARGEST:
         raise _unfit(text, "an amount that anything has")
-    return number * factor, of
+    return number * factor, si_unit
 
 
 def period(text: object) -> timedelta:
@@ -50,13 +50,13 @@ def period(text: object) -> timedelta:
 
 
 def _parts(text: object) -> tuple[float, str]:
-    found = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    match = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         raise _unfit(text, "a number with its unit")
-    return float(found[1]), found[2] or ""
+    return float(match[1]), match[2] or ""
 
 
-def _unfit(text: object, wanted: str) -> InputError:
+def _unfit(text: object, description: str) -> InputError:
     return InputError(
-        f"'{text}' is not {wanted}.", id="quantity", remedy="Write it as 12ms or 2GB."
+        f"'{text}' is not {description}.", id="quantity", remedy="Write it as 12ms or 2GB."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchgauge.model.run import Run
+from torchgauge.records.run import Run
 
 
 def superfluous(
@@ -18,11 +18,11 @@ def superfluous(
     if keep_last is None and before is None:
         return []
     later: dict[tuple[str, ...], int] = {}
-    found = []
+    removable = []
     for run in reversed(runs):
         kind = (run.target, run.branch, run.workload, run.machine)
         newer = later.get(kind, 0)
         later[kind] = newer + 1
         if newer >= max(keep_last or 1, 1) and (before is None or run.created < before):
-            found.append(run)
-    return found[::-1]
+            removable.append(run)
+    return removable[::-1]

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torchgauge.analyze.alerts import NEWS, Rule
-from torchgauge.analyze.change_points import SMALLEST
+from torchgauge.analyze.history.alerts import NEWS_RUNS, Rule
+from torchgauge.analyze.statistics.change_points import SMALLEST
 from torchgauge.errors import InputError
 from torchgauge.history.quantity import amount, period
-from torchgauge.reading import RULES, whole
+from torchgauge.reading import RULES, read_bytes
 
 _COMMON = {"name", "metric", "layer", "target", "branch"}
 _FIELDS = {
@@ -36,7 +36,7 @@ def read(path: Path) -> Rules:
     Raises InputError `file-missing`, `file-not-regular`, `file-too-large`, `alerts-invalid` for
     what is no rule, `quantity`.
     """
-    text = whole(path, RULES)
+    text = read_bytes(path, RULES)
     try:
         content = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:
@@ -54,54 +54,54 @@ class _UnfitError(Exception):
 def _rules(content: Mapping[str, Any]) -> Rules:
     if unknown := set(content) - {*_FIELDS, "webhook"}:
         raise _UnfitError(f"there is nothing named {', '.join(sorted(unknown))}")
-    rules = tuple(_each(content))
+    rules = tuple(_parsed_rules(content))
     hook = content.get("webhook", {})
-    known = isinstance(hook, dict) and set(hook) <= _WEBHOOK
-    if not known or not all(isinstance(value, str) for value in hook.values()):
+    is_known = isinstance(hook, dict) and set(hook) <= _WEBHOOK
+    if not is_known or not all(isinstance(value, str) for value in hook.values()):
         raise _UnfitError("a [webhook] has 'url' or 'url_env', both text")
     return Rules(rules, **hook)
 
 
-def _each(content: Mapping[str, Any]) -> Iterator[Rule]:
+def _parsed_rules(content: Mapping[str, Any]) -> Iterator[Rule]:
     for kind, fields in _FIELDS.items():
         tables = content.get(kind, [])
-        if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+        if not isinstance(tables, list) or not all(isinstance(entry, dict) for entry in tables):
             raise _UnfitError(f"rules begin with [[{kind}]]")
         for number, table in enumerate(tables, start=1):
-            where = f"{kind} {number}"
+            label = f"{kind} {number}"
             if unknown := set(table) - fields:
-                raise _UnfitError(f"{where} has no field {', '.join(sorted(unknown))}")
+                raise _UnfitError(f"{label} has no field {', '.join(sorted(unknown))}")
             texts = {name: table[name] for name in _COMMON if name in table}
             if not all(isinstance(value, str) for value in texts.values()) or not texts.get(
                 "metric"
             ):
                 raise _UnfitError(
-                    f"{where} needs a 'metric'; name, layer, target and branch are texts"
+                    f"{label} needs a 'metric'; name, layer, target and branch are texts"
                 )
-            name = texts.pop("name", where)
-            yield Rule(name=name, **texts, **_limits(kind, where, table))
+            name = texts.pop("name", label)
+            yield Rule(name=name, **texts, **_limits(kind, label, table))
 
 
-def _limits(kind: str, where: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    told = [name for name in ("above", "below", "sum", "growth") if name in table]
+def _limits(kind: str, label: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    limit_names = [name for name in ("above", "below", "sum", "growth") if name in table]
     if kind == "change":
         limit, _ = amount(table.get("by", SMALLEST))
-        within = table.get("within", NEWS)
+        within = table.get("within", NEWS_RUNS)
         if not isinstance(within, int) or within < 1 or limit < 0:
-            raise _UnfitError(f"{where} needs 'within' in runs and 'by' as 3%")
+            raise _UnfitError(f"{label} needs 'within' in runs and 'by' as 3%")
         return {"kind": "change", "limit": limit, "unit": "ratio", "within": within}
-    if len(told) != 1:
-        wanted = "'above' or 'below'" if kind == "threshold" else "'sum' or 'growth'"
-        raise _UnfitError(f"{where} needs either {wanted}")
-    limit, unit = amount(table[told[0]])
-    if told[0] == "sum" and table["metric"] == "peak":
-        raise _UnfitError(f"{where}: peaks of layers do not add up")
+    if len(limit_names) != 1:
+        choices = "'above' or 'below'" if kind == "threshold" else "'sum' or 'growth'"
+        raise _UnfitError(f"{label} needs either {choices}")
+    limit, unit = amount(table[limit_names[0]])
+    if limit_names[0] == "sum" and table["metric"] == "peak":
+        raise _UnfitError(f"{label}: peaks of layers do not add up")
     if kind == "threshold":
-        return {"kind": kind, "limit": limit, "unit": unit, "side": told[0]}
-    if ("over" in table) != (told[0] == "growth"):
-        raise _UnfitError(f"{where}: growth is 'over' a time such as 30d, and a sum is not")
+        return {"kind": kind, "limit": limit, "unit": unit, "side": limit_names[0]}
+    if ("over" in table) != (limit_names[0] == "growth"):
+        raise _UnfitError(f"{label}: growth is 'over' a time such as 30d, and a sum is not")
     over = {"over": period(table["over"])} if "over" in table else {}
-    return {"kind": told[0], "limit": limit, "unit": unit, **over}
+    return {"kind": limit_names[0], "limit": limit, "unit": unit, **over}
 
 
 def _invalid(path: Path, cause: str) -> InputError:

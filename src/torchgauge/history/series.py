@@ -11,15 +11,25 @@ from sqlalchemy import Connection, select
 
 from torchgauge.history.bounds import rows
 from torchgauge.history.content import LAYER_METRICS
-from torchgauge.history.store import EVERY, FEW, Selection, select_runs
+from torchgauge.history.store import ALL_RUNS, BATCH_SIZE, Selection, select_runs
 from torchgauge.history.tables import layers, metrics, yardsticks
-from torchgauge.model.record import How, IntervalScope
-from torchgauge.model.run import Run
-from torchgauge.model.trend import TrendPoint, TrendSeries
+from torchgauge.records.record import How, IntervalScope
+from torchgauge.records.run import Run
+from torchgauge.records.trend import TrendPoint, TrendSeries
 
 _FIGURE = 8  # bytes that a row has at least in a file
 # What is equal in all runs of a series, beside its figure and layer.
-_ALIKE = ("target", "model", "branch", "machine", "cpu", "gpu", "device", "precision", "workload")
+_SERIES_FIELDS = (
+    "target",
+    "model",
+    "branch",
+    "machine",
+    "cpu",
+    "gpu",
+    "device",
+    "precision",
+    "workload",
+)
 
 
 class _Figure(NamedTuple):
@@ -38,14 +48,14 @@ class _Figure(NamedTuple):
 
 def read_series(
     connection: Connection,
-    selection: Selection = EVERY,
+    selection: Selection = ALL_RUNS,
     names: Sequence[str] = (),
     paths: str | None = None,
 ) -> list[TrendSeries]:
     """Return the series of the figures `names`, those with most runs first.
 
     With `paths`, a layer's path or a pattern of paths, they are figures of layers
-    (`content.LAYER_METRICS`), else headline figures (`model/figures.py`).
+    (`content.LAYER_METRICS`), else headline figures (`records/figures.py`).
     """
     chosen = dict(select_runs(connection, selection))
     figures: dict[int, list[_Figure]] = {number: [] for number in chosen}
@@ -54,27 +64,29 @@ def read_series(
             raise msgspec.ValidationError("a row is found where another should be")
         figures[figure.run].append(figure)
     points: dict[tuple[str | None, ...], list[TrendPoint]] = {}
-    told: dict[tuple[str | None, ...], tuple[str, How]] = {}
+    units: dict[tuple[str | None, ...], tuple[str, How]] = {}
     for number, run in chosen.items():
         for figure in figures[number]:
-            key = (*(getattr(run, name) for name in _ALIKE), figure.metric, figure.layer)
+            key = (*(getattr(run, name) for name in _SERIES_FIELDS), figure.metric, figure.layer)
             points.setdefault(key, []).append(_point(run, figure))
-            told[key] = (figure.unit, figure.how)
-    found = [_series(key, points[key], *told[key]) for key in points]
+            units[key] = (figure.unit, figure.how)
+    all_series = [_series(key, points[key], *units[key]) for key in points]
     order = {name: place for place, name in enumerate(names)}
-    return sorted(found, key=lambda one: (-len(one.points), one.target, order[one.metric]))
+    return sorted(
+        all_series, key=lambda series: (-len(series.points), series.target, order[series.metric])
+    )
 
 
 def read_yardsticks(
-    connection: Connection, selection: Selection = EVERY
+    connection: Connection, selection: Selection = ALL_RUNS
 ) -> dict[str, dict[str, float]]:
     """Return the seconds of reference work by kind, of each run (its uuid) that timed any."""
     chosen = {number: run.uuid for number, run in select_runs(connection, selection)}
-    found: dict[str, dict[str, float]] = {}
+    seconds_by_run: dict[str, dict[str, float]] = {}
     for number, kind, seconds in rows(connection, select(yardsticks), _FIGURE):
         if number in chosen:
-            found.setdefault(chosen[number], {})[kind] = seconds
-    return msgspec.convert(found, dict[str, dict[str, float]])
+            seconds_by_run.setdefault(chosen[number], {})[kind] = seconds
+    return msgspec.convert(seconds_by_run, dict[str, dict[str, float]])
 
 
 def metric_names(connection: Connection) -> list[str]:
@@ -86,10 +98,10 @@ def metric_names(connection: Connection) -> list[str]:
 def _series(
     key: tuple[str | None, ...], points: list[TrendPoint], unit: str, how: How
 ) -> TrendSeries:
-    alike: dict[str, Any] = dict(zip(_ALIKE, key, strict=False))
+    shared_fields: dict[str, Any] = dict(zip(_SERIES_FIELDS, key, strict=False))
     metric, layer = str(key[-2]), key[-1]
     return TrendSeries(
-        **alike, metric=metric, layer=layer, unit=unit, how=how, points=tuple(points)
+        **shared_fields, metric=metric, layer=layer, unit=unit, how=how, points=tuple(points)
     )
 
 
@@ -110,18 +122,18 @@ def _point(run: Run, figure: _Figure) -> TrendPoint:
 def _figures(
     connection: Connection, numbers: Sequence[int], names: Sequence[str], paths: str | None
 ) -> Iterator[_Figure]:
-    for start in range(0, len(numbers), FEW):
-        some = numbers[start : start + FEW]
+    for start in range(0, len(numbers), BATCH_SIZE):
+        batch = numbers[start : start + BATCH_SIZE]
         if paths is None:
-            wanted = metrics.c.run.in_(some) & metrics.c.name.in_(names)
-            for row in rows(connection, select(metrics).where(wanted), _FIGURE):
-                known = (row.unit, row.how, row.value, row.low, row.high, row.scope)
-                yield msgspec.convert((row.run, None, row.name, *known), _Figure)
+            condition = metrics.c.run.in_(batch) & metrics.c.name.in_(names)
+            for row in rows(connection, select(metrics).where(condition), _FIGURE):
+                columns = (row.unit, row.how, row.value, row.low, row.high, row.scope)
+                yield msgspec.convert((row.run, None, row.name, *columns), _Figure)
             continue
-        wanted = layers.c.run.in_(some) & layers.c.metric.in_(names)
-        query = select(layers).where(wanted).order_by(layers.c.run, layers.c.path)
+        condition = layers.c.run.in_(batch) & layers.c.metric.in_(names)
+        query = select(layers).where(condition).order_by(layers.c.run, layers.c.path)
         for row in rows(connection, query, _FIGURE):
             if row.path == paths or fnmatch.fnmatchcase(str(row.path), paths):
                 unit, how = LAYER_METRICS.get(row.metric, ("", "unknown"))
-                told = (row.run, row.path, row.metric, unit, how, row.value)
-                yield msgspec.convert(told, _Figure)
+                columns_of_layer = (row.run, row.path, row.metric, unit, how, row.value)
+                yield msgspec.convert(columns_of_layer, _Figure)

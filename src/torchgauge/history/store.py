@@ -22,15 +22,15 @@ from torchgauge.history.content import (
     unpacked,
     yardstick_rows,
 )
-from torchgauge.history.faults import told
+from torchgauge.history.faults import translated_errors
 from torchgauge.history.patience import patiently
 from torchgauge.history.tables import labels, layers, metrics, runs, yardsticks
 from torchgauge.history.versions import migrate, to_read, to_write
-from torchgauge.model.profile import Profile
-from torchgauge.model.run import Entry, Run
+from torchgauge.records.profile import Profile
+from torchgauge.records.run import Entry, Run
 
 _FACTS = [column for column in runs.c if column.name not in ("id", "profile")]
-FEW = 500  # rows of one statement
+BATCH_SIZE = 500  # rows of one statement
 # Bytes that a row has at least in a file: its columns' lengths, and texts that are never empty.
 _LABEL, _RUN = 4, 100
 
@@ -48,14 +48,14 @@ class Selection(NamedTuple):
     labels: tuple[tuple[str, str], ...] = ()
 
 
-EVERY = Selection()
+ALL_RUNS = Selection()
 
 
 class Store:
     """An open history; a context manager that closes it."""
 
     def __init__(self, place: connections.Place, engine: Engine, *, writes: bool) -> None:
-        self.shown = place.shown
+        self.display_name = place.display_name
         self.file = place.file
         self._place = place
         self._engine = engine
@@ -72,7 +72,7 @@ class Store:
         is False, `store-older` on a server then, `store-unreachable`, `store-damaged`,
         `store-newer`, `store-busy`, `store-read-only`, `store-full`; MissingExtraError.
         """
-        place = connections.place(location)
+        place = connections.parse_place(location)
         return cls(place, to_write(place) if create else to_read(place), writes=create)
 
     def __enter__(self) -> Self:
@@ -116,11 +116,11 @@ class Store:
         def write() -> tuple[str, bool]:
             nonlocal tries
             tries += 1
-            with connections.writing(engine, self.shown) as connection:
-                known = _same(connection, entry.run.digest)
-                if known is not None:
+            with connections.writing(engine, self.display_name) as connection:
+                existing_uuid = _saved_uuid(connection, entry.run.digest)
+                if existing_uuid is not None:
                     # A connection may break after its commit: then the try before was ours.
-                    return known, tries > 1 and known == entry.run.uuid
+                    return existing_uuid, tries > 1 and existing_uuid == entry.run.uuid
                 number = connection.execute(runs.insert().values(row)).inserted_primary_key
                 assert number is not None  # noqa: S101 - both databases return it
                 for table, rows in parts:
@@ -128,11 +128,11 @@ class Store:
                         connection.execute(table.insert(), [{"run": number[0], **r} for r in rows])
             return entry.run.uuid, True
 
-        return patiently(lambda: _once_more(write))
+        return patiently(lambda: _retry_once(write))
 
-    def runs(self, selection: Selection = EVERY) -> list[Run]:
+    def runs(self, selection: Selection = ALL_RUNS) -> list[Run]:
         """Return the runs, oldest first."""
-        with connections.reading(self._engine, self.shown) as connection:
+        with connections.reading(self._engine, self.display_name) as connection:
             return [run for _, run in select_runs(connection, selection)]
 
     def find(self, name: str) -> Run:
@@ -140,46 +140,47 @@ class Store:
 
         Raises InputError `run-unknown`, `run-ambiguous`.
         """
-        everything = self.runs()
+        all_runs = self.runs()
         if name == "latest":
-            found = everything[-1:]
+            matches = all_runs[-1:]
         else:
-            found = [run for run in everything if run.uuid.startswith(name.lower())]
-        if len(found) == 1:
-            return found[0]
+            matches = [run for run in all_runs if run.uuid.startswith(name.lower())]
+        if len(matches) == 1:
+            return matches[0]
         raise InputError(
-            f"{'No run' if not found else 'More than one run'} of the history is '{name}'.",
-            id="run-ambiguous" if found else "run-unknown",
-            cause=", ".join(run.uuid for run in found[:3]) or f"'{self.shown}' holds no such run.",
+            f"{'No run' if not matches else 'More than one run'} of the history is '{name}'.",
+            id="run-ambiguous" if matches else "run-unknown",
+            cause=", ".join(run.uuid for run in matches[:3])
+            or f"'{self.display_name}' holds no such run.",
             remedy="Give the beginning of a uuid of `torchgauge history list`, or latest.",
         )
 
     def profile(self, uuid: str) -> Profile:
         """Return a run's whole record. Raises InputError `run-unknown`, RecordError."""
-        with connections.reading(self._engine, self.shown) as connection:
+        with connections.reading(self._engine, self.display_name) as connection:
             query = select(runs.c.profile).where(runs.c.uuid == uuid)
             data = connection.execute(query).scalar_one_or_none()
         if data is None:
             raise InputError(f"The history holds no run {uuid}.", id="run-unknown")
         return unpacked(data, f"run {uuid}")
 
-    def entries(self, selection: Selection = EVERY) -> Iterator[Entry]:
+    def entries(self, selection: Selection = ALL_RUNS) -> Iterator[Entry]:
         """Yield the runs with their records, oldest first, one record in memory at a time."""
         for run in self.runs(selection):
             yield Entry(run=run, profile=self.profile(run.uuid))
 
     def remove(self, uuids: Iterable[str]) -> int:
         """Remove runs with all that belongs to them; return how many there were."""
-        wanted = list(uuids)
+        uuid_list = list(uuids)
         engine = self._to_write()
 
         def write() -> int:
             removed = 0
-            with connections.writing(engine, self.shown) as connection:
-                for start in range(0, len(wanted), FEW):
-                    some = wanted[start : start + FEW]
-                    found = connection.execute(delete(runs).where(runs.c.uuid.in_(some)))
-                    removed += found.rowcount
+            with connections.writing(engine, self.display_name) as connection:
+                for start in range(0, len(uuid_list), BATCH_SIZE):
+                    batch = uuid_list[start : start + BATCH_SIZE]
+                    result = connection.execute(delete(runs).where(runs.c.uuid.in_(batch)))
+                    removed += result.rowcount
             return removed
 
         return patiently(write)
@@ -187,12 +188,15 @@ class Store:
     def shrink(self) -> None:
         """Give the space of removed runs back to the disk; PostgreSQL does so by itself."""
         if self.file is not None:
-            with told(self.shown), contextlib.closing(self._to_write().raw_connection()) as raw:
+            with (
+                translated_errors(self.display_name),
+                contextlib.closing(self._to_write().raw_connection()) as raw,
+            ):
                 raw.cursor().execute("VACUUM")
 
     def read(self, query: Callable[[Connection], Any]) -> Any:
         """Return what `query` returns for a connection that sees one moment of the store."""
-        with connections.reading(self._engine, self.shown) as connection:
+        with connections.reading(self._engine, self.display_name) as connection:
             return query(connection)
 
     def migrate(self, version: int) -> None:
@@ -201,22 +205,22 @@ class Store:
         Raises StoreError.
         """
         engine = self._to_write()
-        patiently(lambda: migrate(engine, self.shown, version))
+        patiently(lambda: migrate(engine, self.display_name, version))
 
 
-def select_runs(connection: Connection, selection: Selection = EVERY) -> list[tuple[int, Run]]:
+def select_runs(connection: Connection, selection: Selection = ALL_RUNS) -> list[tuple[int, Run]]:
     """Return runs with their numbers in the tables, oldest first."""
     query = select(runs.c.id, *_FACTS).where(*_conditions(selection)).order_by(runs.c.created)
     named: dict[int, dict[str, str]] = {}
     for number, key, value in rows(connection, select(labels), _LABEL):
         named.setdefault(number, {})[key] = value
-    found = []
+    selected = []
     for number, *facts in rows(connection, query.order_by(runs.c.id), _RUN):
         row = dict(zip((str(column.name) for column in _FACTS), facts, strict=True))
         run = msgspec.convert(row | {"labels": named.get(number, {})}, Run)
         if selection.target is None or fnmatch.fnmatchcase(run.target, selection.target):
-            found.append((number, run))
-    return found
+            selected.append((number, run))
+    return selected
 
 
 def _conditions(selection: Selection) -> Iterator[ColumnElement[bool]]:
@@ -227,8 +231,8 @@ def _conditions(selection: Selection) -> Iterator[ColumnElement[bool]]:
     if selection.since is not None:
         yield runs.c.created >= selection.since
     for key, value in selection.labels:
-        here = (labels.c.run == runs.c.id, labels.c.key == key, labels.c.value == value)
-        yield exists().where(*here)
+        label_match = (labels.c.run == runs.c.id, labels.c.key == key, labels.c.value == value)
+        yield exists().where(*label_match)
 
 
 def _row(entry: Entry) -> dict[str, Any]:
@@ -237,12 +241,12 @@ def _row(entry: Entry) -> dict[str, Any]:
     return row | {"profile": packed(entry.profile)}
 
 
-def _same(connection: Connection, digest: str) -> str | None:
+def _saved_uuid(connection: Connection, digest: str) -> str | None:
     query = select(runs.c.uuid).where(runs.c.digest == digest)
     return connection.execute(query).scalar_one_or_none()
 
 
-def _once_more(write: Callable[[], tuple[str, bool]]) -> tuple[str, bool]:
+def _retry_once(write: Callable[[], tuple[str, bool]]) -> tuple[str, bool]:
     """Write; where another writer saved the same record at the same moment, find that."""
     try:
         return write()

@@ -14,7 +14,7 @@ import urllib.request
 import msgspec
 
 from torchgauge.history.rules import Rules
-from torchgauge.model.trend import Trend
+from torchgauge.records.trend import Trend
 
 # Seconds for all of it: the name, the connection, and a server that answers byte by byte.
 TIMEOUT = 10.0
@@ -58,9 +58,9 @@ def _posted(url: str, body: bytes) -> str | None:
         reason = getattr(error, "reason", error)
         # What TLS says of a certificate names the host that was asked.
         tells = isinstance(reason, OSError) and not isinstance(reason, ssl.SSLError)
-        why = getattr(reason, "strerror", "") if tells else ""
+        cause = getattr(reason, "strerror", "") if tells else ""
         name = type(error if isinstance(reason, str) else reason).__name__
-        return f"the webhook could not be reached ({why or name})"
+        return f"the webhook could not be reached ({cause or name})"
     return None if 200 <= status < 300 else f"the webhook answered with status {status}"
 
 
@@ -73,9 +73,9 @@ def _request(url: str, body: bytes) -> urllib.request.Request | None:
     if parts.scheme not in ("http", "https"):
         return None
     headers = {"Content-Type": "application/json"}
-    known, at, host = parts.netloc.rpartition("@")
-    if at:
-        secret = base64.b64encode(urllib.parse.unquote_to_bytes(known)).decode()
+    credentials, separator, host = parts.netloc.rpartition("@")
+    if separator:
+        secret = base64.b64encode(urllib.parse.unquote_to_bytes(credentials)).decode()
         headers["Authorization"] = f"Basic {secret}"
     address = urllib.parse.urlunsplit(parts._replace(netloc=host, fragment=""))
     return urllib.request.Request(address, body, headers)  # noqa: S310 - its scheme is known

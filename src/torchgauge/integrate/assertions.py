@@ -1,4 +1,4 @@
-"""What a test asserts of a model: latency, FLOPs, memory, parameters, no regression."""
+"""Assertions of a model in tests: latency, FLOPs, memory, parameters, no regression."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchgauge import api, units
-from torchgauge.analyze.limits import judge, parse_limit, percentile_of
+from torchgauge.analyze.gate.limits import judge, parse_limit, percentile_of
 from torchgauge.errors import InputError
 from torchgauge.files import is_file
-from torchgauge.model.figures import Figure
-from torchgauge.model.metric import METRICS
-from torchgauge.model.verdict import Ruling
-from torchgauge.report import rulings
+from torchgauge.records.figures import Figure
+from torchgauge.records.metric import METRICS
+from torchgauge.records.verdict import Ruling
+from torchgauge.report.content import rulings
 from torchgauge.visible import one_line, visible
 
 if TYPE_CHECKING:
     from torchgauge.integrate.baselines import Baselines
-    from torchgauge.model.cost import Cost
-    from torchgauge.model.latency import Latency
-    from torchgauge.model.memory import Memory
-    from torchgauge.model.profile import Profile
-    from torchgauge.model.size import Size
-    from torchgauge.model.verdict import Verdict
+    from torchgauge.records.latency.latency import Latency
+    from torchgauge.records.memory.memory import Memory
+    from torchgauge.records.profile import Profile
+    from torchgauge.records.verdict import Verdict
+    from torchgauge.records.work.cost import Cost
+    from torchgauge.records.work.size import Size
 
 Note = Callable[[list[str], str], None]
 BUDGET = 5.0
-# From so many processes on times can be judged against a saved run; then layers are timed as well.
-TIMED = 6
-WHERE = "print(tg.profile(model, inputs)) tells where it goes"
+# From so many processes on, times are judged against a saved run; then layers are timed too.
+MIN_TIMED_PROCESSES = 6
+PROFILE_HINT = "print(tg.profile(model, inputs)) tells where it goes"
 NOISY = "If the machine was busy, measure again: torchgauge doctor says what disturbs it"
 
 
@@ -46,16 +46,16 @@ class Options:
     train: Any = None
 
     @staticmethod
-    def of(given: Mapping[str, Any]) -> Options:
+    def from_marker(marker_options: Mapping[str, Any]) -> Options:
         """Return the options of a marker. Raises InputError `option-invalid`."""
         names = [field.name for field in dataclasses.fields(Options)]
-        if unknown := [name for name in given if name not in names]:
+        if unknown := [name for name in marker_options if name not in names]:
             raise InputError(
                 f"The marker torchgauge has no option '{unknown[0]}'.",
                 id="option-invalid",
                 remedy=f"It takes {', '.join(names)}.",
             )
-        return Options(**given)
+        return Options(**marker_options)
 
 
 class Assertions:
@@ -92,34 +92,37 @@ class Assertions:
     ) -> Latency:
         """Assert that the median time of a call is at most `below` ("5ms"), or a percentile is."""
         __tracebackhide__ = True
-        asked = {"latency": below, "p90": p90_below, "p95": p95_below, "p99": p99_below}
-        limits = [parse_limit(f"{name}:{text}") for name, text in asked.items() if text is not None]
+        limit_texts = {"latency": below, "p90": p90_below, "p95": p95_below, "p99": p99_below}
+        limits = [
+            parse_limit(f"{name}:{text}") for name, text in limit_texts.items() if text is not None
+        ]
         if not limits:
             raise _no_limit("assert_latency(model, inputs, below='5ms')")
-        how = self._options
-        found = api.measure_latency(
+        options = self._options
+        latency = api.measure_latency(
             model,
             inputs,
-            train=how.train,
-            warmup=how.warmup,
-            iterations=how.iterations,
-            processes=how.processes,
-            budget=how.budget,
-            device=how.device,
+            train=options.train,
+            warmup=options.warmup,
+            iterations=options.iterations,
+            processes=options.processes,
+            budget=options.budget,
+            device=options.device,
             percentile=percentile_of(limits),
         )
-        calls = f"{len(found.samples):,} calls in {_processes(len(found.processes))}, {found.stop}"
-        judged = []
+        processes = _processes(len(latency.processes))
+        calls = f"{len(latency.samples):,} calls in {processes}, {latency.stop}"
+        rulings_made = []
         for limit in limits:
             name = "median" if limit.metric == "latency" else limit.metric
-            interval = found.percentile_intervals.get(limit.metric, found.interval)
-            value = getattr(found, name)
+            interval = latency.percentile_intervals.get(limit.metric, latency.interval)
+            value = getattr(latency, name)
             figure = Figure(
                 METRICS[limit.metric].figure, "s", "measured", "", value, True, interval
             )
-            judged.append(judge(limit, figure))
-        self._settle(judged, model, calls, f"{_beside()}{NOISY}; {WHERE}")
-        return found
+            rulings_made.append(judge(limit, figure))
+        self._settle(rulings_made, model, calls, f"{_worker_hint()}{NOISY}; {PROFILE_HINT}")
+        return latency
 
     def assert_flops(
         self,
@@ -131,13 +134,13 @@ class Assertions:
     ) -> Cost:
         """Assert how much work a call does ("4G"): at most `below`, or exactly `equal`."""
         __tracebackhide__ = True
-        found = api.count_cost(model, inputs, backward=bool(self._options.train))
-        unknown = visible(", ".join(list(found.unknown)[:3]))
+        cost = api.count_cost(model, inputs, backward=bool(self._options.train))
+        unknown = visible(", ".join(list(cost.unknown)[:3]))
         remedy = "print(tg.count_cost(model, inputs)) tells which layers do the work"
         if unknown:
             remedy = f"Give {unknown} a formula (tg.flop_formula): the total is at least so much"
-        self._counted("flops", model, found.flops, found.at_least, below, equal, remedy)
-        return found
+        self._counted("flops", model, cost.flops, cost.at_least, below, equal, remedy)
+        return cost
 
     def assert_params(
         self,
@@ -148,11 +151,13 @@ class Assertions:
     ) -> Size:
         """Assert how many elements the parameters have ("25M")."""
         __tracebackhide__ = True
-        found = api.measure_size(model)
-        least = bool(found.uninitialized)
-        remedy = "Run the model once: lazy parameters have no shape yet" if least else WHERE
-        self._counted("params", model, found.parameters, least, below, equal, remedy)
-        return found
+        size = api.measure_size(model)
+        at_least = bool(size.uninitialized)
+        remedy = (
+            "Run the model once: lazy parameters have no shape yet" if at_least else PROFILE_HINT
+        )
+        self._counted("params", model, size.parameters, at_least, below, equal, remedy)
+        return size
 
     def assert_memory(
         self, model: Callable[..., Any], inputs: Any = None, below: str | None = None
@@ -162,14 +167,14 @@ class Assertions:
         if below is None:
             raise _no_limit("assert_memory(model, inputs, below='2GB')")
         limit = parse_limit(f"memory:{below}")
-        found = api.measure_memory(
+        memory = api.measure_memory(
             model, inputs, train=self._options.train, device=self._options.device
         )
-        parts = sorted(found.parts.items(), key=lambda part: -part[1])[:3]
-        known = ", ".join(f"{name} {units.size(size)}" for name, size in parts if size)
-        figure = Figure("memory_peak", "B", found.how, "", found.peak)
-        self._settle([judge(limit, figure)], model, known, WHERE)
-        return found
+        parts = sorted(memory.parts.items(), key=lambda part: -part[1])[:3]
+        largest_parts = ", ".join(f"{name} {units.size(size)}" for name, size in parts if size)
+        figure = Figure("memory_peak", "B", memory.how, "", memory.peak)
+        self._settle([judge(limit, figure)], model, largest_parts, PROFILE_HINT)
+        return memory
 
     def assert_no_regression(
         self,
@@ -202,38 +207,38 @@ class Assertions:
             self._baselines.save(current, path)
             self._note(["all", f"saved to {path.name}", "", "", "saved"], "")
             return None
-        from torchgauge.api.gate_options import GateOptions
         from torchgauge.api.gates import gate_records
+        from torchgauge.gates.gate_options import GateOptions
 
         texts = (tolerance,) if isinstance(tolerance, str) else tolerance
         verdict = gate_records(path, current, GateOptions.parsed(tolerances=texts))
-        if not current.complete and any(one.current is None for one in verdict.rulings):
+        if not current.complete and any(ruling.current is None for ruling in verdict.rulings):
             raise AssertionError(_unmeasured(current, model))
         self._conclude(verdict, model)
         return verdict
 
     def _profile(self, model: Callable[..., Any], inputs: Any) -> Profile:
-        how = self._options
+        options = self._options
         return api.profile(
             model,
             inputs,
-            device=how.device,
-            train=how.train,
-            warmup=how.warmup,
-            iterations=how.iterations,
-            processes=how.processes,
-            budget=how.budget,
-            detail="layers" if how.processes >= TIMED else "summary",
+            device=options.device,
+            train=options.train,
+            warmup=options.warmup,
+            iterations=options.iterations,
+            processes=options.processes,
+            budget=options.budget,
+            detail="layers" if options.processes >= MIN_TIMED_PROCESSES else "summary",
             roofs=False,
         )
 
     def _conclude(self, verdict: Verdict, model: object) -> None:
         __tracebackhide__ = True
-        for one in verdict.rulings:
-            few = one.unit == "s" and self._options.processes < TIMED
-            more = "; in a test: @pytest.mark.torchgauge(processes=10)" if few else ""
-            doubt = one.outcome in ("inconclusive", "not comparable")
-            self._note_ruling(one, f"{rulings.why(one)}{more}" if doubt else "")
+        for ruling in verdict.rulings:
+            too_few_processes = ruling.unit == "s" and self._options.processes < MIN_TIMED_PROCESSES
+            hint = "; in a test: @pytest.mark.torchgauge(processes=10)" if too_few_processes else ""
+            doubt = ruling.outcome in ("inconclusive", "not comparable")
+            self._note_ruling(ruling, f"{rulings.explanation(ruling)}{hint}" if doubt else "")
         if verdict.outcome == "fail" or (self._strict and not verdict.passed):
             remedy = "If this is meant, run with --torchgauge-update and keep the new file"
             message = f"{_name(model)} got worse than its saved run, or may have"
@@ -254,47 +259,55 @@ class Assertions:
             raise _no_limit(f"assert_{metric}(…, below='4G') or equal=…")
         limit = parse_limit(f"{metric}:{below if equal is None else equal}")
         if equal is not None and not at_least:
-            same = value == limit.value
-            known = [metric, f"{value:,}", "", f"= {limit.value:,.0f}", "pass" if same else "fail"]
-            self._note(known, "")
-            if not same:
+            is_equal = value == limit.value
+            row = [
+                metric,
+                f"{value:,}",
+                "",
+                f"= {limit.value:,.0f}",
+                "pass" if is_equal else "fail",
+            ]
+            self._note(row, "")
+            if not is_equal:
                 outcome = f"{value:,} counted, {limit.value:,.0f} expected"
                 raise AssertionError(f"{metric} of {_name(model)}: {outcome}\n  Remedy: {remedy}")
             return
         ruling = judge(limit, Figure(metric, "", "counted", "", value), at_least=at_least)
         self._settle([ruling], model, f"{value:,} counted", remedy)
 
-    def _settle(self, judged: Sequence[Ruling], model: object, known: str, remedy: str) -> None:
+    def _settle(
+        self, rulings_made: Sequence[Ruling], model: object, details: str, remedy: str
+    ) -> None:
         __tracebackhide__ = True
-        for one in judged:
-            self._note_ruling(one)
-        if broken := [one for one in judged if one.outcome != "pass"]:
-            lines = [f"{rulings.line(one)} [{_name(model)}]" for one in broken]
-            raise AssertionError("\n".join([*lines, f"  {known}", f"  Remedy: {remedy}"]))
+        for ruling in rulings_made:
+            self._note_ruling(ruling)
+        if broken := [ruling for ruling in rulings_made if ruling.outcome != "pass"]:
+            lines = [f"{rulings.line(ruling)} [{_name(model)}]" for ruling in broken]
+            raise AssertionError("\n".join([*lines, f"  {details}", f"  Remedy: {remedy}"]))
 
-    def _note_ruling(self, one: Ruling, doubt: str = "") -> None:
-        figures = (rulings.figure(one), rulings.interval(one), rulings.allowed(one))
-        why = f"{one.metric} {one.outcome}: {doubt}" if doubt else ""
-        self._note([one.metric, *figures, one.outcome], why)
+    def _note_ruling(self, ruling: Ruling, doubt: str = "") -> None:
+        figures = (rulings.figure(ruling), rulings.interval(ruling), rulings.allowed(ruling))
+        note_text = f"{ruling.metric} {ruling.outcome}: {doubt}" if doubt else ""
+        self._note([ruling.metric, *figures, ruling.outcome], note_text)
 
 
 def _name(model: object) -> str:
     return visible(str(getattr(model, "__name__", None) or type(model).__name__))
 
 
-def _unmeasured(found: Profile, model: object) -> str:
-    """Say what failed: what is broken is not what merely cannot be told."""
-    failed = [one for one in found.all_warnings if one.failed]
-    said = (f"  {one_line(f'{one.message} {one.cause}')}" for one in failed)
-    return "\n".join([f"{_name(model)} could not be measured", *said])
+def _unmeasured(record: Profile, model: object) -> str:
+    """Return the failures as text: a failure is not an inconclusive comparison."""
+    failed = [warning for warning in record.all_warnings if warning.failed]
+    warning_lines = (f"  {one_line(f'{warning.message} {warning.cause}')}" for warning in failed)
+    return "\n".join([f"{_name(model)} could not be measured", *warning_lines])
 
 
 def _processes(count: int) -> str:
     return "one process" if count == 1 else f"{count} processes"
 
 
-def _beside() -> str:
-    """Say that other workers of pytest-xdist ran beside this test."""
+def _worker_hint() -> str:
+    """Return a hint where other workers of pytest-xdist ran beside this test."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     return f"{workers} workers ran side by side: use -n 0. " if workers > 1 else ""
 

@@ -1,4 +1,4 @@
-"""Where the runs are kept that tests are compared with: a file for each test, or one for all."""
+"""The files of the saved runs that tests are compared with: one for each test, or one for all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from torchgauge.errors import InputError
-from torchgauge.model.profile import Profile
+from torchgauge.records.profile import Profile
 
 LONGEST = 120  # characters of a test's id in a file's name
 
@@ -21,18 +21,18 @@ class Baselines:
     def __init__(self, place: Path, test: str, written: set[Path] | None = None) -> None:
         self._place = place
         self._test = test
-        self._asked = 0
+        self._comparison_count = 0
         self._written = set() if written is None else written
 
     def next(self) -> Path:
         """Return the file of the test's next comparison; a test may make several."""
-        self._asked += 1
+        self._comparison_count += 1
         if self._place.suffix == ".json" or self._place.is_file():
             return self._place
         # Ids that differ in more than a file's name may hold differ in their digest.
         digest = hashlib.sha256(self._test.encode()).hexdigest()[:8]
         readable = re.sub(r"[^\w.-]+", "-", self._test)[:LONGEST].strip("-.")
-        number = "" if self._asked == 1 else f"-{self._asked}"
+        number = "" if self._comparison_count == 1 else f"-{self._comparison_count}"
         return self._place / f"{readable}-{digest}{number}.json"
 
     def save(self, run: Profile, path: Path) -> None:

@@ -65,20 +65,20 @@ def torchgauge(request: pytest.FixtureRequest) -> Assertions:
     from torchgauge.integrate.baselines import Baselines
 
     node, config = request.node, request.config
-    given: dict[str, object] = {}
+    marker_options: dict[str, object] = {}
     for mark in node.iter_markers("torchgauge"):  # the closest first
-        given = {**mark.kwargs, **given}
+        marker_options = {**mark.kwargs, **marker_options}
     place = config.getoption("torchgauge_baseline")
     rows, notes = node.stash.setdefault(_ROWS, []), node.stash.setdefault(_NOTES, [])
 
-    def note(row: list[str], why: str) -> None:
+    def note(row: list[str], doubt: str) -> None:
         rows.append([node.nodeid, *row])
         node.user_properties.append((f"torchgauge {row[0]}", ", ".join(filter(None, row[1:]))))
-        if why:
-            notes.append(f"{node.nodeid}: {why}")
+        if doubt:
+            notes.append(f"{node.nodeid}: {doubt}")
 
     return Assertions(
-        Options.of(given),
+        Options.from_marker(marker_options),
         note,
         baselines=None
         if place is None
@@ -95,8 +95,8 @@ def pytest_runtest_makereport(
     """Send the figures along with the report: with pytest-xdist the test ran elsewhere."""
     report = yield
     if report.when == "call":
-        found = [item.stash.get(_ROWS, []), item.stash.get(_NOTES, [])]
-        vars(report)["torchgauge"] = found
+        rows_and_notes = [item.stash.get(_ROWS, []), item.stash.get(_NOTES, [])]
+        vars(report)["torchgauge"] = rows_and_notes
     return report
 
 
@@ -107,10 +107,10 @@ def pytest_terminal_summary(
     rows: list[list[str]] = []
     notes: list[str] = []
     for reports in terminalreporter.stats.values():
-        for one in reports:
-            found, why = getattr(one, "torchgauge", ([], []))
-            rows += found
-            notes += why
+        for report in reports:
+            report_rows, report_notes = getattr(report, "torchgauge", ([], []))
+            rows += report_rows
+            notes += report_notes
     if not rows:
         return
     from torchgauge.visible import printable, visible

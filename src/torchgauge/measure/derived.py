@@ -1,44 +1,44 @@
-"""What several probes tell together: work on the tree, bounds, a training step's phases."""
+"""Results derived from several probes: work on the tree, bounds, a training step's phases."""
 
 from __future__ import annotations
 
 import msgspec
 
-from torchgauge.analyze.bottleneck import bottleneck, contradicted
-from torchgauge.analyze.lower_bound import Fp32
-from torchgauge.analyze.roofline import roofline
-from torchgauge.analyze.training import training_time
-from torchgauge.analyze.tree_bounds import with_bounds
-from torchgauge.analyze.tree_costs import layer_times, with_costs
-from torchgauge.device import roofs as machine
-from torchgauge.measure.latency import LatencyOptions
-from torchgauge.model.cost import Cost
-from torchgauge.model.environment import Environment
-from torchgauge.model.latency import Latency
-from torchgauge.model.roofline import Bottleneck, Roofline, Roofs
-from torchgauge.model.training import TrainingTime
-from torchgauge.model.tree import Tree
-from torchgauge.target.names import name_of
-from torchgauge.target.placement import Placement
+from torchgauge.analyze.latency.training_phases import training_time
+from torchgauge.analyze.work.bottleneck import bottleneck, contradicted
+from torchgauge.analyze.work.lower_bound import Fp32
+from torchgauge.analyze.work.roofline import roofline
+from torchgauge.analyze.work.tree_bounds import with_bounds
+from torchgauge.analyze.work.tree_costs import layer_times, with_costs
+from torchgauge.device.roofs import roofs as machine
+from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.records.environment import Environment
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.roofline import Bottleneck, Roofline, Roofs
+from torchgauge.targets.names import name_of
+from torchgauge.targets.placement import Placement
 
 
 def judged(
-    tree: Tree, cost: Cost, latency: Latency | None, roofs: Roofs | None, where: Environment
+    tree: Tree, cost: Cost, latency: Latency | None, roofs: Roofs | None, environment: Environment
 ) -> Tree:
     """Return the tree with its work, and with what bounds each layer where the roofs are known."""
-    tree, rounding = with_costs(tree, cost), _rounding(where)
+    tree, rounding = with_costs(tree, cost), _rounding(environment)
     if roofs is None or (latency and contradicted(cost, latency, roofs, fp32=rounding)):
         return tree
     return with_bounds(tree, cost, roofs, fp32=rounding)
 
 
-def _rounding(where: Environment) -> Fp32:
-    return where.settings.fp32_matmul, where.settings.fp32_convolution
+def _rounding(environment: Environment) -> Fp32:
+    return environment.settings.fp32_matmul, environment.settings.fp32_convolution
 
 
 def bounds(
     placement: Placement,
-    where: Environment,
+    environment: Environment,
     cost: Cost | None,
     latency: Latency | None,
     tree: Tree | None,
@@ -51,7 +51,7 @@ def bounds(
     """
     if cost is None or latency is None or cost.backward or latency.cold_cache or latency.stages:
         return None, None
-    rounding = _rounding(where)
+    rounding = _rounding(environment)
     times = {} if tree is None else layer_times(tree, cost)
     near = None
     if roofs is not None and not contradicted(cost, latency, roofs, fp32=rounding):

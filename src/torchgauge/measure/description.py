@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.model.target import InputDescription, TargetDescription
-from torchgauge.target.placement import Placement
-from torchgauge.target.target import Target
+from torchgauge.records.target import InputDescription, TargetDescription
+from torchgauge.targets.placement import Placement
+from torchgauge.targets.target import Target
 
 
 def describe(placement: Placement, *, training: bool) -> TargetDescription:

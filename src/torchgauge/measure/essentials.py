@@ -1,26 +1,26 @@
-"""Latency, memory and work alone: a whole profile would take a cell of a grid too long."""
+"""A profile of latency, memory and work alone, for the cells of a sweep."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 
-from torchgauge.analyze.throughput import throughput
+from torchgauge.analyze.latency.throughput import throughput
 from torchgauge.device.environment import environment
-from torchgauge.measure import memory as memory_probe
-from torchgauge.measure.counted import measure_cost
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
-from torchgauge.measure.latency import LatencyOptions
+from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.memory import memory as memory_probe
 from torchgauge.measure.plan import measure_latency
 from torchgauge.measure.runner import Runner
-from torchgauge.model.memory import Memory
-from torchgauge.model.profile import Pass, Profile
-from torchgauge.model.record import MeasurementWarning
+from torchgauge.measure.work.counted import measure_cost
 from torchgauge.progress import Silent
-from torchgauge.target.placement import Placement
-from torchgauge.target.source import Source
+from torchgauge.records.memory.memory import Memory
+from torchgauge.records.profile import ProbeRun, Profile
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.placement import Placement
 
 
 def measure(source: Source, options: LatencyOptions) -> Profile:
@@ -35,7 +35,7 @@ def measure(source: Source, options: LatencyOptions) -> Profile:
         start = time.perf_counter()
         with interrupts.allowed():
             placement = opened(source)
-        runner.passes.append(Pass(probe="loading", duration=time.perf_counter() - start))
+        runner.passes.append(ProbeRun(probe="loading", duration=time.perf_counter() - start))
         latency = runner.attempt(
             "latency", lambda: measure_latency(source, options, Silent(), placement=placement)
         )

@@ -1,4 +1,4 @@
-"""The edge to the user's code: what it raises becomes a MeasurementError that names it."""
+"""Translate what the user's code raises into MeasurementErrors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torchgauge import units
 from torchgauge.device.counters import memory_available
 from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.forks import Owner
-from torchgauge.measure.held_memory import bytes_of, held
+from torchgauge.measure.memory.memory_limit import bytes_of, process_limit
 
 if TYPE_CHECKING:
-    from torchgauge.target.placement import Placement
-    from torchgauge.target.source import Source
+    from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.placement import Placement
 
 # What user code may raise; SystemExit is its exit(), which must not end torchgauge.
 RAISED = (Exception, SystemExit)
@@ -28,12 +28,12 @@ WITHOUT_VALUES = (
     "the CPU (--device cpu)."
 )
 _CPU_MEMORY = re.compile(r"can't allocate memory|not enough memory", re.IGNORECASE)
-_ASKED = re.compile(r"tried to allocate ([\d.]+) ?([KMGT]?i?B|bytes)", re.IGNORECASE)
+_REQUESTED = re.compile(r"tried to allocate ([\d.]+) ?([KMGT]?i?B|bytes)", re.IGNORECASE)
 _PRECISION = re.compile(r"not implemented for '(Half|BFloat16|Float8\w*)'")
 
 
 @contextlib.contextmanager
-def running(device: str = "cpu", what: str = "The model's forward") -> Iterator[None]:
+def running(device: str = "cpu", subject: str = "The model's forward") -> Iterator[None]:
     """Turn what the code inside raises into a MeasurementError, the original as its cause.
 
     Ids: `out-of-memory` (with bytes asked for, and what is free or the process is held to),
@@ -46,45 +46,45 @@ def running(device: str = "cpu", what: str = "The model's forward") -> Iterator[
     except TorchgaugeError:
         raise
     except RAISED as error:
-        if owner.elsewhere:
+        if owner.in_fork:
             raise
-        raise translated(error, device, what) from error
-    owner.end_elsewhere()
+        raise translated(error, device, subject) from error
+    owner.end_fork()
 
 
 def opened(source: Source) -> Placement:
-    """Load and place the target; running out of memory there is said as anywhere else."""
+    """Load and place the target; raises as `running` does."""
     with running(source.device or "cpu", "Loading the model"):
         return source.open()
 
 
-def translated(error: BaseException, device: str, what: str) -> MeasurementError:
-    """Return the error of torchgauge's that says what `error`, raised by `what`, means."""
+def translated(error: BaseException, device: str, subject: str) -> MeasurementError:
+    """Return the error of torchgauge's that says what `error`, raised by `subject`, means."""
     text = cause = text_of(error)
     if layer := raising_layer(error):
         cause = f"In {layer}: {cause}"
     if isinstance(error, SystemExit):
         return MeasurementError(
-            f"{what} called exit().",
+            f"{subject} called exit().",
             id="model-exited",
             cause=cause,
             remedy="Let it return its outputs, or raise an error that says what is wrong.",
         )
     if isinstance(error, RecursionError):
         return MeasurementError(
-            f"{what} recursed deeper than Python allows.",
+            f"{subject} recursed deeper than Python allows.",
             id="recursion-limit",
             cause=f"The limit is {sys.getrecursionlimit():,} calls. {cause}",
             remedy="Where modules are nested that deep, call sys.setrecursionlimit() in the file "
             "that makes the model; else look for a call without an end.",
         )
     if _is_out_of_memory(error, text):
-        room, more = _room(device, text)
+        room, alternative = _room(device, text)
         return MeasurementError(
             f"Memory ran out on {device}.",
             id="out-of-memory",
-            cause=f"{_asked(text)}, {room}. {cause}",
-            remedy=f"Use a smaller batch or input, a lower precision, or {more}.",
+            cause=f"{_requested(text)}, {room}. {cause}",
+            remedy=f"Use a smaller batch or input, a lower precision, or {alternative}.",
         )
     if match := _PRECISION.search(text):
         return MeasurementError(
@@ -97,7 +97,7 @@ def translated(error: BaseException, device: str, what: str) -> MeasurementError
     if device == "meta":
         remedy = f"{WITHOUT_VALUES} {remedy}"
     return MeasurementError(
-        f"{what} raised {type(error).__name__}.", id="forward-raised", cause=cause, remedy=remedy
+        f"{subject} raised {type(error).__name__}.", id="forward-raised", cause=cause, remedy=remedy
     )
 
 
@@ -130,17 +130,17 @@ def _is_out_of_memory(error: BaseException, text: str) -> bool:
     return isinstance(error, RuntimeError) and bool(_CPU_MEMORY.search(text))
 
 
-def _asked(text: str) -> str:
-    match = _ASKED.search(text)
+def _requested(text: str) -> str:
+    match = _REQUESTED.search(text)
     if match is None:
         return "How much was asked for is not said"
     return f"{units.size(bytes_of(match))} were asked for"
 
 
 def _room(device: str, text: str) -> tuple[str, str]:
-    """Say what the allocation did not fit into, and what would be more."""
-    free, limit = free_bytes(device), held(device, text)
-    if limit is not None and (free is None or limit.left < free):
+    """Return what the allocation did not fit into, and what to use instead."""
+    free, limit = free_bytes(device), process_limit(device, text)
+    if limit is not None and (free is None or limit.remaining < free):
         return f"the process is held to {units.size(limit.limit)}", "a higher limit"
     return f"{units.size(free)} are free", "a larger device"
 

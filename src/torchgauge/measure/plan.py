@@ -15,50 +15,50 @@ from typing import NamedTuple
 
 import msgspec
 
-from torchgauge.analyze.named_spans import NamedSpans
-from torchgauge.analyze.plausible import implausible
-from torchgauge.analyze.residual import beside_headline
-from torchgauge.analyze.throughput import throughput
-from torchgauge.device import roofs as machine
+from torchgauge.analyze.latency.throughput import throughput
+from torchgauge.analyze.timeline.named_spans import NamedSpans
+from torchgauge.analyze.timeline.residual import with_headline_ratio
+from torchgauge.analyze.work.plausible_rates import implausible
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
+from torchgauge.device.roofs import roofs as machine
 from torchgauge.device.select import open_device
-from torchgauge.measure import compilation as compilation_probe
-from torchgauge.measure import lines as lines_probe
-from torchgauge.measure import memory as memory_probe
-from torchgauge.measure import nvtx as nvtx_probe
-from torchgauge.measure import roofs as roofs_probe
-from torchgauge.measure import size as size_probe
-from torchgauge.measure import system as system_probe
-from torchgauge.measure import timeline as timeline_probe
-from torchgauge.measure.counted import counted
 from torchgauge.measure.derived import bounds, judged, phases
 from torchgauge.measure.description import describe
-from torchgauge.measure.fork_server import ForkServer
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
-from torchgauge.measure.latency import LatencyOptions
-from torchgauge.measure.latency_runs import LatencyRuns, latency_runs
-from torchgauge.measure.remembered import combined
+from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_runs import LatencyRuns, latency_runs
+from torchgauge.measure.latency.remembered_runs import combined
+from torchgauge.measure.lines import lines as lines_probe
+from torchgauge.measure.machine import system as system_probe
+from torchgauge.measure.memory import memory as memory_probe
+from torchgauge.measure.processes.fork_server import ForkServer
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import guarded, prepared
-from torchgauge.measure.timeline_options import TimelineOptions
-from torchgauge.model import rendering
-from torchgauge.model.compilation import Compilation
-from torchgauge.model.cost import Cost
-from torchgauge.model.latency import Latency
-from torchgauge.model.memory import Memory
-from torchgauge.model.profile import Pass, Profile
-from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.roofline import Roofs
-from torchgauge.model.size import Size
-from torchgauge.model.system import System
-from torchgauge.model.tree import Tree
+from torchgauge.measure.timeline import compilation as compilation_probe
+from torchgauge.measure.timeline import nvtx as nvtx_probe
+from torchgauge.measure.timeline import timeline as timeline_probe
+from torchgauge.measure.timeline.timeline_options import TimelineOptions
+from torchgauge.measure.work import roofs as roofs_probe
+from torchgauge.measure.work import size as size_probe
+from torchgauge.measure.work.counted import counted
 from torchgauge.progress import Progress
-from torchgauge.target.hygiene import module_of
-from torchgauge.target.placement import Placement
-from torchgauge.target.source import Source
-from torchgauge.target.target import Target
+from torchgauge.records import rendering
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.memory.memory import Memory
+from torchgauge.records.profile import ProbeRun, Profile
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.system import System
+from torchgauge.records.timeline.compilation import Compilation
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.roofline import Roofs
+from torchgauge.records.work.size import Size
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.placement import Placement
+from torchgauge.targets.target import Target
 
 # The share of the latency's time that is spent before the other probes; the rest comes after them.
 FIRST_SHARE = 0.5
@@ -105,7 +105,7 @@ def _measured(
     runner: Runner,
     timeline: TimelineOptions,
 ) -> Profile:
-    where = environment()
+    host_environment = environment()
     size = _size(placement, runner)
     timed = _timed(runs, placement, options, runner)
     training = options.train is not None
@@ -124,15 +124,15 @@ def _measured(
     latency = _last_runs(runs, placement, options, runner) if timed.measured else None
     roofs = _roofs(placement, cost, latency, runner, timeline)
     if tree is not None and cost is not None:
-        tree = judged(tree, cost, latency, roofs, where)
+        tree = judged(tree, cost, latency, roofs, host_environment)
     if tree is not None:
-        tree = beside_headline(tree, latency)
-    near, bound = bounds(placement, where, cost, latency, tree, roofs)
-    runner.warnings += implausible(where.machine, placement.device, cost, latency, tree)
+        tree = with_headline_ratio(tree, latency)
+    near, bound = bounds(placement, host_environment, cost, latency, tree, roofs)
+    runner.warnings += implausible(host_environment.machine, placement.device, cost, latency, tree)
     description = describe(placement, training=training)
     return Profile(
         target=description,
-        environment=where,
+        environment=host_environment,
         size=size,
         cost=cost,
         latency=latency,
@@ -155,7 +155,7 @@ def _loaded(source: Source, runner: Runner) -> Placement:
     with runner.interrupts.allowed():
         runner.progress.start("loading")
         placement = opened(source)
-    runner.passes.append(Pass(probe="loading", duration=time.perf_counter() - start))
+    runner.passes.append(ProbeRun(probe="loading", duration=time.perf_counter() - start))
     return placement
 
 
@@ -184,7 +184,7 @@ def _timed(
 
     def first_runs() -> bool:
         runs.begin(placement)
-        runs.go_on(FIRST_SHARE)
+        runs.measure_more(FIRST_SHARE)
         return True
 
     with compilation_probe.watching(placement.model) as watch:
@@ -194,14 +194,14 @@ def _timed(
             runner.interrupted |= runs.runs[-1].stop == "interrupted"
             runner.heed(runs.failures)
         system = runner.attempt("system", lambda: measure_system(placement, options))
-    return _Timed(measured, system, watch.found())
+    return _Timed(measured, system, watch.result())
 
 
 def _last_runs(
     runs: LatencyRuns, placement: Placement, options: LatencyOptions, runner: Runner
 ) -> Latency:
     if runs.unfinished and not runner.interrupted:
-        runner.attempt("latency", runs.go_on, fresh=True, tells=False)
+        runner.attempt("latency", runs.measure_more, fresh=True, tells=False)
         runner.interrupted |= runs.runs[-1].stop == "interrupted"
     return combined(runs, placement, options)
 
@@ -216,7 +216,7 @@ def measure_latency(
     with latency_runs(source, options, progress) as runs:
         placement = placement or opened(source)
         runs.begin(placement)
-        runs.go_on()
+        runs.measure_more()
         return combined(runs, placement, options)
 
 
@@ -274,7 +274,7 @@ def _roofs(
         tells=False,
     )
     if measured is None:  # interrupted, or it failed: what is kept serves
-        return machine.known(placement.device)
+        return machine.known_roofs(placement.device)
     roofs, warnings = measured
     runner.warnings.extend(warnings)
     return roofs
@@ -282,12 +282,12 @@ def _roofs(
 
 def _with_lines(tree: Tree, placement: Placement, options: LatencyOptions, runner: Runner) -> Tree:
     """Return the tree with the lines that Python's time goes to, where they could be had."""
-    found = runner.attempt(
+    result = runner.attempt(
         "lines", lambda: lines_probe.measure(placement, tree, train=options.train)
     )
-    if found is None:
+    if result is None:
         return tree
-    return msgspec.structs.replace(tree, lines=found[0], passes=(*tree.passes, found[1]))
+    return msgspec.structs.replace(tree, lines=result[0], passes=(*tree.passes, result[1]))
 
 
 def _no_module(target: Target) -> MeasurementWarning:

@@ -10,10 +10,10 @@ from typing import TypeVar
 from torchgauge.errors import TorchgaugeError, text_of
 from torchgauge.forks import Owner
 from torchgauge.measure.interrupts import Interrupts
-from torchgauge.model.profile import Pass
-from torchgauge.model.record import MeasurementWarning
 from torchgauge.progress import Progress
-from torchgauge.target.hygiene import not_restored
+from torchgauge.records.profile import ProbeRun
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.targets.hygiene import not_restored
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Runner:
         self.progress = progress
         self.interrupts = interrupts
         self._owner = Owner()
-        self.passes: list[Pass] = []
+        self.passes: list[ProbeRun] = []
         self.warnings: list[MeasurementWarning] = []
         self.interrupted = False
         self.blocked = ""
@@ -47,7 +47,7 @@ class Runner:
     def attempt(
         self, probe: str, measure: Callable[[], T], *, fresh: bool = False, tells: bool = True
     ) -> T | None:
-        """Return what the probe found; None where it failed or may not run any more.
+        """Return the probe's result; None where it failed or may not run any more.
 
         `tells` says that where the step fails in this probe, it would fail in the next ones too.
         """
@@ -66,18 +66,18 @@ class Runner:
             if tells and error.id in STEP_FAILURES:
                 self.blocked = error.message
         except KeyboardInterrupt as interrupt:
-            if self._owner.elsewhere:
+            if self._owner.in_fork:
                 raise
             self.interrupted = True
             self.warnings += not_restored(interrupt, probe)
         except Exception as error:  # the last net: what others measured must stay
-            if self._owner.elsewhere:
+            if self._owner.in_fork:
                 raise
             self.warnings += (_crash(probe, error), *not_restored(error, probe))
         finally:
             duration = time.perf_counter() - start
             self.passes.append(
-                Pass(probe=probe, duration=duration, process="fresh" if fresh else "this")
+                ProbeRun(probe=probe, duration=duration, process="fresh" if fresh else "this")
             )
         return None
 

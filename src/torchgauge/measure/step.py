@@ -14,26 +14,28 @@ import torch
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.forks import Owner
 from torchgauge.measure.forward import RAISED, running, translated
-from torchgauge.measure.own_threads import OwnThreads
-from torchgauge.target import hygiene
-from torchgauge.target.deferred import Finishing
-from torchgauge.target.hygiene import Kept
-from torchgauge.target.placement import Placement
-from torchgauge.target.training import Phase, Training, TrainingStep
+from torchgauge.measure.recording.own_threads import OwnThreads
+from torchgauge.targets import hygiene
+from torchgauge.targets.deferred import Finishing
+from torchgauge.targets.hygiene import Restoration
+from torchgauge.targets.placement import Placement
+from torchgauge.targets.training.training import Phase, Training, TrainingStep
 
 
 class Step:
     """`step()` runs the call once; `step(mark)` also says when each of its phases starts.
 
-    What the user's code raises becomes a MeasurementError that names `what` was running. `kept` is
-    what had to be copied in order to be put back; `optimizer` is a training step's own; `threads`
-    tells the step's threads from others.
+    What the user's code raises becomes a MeasurementError that names the running `subject`.
+    `saved_state` is what had to be copied in order to be put back; `optimizer` is a training step's
+    own; `threads` tells the step's threads from others.
     """
 
-    def __init__(self, placement: Placement, train: Training | None, kept: Kept) -> None:
-        self.what = "The model's forward"
+    def __init__(
+        self, placement: Placement, train: Training | None, saved_state: Restoration
+    ) -> None:
+        self.subject = "The model's forward"
         self.device = placement.device
-        self.kept = kept
+        self.saved_state = saved_state
         self.threads = OwnThreads()
         self.optimizer: torch.optim.Optimizer | None = None
         self._finishing = Finishing()
@@ -44,7 +46,7 @@ class Step:
         if train is None:
             self._call = functools.partial(placement.model, *inputs.args, **inputs.kwargs)
             return
-        self.what = "The training step"
+        self.subject = "The training step"
         autocast = placement.arithmetic if _autocasts(placement, train) else contextlib.nullcontext
         with running(self.device, "Making the optimizer"):
             training = TrainingStep(placement.model, inputs, train, autocast)
@@ -57,9 +59,9 @@ class Step:
         except TorchgaugeError:
             raise
         except RAISED as error:
-            if self._owner.elsewhere:
+            if self._owner.in_fork:
                 raise
-            raise translated(error, self.device, self.what) from error
+            raise translated(error, self.device, self.subject) from error
 
     def _marked(self, mark: Callable[[Phase], None]) -> Any:
         if self.optimizer is not None:
@@ -111,9 +113,9 @@ def prepared(placement: Placement, train: Training | None = None) -> Iterator[St
     arithmetic = contextlib.nullcontext() if inside else placement.arithmetic()
     inputs = placement.inputs, placement.target.inputs
     owner = Owner()
-    with modes(placement.model, *inputs) as kept, arithmetic:
-        yield Step(placement, train, kept)
-    owner.end_elsewhere()
+    with modes(placement.model, *inputs) as saved_state, arithmetic:
+        yield Step(placement, train, saved_state)
+    owner.end_fork()
 
 
 def _autocasts(placement: Placement, train: Training | None) -> bool:
@@ -121,7 +123,7 @@ def _autocasts(placement: Placement, train: Training | None) -> bool:
 
 
 def guarded(
-    call: Callable[..., Any], device: str, what: str = "The model's forward"
+    call: Callable[..., Any], device: str, subject: str = "The model's forward"
 ) -> Callable[..., Any]:
     """Return `call` with what it raises translated; a try costs a call that succeeds nothing."""
     owner = Owner()
@@ -132,8 +134,8 @@ def guarded(
         except TorchgaugeError:
             raise
         except RAISED as error:
-            if owner.elsewhere:
+            if owner.in_fork:
                 raise
-            raise translated(error, device, what) from error
+            raise translated(error, device, subject) from error
 
     return step

@@ -1,4 +1,4 @@
-"""Who does the jobs: fresh processes here, one after the other, or somebody else."""
+"""Executors of jobs: fresh processes here, one after the other, or a cluster."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections import deque
 from typing import Protocol
 
 from torchgauge.errors import InputError, TorchgaugeError
-from torchgauge.sweeps.job import Entry, Job, perform
+from torchgauge.sweeps.job import Done, Job, perform
 
 NAMES = ("process", "ray")
-Done = tuple[Job, Entry | TorchgaugeError]
 
 
 class Executor(Protocol):
-    """Takes up to `slots` jobs at once; `name` is for the record, `here` says on this machine."""
+    """Takes up to `slots` jobs at once; `name` is for the record, `is_local`: on this machine."""
 
     name: str
-    here: bool
+    is_local: bool
 
     @property
     def slots(self) -> int:
@@ -43,7 +42,7 @@ class Processes:
     """One fresh process at a time: two would disturb each other."""
 
     name = "process"
-    here = True
+    is_local = True
     slots = 1
 
     def __init__(self) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torchgauge.errors import InputError
-from torchgauge.model.sweep import AXES, CellSettings
-from torchgauge.target.placement import PRECISIONS
-from torchgauge.target.variant import MODES
+from torchgauge.records.sweep import AXES, CellSettings
+from torchgauge.targets.placement import PRECISIONS
+from torchgauge.targets.variant import MODES
 
 NUMBERS = ("batch", "threads", "interop", "seq_len")
 WORDS = {"precision": (*PRECISIONS, "int8"), "compile": MODES}
@@ -29,13 +29,13 @@ class Grid:
     automatic: bool = False
 
     @staticmethod
-    def of(axes: Mapping[str, Any]) -> Grid:
+    def from_axes(axes: Mapping[str, Any]) -> Grid:
         """Return the grid of axes: a value, several, or text as "1,2,4"; batch may be "auto".
 
         Raises InputError `axis-unknown`, `axis-invalid`.
         """
         automatic = axes.get("batch") == AUTO
-        values = {name: _values(name, given) for name, given in axes.items() if given is not None}
+        values = {name: _values(name, value) for name, value in axes.items() if value is not None}
         if automatic:
             values["batch"] = tuple(2**power for power in range(LARGEST_POWER + 1))
         ordered = {name: values[name] for name in AXES if name in values}
@@ -49,13 +49,13 @@ class Grid:
         for batch, row in itertools.product(batches, rows):
             yield CellSettings(batch=batch, **row)
 
-    def named(self) -> dict[str, tuple[str, ...]]:
+    def as_texts(self) -> dict[str, tuple[str, ...]]:
         """Return the axes as texts, for the record."""
-        found = {name: tuple(map(_text, values)) for name, values in self.values.items()}
-        return found | ({"batch": (AUTO,)} if self.automatic else {})
+        texts = {name: tuple(map(_text, values)) for name, values in self.values.items()}
+        return texts | ({"batch": (AUTO,)} if self.automatic else {})
 
 
-def _values(name: str, given: Any) -> tuple[Any, ...]:
+def _values(name: str, axis_value: Any) -> tuple[Any, ...]:
     if name not in AXES:
         near = difflib.get_close_matches(name, AXES, n=1)
         raise InputError(
@@ -64,15 +64,15 @@ def _values(name: str, given: Any) -> tuple[Any, ...]:
             cause="The axes are " + ", ".join(AXES) + ".",
             remedy=f"Did you mean {near[0]}?" if near else "Give one of them.",
         )
-    if name == "batch" and given == AUTO:
+    if name == "batch" and axis_value == AUTO:
         return ()
-    several = given.split(",") if isinstance(given, str) else given
-    if not isinstance(several, Iterable):
-        several = (several,)
-    found = tuple(dict.fromkeys(_value(name, value) for value in several))
-    if not found:
+    parts = axis_value.split(",") if isinstance(axis_value, str) else axis_value
+    if not isinstance(parts, Iterable):
+        parts = (parts,)
+    values = tuple(dict.fromkeys(_value(name, value) for value in parts))
+    if not values:
         raise _invalid(name, "", "at least one value")
-    return found
+    return values
 
 
 def _value(name: str, value: Any) -> Any:
@@ -94,10 +94,10 @@ def _text(value: Any) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _invalid(name: str, value: object, wanted: str) -> InputError:
+def _invalid(name: str, value: object, description: str) -> InputError:
     return InputError(
         f"'{value}' is no value of the axis {name}.",
         id="axis-invalid",
-        cause=f"It takes {wanted}.",
-        remedy=f"Give {name} as {wanted}.",
+        cause=f"It takes {description}.",
+        remedy=f"Give {name} as {description}.",
     )

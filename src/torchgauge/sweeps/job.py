@@ -1,4 +1,4 @@
-"""One cell measured once: what is to be done, and what came of it, whatever that was."""
+"""One measurement of one cell: the job, and the entry that it ends as, whatever happens."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import dataclasses
 import re
 import time
 
-from torchgauge.analyze.latency import combine
+from torchgauge.analyze.latency.latency import combine
 from torchgauge.errors import MeasurementError, MissingExtraError, TorchgaugeError
-from torchgauge.measure.latency import LatencyOptions
-from torchgauge.measure.processes import ask
-from torchgauge.model.cost import Cost
-from torchgauge.model.environment import Environment
-from torchgauge.model.memory import Memory
-from torchgauge.model.profile import Profile
-from torchgauge.model.record import MeasurementWarning, Record
-from torchgauge.model.sweep import Cell, CellCost, CellSettings, Status
-from torchgauge.target.variant import Variant
+from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.processes.processes import ask
+from torchgauge.records.environment import Environment
+from torchgauge.records.memory.memory import Memory
+from torchgauge.records.profile import Profile
+from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.sweep import Cell, CellCost, CellSettings, Status
+from torchgauge.records.work.cost import Cost
+from torchgauge.targets.variant import Variant
 
 UNSUPPORTED = (
     *("precision-unsupported", "device-absent", "device-unsupported", "int8-unsupported"),
@@ -54,6 +54,9 @@ class Entry(Record, frozen=True, kw_only=True):
     environment: Environment | None = None
 
 
+Done = tuple[Job, Entry | TorchgaugeError]
+
+
 def perform(job: Job) -> Entry:
     """Measure in a fresh process; running out of memory, crashing and the like are results.
 
@@ -75,20 +78,20 @@ def perform(job: Job) -> Entry:
         cell = _measured(job, answer.profile, time.perf_counter() - start)
         return Entry(number=job.number, cell=cell, environment=answer.profile.environment)
     run = combine([answer.run] if answer.run is not None else [])
-    again = Cell(
+    latency_cell = Cell(
         settings=job.settings, status="done", latency=run, duration=time.perf_counter() - start
     )
-    return Entry(number=job.number, cell=again)
+    return Entry(number=job.number, cell=latency_cell)
 
 
 def status_of(error: TorchgaugeError | MeasurementWarning) -> Status:
     """Return how a cell ended by the error or the failed warning behind it."""
-    said = f"{error.message} {error.cause}"
+    text = f"{error.message} {error.cause}"
     if error.id in UNSUPPORTED or isinstance(error, MissingExtraError):
         return "unsupported"
-    if error.id in ("out-of-memory", "model-too-large") or _MEMORY.search(said):
+    if error.id in ("out-of-memory", "model-too-large") or _MEMORY.search(text):
         return "out of memory"
-    if error.id == "forward-raised" and _COMPILER.search(said):
+    if error.id == "forward-raised" and _COMPILER.search(text):
         return "unsupported"
     return "crashed" if error.id == "child-killed" else "failed"
 
@@ -97,13 +100,13 @@ def _ended(job: Job, error: TorchgaugeError, status: Status, start: float) -> Ce
     return Cell(
         settings=job.settings,
         status=status,
-        reason=_said(error.message, error.cause),
+        reason=_reason(error.message, error.cause),
         error=error.id,
         duration=time.perf_counter() - start,
     )
 
 
-def _said(message: str, cause: str) -> str:
+def _reason(message: str, cause: str) -> str:
     first = next(iter(cause.strip().splitlines()), "")
     return f"{message} {first}".strip()
 
@@ -114,7 +117,7 @@ def _measured(job: Job, profile: Profile, duration: float) -> Cell:
     return Cell(
         settings=job.settings,
         status="done" if failed is None else status_of(failed),
-        reason="" if failed is None else _said(failed.message, failed.cause),
+        reason="" if failed is None else _reason(failed.message, failed.cause),
         error="" if failed is None else failed.id,
         target=profile.target,
         latency=profile.latency,
@@ -132,19 +135,22 @@ def _measured(job: Job, profile: Profile, duration: float) -> Cell:
 def _cost(cost: Cost | None) -> CellCost | None:
     if cost is None:
         return None
-    known = cost.totals
+    cost_totals = cost.totals
     return CellCost(
-        flops=known["flops"], macs=known["macs"], bytes=known["bytes"], at_least=cost.at_least
+        flops=cost_totals["flops"],
+        macs=cost_totals["macs"],
+        bytes=cost_totals["bytes"],
+        at_least=cost.at_least,
     )
 
 
 def _capacity(job: Job, profile: Profile) -> int | None:
     machine, device = profile.environment.machine, profile.target.device
     index = int(device.partition(":")[2] or 0)
-    here: int | None = machine.memory
+    total_memory: int | None = machine.memory
     if device.startswith("cuda"):
-        here = machine.gpus[index].memory if index < len(machine.gpus) else None
-    return min(filter(None, (here, job.source.memory_limit)), default=None)
+        total_memory = machine.gpus[index].memory if index < len(machine.gpus) else None
+    return min(filter(None, (total_memory, job.source.memory_limit)), default=None)
 
 
 def _overhead(memory: Memory | None) -> int | None:

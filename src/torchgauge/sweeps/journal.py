@@ -15,9 +15,9 @@ import msgspec
 
 from torchgauge.errors import InputError, RecordError
 from torchgauge.files import check_readable
-from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.sweep import CellSettings
 from torchgauge.reading import RECORD, too_large
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.sweep import CellSettings
 from torchgauge.sweeps.job import Entry
 
 SCHEMA = "torchgauge.sweep-journal/1"
@@ -56,7 +56,7 @@ class Journal:
             self._file = self.path.open("ab+")
             self._lock(self._file)
             self._read(self._file)
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, the file is closed first
             self._close()
             if not isinstance(error, OSError):
                 raise
@@ -95,9 +95,9 @@ class Journal:
                 probe="sweep",
             )
 
-    def _append(self, what: object) -> None:
+    def _append(self, line: object) -> None:
         if self._file is not None:
-            self._file.write(msgspec.json.encode(what) + b"\n")
+            self._file.write(msgspec.json.encode(line) + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
 
@@ -117,10 +117,10 @@ class Journal:
 
     def _read(self, file: BinaryIO) -> None:
         file.seek(0)
-        most = RECORD.of(os.fstat(file.fileno()).st_size)
-        text = file.read(most + 1)
-        if len(text) > most:
-            raise too_large(f"'{self.path}'", "It", most)
+        limit = RECORD.limit_for(os.fstat(file.fileno()).st_size)
+        text = file.read(limit + 1)
+        if len(text) > limit:
+            raise too_large(f"'{self.path}'", "It", limit)
         head, *lines = text.split(b"\n")
         if not lines and _BEGINNING.startswith(head[: len(_BEGINNING)]):
             # New, or killed within its first line.

@@ -14,10 +14,9 @@ import cloudpickle
 import msgspec
 
 from torchgauge.errors import TorchgaugeError, missing_extra
-from torchgauge.model.failure import Failure
-from torchgauge.model.sweep import Cell
-from torchgauge.sweeps.executor import Done
-from torchgauge.sweeps.job import Entry, Job, perform
+from torchgauge.records.failure import Failure
+from torchgauge.records.sweep import Cell
+from torchgauge.sweeps.job import Done, Entry, Job, perform
 
 RETRIES = 3
 
@@ -30,7 +29,7 @@ class RayCluster:
     """
 
     name = "ray"
-    here = False
+    is_local = False
 
     def __init__(self) -> None:
         try:
@@ -38,8 +37,8 @@ class RayCluster:
         except ImportError as error:
             raise missing_extra("ray", "ray", "A sweep on a Ray cluster") from error
         self._ray: Any = ray
-        self._mine = not ray.is_initialized()
-        if self._mine:
+        self._owns_cluster = not ray.is_initialized()
+        if self._owns_cluster:
             ray.init(log_to_driver=False, include_dashboard=False)
         self._nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self._jobs: dict[Any, Job] = {}
@@ -59,8 +58,8 @@ class RayCluster:
         gpus = any(node.get("GPU") for node in self._nodes)
         if device.startswith("cuda") or (device == "auto" and gpus):
             return {"CPU": job.settings.threads or 1, "GPU": 1}
-        least = min((int(node.get("CPU", 1)) for node in self._nodes), default=1)
-        return {"CPU": job.settings.threads or max(least, 1), "GPU": 0}
+        smallest_node = min((int(node.get("CPU", 1)) for node in self._nodes), default=1)
+        return {"CPU": job.settings.threads or max(smallest_node, 1), "GPU": 0}
 
     def next(self) -> Done:
         """Wait for the job that is done first."""
@@ -76,7 +75,7 @@ class RayCluster:
         for reference in self._jobs:
             self._ray.cancel(reference, force=True)
         self._jobs.clear()
-        if self._mine:
+        if self._owns_cluster:
             self._ray.shutdown()
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchgauge.analyze.constraints import best, parse
-from torchgauge.analyze.pareto import front
-from torchgauge.analyze.scaling import scaling
-from torchgauge.model.environment import Environment
-from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.sweep import Cell, Sweep
-from torchgauge.model.target import TargetDescription
+from torchgauge.analyze.sweep.constraints import best, parse
+from torchgauge.analyze.sweep.pareto import front
+from torchgauge.analyze.sweep.scaling import scaling
+from torchgauge.records.environment import Environment
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.sweep import Cell, Sweep
+from torchgauge.records.target import TargetDescription
 
 NOT_FINITE = "output-not-finite"
 BY = ("latency", "throughput", "memory")
@@ -23,7 +23,7 @@ def result(
     unknown: TargetDescription,
     *,
     axes: dict[str, tuple[str, ...]],
-    where: str = "",
+    constraints: str = "",
     by: Sequence[str] = BY,
     repeats: int = 1,
     executor: str = "process",
@@ -34,7 +34,7 @@ def result(
 
     Raises InputError as `constraints.parse`.
     """
-    limits = parse(where)
+    limits = parse(constraints)
     target = next((cell.target for cell in cells if cell.target is not None), unknown)
     return Sweep(
         target=target,
@@ -42,9 +42,9 @@ def result(
         axes=axes,
         cells=tuple(cells),
         front=front(cells),
-        best=tuple(best(cells, one, limits, environment) for one in by),
+        best=tuple(best(cells, metric, limits, environment) for metric in by),
         scaling=scaling(cells),
-        where=where,
+        where=constraints,
         repeats=repeats,
         executor=executor,
         duration=sum(cell.duration or 0.0 for cell in cells),
@@ -54,11 +54,13 @@ def result(
 
 
 def _warnings(cells: Sequence[Cell]) -> list[MeasurementWarning]:
-    found = []
+    result_warnings = []
     machines = {cell.machine for cell in cells if cell.machine}
     if len(machines) > 1:
         message = f"Cells were measured on {len(machines)} kinds of machines: times differ by that."
-        found.append(MeasurementWarning(id="several-machines", message=message, probe="sweep"))
+        result_warnings.append(
+            MeasurementWarning(id="several-machines", message=message, probe="sweep")
+        )
     broken = [cell for cell in cells if any(w.id == NOT_FINITE for w in cell.warnings)]
     if broken:
         labels = "; ".join(cell.settings.label for cell in broken)
@@ -66,5 +68,7 @@ def _warnings(cells: Sequence[Cell]) -> list[MeasurementWarning]:
             f"Outputs hold NaN or infinities in {len(broken)} of {len(cells)} cells: {labels}."
         )
         cause = "Their figures are those of a computation that broke down, or of a mask."
-        found.append(MeasurementWarning(id=NOT_FINITE, message=message, cause=cause, probe="sweep"))
-    return found
+        result_warnings.append(
+            MeasurementWarning(id=NOT_FINITE, message=message, cause=cause, probe="sweep")
+        )
+    return result_warnings

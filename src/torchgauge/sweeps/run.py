@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from torchgauge import units
-from torchgauge.analyze.latency import combine
-from torchgauge.analyze.throughput import throughput
+from torchgauge.analyze.latency.latency import combine
+from torchgauge.analyze.latency.throughput import throughput
 from torchgauge.errors import TorchgaugeError
-from torchgauge.model.environment import Environment
-from torchgauge.model.latency import Latency
-from torchgauge.model.record import MeasurementWarning
-from torchgauge.model.sweep import Cell, CellSettings
 from torchgauge.progress import Progress
-from torchgauge.sweeps.executor import Done, Executor
+from torchgauge.records.environment import Environment
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.sweep import Cell, CellSettings
+from torchgauge.sweeps.executor import Executor
 from torchgauge.sweeps.grid import Grid
-from torchgauge.sweeps.job import Entry, Job
+from torchgauge.sweeps.job import Done, Entry, Job
 from torchgauge.sweeps.journal import Journal
 from torchgauge.sweeps.stopping import left_out
 
@@ -29,7 +29,7 @@ MakeJob = Callable[[CellSettings, int], Job]
 
 @dataclasses.dataclass
 class Run:
-    """One pass over a grid; `every` measures what would be left out as well.
+    """One pass over a grid; `measure_all` measures what would be left out as well.
 
     After `all` the cells are in `cells`, in the grid's order; `interrupted` says that Ctrl-C ended
     it before its time.
@@ -41,16 +41,16 @@ class Run:
     journal: Journal
     progress: Progress
     repeats: int = 1
-    every: bool = False
+    measure_all: bool = False
     interrupted: bool = False
     environment: Environment | None = None
 
     def __post_init__(self) -> None:
         self._first: dict[CellSettings, Cell] = {}
-        self._again: dict[CellSettings, list[Entry]] = {}
+        self._repeat_entries: dict[CellSettings, list[Entry]] = {}
         self._durations: list[float] = []
         self._under_way: list[CellSettings] = []
-        self._left = 0
+        self._remaining = 0
 
     def all(self) -> list[Cell]:
         """Measure every cell, then the comparable ones again, and return the cells.
@@ -61,21 +61,21 @@ class Run:
         try:
             self._round(1, list(self.grid.cells()))
             for number in range(2, self.repeats + 1):
-                again = [settings for settings, cell in self._first.items() if cell.done]
-                self._round(number, again if number % 2 else again[::-1])
+                repeated = [settings for settings, cell in self._first.items() if cell.done]
+                self._round(number, repeated if number % 2 else repeated[::-1])
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
             self.executor.close()
         return self._cells()
 
-    def _round(self, number: int, wanted: Iterable[CellSettings]) -> None:
-        waiting = deque(wanted)
+    def _round(self, number: int, to_measure: Iterable[CellSettings]) -> None:
+        waiting = deque(to_measure)
         under_way = 0
         while waiting or under_way:
-            while waiting and under_way < self.executor.slots and self._may(waiting[0]):
+            while waiting and under_way < self.executor.slots and self._may_begin(waiting[0]):
                 settings = waiting.popleft()
-                self._left = len(waiting) + under_way + 1
+                self._remaining = len(waiting) + under_way + 1
                 under_way += self._begun(settings, number)
             if under_way:
                 self._take(self.executor.next())
@@ -83,9 +83,9 @@ class Run:
 
     def _begun(self, settings: CellSettings, number: int) -> bool:
         """Submit a cell's process; False where it is known already, or left out."""
-        known = self.journal.entries.get((settings, number))
-        if known is not None:
-            self._keep(known)
+        entry = self.journal.entries.get((settings, number))
+        if entry is not None:
+            self._keep(entry)
             return False
         if number == 1 and self._left_out(settings):
             return False
@@ -94,14 +94,14 @@ class Run:
         self.executor.submit(self.make_job(settings, number))
         return True
 
-    def _may(self, settings: CellSettings) -> bool:
+    def _may_begin(self, settings: CellSettings) -> bool:
         """Return whether a cell may begin; a doubling row waits for its smaller batch to end."""
         return not self.grid.automatic or settings.series not in self._under_way
 
     def _left_out(self, settings: CellSettings) -> bool:
         if self.grid.automatic and self._ended(settings):
             return True
-        if self.every and not self.grid.automatic:
+        if self.measure_all and not self.grid.automatic:
             return False
         cell = left_out(settings, self._first.values())
         if cell is not None:
@@ -116,22 +116,22 @@ class Run:
         )
 
     def _take(self, done: Done) -> None:
-        job, found = done
+        job, outcome = done
         self._under_way.remove(job.settings.series)
-        if isinstance(found, TorchgaugeError):
+        if isinstance(outcome, TorchgaugeError):
             if not any(cell.target is not None for cell in self._first.values()):
-                raise found  # it is the target's, and no cell could be measured
-            cell = Cell(settings=job.settings, status="failed", reason=found.message,
-                        error=found.id)  # fmt: skip
-            found = Entry(number=job.number, cell=cell)
-        self.journal.add(found)
-        if found.cell.duration is not None:
-            self._durations.append(found.cell.duration)
-        self._keep(found)
+                raise outcome  # it is the target's, and no cell could be measured
+            cell = Cell(settings=job.settings, status="failed", reason=outcome.message,
+                        error=outcome.id)  # fmt: skip
+            outcome = Entry(number=job.number, cell=cell)
+        self.journal.add(outcome)
+        if outcome.cell.duration is not None:
+            self._durations.append(outcome.cell.duration)
+        self._keep(outcome)
 
     def _keep(self, entry: Entry) -> None:
         if entry.number > 1:
-            self._again.setdefault(entry.cell.settings, []).append(entry)
+            self._repeat_entries.setdefault(entry.cell.settings, []).append(entry)
             return
         self._first[entry.cell.settings] = entry.cell
         self.environment = self.environment or entry.environment
@@ -139,45 +139,55 @@ class Run:
     def _tell(self, settings: CellSettings, number: int) -> None:
         self.progress.start("sweep" if self.repeats == 1 else f"round {number} of {self.repeats}")
         done = len(self._durations)
-        most = "at most " if number == 1 and not self.every else ""
-        cells = f"{self._left} cell{'s' if self._left != 1 else ''} to go"
-        left = ""
+        qualifier = "at most " if number == 1 and not self.measure_all else ""
+        cells = f"{self._remaining} cell{'s' if self._remaining != 1 else ''} to go"
+        time_left = ""
         if done and not self.grid.automatic:
             # Rounds that are still to come do no more than time.
-            times = self._left + (self.repeats - number) * len(self._first)
+            times = self._remaining + (self.repeats - number) * len(self._first)
             seconds = statistics.fmean(self._durations) * times / self.executor.slots
-            left = f", {most}{units.duration(seconds)} left"
-        shown = settings.label if self.grid.automatic else f"{settings.label} · {cells}{left}"
-        self.progress.update(shown)
+            time_left = f", {qualifier}{units.duration(seconds)} left"
+        detail = settings.label if self.grid.automatic else f"{settings.label} · {cells}{time_left}"
+        self.progress.update(detail)
 
     def _cells(self) -> list[Cell]:
         # Of a doubling row only what was reached is a cell.
-        every = not self.grid.automatic
-        return [self._cell(one) for one in self.grid.cells() if every or one in self._first]
+        includes_unreached = not self.grid.automatic
+        return [
+            self._cell(settings)
+            for settings in self.grid.cells()
+            if includes_unreached or settings in self._first
+        ]
 
     def _cell(self, settings: CellSettings) -> Cell:
         cell = self._first.get(settings)
         if cell is None:
             return Cell(settings=settings, status="skipped", reason="interrupted before it")
-        again = self._again.get(settings, [])
-        return merged(cell, again) if again else cell
+        entries = self._repeat_entries.get(settings, [])
+        return merged(cell, entries) if entries else cell
 
 
-def merged(cell: Cell, again: Iterable[Entry]) -> Cell:
+def merged(cell: Cell, entries: Iterable[Entry]) -> Cell:
     """Return the cell with the latencies of all its processes as one."""
-    others = [entry.cell for entry in again]
-    latencies = [one.latency for one in (cell, *others) if one.latency is not None]
+    repeated_cells = [entry.cell for entry in entries]
+    latencies = [
+        measured_cell.latency
+        for measured_cell in (cell, *repeated_cells)
+        if measured_cell.latency is not None
+    ]
     latency = _combined(latencies)
     failed = tuple(
-        MeasurementWarning(id=one.error, message=one.reason, probe="latency", failed=True)
-        for one in others
-        if not one.done
+        MeasurementWarning(
+            id=measured_cell.error, message=measured_cell.reason, probe="latency", failed=True
+        )
+        for measured_cell in repeated_cells
+        if not measured_cell.done
     )
     return msgspec.structs.replace(
         cell,
         latency=latency,
         throughput=None if cell.target is None else throughput(latency, cell.target),
-        duration=sum(one.duration or 0.0 for one in (cell, *others)),
+        duration=sum(measured_cell.duration or 0.0 for measured_cell in (cell, *repeated_cells)),
         warnings=cell.warnings + failed,
     )
 

@@ -1,12 +1,12 @@
-"""Why a cell need not be measured, from the smaller batches of its row."""
+"""Rules that skip a cell, by the smaller batches of its row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from torchgauge import units
-from torchgauge.analyze.scaling import overhead, scaling_of
-from torchgauge.model.sweep import Cell, CellSettings
+from torchgauge.analyze.sweep.scaling import overhead, scaling_of
+from torchgauge.records.sweep import Cell, CellSettings
 
 GAIN = 0.03
 STALE = 2
@@ -44,40 +44,40 @@ def left_out(settings: CellSettings, cells: Iterable[Cell]) -> Cell | None:
 
 
 def _too_large(batch: int, done: list[Cell]) -> str:
-    known = scaling_of(done) if done else None
-    if known is None or known.memory is None or known.capacity is None:
+    scaling = scaling_of(done) if done else None
+    if scaling is None or scaling.memory is None or scaling.capacity is None:
         return ""
-    needed = known.memory.at(batch) + overhead(done)
-    if needed <= known.capacity:
+    needed = scaling.memory.at(batch) + overhead(done)
+    if needed <= scaling.capacity:
         return ""
-    batches = ", ".join(str(point[0]) for point in known.memory.points)
+    batches = ", ".join(str(point[0]) for point in scaling.memory.points)
     return (
         f"memory would not fit: about {units.size(needed, 3)} expected from batches {batches}, "
-        f"{units.size(known.capacity, 3)} there"
+        f"{units.size(scaling.capacity, 3)} there"
     )
 
 
 def _saturated(done: list[Cell]) -> str:
     rates = [
-        (cell.settings.batch, rate, _at_most(cell, rate))
+        (cell.settings.batch, rate, _upper_rate(cell, rate))
         for cell in done
         if (rate := cell.per_second) is not None
     ]
     if len(rates) <= STALE:
         return ""
-    at, most, _ = max(rates[:-STALE], key=lambda one: one[1])
-    if any(high >= most * (1 + GAIN) for _, _, high in rates[-STALE:]):
+    best_batch, best_rate, _ = max(rates[:-STALE], key=lambda point: point[1])
+    if any(high >= best_rate * (1 + GAIN) for _, _, high in rates[-STALE:]):
         return ""
     larger = " and ".join(str(batch) for batch, _, _ in rates[-STALE:])
     return (
         f"throughput saturates: batches {larger} surely bring less than {units.percent(GAIN)} over "
-        f"the {units.rate(most, 'samples', 3)} of batch {at}"
+        f"the {units.rate(best_rate, 'samples', 3)} of batch {best_batch}"
     )
 
 
-def _at_most(cell: Cell, rate: float) -> float:
+def _upper_rate(cell: Cell, rate: float) -> float:
     """Return the upper end of a rate: on a noisy machine a row must not end by accident."""
-    found = cell.throughput
-    if found is None or found.interval is None:
+    measured = cell.throughput
+    if measured is None or measured.interval is None:
         return rate
-    return rate * found.interval.high / found.calls
+    return rate * measured.interval.high / measured.calls

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from tests.formulas.vector_calls import aten, vector_of, work_of
+from tests.support.vector_calls import aten, vector_of, work_of
 
 X = torch.ones(4, 10)
 

@@ -2,8 +2,8 @@ import inspect
 
 import pytest
 import torch
-from tests.formulas.product_calls import described, work
-from tests.formulas.vector_calls import work_of
+from tests.support.product_calls import described, work
+from tests.support.vector_calls import work_of
 from torch.utils.flop_counter import flop_registry
 
 from torchgauge.formulas.families.attention import SOFTMAX, SOFTMAX_BACKWARD

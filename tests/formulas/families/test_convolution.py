@@ -1,6 +1,6 @@
 import pytest
 import torch
-from tests.formulas.product_calls import described, macs, work
+from tests.support.product_calls import described, macs, work
 from torch.utils.flop_counter import flop_registry
 
 TRUE = (True, True, False)

@@ -1,5 +1,5 @@
 import torch
-from tests.formulas.vector_calls import aten, vector_of
+from tests.support.vector_calls import aten, vector_of
 
 
 def test_pairs_of_rows():

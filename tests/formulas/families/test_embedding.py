@@ -1,5 +1,5 @@
 import torch
-from tests.formulas.vector_calls import aten, estimate_of, vector_of
+from tests.support.vector_calls import aten, estimate_of, vector_of
 
 WEIGHT = torch.ones(10, 8)
 INDICES = torch.tensor([1, 1, 3, 4, 9])

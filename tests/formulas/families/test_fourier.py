@@ -1,5 +1,5 @@
 import torch
-from tests.formulas.vector_calls import aten, estimate_of
+from tests.support.vector_calls import aten, estimate_of
 
 Z = torch.ones(3, 8, 16, dtype=torch.complex64)
 

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from tests.formulas.vector_calls import aten, estimate_of, vector_of, work_of
+from tests.support.vector_calls import aten, estimate_of, vector_of, work_of
 
 from torchgauge.formulas.registry import find
 

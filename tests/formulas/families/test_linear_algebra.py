@@ -1,6 +1,6 @@
 import pytest
 import torch
-from tests.formulas.vector_calls import aten, estimate_of, work_of
+from tests.support.vector_calls import aten, estimate_of, work_of
 
 N = 6
 A = torch.eye(N).expand(2, N, N).contiguous() * 3

@@ -1,5 +1,5 @@
 import torch
-from tests.formulas.vector_calls import aten, estimate_of, vector_of
+from tests.support.vector_calls import aten, estimate_of, vector_of
 
 X = torch.ones(4, 10) / 2
 NONE, MEAN = 0, 1

@@ -1,7 +1,7 @@
 import pytest
 import torch
-from tests.formulas.product_calls import described, macs, work
-from tests.formulas.vector_calls import aten, work_of
+from tests.support.product_calls import described, macs, work
+from tests.support.vector_calls import aten, work_of
 from torch.utils.flop_counter import flop_registry
 
 A, B = described(3, 4), described(4, 5)

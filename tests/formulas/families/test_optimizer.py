@@ -1,9 +1,9 @@
 import pytest
 import torch
-from tests.formulas.vector_calls import aten, vector_of
+from tests.support.vector_calls import aten, vector_of
 
 from torchgauge.formulas.registry import as_work
-from torchgauge.measure.operators import operator
+from torchgauge.measure.work.operators import operator
 
 SIZES = (10, 6)
 

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from tests.formulas.vector_calls import aten, vector_of
+from tests.support.vector_calls import aten, vector_of
 
 X = torch.arange(2 * 3 * 8 * 8.0).reshape(2, 3, 8, 8)
 

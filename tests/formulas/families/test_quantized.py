@@ -1,7 +1,7 @@
 import pytest
 import torch
-from tests.formulas.product_calls import described, work
-from tests.formulas.vector_calls import work_of
+from tests.support.product_calls import described, work
+from tests.support.vector_calls import work_of
 
 quantized = torch.ops.quantized
 

@@ -1,7 +1,7 @@
 import math
 
 import torch
-from tests.formulas.vector_calls import aten, estimate_of, vector_of, work_of
+from tests.support.vector_calls import aten, estimate_of, vector_of, work_of
 
 X = torch.rand(4, 16)
 

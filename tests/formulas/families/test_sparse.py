@@ -1,7 +1,7 @@
 import pytest
 import torch
-from tests.formulas.product_calls import described, work
-from tests.formulas.vector_calls import aten, work_of
+from tests.support.product_calls import described, work
+from tests.support.vector_calls import aten, work_of
 
 # Columns hold 2, 1, 1 elements; rows 1, 2, 1.
 A = torch.tensor([[1.0, 0, 0], [2, 3, 0], [0, 0, 4]])

@@ -1,6 +1,6 @@
 import torch
-from tests.formulas.product_calls import described, work
-from tests.formulas.vector_calls import aten, work_of
+from tests.support.product_calls import described, work
+from tests.support.vector_calls import aten, work_of
 
 N, S, E, H, F = 2, 5, 16, 4, 32
 PROJECTIONS = 4 * N * S * E * E

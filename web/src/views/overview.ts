@@ -47,7 +47,8 @@ function state(part: Overview): HTMLElement[] {
 function card(figure: Overview["figures"][0], context: Context): HTMLElement {
   const known = figure.value !== "unknown";
   const kind = known ? (figure.value.length > LONG ? "long" : null) : "unknown";
-  const [, bound, number, unit] = /^(at least )?(\S+) ?(.*)$/.exec(figure.value)!;
+  // Of any text: a figure may be a name that begins with a space.
+  const [, bound, number, unit] = /^(at least )?(\S*) ?(.*)$/s.exec(figure.value)!;
   const label =
     known && context.page.parts[figure.view]
       ? h("a", { href: `#${figure.view}` }, figure.label)

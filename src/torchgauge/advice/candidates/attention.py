@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.model.facts import Facts
+from torchgauge.records.model_facts import Facts
 
 
 def _reason(facts: Facts) -> str | None:

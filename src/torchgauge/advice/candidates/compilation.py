@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.model.facts import Facts
+from torchgauge.records.model_facts import Facts
 
 # Seconds that compiling takes on a few cores: what starts it, and what each module adds. Tuning
 # tries several kernels for each.
-STARTING, EACH, AUTOTUNING = 10.0, 0.2, 3.0
+STARTING, PER_MODULE, AUTOTUNING = 10.0, 0.2, 3.0
 
 
 def _compiling(facts: Facts) -> float:
-    return STARTING + EACH * sum(facts.layers.values())
+    return STARTING + PER_MODULE * sum(facts.layers.values())
 
 
 def _needs_compiler(facts: Facts) -> str | None:

@@ -31,28 +31,34 @@ FILES = (
     optimizer, zero_grad, training_memory, activation_offload, threads, allocator,
     batch, loading, sharding, serving,
 )  # fmt: skip
-EVERY: tuple[Candidate, ...] = tuple(one for file in FILES for one in file.CANDIDATES)
+ALL_CANDIDATES: tuple[Candidate, ...] = tuple(
+    candidate for file in FILES for candidate in file.CANDIDATES
+)
 
 
-def chosen(ids: Sequence[str] | None) -> tuple[Candidate, ...]:
+def select_candidates(ids: Sequence[str] | None) -> tuple[Candidate, ...]:
     """Return the candidates of these ids, all where none are named; ids may end in `*`.
 
     Raises InputError `candidate-unknown`.
     """
     if not ids:
-        return EVERY
-    found: dict[str, Candidate] = {}
+        return ALL_CANDIDATES
+    selected: dict[str, Candidate] = {}
     for name in ids:
-        fitting = [one for one in EVERY if one.id == name or _begins(one.id, name)]
+        fitting = [
+            candidate
+            for candidate in ALL_CANDIDATES
+            if candidate.id == name or _begins(candidate.id, name)
+        ]
         if not fitting:
             raise InputError(
                 f"There is no candidate '{name}'.",
                 id="candidate-unknown",
-                cause=f"There are {', '.join(one.id for one in EVERY)}.",
+                cause=f"There are {', '.join(candidate.id for candidate in ALL_CANDIDATES)}.",
                 remedy="Choose among them; int8-* stands for all that begin so.",
             )
-        found |= {one.id: one for one in fitting}
-    return tuple(found.values())
+        selected |= {candidate.id: candidate for candidate in fitting}
+    return tuple(selected.values())
 
 
 def _begins(id: str, pattern: str) -> bool:

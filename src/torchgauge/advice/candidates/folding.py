@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.model.facts import Facts
+from torchgauge.records.model_facts import Facts
 
 KINDS = ("1d", "2d", "3d")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.model.facts import Facts
+from torchgauge.records.model_facts import Facts
 
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 FOREACH = (*FUSED, "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
 
 
-def _known(names: tuple[str, ...], facts: Facts) -> str | None:
+def _unsupported_reason(names: tuple[str, ...], facts: Facts) -> str | None:
     if facts.optimizer in names:
         return None
     return f"{facts.optimizer or 'The optimizer'} has no such implementation."
@@ -22,7 +22,7 @@ CANDIDATES = (
         code=fixed(
             "for group in optimizer.param_groups:\n    group.update(fused=True, foreach=False)"
         ),
-        reason=lambda facts: _known(FUSED, facts),
+        reason=lambda facts: _unsupported_reason(FUSED, facts),
         step="training",
         on="optimizer",
         group="optimizer",
@@ -34,7 +34,7 @@ CANDIDATES = (
         code=fixed(
             "for group in optimizer.param_groups:\n    group.update(foreach=True, fused=False)"
         ),
-        reason=lambda facts: _known(FOREACH, facts),
+        reason=lambda facts: _unsupported_reason(FOREACH, facts),
         step="training",
         on="optimizer",
         group="optimizer",

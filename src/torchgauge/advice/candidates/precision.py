@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torchgauge.advice.by_layer import ByLayer, layer_condition
 from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.model.facts import Facts
+from torchgauge.records.model_facts import Facts
 
 # Relative to the largest output: eight bits of bf16 and eleven of fp16, some layers deep.
 BF16, FP16, TF32 = 5e-2, 1e-2, 1e-2

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from torchgauge.advice.by_layer import ByLayer, classes, layer_condition
 from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.model.facts import Facts
+from torchgauge.records.model_facts import Facts
 
 INT8 = 0.1
 # What torch's dynamic quantisation takes.
 KINDS = ("Linear", "LSTM", "GRU")
 
 
-def _linear(facts: Facts, *others: str) -> str | None:
+def _linear(facts: Facts, *other_kinds: str) -> str | None:
     if "float32" not in facts.dtypes:
         return "The model has no fp32 weights."
-    return None if facts.count("Linear", *others) else "The model has no Linear layer."
+    return None if facts.count("Linear", *other_kinds) else "The model has no Linear layer."
 
 
 def _dynamic(facts: Facts) -> str | None:

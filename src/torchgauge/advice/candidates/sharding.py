@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.model.advice import Assumed
-from torchgauge.model.facts import Facts
+from torchgauge.records.advice import Assumed
+from torchgauge.records.model_facts import Facts
 
 DEVICES = (2, 4, 8)
 # Adam keeps two values for each parameter that is trained.
@@ -20,15 +20,17 @@ def _fsdp(facts: Facts) -> tuple[Assumed, ...]:
     states = STATES.get(facts.optimizer, 2) + 1 if facts.training else 0
     held = facts.parameter_bytes + states * facts.trainable_bytes
     passes = 3 if facts.training else 1
-    rest = facts.activation_bytes
-    found = []
+    other_bytes = facts.activation_bytes
+    estimates = []
     for n in DEVICES:
         sent = passes * facts.parameter_bytes * (n - 1) / n
-        if rest is not None:
+        if other_bytes is not None:
             by = "(parameters, gradients, optimizer) ÷ devices + all else of a call's peak"
-            found.append(_bytes(f"memory of each of {n}", held / n + rest, by))
-        found.append(_bytes(f"sent by each of {n}, a step", sent, f"{passes} × (n−1)/n × weights"))
-    return tuple(found)
+            estimates.append(_bytes(f"memory of each of {n}", held / n + other_bytes, by))
+        estimates.append(
+            _bytes(f"sent by each of {n}, a step", sent, f"{passes} × (n−1)/n × weights")
+        )
+    return tuple(estimates)
 
 
 def _tensor(facts: Facts) -> tuple[Assumed, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.model.facts import Facts
+from torchgauge.records.model_facts import Facts
 
 
-def _one(_facts: Facts) -> int:
+def _single(_facts: Facts) -> int:
     return 1
 
 
@@ -24,10 +24,10 @@ def _threads(id: str, title: str, number: Callable[[Facts], int]) -> Candidate:
     def reason(facts: Facts) -> str | None:
         if facts.cuda:
             return "The work is on a GPU."
-        wanted = number(facts)
-        if wanted == facts.threads:
-            return f"It runs on {wanted} already."
-        if number is not _one and wanted == 1:
+        thread_count = number(facts)
+        if thread_count == facts.threads:
+            return f"It runs on {thread_count} already."
+        if number is not _single and thread_count == 1:
             return "That is one thread, which is a candidate of its own."
         return None
 
@@ -43,7 +43,7 @@ def _threads(id: str, title: str, number: Callable[[Facts], int]) -> Candidate:
 
 
 CANDIDATES = (
-    _threads("threads-one", "one thread", _one),
+    _threads("threads-one", "one thread", _single),
     _threads("threads-half", "half the threads", _half),
     _threads("threads-cores", "a thread per physical core", _cores),
     Candidate(

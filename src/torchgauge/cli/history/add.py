@@ -7,12 +7,12 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.cli.history.chosen import label, which_store
+from torchgauge.cli.history.chosen import add_store_option, label
 from torchgauge.cli.output import tell
 from torchgauge.errors import ExitCode
 
 if TYPE_CHECKING:
-    from torchgauge.model.run import Facts
+    from torchgauge.records.run import Facts
 
 NAME = "add"
 SUMMARY = "keep saved runs, each once; commit and branch are git's of the working directory"
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="profile.json, an export of a history, or the file of another history",
     )
-    which_store(parser)
+    add_store_option(parser)
     parser.add_argument(
         "--label", type=label, action="append", default=[], metavar="K=V", help="say this of it"
     )
@@ -42,35 +42,35 @@ def run(options: argparse.Namespace) -> int:
     from torchgauge.history.kept import add_or_keep, open_or_keep
     from torchgauge.history.location import location
 
-    said = facts(options)
+    run_facts = facts(options)
     for path in options.files:
         new = old = 0
-        found = entries(path, said)
+        file_entries = entries(path, run_facts)
         # What cannot be read is found before a store is made.
-        first = next(found)
+        first = next(file_entries)
         with open_or_keep(location(options.store), first) as store:
-            for entry in itertools.chain([first], found):
+            for entry in itertools.chain([first], file_entries):
                 uuid, added = add_or_keep(store, entry)
                 new, old = new + added, old + (not added)
-        many = f"{new} runs of {path}" if new + old > 1 else f"{path} as run {uuid[:8]}"
-        there = f", {old} were there already" if old and new + old > 1 else ""
+        added_text = f"{new} runs of {path}" if new + old > 1 else f"{path} as run {uuid[:8]}"
+        existing_text = f", {old} were there already" if old and new + old > 1 else ""
         verb = "Added" if new or new + old > 1 else "There already:"
-        tell(f"{verb} {many}{there} ({store.shown})")
+        tell(f"{verb} {added_text}{existing_text} ({store.display_name})")
     return ExitCode.DONE
 
 
 def facts(options: argparse.Namespace) -> Facts:
     """Return what git and the options say; a commit that is told has nothing to do with git's."""
     from torchgauge.history.git_facts import git_facts
-    from torchgauge.model.run import Facts
+    from torchgauge.records.run import Facts
 
-    found = git_facts()
-    if options.commit is not None and options.commit != found.commit:
-        found = Facts(commit=options.commit, branch=found.branch)
+    base_facts = git_facts()
+    if options.commit is not None and options.commit != base_facts.commit:
+        base_facts = Facts(commit=options.commit, branch=base_facts.branch)
     return Facts(
-        commit=found.commit,
-        branch=found.branch if options.branch is None else options.branch,
-        dirty=found.dirty,
-        message=found.message if options.message is None else options.message,
+        commit=base_facts.commit,
+        branch=base_facts.branch if options.branch is None else options.branch,
+        dirty=base_facts.dirty,
+        message=base_facts.message if options.message is None else options.message,
         labels=dict(options.label),
     )

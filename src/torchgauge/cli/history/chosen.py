@@ -1,4 +1,4 @@
-"""Which store and which runs: options that the actions share."""
+"""Options that the actions share: which store, and which runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torchgauge.history.store import Selection, Store
 
 
-def which_store(parser: argparse.ArgumentParser) -> None:
+def add_store_option(parser: argparse.ArgumentParser) -> None:
     """Declare where the history is."""
     parser.add_argument(
         "--store",
@@ -21,7 +21,7 @@ def which_store(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def which_runs(parser: argparse.ArgumentParser, *, target: bool = True) -> None:
+def add_run_filters(parser: argparse.ArgumentParser, *, target: bool = True) -> None:
     """Declare what chooses runs."""
     chosen = parser.add_argument_group("which runs")
     if target:

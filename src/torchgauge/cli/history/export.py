@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from torchgauge.cli.history.chosen import opened, selection, which_runs, which_store
+from torchgauge.cli.history.chosen import add_run_filters, add_store_option, opened, selection
 from torchgauge.cli.output import emit
 from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
@@ -15,8 +15,8 @@ SUMMARY = "write runs as lines of JSON, which history add reads again, or facts 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this action."""
-    which_store(parser)
-    which_runs(parser)
+    add_store_option(parser)
+    add_run_filters(parser)
     parser.add_argument(
         "--format",
         choices=("jsonl", "csv"),
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the runs; return the exit code."""
     from torchgauge.files import write_atomically
     from torchgauge.history import exports
-    from torchgauge.report import csv
+    from torchgauge.report.csv import csv
 
     with opened(options) as store:
         entries = store.entries(selection(options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from torchgauge.cli.history.chosen import opened, selection, which_runs, which_store
+from torchgauge.cli.history.chosen import add_run_filters, add_store_option, opened, selection
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view
 from torchgauge.errors import ExitCode
@@ -15,8 +15,8 @@ SUMMARY = "list the runs that are kept, the newest last"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this action."""
-    which_store(parser)
-    which_runs(parser)
+    add_store_option(parser)
+    add_run_filters(parser)
     parser.add_argument(
         "--limit", type=positive, default=20, metavar="N", help="the newest N (default: 20)"
     )
@@ -27,15 +27,15 @@ def run(options: argparse.Namespace) -> int:
     """Show the runs; return the exit code."""
     import msgspec
 
-    from torchgauge.report import runs
+    from torchgauge.report.console import runs
 
     with opened(options) as store:
-        every = store.runs(selection(options))
-    shown = every[-options.limit :]
+        all_runs = store.runs(selection(options))
+    newest_runs = all_runs[-options.limit :]
     if options.json:
-        emit(msgspec.json.format(msgspec.json.encode(shown), indent=1).decode() + "\n")
+        emit(msgspec.json.format(msgspec.json.encode(newest_runs), indent=1).decode() + "\n")
         return ExitCode.DONE
-    print_view(lambda width: runs.view(shown, width))
-    if len(shown) < len(every):
-        emit(f"{len(shown)} of {len(every)} runs; --limit N shows more.\n")
+    print_view(lambda width: runs.view(newest_runs, width))
+    if len(newest_runs) < len(all_runs):
+        emit(f"{len(newest_runs)} of {len(all_runs)} runs; --limit N shows more.\n")
     return ExitCode.DONE

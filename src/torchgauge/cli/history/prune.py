@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from torchgauge.cli.history.chosen import opened, selection, since, which_runs, which_store
+from torchgauge.cli.history.chosen import (
+    add_run_filters,
+    add_store_option,
+    opened,
+    selection,
+    since,
+)
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.errors import ExitCode, InputError
@@ -15,8 +21,8 @@ SUMMARY = "remove old runs; the newest of each target, branch and machine always
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this action."""
-    which_store(parser)
-    which_runs(parser)
+    add_store_option(parser)
+    add_run_filters(parser)
     parser.add_argument(
         "--keep-last",
         type=positive,
@@ -32,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Remove the runs, or list them; return the exit code."""
     from torchgauge.history.retention import superfluous
-    from torchgauge.report import runs
+    from torchgauge.report.console import runs
 
     if options.keep_last is None and options.older_than is None:
         raise InputError(
@@ -42,16 +48,16 @@ def run(options: argparse.Namespace) -> int:
         )
     before = None if options.older_than is None else since(options.older_than)
     with opened(options) as store:
-        found = superfluous(
+        removable_runs = superfluous(
             store.runs(selection(options)), keep_last=options.keep_last, before=before
         )
         if options.dry_run:
-            if found:
-                print_view(lambda width: runs.view(found, width))
-            emit(f"{len(found)} runs would be removed.\n")
+            if removable_runs:
+                print_view(lambda width: runs.view(removable_runs, width))
+            emit(f"{len(removable_runs)} runs would be removed.\n")
             return ExitCode.DONE
-        removed = store.remove(run.uuid for run in found)
+        removed = store.remove(run.uuid for run in removable_runs)
         if removed:
             store.shrink()
-    tell(f"Removed {removed} runs ({store.shown})")
+    tell(f"Removed {removed} runs ({store.display_name})")
     return ExitCode.DONE

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli.formats import say
-from torchgauge.cli.history.chosen import opened, selection, which_runs, which_store
+from torchgauge.cli.history.chosen import add_run_filters, add_store_option, opened, selection
 from torchgauge.cli.numbers import positive
 from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.errors import ExitCode, InputError
@@ -16,7 +16,7 @@ from torchgauge.visible import printable
 
 if TYPE_CHECKING:
     from torchgauge.history.rules import Rules
-    from torchgauge.model.trend import Trend
+    from torchgauge.records.trend import Trend
 
 NAME = "trend"
 SUMMARY = "show figures over time and where they changed; with --alerts hold them against rules"
@@ -25,10 +25,10 @@ SUMMARY = "show figures over time and where they changed; with --alerts hold the
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this action."""
     parser.add_argument("target", nargs="?", metavar="TARGET", help="of this target (default: all)")
-    which_store(parser)
-    which_runs(parser, target=False)
-    what = parser.add_argument_group("what is shown")
-    what.add_argument(
+    add_store_option(parser)
+    add_run_filters(parser, target=False)
+    view_group = parser.add_argument_group("what is shown")
+    view_group.add_argument(
         "--metric",
         action="append",
         default=[],
@@ -36,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="this figure, as OpenMetrics and CSV name them; of layers host_time, device_time, "
         "flops, bytes or peak (may be repeated; default: the main ones)",
     )
-    what.add_argument("--layer", metavar="PATH", help="of layers; * and ? stand for more")
-    what.add_argument(
+    view_group.add_argument("--layer", metavar="PATH", help="of layers; * and ? stand for more")
+    view_group.add_argument(
         "--points", type=positive, default=0, metavar="N", help="list the newest N runs of each"
     )
-    what.add_argument("--json", action="store_true", help="print the record, data for charts")
-    what.add_argument("--html", type=typed, metavar="FILE", help="write the page to FILE")
+    view_group.add_argument("--json", action="store_true", help="print the record, data for charts")
+    view_group.add_argument("--html", type=typed, metavar="FILE", help="write the page to FILE")
     parser.add_argument(
         "--alerts",
         type=Path,
@@ -59,28 +59,28 @@ def run(options: argparse.Namespace) -> int:
     if options.alerts is not None:
         return _alerts(options)
     with opened(options) as store:
-        found = trend(store, chosen, options.metric, options.layer)
-    _show(found, options)
+        trend_record = trend(store, chosen, options.metric, options.layer)
+    _show(trend_record, options)
     if options.html is not None:
-        found.to_html(options.html)
+        trend_record.to_html(options.html)
         say([options.html])
     return ExitCode.DONE
 
 
-def _show(found: Trend, options: argparse.Namespace) -> None:
-    from torchgauge.model import rendering
-    from torchgauge.report import trend as report
+def _show(trend_record: Trend, options: argparse.Namespace) -> None:
+    from torchgauge.records import rendering
+    from torchgauge.report.console import trend as report
 
     if options.json:
-        emit(rendering.text(found, "json"))
+        emit(rendering.text(trend_record, "json"))
     else:
-        print_view(lambda width: report.view(found, options.points, width=width))
+        print_view(lambda width: report.view(trend_record, options.points, width=width))
 
 
 def _alerts(options: argparse.Namespace) -> int:
     """Hold the store against the rules, tell whom the file names; return the exit code."""
     from torchgauge.history import rules, watch
-    from torchgauge.report.trend import line
+    from torchgauge.report.console.trend import line
 
     if options.metric or options.layer is not None or options.points or options.html:
         raise InputError(
@@ -88,25 +88,25 @@ def _alerts(options: argparse.Namespace) -> int:
             id="option-conflict",
             remedy="Leave out --metric, --layer, --points and --html.",
         )
-    asked = rules.read(options.alerts)
+    alert_rules = rules.read(options.alerts)
     with opened(options) as store:
-        found = watch.watch(store, asked.rules, selection(options))
-    lines = [line(alert) for alert in found.alerts]
+        trend_record = watch.watch(store, alert_rules.rules, selection(options))
+    lines = [line(alert) for alert in trend_record.alerts]
     if options.json:
-        _show(found, options)
+        _show(trend_record, options)
     else:
-        count = f"{len(asked.rules)} rules, {len(found.series)} series"
+        count = f"{len(alert_rules.rules)} rules, {len(trend_record.series)} series"
         emit(printable("\n".join(lines or [f"No alert ({count})."])) + "\n")
-    for name in found.unmatched:
+    for name in trend_record.unmatched:
         tell(f"torchgauge: rule '{name}' has no runs, or too few: nobody can tell")
-    _send(asked, found, lines)
-    if found.alerts:
+    _send(alert_rules, trend_record, lines)
+    if trend_record.alerts:
         return ExitCode.THRESHOLD
-    return ExitCode.INCONCLUSIVE if found.unmatched else ExitCode.DONE
+    return ExitCode.INCONCLUSIVE if trend_record.unmatched else ExitCode.DONE
 
 
-def _send(asked: Rules, found: Trend, lines: list[str]) -> None:
+def _send(alert_rules: Rules, trend_record: Trend, lines: list[str]) -> None:
     from torchgauge.history import webhook
 
-    if found.alerts and (failed := webhook.send(asked, found, lines)):
+    if trend_record.alerts and (failed := webhook.send(alert_rules, trend_record, lines)):
         tell(f"torchgauge: warning: {failed}")

@@ -57,8 +57,8 @@ def ufunc_work(ufunc: Any, method: str, inputs: Sequence[Any], result: Any) -> W
 
     Of products what they multiply. None for other functions of whole matrices.
     """
-    arrays = [described(np.asarray(one)) for one in inputs]
-    outputs = [described(np.asarray(one)) for one in _several(result)]
+    arrays = [described(np.asarray(value)) for value in inputs]
+    outputs = [described(np.asarray(value)) for value in _several(result)]
     if ufunc.signature is not None:
         if ufunc.__name__ not in _BATCHED:
             return None
@@ -84,8 +84,8 @@ def function_work(
         return _einsum(args, kwargs, result)
     if name in _MOVES:
         return FREE
-    arrays = [described(one) for one in args if isinstance(one, np.ndarray)]
-    outputs = [described(np.asarray(one)) for one in _several(result)]
+    arrays = [described(value) for value in args if isinstance(value, np.ndarray)]
+    outputs = [described(np.asarray(value)) for value in _several(result)]
     if not arrays or not outputs:
         return None
     if func.__module__ == "numpy.linalg":
@@ -111,7 +111,7 @@ def _linalg(name: str, arrays: list[Described], output: Described) -> Work | Non
 
 def _contraction(args: Sequence[Any], output: Described) -> Work:
     """[f·g] of [f·c] and [c·g] takes f·c·g: the root of the product of the three sizes."""
-    a, b = (np.asarray(one) for one in args[:2])
+    a, b = (np.asarray(value) for value in args[:2])
     if not a.ndim or not b.ndim:
         return vector(math.prod(output.shape), output)
     return product(math.isqrt(a.size * b.size * math.prod(output.shape)), output)
@@ -121,7 +121,7 @@ def _convolution(
     args: Sequence[Any], kwargs: Mapping[str, Any], output: Described, usual: str
 ) -> Work:
     """Each output takes as many products as the two overlap there."""
-    a, v = (np.ones(np.size(one)) for one in args[:2])
+    a, v = (np.ones(np.size(value)) for value in args[:2])
     mode: Any = kwargs.get("mode", args[2] if len(args) > 2 else usual)
     return product(round(np.convolve(a, v, mode).sum()), output)
 
@@ -133,13 +133,13 @@ def _einsum(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Work
     """
     if not isinstance(args[0], str):
         return None
-    operands = [np.asarray(one) for one in args[1:]]
+    operands = [np.asarray(value) for value in args[1:]]
     output = described(np.asarray(result))
     if len(operands) > 2 and kwargs.get("optimize", False):
         return None
-    left = args[0].replace(" ", "").partition("->")[0]
+    input_labels = args[0].replace(" ", "").partition("->")[0]
     sizes: dict[str, int] = {}
-    for labels, operand in zip(left.split(","), operands, strict=True):
+    for labels, operand in zip(input_labels.split(","), operands, strict=True):
         before, dots, after = labels.partition("...")
         shape = operand.shape
         wide = shape[len(before) : len(shape) - len(after)] if dots else ()
@@ -148,13 +148,13 @@ def _einsum(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Work
             sizes[label] = max(length, sizes.get(label, 1))  # 1 is stretched
             if not length:
                 return FREE
-    every = math.prod(sizes.values())
-    kept = math.prod(output.shape)
+    combinations = math.prod(sizes.values())
+    output_size = math.prod(output.shape)
     if len(operands) == 1:
-        return FREE if every == kept else vector(every, output)
-    if every == kept and len(operands) == 2:  # nothing is summed up
-        return pointwise_work("mul", [described(one) for one in operands], output)
-    work = product(every, output)
+        return FREE if combinations == output_size else vector(combinations, output)
+    if combinations == output_size and len(operands) == 2:  # nothing is summed up
+        return pointwise_work("mul", [described(value) for value in operands], output)
+    work = product(combinations, output)
     return work._replace(matmul=work.matmul // 2 * len(operands))
 
 

@@ -1,4 +1,4 @@
-"""How a duck-typed model is called, and with what."""
+"""Calls a duck-typed model, and makes example inputs for it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import numpy as np
 from torchgauge.compat.arrays.members import Array, array_of, objects, parameters
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
 from torchgauge.forks import Owner
-from torchgauge.target.deferred import finished
-from torchgauge.target.inputs import Inputs
+from torchgauge.targets.deferred import finished
+from torchgauge.targets.inputs.inputs import Inputs
 
 T = TypeVar("T")
-RAISED = (Exception, SystemExit)
+RAISED = (Exception, SystemExit)  # a model may raise anything
 
 
 def call_of(model: Any) -> Callable[..., Any]:
@@ -29,17 +29,17 @@ def call_of(model: Any) -> Callable[..., Any]:
     if callable(model):
         return model  # type: ignore[no-any-return]
     for name in ("forward", "predict"):
-        found = getattr(model, name, None)
-        if callable(found):
-            return found  # type: ignore[no-any-return]
+        method = getattr(model, name, None)
+        if callable(method):
+            return method  # type: ignore[no-any-return]
     layers = getattr(model, "layers", None)
     if isinstance(layers, list | tuple) and layers:
-        return functools.partial(_in_turn, layers)
+        return functools.partial(_run_layers, layers)
     raise not_callable(model)
 
 
 def not_callable(model: Any) -> InputError:
-    """Return the error that nothing calls a model."""
+    """Return the error for a model that has no way to be called."""
     return InputError(
         f"A {type(model).__name__} cannot be called.",
         id="not-callable",
@@ -48,7 +48,7 @@ def not_callable(model: Any) -> InputError:
     )
 
 
-def _in_turn(layers: Sequence[Any], value: Any) -> Any:
+def _run_layers(layers: Sequence[Any], value: Any) -> Any:
     for layer in layers:
         value = call_of(layer)(value)
     return value
@@ -65,7 +65,7 @@ def run(model: Any, inputs: Inputs) -> Any:
     except TorchgaugeError:
         raise
     except RAISED as error:
-        if owner.elsewhere:
+        if owner.in_fork:
             raise
         raise translated(error) from error
 
@@ -91,8 +91,8 @@ def batch_of(inputs: Inputs) -> int | None:
 
     One dimension is one sample. None without an array, or where they differ.
     """
-    found = list(_arrays(inputs))
-    sizes = {one.shape[0] for one in found if one.ndim > 1} or ({1} if found else set())
+    arrays = list(_arrays(inputs))
+    sizes = {array.shape[0] for array in arrays if array.ndim > 1} or ({1} if arrays else set())
     return int(sizes.pop()) if len(sizes) == 1 else None
 
 
@@ -106,13 +106,13 @@ def _arrays(inputs: Inputs) -> Iterator[Array]:
 def mapped(inputs: Inputs, change: Callable[[Array], Array]) -> Inputs:
     """Return the inputs with each array changed, in a tensor where it was in one."""
 
-    def one(value: Any) -> Any:
+    def changed_value(value: Any) -> Any:
         array = array_of(value)
         return value if array is None else like(value, change(array))
 
     return Inputs(
-        tuple(one(value) for value in inputs.args),
-        {name: one(value) for name, value in inputs.kwargs.items()},
+        tuple(changed_value(value) for value in inputs.args),
+        {name: changed_value(value) for name, value in inputs.kwargs.items()},
     )
 
 
@@ -121,13 +121,13 @@ def like(value: Any, array: Array) -> Any:
     if isinstance(value, np.ndarray):
         return array
     try:
-        made = type(value)(array)
+        tensor = type(value)(array)
     except Exception:  # noqa: BLE001 - a class of the user's may want other arguments
-        made = copy.copy(value)
-    held = array_of(made)
+        tensor = copy.copy(value)
+    held = array_of(tensor)
     if held is None or type(held) is not type(array):
-        made.data = array
-    return made
+        tensor.data = array
+    return tensor
 
 
 def examples(model: Any, shape: tuple[int, ...]) -> Iterator[Inputs]:
@@ -148,7 +148,7 @@ def examples(model: Any, shape: tuple[int, ...]) -> Iterator[Inputs]:
         for array in arrays:
             try:
                 yield Inputs((kind(array),))
-            except Exception:  # noqa: BLE001 - then it is no class for this
+            except Exception:  # noqa: BLE001 - the class takes no array: try plain arrays
                 break
     for array in arrays:
         yield Inputs((array,))
@@ -159,10 +159,10 @@ def tensor_class(model: Any) -> type | None:
     for parameter, array in parameters(model):
         if parameter is not array:
             return type(parameter)
-    for one in objects(model):
-        found = getattr(sys.modules.get(type(one).__module__), "Tensor", None)
-        if isinstance(found, type):
-            return found
+    for owner in objects(model):
+        candidate = getattr(sys.modules.get(type(owner).__module__), "Tensor", None)
+        if isinstance(candidate, type):
+            return candidate
     return None
 
 

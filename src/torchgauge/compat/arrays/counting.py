@@ -1,4 +1,4 @@
-"""The work of one call of a duck-typed model: known layers by shape, all else as it runs."""
+"""Counts the work of one call of a duck-typed model: known layers by shape, all else as it runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from torchgauge.compat.arrays import members
 from torchgauge.compat.arrays.calling import like, mapped, not_callable, run
-from torchgauge.compat.arrays.kept import kept
-from torchgauge.compat.arrays.layer_work import Call, Done, Rule, rule
+from torchgauge.compat.arrays.kept import preserved
+from torchgauge.compat.arrays.layer_work import Call, LayerResult, Rule, rule
 from torchgauge.compat.arrays.members import (
     CALLS,
     array_of,
@@ -25,9 +25,9 @@ from torchgauge.compat.arrays.tally import Tally
 from torchgauge.compat.arrays.tracked import Tracked, counting, tracked
 from torchgauge.errors import MeasurementError
 from torchgauge.formulas.operand import Described
-from torchgauge.model.cost import Cost
+from torchgauge.records.work.cost import Cost
 from torchgauge.signals import restoring
-from torchgauge.target.inputs import Inputs
+from torchgauge.targets.inputs.inputs import Inputs
 
 NOT_FOLLOWED = "what the model does with arrays that are observed"
 
@@ -44,7 +44,7 @@ def count(model: Any, inputs: Inputs) -> tuple[Cost, bool]:
             return _count(model, inputs, skip=skip)
         except MeasurementError as error:
             failed = error
-    with kept(model, inputs.args, inputs.kwargs):
+    with preserved(model, inputs.args, inputs.kwargs):
         run(model, inputs)  # raises where the model itself is to blame
     tally = Tally()
     tally.unknown(NOT_FOLLOWED if failed is None else f"{NOT_FOLLOWED} ({failed.cause})")
@@ -53,17 +53,17 @@ def count(model: Any, inputs: Inputs) -> tuple[Cost, bool]:
 
 def _count(model: Any, inputs: Inputs, *, skip: bool) -> tuple[Cost, bool]:
     tally = Tally(_familiar(model))
-    classes = {type(one) for one in objects(model, functions=True)}
-    rules = {kind: found for kind in classes if (found := rule(kind)) is not None}
+    classes = {type(owner) for owner in objects(model, functions=True)}
+    rules = {kind: layer_rule for kind in classes if (layer_rule := rule(kind)) is not None}
     with (
-        kept(model, inputs.args, dict(inputs.kwargs)),
+        preserved(model, inputs.args, dict(inputs.kwargs)),
         _observed(rules, tally, skip=skip),
         counting(tally),
     ):
         _watch_weights(model)
         # Views of the inputs: the user's own keep their class.
-        given = mapped(inputs, lambda array: array.view(Tracked))
-        outputs = run(model, given)
+        tracked_inputs = mapped(inputs, lambda array: array.view(Tracked))
+        outputs = run(model, tracked_inputs)
         _check_outputs(outputs, tally)
     return _record(tally, model), bool(tally.unbatched)
 
@@ -74,36 +74,38 @@ def _record(tally: Tally, model: Any) -> Cost:
 
 
 def _familiar(model: Any) -> list[members.Array]:
-    return [one for one in objects(model, functions=True) if isinstance(one, np.ndarray)]
+    return [array for array in objects(model, functions=True) if isinstance(array, np.ndarray)]
 
 
 def _watch_weights(model: Any) -> None:
     """Put a tracked view in the place of every array that an object or a container holds."""
-    for one in objects(model):
-        if isinstance(one, tuple | np.ndarray):
+    for owner in objects(model):
+        if isinstance(owner, tuple | np.ndarray):
             continue
-        for name, value in entries(one):
+        for name, value in entries(owner):
             if type(value) is np.ndarray:
-                _replace(one, name, value.view(Tracked))
+                _replace(owner, name, value.view(Tracked))
 
 
-def _replace(one: Any, name: Any, value: Any) -> None:
-    if isinstance(one, dict | list):
-        one[name] = value
-    elif name in getattr(one, "__dict__", {}):
-        one.__dict__[name] = value
+def _replace(owner: Any, name: Any, value: Any) -> None:
+    if isinstance(owner, dict | list):
+        owner[name] = value
+    elif name in getattr(owner, "__dict__", {}):
+        owner.__dict__[name] = value
     else:
-        object.__setattr__(one, name, value)
+        object.__setattr__(owner, name, value)
 
 
 def _check_outputs(outputs: Any, tally: Tally) -> None:
-    """Note what was returned without being seen: a plain array, a number, nothing at all.
+    """Note outputs that were not tracked: a plain array, a number, nothing at all.
 
-    Plain integers are what came of something that was seen, as the place of the largest did.
+    Plain integers may come from tracked arrays, as the index of the largest value does.
     """
-    found = _leaves(outputs)
+    leaves = _leaves(outputs)
     plain = "iub" if tally.counted else ""
-    if not found or not all(isinstance(one, Tracked) or one.dtype.kind in plain for one in found):
+    if not leaves or not all(
+        isinstance(leaf, Tracked) or leaf.dtype.kind in plain for leaf in leaves
+    ):
         tally.unknown("what the outputs were made of")
 
 
@@ -127,13 +129,13 @@ def _observed(rules: dict[type, Rule], tally: Tally, *, skip: bool) -> Iterator[
     """
     replaced: list[tuple[type, str, Any]] = []
     try:
-        for kind, found in rules.items():
+        for kind, layer_rule in rules.items():
             weights_alone = all(method_of(kind, name) is None for name in CALLS)
             for name in ("forward",) if weights_alone else ("__call__", "forward"):
                 original = _not_callable if weights_alone else method_of(kind, name)
                 if isinstance(original, types.FunctionType):
                     replaced.append((kind, name, kind.__dict__.get(name)))
-                    counted = _counted(original, found, tally, skip=skip or weights_alone)
+                    counted = _counted(original, layer_rule, tally, skip=skip or weights_alone)
                     setattr(kind, name, counted)
         yield
     finally:
@@ -148,13 +150,15 @@ def _not_callable(layer: Any, *_: Any) -> Any:
     raise not_callable(layer)
 
 
-def _counted(original: Callable[..., Any], found: Rule, tally: Tally, *, skip: bool) -> Any:
+def _counted(original: Callable[..., Any], layer_rule: Rule, tally: Tally, *, skip: bool) -> Any:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         values = [*args, *kwargs.values()]
-        taken = [array for value in values if (array := array_of(value)) is not None]
+        operands = [array for value in values if (array := array_of(value)) is not None]
         done = None
-        if taken and not tally.suspended and tally.thread == threading.get_ident():
-            done = found(Call(self, _describe(taken[0]), tuple(map(_describe, taken[1:]))))
+        if operands and not tally.suspended and tally.thread == threading.get_ident():
+            done = layer_rule(
+                Call(self, _describe(operands[0]), tuple(map(_describe, operands[1:])))
+            )
         if done is None:
             return original(self, *args, **kwargs)
         if tally.unbatched is None:
@@ -169,7 +173,7 @@ def _counted(original: Callable[..., Any], found: Rule, tally: Tally, *, skip: b
             finally:
                 tally.suspended -= 1
             outputs = _tracked(outputs)
-        _add(tally, self, done, taken, outputs)
+        _add(tally, self, done, operands, outputs)
         return outputs
 
     return call
@@ -183,8 +187,10 @@ def _zeros(layer: Any, operand: Any, shape: tuple[int, ...]) -> Any:
     held: Any = array_of(operand)
     dtypes: list[Any] = [array.dtype for _, array in parameters(layer)]
     # Indices become rows of a table, and integers numbers of the weights' type.
-    whole = bool(dtypes) and held.dtype.kind in "iub"
-    return like(operand, np.zeros(shape, np.result_type(*dtypes) if whole else held.dtype))
+    use_weight_dtype = bool(dtypes) and held.dtype.kind in "iub"
+    return like(
+        operand, np.zeros(shape, np.result_type(*dtypes) if use_weight_dtype else held.dtype)
+    )
 
 
 def _tracked(outputs: Any) -> Any:
@@ -197,10 +203,10 @@ def _tracked(outputs: Any) -> Any:
     return outputs
 
 
-def _add(tally: Tally, layer: Any, done: Done, taken: list[Any], outputs: Any) -> None:
+def _add(tally: Tally, layer: Any, done: LayerResult, operands: list[Any], outputs: Any) -> None:
     """Add a layer's call: it reads its inputs and weights, of a table the rows that it returns."""
-    made = array_of(outputs)
-    written = 0 if made is None else made.nbytes
+    output = array_of(outputs)
+    written = 0 if output is None else output.nbytes
     read = written if done.gathers else members.size(layer)
-    moved = sum(one.nbytes for one in taken) + read + written
-    tally.add(type(layer).__name__, done.work, taken[0].dtype, moved)
+    moved = sum(operand.nbytes for operand in operands) + read + written
+    tally.add(type(layer).__name__, done.work, operands[0].dtype, moved)

@@ -1,4 +1,4 @@
-"""The model leaves as it came: attributes, containers and arrays are put back."""
+"""Restores a model's attributes, containers and arrays after a block."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from torchgauge.turn import turn
 
 
 @restoring
-def kept(*roots: Any) -> Iterator[None]:
-    """Run a block in evaluation mode, and put back what it changed in these objects.
+def preserved(*roots: Any) -> Iterator[None]:
+    """Run a block in evaluation mode, and restore these objects afterwards.
 
     A `training` flag is False meanwhile, wherever an object has one. Functions' closures and
     globals stay as they are. Other threads that measure wait meanwhile.
     """
     with turn():
-        yield from _kept(roots)
+        yield from _preserved(roots)
 
 
-def _kept(roots: tuple[Any, ...]) -> Iterator[None]:
-    held = [one for root in roots for one in objects(root)]
-    places = [(one, _held(one)) for one in held]
-    arrays = [(one, one.copy()) for one in held if isinstance(one, np.ndarray)]
+def _preserved(roots: tuple[Any, ...]) -> Iterator[None]:
+    held = [holder for root in roots for holder in objects(root)]
+    saved = [(holder, _content(holder)) for holder in held]
+    arrays = [(holder, holder.copy()) for holder in held if isinstance(holder, np.ndarray)]
     try:
-        for one in held:
-            if isinstance(_attributes(one).get("training"), bool):
-                _attributes(one)["training"] = False
+        for holder in held:
+            if isinstance(_attributes(holder).get("training"), bool):
+                _attributes(holder)["training"] = False
         yield
     finally:
-        for one, before in places:
-            _put_back(one, before)
+        for holder, before in saved:
+            _put_back(holder, before)
         for array, copy in arrays:
             restore(array, copy)
 
@@ -45,33 +45,35 @@ def restore(array: Array, before: Array) -> None:
         array[...] = before
 
 
-class _Place(NamedTuple):
-    """What one object or container held."""
+class _Content(NamedTuple):
+    """The content of one object or container."""
 
     members: Any
     attributes: dict[str, Any]
     slotted: dict[str, Any]
 
 
-def _held(one: Any) -> _Place:
-    members = dict(one) if isinstance(one, dict) else list(one) if isinstance(one, list) else None
-    slotted = {name: getattr(one, name) for name in slots(one)}
-    return _Place(members, dict(_attributes(one)), slotted)
+def _content(holder: Any) -> _Content:
+    members = None
+    if isinstance(holder, dict | list):
+        members = dict(holder) if isinstance(holder, dict) else list(holder)
+    slotted = {name: getattr(holder, name) for name in slots(holder)}
+    return _Content(members, dict(_attributes(holder)), slotted)
 
 
-def _put_back(one: Any, before: _Place) -> None:
-    if isinstance(one, dict):
-        one.clear()
-        one.update(before.members)
-    elif isinstance(one, list):
-        one[:] = before.members
-    own = _attributes(one)
+def _put_back(holder: Any, before: _Content) -> None:
+    if isinstance(holder, dict):
+        holder.clear()
+        holder.update(before.members)
+    elif isinstance(holder, list):
+        holder[:] = before.members
+    own = _attributes(holder)
     own.clear()
     own.update(before.attributes)
     for name, value in before.slotted.items():
-        object.__setattr__(one, name, value)
+        object.__setattr__(holder, name, value)
 
 
-def _attributes(one: Any) -> dict[str, Any]:
-    found = getattr(one, "__dict__", None)
-    return found if isinstance(found, dict) else {}
+def _attributes(holder: Any) -> dict[str, Any]:
+    attributes = getattr(holder, "__dict__", None)
+    return attributes if isinstance(attributes, dict) else {}

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from torchgauge.analyze.latency import combine
+from torchgauge.analyze.latency.latency import combine
 from torchgauge.clock import Clock, SystemClock, resolution
 from torchgauge.compat.arrays.calling import RAISED, call_of, run, translated
-from torchgauge.compat.arrays.kept import kept, restore
+from torchgauge.compat.arrays.kept import preserved, restore
 from torchgauge.compat.arrays.members import Array, objects
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure.sampling import SamplingPlan, Timing, sample
-from torchgauge.model.latency import Latency
-from torchgauge.target.deferred import Finishing
-from torchgauge.target.inputs import Inputs
+from torchgauge.measure.latency.sampling import SamplingPlan, Timing, sample
+from torchgauge.records.latency.latency import Latency
+from torchgauge.targets.deferred import Finishing
+from torchgauge.targets.inputs.inputs import Inputs
 
 
 def measure(
@@ -29,9 +29,9 @@ def measure(
     clock = clock or SystemClock()
     now, call, finishing = clock.now, call_of(model), Finishing()
     args, kwargs = inputs.args, dict(inputs.kwargs)
-    held = [one for one in objects([args, kwargs]) if isinstance(one, np.ndarray)]
-    copies = [one.copy() for one in held]
-    with kept(model, args, kwargs):
+    held = [value for value in objects([args, kwargs]) if isinstance(value, np.ndarray)]
+    copies = [value.copy() for value in held]
+    with preserved(model, args, kwargs):
         run(model, inputs)  # what it raises is said once, and well
         pairs = [pair for pair in zip(held, copies, strict=True) if _differ(*pair)]
 
@@ -49,8 +49,8 @@ def measure(
             del outputs  # freed outside the timed region: a caller would still hold them
             return Timing(end - start)
 
-        found = sample(timed, clock, plan, clock_resolution=resolution(clock))
-    return combine([found], target_rel_error=plan.target_rel_error)
+        latency_run = sample(timed, clock, plan, clock_resolution=resolution(clock))
+    return combine([latency_run], target_rel_error=plan.target_rel_error)
 
 
 def _differ(array: Array, before: Array) -> bool:

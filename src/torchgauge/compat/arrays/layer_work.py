@@ -1,4 +1,4 @@
-"""The work of the usual layers from the shapes of their weights and input, by `formulas/`.
+"""Counts the work of common layers from the shapes of their weights and input, by `formulas/`.
 
 A layer is known by the name of its class or of a class that it comes from. Its weights say the
 rest; where they do not fit the input, nothing is known of it, and it is counted as it runs.
@@ -31,14 +31,14 @@ _ACTIVATIONS = """
 
 
 class Call(NamedTuple):
-    """One call of a layer: the layer, what it is given, all of its array arguments."""
+    """One call of a layer: the layer, its first array argument, the other ones."""
 
     layer: Any
     operand: Described
-    others: tuple[Described, ...]
+    other_operands: tuple[Described, ...]
 
 
-class Done(NamedTuple):
+class LayerResult(NamedTuple):
     """The work of a call; `shape` is that of its output, None where it must run to tell.
 
     `unbatched` says that the input was one sample without a dimension for the batch, `gathers` that
@@ -51,21 +51,21 @@ class Done(NamedTuple):
     gathers: bool = False
 
 
-Rule = Callable[[Call], Done | None]
+Rule = Callable[[Call], LayerResult | None]
 
 
 def rule(kind: type) -> Rule | None:
     """Return the rule of a class; None where it is no known layer, or calls another forward."""
-    for one in kind.__mro__:
-        name = one.__name__.lower().replace("_", "").removesuffix("layer")
-        found = _RULES.get(name) or _RULES.get(re.sub(r"[123]d$", "", name))
-        if found is not None:
-            own = all(method_of(kind, call) is method_of(one, call) for call in CALLS)
-            return found if own else None
+    for base in kind.__mro__:
+        name = base.__name__.lower().replace("_", "").removesuffix("layer")
+        layer_rule = _RULES.get(name) or _RULES.get(re.sub(r"[123]d$", "", name))
+        if layer_rule is not None:
+            own = all(method_of(kind, call) is method_of(base, call) for call in CALLS)
+            return layer_rule if own else None
     return None
 
 
-def _linear(call: Call) -> Done | None:
+def _linear(call: Call) -> LayerResult | None:
     """[..., m] = [..., k] · [k, m] or [m, k]: the side that is the input's tells which."""
     weight, operand = _array(call.layer, "weight", "weights", "w", "kernel"), call.operand
     if weight is None or weight.ndim != 2 or not operand.shape:
@@ -75,10 +75,10 @@ def _linear(call: Call) -> Done | None:
         return None
     wide = sides[1] if sides[0] == inner else sides[0]
     work = product(math.prod(operand.shape) * wide, operand)
-    return Done(work, (*operand.shape[:-1], wide))
+    return LayerResult(work, (*operand.shape[:-1], wide))
 
 
-def _convolution(call: Call) -> Done | None:
+def _convolution(call: Call) -> LayerResult | None:
     """[n, co, *out] of [n, ci, *in] and [co, ci / groups, *kernel]."""
     weight, operand = _array(call.layer, "weight", "weights", "w", "kernel"), call.operand
     if weight is None or weight.ndim < 3:
@@ -93,10 +93,10 @@ def _convolution(call: Call) -> Done | None:
         return None
     output = Described((batched[0], weight.shape[0], *out), operand.dtype, (), operand.itemsize)
     work = convolution(operand, _describe(weight), outputs=output)
-    return Done(work, output.shape[1 if unbatched else 0 :], unbatched)
+    return LayerResult(work, output.shape[1 if unbatched else 0 :], unbatched)
 
 
-def _pool(call: Call) -> Done | None:
+def _pool(call: Call) -> LayerResult | None:
     """One per element of each window; the stride is the window's side unless it is said."""
     operand, kernel = call.operand, _attribute(call.layer, "kernel_size", "pool_size", "size")
     digit = re.search(r"([123])d", type(call.layer).__name__, re.IGNORECASE)
@@ -110,50 +110,52 @@ def _pool(call: Call) -> Done | None:
         return None
     output = operand._replace(shape=(*batched[:2], *out))
     work = _POOLS[spatial](operand, list(window), outputs=output)
-    return Done(work, output.shape[1 if unbatched else 0 :], unbatched)
+    return LayerResult(work, output.shape[1 if unbatched else 0 :], unbatched)
 
 
-def _adaptive_pool(call: Call) -> Done | None:
+def _adaptive_pool(call: Call) -> LayerResult | None:
     operand, size = call.operand, _attribute(call.layer, "output_size", default=1)
     if len(operand.shape) != 4:
         return None
     output = operand._replace(shape=(*operand.shape[:2], *_per_dimension(size, 2)))
-    return Done(adaptive_pool2d(operand, size, outputs=output), output.shape)
+    return LayerResult(adaptive_pool2d(operand, size, outputs=output), output.shape)
 
 
-def _norm(call: Call) -> Done:
+def _norm(call: Call) -> LayerResult:
     """Statistics where the layer keeps none, the normalised value, weight and bias."""
     layer, operand = call.layer, call.operand
-    kept = _array(layer, "running_mean", "running_var", "moving_mean") is not None
-    statistics = 0 if kept and "batch" in type(layer).__name__.lower() else MEAN + VARIANCE
+    has_statistics = _array(layer, "running_mean", "running_var", "moving_mean") is not None
+    statistics = (
+        0 if has_statistics and "batch" in type(layer).__name__.lower() else MEAN + VARIANCE
+    )
     return _per_element(statistics + NORMALISE + _affine(layer), operand)
 
 
-def _rms_norm(call: Call) -> Done:
+def _rms_norm(call: Call) -> LayerResult:
     return _per_element(3 + _affine(call.layer), call.operand)
 
 
-def _activation(call: Call) -> Done:
+def _activation(call: Call) -> LayerResult:
     return _per_element(1, call.operand)
 
 
-def _softmax(call: Call) -> Done:
-    return Done(softmax(call.operand), call.operand.shape)
+def _softmax(call: Call) -> LayerResult:
+    return LayerResult(softmax(call.operand), call.operand.shape)
 
 
-def _nothing(call: Call) -> Done:
-    return Done(FREE, call.operand.shape)
+def _no_work(call: Call) -> LayerResult:
+    return LayerResult(FREE, call.operand.shape)
 
 
-def _embedding(call: Call) -> Done | None:
+def _embedding(call: Call) -> LayerResult | None:
     """A row of the table for each index: nothing is computed."""
     table = _array(call.layer, "weight", "weights", "w", "table", "embedding")
     if table is None or table.ndim != 2:
         return None
-    return Done(FREE, (*call.operand.shape, table.shape[1]), gathers=True)
+    return LayerResult(FREE, (*call.operand.shape, table.shape[1]), gathers=True)
 
 
-def _attention(call: Call) -> Done | None:
+def _attention(call: Call) -> LayerResult | None:
     """Queries with keys, weights with values, a softmax between, and every projection of a token.
 
     A projection is a matrix among the layer's parameters, which each token meets once. Queries and
@@ -166,15 +168,15 @@ def _attention(call: Call) -> Done | None:
         heads = 1
     if heads is None or grouped not in (None, heads) or len(operand.shape) not in (2, 3):
         return None
-    like = [one for one in call.others if len(one.shape) == len(operand.shape)]
-    if any(one.shape != operand.shape for one in like if one.dtype == operand.dtype):
+    like = [other for other in call.other_operands if len(other.shape) == len(operand.shape)]
+    if any(other.shape != operand.shape for other in like if other.dtype == operand.dtype):
         return None
     length, width = operand.shape[-2:]
     samples = operand.shape[0] if len(operand.shape) == 3 else 1
     matrices = sum(array.size for _, array in parameters(layer) if array.ndim == 2)
     pairs = samples * length * length
     work = product(samples * length * matrices + 2 * pairs * width, operand)
-    return Done(work._replace(vector=SOFTMAX * heads * pairs), None)
+    return LayerResult(work._replace(vector=SOFTMAX * heads * pairs), None)
 
 
 _RULES: dict[str, Rule] = {
@@ -186,19 +188,19 @@ _RULES: dict[str, Rule] = {
     "rmsnorm": _rms_norm,
     **dict.fromkeys(_ACTIVATIONS.split(), _activation),
     **dict.fromkeys(("softmax", "logsoftmax"), _softmax),
-    **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "identity"), _nothing),
+    **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "identity"), _no_work),
     "embedding": _embedding,
     **dict.fromkeys(("multiheadattention", "multiheadselfattention", "selfattention"), _attention),
 }
 
 
-def _per_element(operations: int, operand: Described) -> Done:
-    return Done(vector(operations * math.prod(operand.shape), operand), operand.shape)
+def _per_element(operations: int, operand: Described) -> LayerResult:
+    return LayerResult(vector(operations * math.prod(operand.shape), operand), operand.shape)
 
 
 def _affine(layer: Any) -> int:
     names = ("weight", "gamma", "scale"), ("bias", "beta", "shift")
-    return sum(_array(layer, *alike) is not None for alike in names)
+    return sum(_array(layer, *synonyms) is not None for synonyms in names)
 
 
 def _batched(operand: Described, spatial: int) -> tuple[Shape | None, bool]:
@@ -211,8 +213,8 @@ def _batched(operand: Described, spatial: int) -> tuple[Shape | None, bool]:
 
 def _windows(layer: Any, sizes: Shape, kernel: Shape, *, stride: Any) -> Shape | None:
     """Return how many windows fit along each dimension."""
-    said = _attribute(layer, "stride", "strides")
-    steps = _per_dimension(stride if said is None else said, len(sizes))
+    own_stride = _attribute(layer, "stride", "strides")
+    steps = _per_dimension(stride if own_stride is None else own_stride, len(sizes))
     spread = _per_dimension(_attribute(layer, "dilation", default=1), len(sizes))
     reach = [gap * (side - 1) + 1 for gap, side in zip(spread, kernel, strict=True)]
     padding = _attribute(layer, "padding", "pad", default=0)
@@ -243,8 +245,8 @@ def _array(layer: Any, *names: str) -> Array | None:
 
 
 def _attribute(layer: Any, *names: str, default: Any = None) -> Any:
-    found = (getattr(layer, name, None) for name in names)
-    return next((value for value in found if value is not None), default)
+    values = (getattr(layer, name, None) for name in names)
+    return next((value for value in values if value is not None), default)
 
 
 def _describe(array: Array) -> Described:

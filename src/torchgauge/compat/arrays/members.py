@@ -1,4 +1,4 @@
-"""What a duck-typed model holds: its objects, its arrays, its parameters."""
+"""The objects, arrays and parameters of a duck-typed model."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def array_of(value: Any) -> Array | None:
 
 
 def method_of(kind: type, name: str) -> Any:
-    """Return what a class or a base of it defines; None for what `type` itself would answer."""
-    return next((one.__dict__[name] for one in kind.__mro__ if name in one.__dict__), None)
+    """Return the attribute that a class or a base of it defines, not its metaclass; else None."""
+    return next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
 
 
 def objects(root: Any, *, functions: bool = False) -> list[Any]:
@@ -44,56 +44,56 @@ def objects(root: Any, *, functions: bool = False) -> list[Any]:
     With `functions` also what a function's closure, defaults and global names lead to, and those of
     the methods by which an object is called.
     """
-    found: dict[int, Any] = {}
+    by_id: dict[int, Any] = {}
     pending = [root]
     while pending:
-        one = pending.pop()
-        if id(one) in found or one is None or isinstance(one, _LEAVES):
+        current = pending.pop()
+        if id(current) in by_id or current is None or isinstance(current, _LEAVES):
             continue
-        found[id(one)] = one
-        pending += [value for _, value in reversed(list(entries(one)))]
+        by_id[id(current)] = current
+        pending += [value for _, value in reversed(list(entries(current)))]
         if functions:
-            pending += _seen_by(one)
-    return list(found.values())
+            pending += _references(current)
+    return list(by_id.values())
 
 
-def entries(one: Any) -> Iterator[tuple[Any, Any]]:
+def entries(holder: Any) -> Iterator[tuple[Any, Any]]:
     """Yield (name, value) of an object's attributes, or of a container's members."""
-    if isinstance(one, np.ndarray | types.FunctionType | types.BuiltinFunctionType | np.ufunc):
+    if isinstance(holder, np.ndarray | types.FunctionType | types.BuiltinFunctionType | np.ufunc):
         return
-    if isinstance(one, Mapping):
-        yield from list(one.items())
-    elif isinstance(one, list | tuple):
-        yield from enumerate(one)
-    elif isinstance(one, types.MethodType):
-        yield "__self__", one.__self__
-    elif isinstance(one, functools.partial):
-        yield from enumerate((one.func, one.args, one.keywords))
-    yield from list(getattr(one, "__dict__", {}).items())
-    for name in slots(one):
-        yield name, getattr(one, name)
+    if isinstance(holder, Mapping):
+        yield from list(holder.items())
+    elif isinstance(holder, list | tuple):
+        yield from enumerate(holder)
+    elif isinstance(holder, types.MethodType):
+        yield "__self__", holder.__self__
+    elif isinstance(holder, functools.partial):
+        yield from enumerate((holder.func, holder.args, holder.keywords))
+    yield from list(getattr(holder, "__dict__", {}).items())
+    for name in slots(holder):
+        yield name, getattr(holder, name)
 
 
-def slots(one: Any) -> list[str]:
+def slots(holder: Any) -> list[str]:
     """Return the names of an object's slots that hold a value."""
     names: list[str] = []
-    for kind in type(one).__mro__:
+    for kind in type(holder).__mro__:
         declared = kind.__dict__.get("__slots__", ())
         names += [declared] if isinstance(declared, str) else list(declared)
     own = [name for name in names if name not in ("__dict__", "__weakref__")]
-    return [name for name in own if hasattr(one, name)]
+    return [name for name in own if hasattr(holder, name)]
 
 
-def _seen_by(one: Any) -> list[Any]:
-    if isinstance(one, types.MethodType):
-        return [one.__func__]
-    if not isinstance(one, types.FunctionType):
-        found = [method_of(type(one), name) for name in CALLS]
-        return [call for call in found if isinstance(call, types.FunctionType)]
-    cells = [cell.cell_contents for cell in one.__closure__ or () if _filled(cell)]
-    names = one.__code__.co_names
-    values = [one.__globals__[name] for name in names if name in one.__globals__]
-    return [*cells, *values, *(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
+def _references(holder: Any) -> list[Any]:
+    if isinstance(holder, types.MethodType):
+        return [holder.__func__]
+    if not isinstance(holder, types.FunctionType):
+        methods = [method_of(type(holder), name) for name in CALLS]
+        return [call for call in methods if isinstance(call, types.FunctionType)]
+    cells = [cell.cell_contents for cell in holder.__closure__ or () if _filled(cell)]
+    names = holder.__code__.co_names
+    values = [holder.__globals__[name] for name in names if name in holder.__globals__]
+    return [*cells, *values, *(holder.__defaults__ or ()), *(holder.__kwdefaults__ or {}).values()]
 
 
 def _filled(cell: types.CellType) -> bool:
@@ -111,22 +111,24 @@ def parameters(model: Any) -> list[tuple[Any, Array]]:
     attribute in the model's objects that is named like one ("weight", "bias", "W1", "coef_").
     """
     values: list[Any] | None = None
-    given = getattr(model, "parameters", None)
-    if callable(given):
+    declared = getattr(model, "parameters", None)
+    if callable(declared):
         with contextlib.suppress(Exception):  # it may ask a layer that has none
-            given = given()
-    if isinstance(given, Iterable):
-        values = list(_listed(given))
-    found: dict[Any, tuple[Any, Array]] = {}
+            declared = declared()
+    if isinstance(declared, Iterable):
+        values = list(_listed(declared))
+    by_memory: dict[Any, tuple[Any, Array]] = {}
     for value in _named(model) if values is None else values:
         array = array_of(value)
         if array is not None:
-            found.setdefault((array.__array_interface__["data"][0], array.nbytes), (value, array))
-    return list(found.values())
+            by_memory.setdefault(
+                (array.__array_interface__["data"][0], array.nbytes), (value, array)
+            )
+    return list(by_memory.values())
 
 
-def _listed(given: Any) -> Iterable[Any]:
-    values = given.values() if isinstance(given, Mapping) else given
+def _listed(declared: Any) -> Iterable[Any]:
+    values = declared.values() if isinstance(declared, Mapping) else declared
     for value in () if values is None else values:
         if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
             yield value[1]
@@ -137,8 +139,8 @@ def _listed(given: Any) -> Iterable[Any]:
 
 
 def _named(model: Any) -> Iterator[Any]:
-    for one in objects(model):
-        for name, value in entries(one):
+    for holder in objects(model):
+        for name, value in entries(holder):
             if isinstance(name, str) and PARAMETER.fullmatch(name):
                 yield from value if isinstance(value, list | tuple) else (value,)
 

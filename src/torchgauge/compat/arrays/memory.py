@@ -1,4 +1,4 @@
-"""The memory of one call by tracemalloc, which sees every allocation of Python's and NumPy's."""
+"""Measures the memory of one call by tracemalloc, which sees allocations of Python and NumPy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from torchgauge.compat.arrays import members
 from torchgauge.compat.arrays.calling import batch_of, run
-from torchgauge.compat.arrays.kept import kept
+from torchgauge.compat.arrays.kept import preserved
 from torchgauge.compat.arrays.members import array_of, objects
-from torchgauge.model.memory import Memory
+from torchgauge.records.memory.memory import Memory
 from torchgauge.signals import restoring
-from torchgauge.target.inputs import Inputs
+from torchgauge.targets.inputs.inputs import Inputs
 
 METHOD = (
     "tracemalloc during the second of two calls, on top of the arrays known before it; libraries "
@@ -26,8 +26,8 @@ def measure(model: Any, inputs: Inputs) -> Memory:
     """Return the memory that one call needs, in bytes. Raises as `run`."""
     parameters = members.size(model)
     buffers = max(0, _bytes(model) - parameters)
-    given = _bytes([*inputs.args, *inputs.kwargs.values()])
-    with kept(model, inputs.args, dict(inputs.kwargs)):
+    input_bytes = _bytes([*inputs.args, *inputs.kwargs.values()])
+    with preserved(model, inputs.args, dict(inputs.kwargs)):
         run(model, inputs)
         with _traced():
             before = tracemalloc.get_traced_memory()[0]
@@ -38,11 +38,11 @@ def measure(model: Any, inputs: Inputs) -> Memory:
     own = max(0, highest - before)
     batch = batch_of(inputs)
     return Memory(
-        peak=parameters + buffers + given + own,
+        peak=parameters + buffers + input_bytes + own,
         average=None,
         parameters=parameters,
         buffers=buffers,
-        inputs=given,
+        inputs=input_bytes,
         outputs=returned,
         activations=0,
         gradients=0,
@@ -51,27 +51,27 @@ def measure(model: Any, inputs: Inputs) -> Memory:
         step="inference",
         device="cpu",
         method=METHOD,
-        per_sample=(given + own) / batch if batch else None,
+        per_sample=(input_bytes + own) / batch if batch else None,
     )
 
 
 def passes_peak(model: Any, inputs: Inputs, backward: Callable[[Any], None]) -> int:
     """Return the most bytes that a forward pass and `backward(outputs)` after it hold."""
-    known = _bytes(model) + _bytes([*inputs.args, *inputs.kwargs.values()])
-    with kept(model, inputs.args, dict(inputs.kwargs)):
+    held_bytes = _bytes(model) + _bytes([*inputs.args, *inputs.kwargs.values()])
+    with preserved(model, inputs.args, dict(inputs.kwargs)):
         run(model, inputs)
         with _traced():
             before = tracemalloc.get_traced_memory()[0]
             backward(run(model, inputs))
             highest = tracemalloc.get_traced_memory()[1]
-    return known + max(0, highest - before)
+    return held_bytes + max(0, highest - before)
 
 
 @restoring
 def _traced() -> Iterator[None]:
-    """Trace allocations for a block; whoever traced before goes on doing so.
+    """Trace allocations for a block; tracing that ran before goes on.
 
-    The highest point so far of that is lost: there is one, and it is needed here.
+    Its peak so far is lost: tracemalloc has only one, which is reset here.
     """
     gc.collect()
     running = tracemalloc.is_tracing()
@@ -87,9 +87,9 @@ def _traced() -> Iterator[None]:
 
 def _bytes(held: Any) -> int:
     """Return the bytes of all arrays that objects lead to, each memory once."""
-    found = {}
-    for one in objects(held):
-        array = array_of(one)
+    by_address = {}
+    for value in objects(held):
+        array = array_of(value)
         if array is not None:
-            found[array.__array_interface__["data"][0]] = array.nbytes
-    return sum(found.values())
+            by_address[array.__array_interface__["data"][0]] = array.nbytes
+    return sum(by_address.values())

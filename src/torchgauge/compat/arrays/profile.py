@@ -1,28 +1,28 @@
-"""A whole profile of what needs no torch: size, cost, latency, throughput, memory."""
+"""Profiles a model without torch: size, cost, latency, throughput, memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.analyze.bottleneck import bottleneck
-from torchgauge.analyze.plausible import implausible
-from torchgauge.analyze.roofline import roofline
-from torchgauge.analyze.throughput import throughput
+from torchgauge.analyze.latency.throughput import throughput
+from torchgauge.analyze.work.bottleneck import bottleneck
+from torchgauge.analyze.work.plausible_rates import implausible
+from torchgauge.analyze.work.roofline import roofline
 from torchgauge.compat.arrays import counting, latency, members, memory
 from torchgauge.compat.arrays.calling import batch_of, run
-from torchgauge.compat.arrays.kept import kept
+from torchgauge.compat.arrays.kept import preserved
 from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import NoGpu
-from torchgauge.device.numpy_kernels import Host, NumpyKernels
-from torchgauge.measure import system
-from torchgauge.measure.sampling import SamplingPlan
-from torchgauge.model.profile import Profile
-from torchgauge.model.size import DtypeSize, Size
-from torchgauge.model.system import System
-from torchgauge.model.target import InputDescription, TargetDescription
-from torchgauge.target.inputs import Inputs
-from torchgauge.target.names import name_of
+from torchgauge.device.roofs.numpy_kernels import Host, NumpyKernels
+from torchgauge.measure.latency.sampling import SamplingPlan
+from torchgauge.measure.machine import system
+from torchgauge.records.profile import Profile
+from torchgauge.records.system import System
+from torchgauge.records.target import InputDescription, TargetDescription
+from torchgauge.records.work.size import DtypeSize, Size
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.names import name_of
 
 
 def profile(model: Any, inputs: Inputs, plan: SamplingPlan) -> Profile:
@@ -30,14 +30,14 @@ def profile(model: Any, inputs: Inputs, plan: SamplingPlan) -> Profile:
 
     Raises MeasurementError `forward-raised`, InputError `not-callable`.
     """
-    where = environment()
+    machine_environment = environment()
     timed = latency.measure(model, inputs, plan)
     cost, _ = counting.count(model, inputs)
     roofs = quick_roofs(cost, NumpyKernels(), Host())
     target = _described(model, inputs)
     return Profile(
         target=target,
-        environment=where,
+        environment=machine_environment,
         size=size(model),
         cost=cost,
         latency=timed,
@@ -46,13 +46,13 @@ def profile(model: Any, inputs: Inputs, plan: SamplingPlan) -> Profile:
         system=_system(model, inputs),
         roofline=roofline(cost, timed, roofs),
         bottleneck=bottleneck(cost, timed, roofs),
-        warnings=implausible(where.machine, "cpu", cost, timed, None),
+        warnings=implausible(machine_environment.machine, "cpu", cost, timed, None),
     )
 
 
 def _system(model: Any, inputs: Inputs) -> System:
     """Sample the machine's use while the call repeats."""
-    with kept(model, inputs.args, dict(inputs.kwargs)):
+    with preserved(model, inputs.args, dict(inputs.kwargs)):
         return system.measure(lambda: run(model, inputs), gpus=NoGpu())
 
 
@@ -81,7 +81,7 @@ def size(model: Any) -> Size | None:
 def _described(model: Any, inputs: Inputs) -> TargetDescription:
     name = name_of(model)
     values = [*enumerate(inputs.args), *inputs.kwargs.items()]
-    found = [(str(key), members.array_of(value)) for key, value in values]
+    named_arrays = [(str(key), members.array_of(value)) for key, value in values]
     dtypes = {str(array.dtype) for _, array in members.parameters(model)}
     return TargetDescription(
         spec=name,
@@ -92,7 +92,7 @@ def _described(model: Any, inputs: Inputs) -> TargetDescription:
         precision_method="native",
         inputs=tuple(
             InputDescription(name=key, shape=array.shape, dtype=str(array.dtype))
-            for key, array in found
+            for key, array in named_arrays
             if array is not None
         ),
         batch=batch_of(inputs),

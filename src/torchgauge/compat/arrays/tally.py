@@ -1,4 +1,4 @@
-"""What one counted call has done so far: work by operator, and what went unseen."""
+"""The work of one counted call so far: by operator, and which work is unknown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from torchgauge.compat.arrays.members import Array
 from torchgauge.formulas.work import Work
-from torchgauge.model.cost import Cost, CostNode, CostRow
+from torchgauge.records.work.cost import Cost, CostNode, CostRow
 
 UNSEEN = "an array made where NumPy's dispatch does not reach"
 
@@ -32,7 +32,7 @@ class Tally:
 
     def __init__(self, familiar: Iterable[Array] = ()) -> None:
         self.familiar = list(familiar)  # held, so that no other array gets one of their ids
-        self._known = {id(root(one)) for one in self.familiar}
+        self._familiar_ids = {id(root(array)) for array in self.familiar}
         self.thread = threading.get_ident()
         self.unbatched: bool | None = None
         self.suspended = 0
@@ -61,15 +61,15 @@ class Tally:
         """Whether any work was seen."""
         return bool(self._rows)
 
-    def unknown(self, what: str) -> None:
+    def unknown(self, description: str) -> None:
         """Note work that is not known."""
         if not self.suspended:
-            self._unknown[what] = self._unknown.get(what, 0) + 1
+            self._unknown[description] = self._unknown.get(description, 0) + 1
 
     def check(self, array: Any) -> None:
         """Note that an array's origin was not seen: it may be the result of any work."""
         unseen = type(array) is np.ndarray and array.ndim and array.dtype.kind in "fc"
-        if unseen and id(root(array)) not in self._known:
+        if unseen and id(root(array)) not in self._familiar_ids:
             self.unknown(UNSEEN)
 
     def cost(self, name: str, kind: str, parameters: int) -> Cost:
@@ -85,8 +85,10 @@ class Tally:
             for (operator, dtype), sums in self._rows.items()
         ]  # fmt: skip
         rows += [
-            CostRow(node=0, operator=what, phase="forward", dtype="", calls=calls, known=False)
-            for what, calls in self._unknown.items()
+            CostRow(
+                node=0, operator=description, phase="forward", dtype="", calls=calls, known=False
+            )
+            for description, calls in self._unknown.items()
         ]
         return Cost(nodes=(node,), rows=tuple(rows), backward=False, counted_on="numpy")
 

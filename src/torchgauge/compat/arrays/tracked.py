@@ -1,7 +1,7 @@
-"""Arrays that say what is done with them, while a call is counted.
+"""Arrays that report operations on them to the tally, while a call is counted.
 
 NumPy asks them first (`__array_ufunc__`, `__array_function__`) whenever one of them takes part.
-Where an array leaves this way, as into a number of Python's or another library, what follows is
+Where an array is converted, as to a Python number or for another library, the work from there on is
 unknown, and noted as that.
 """
 
@@ -19,45 +19,45 @@ from torchgauge.compat.arrays.tally import Tally
 from torchgauge.formulas.work import Work
 from torchgauge.signals import restoring
 
-# What makes a new array out of no array: it is NumPy's own business else.
+# Functions that make arrays without an array argument: NumPy does not ask Tracked for them.
 _CREATORS = (
     "array", "asarray", "asanyarray", "ascontiguousarray", "zeros", "ones", "empty", "full",
     "arange", "linspace", "eye", "identity",
 )  # fmt: skip
-# Methods that compute without asking; NumPy's functions of the same name do ask.
+# Methods that compute without dispatch; NumPy's functions of the same name dispatch.
 _METHODS = (
     "all", "any", "argmax", "argmin", "argsort", "clip", "cumprod", "cumsum", "dot", "max", "mean",
     "min", "prod", "round", "std", "sum", "var",
 )  # fmt: skip
 _ESCAPES = ("__float__", "__complex__", "item", "tolist", "tobytes", "sort", "partition")
 
-# What hands out an array's elements one by one, as numbers that nobody watches.
+# Functions that yield an array's elements one by one, as numbers that are not tracked.
 _ITERATORS = ("nditer", "ndenumerate")
-# What a rule raises on arguments that it was not made for.
+# Exceptions of a rule on arguments that it does not support.
 _NO_RULE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 _counting = threading.local()
 
 
 class Tracked(np.ndarray[Any, Any]):
-    """A view of an array that tells the tally of this thread what happens to it."""
+    """A view of an array that reports operations on it to this thread's tally."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        given = [plain(one) for one in inputs]
+        operands = [plain(operand) for operand in inputs]
         outs = kwargs.get("out")
-        told = {name: plain(value) for name, value in kwargs.items()}
-        result = getattr(ufunc, method)(*given, **told)
-        done = given[0] if method == "at" else result
-        _note(ufunc, given, inputs, done, lambda: ufunc_work(ufunc, method, given, done))
+        plain_kwargs = {name: plain(value) for name, value in kwargs.items()}
+        result = getattr(ufunc, method)(*operands, **plain_kwargs)
+        done = operands[0] if method == "at" else result
+        _note(ufunc, operands, inputs, done, lambda: ufunc_work(ufunc, method, operands, done))
         if outs is not None:
             return outs[0] if len(outs) == 1 else outs
         return tracked(result)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        given, told = plain(args), plain(kwargs)
-        result = func(*given, **told)
-        _note(func, (given, told), (args, kwargs), result,
-              lambda: function_work(func, given, told, result))  # fmt: skip
+        plain_args, plain_kwargs = plain(args), plain(kwargs)
+        result = func(*plain_args, **plain_kwargs)
+        _note(func, (plain_args, plain_kwargs), (args, kwargs), result,
+              lambda: function_work(func, plain_args, plain_kwargs, result))  # fmt: skip
         return kwargs["out"] if kwargs.get("out") is not None else tracked(result)
 
     def __getitem__(self, key: Any) -> Any:
@@ -65,7 +65,7 @@ class Tracked(np.ndarray[Any, Any]):
 
     @property
     def flat(self) -> Any:
-        """The elements one by one, which nobody watches."""
+        """The elements one by one, which are not tracked."""
         _escaped(self, "flat")
         return super().flat
 
@@ -93,16 +93,16 @@ def _escaped(array: Any, name: str) -> None:
         tally.unknown(f"ndarray.{name}")
 
 
-for _each in _METHODS:
-    setattr(Tracked, _each, _method(_each))
-for _each in _ESCAPES:
-    setattr(Tracked, _each, _escape(_each))
+for _name in _METHODS:
+    setattr(Tracked, _name, _method(_name))
+for _name in _ESCAPES:
+    setattr(Tracked, _name, _escape(_name))
 
 
 def current() -> Tally | None:
     """Return the tally of the call that this thread counts; None where it counts none."""
-    found: Tally | None = getattr(_counting, "tally", None)
-    return found
+    tally: Tally | None = getattr(_counting, "tally", None)
+    return tally
 
 
 def tracked(value: Any) -> Any:
@@ -112,24 +112,24 @@ def tracked(value: Any) -> Any:
     if isinstance(value, np.inexact) or type(value) is np.ndarray:
         return _asarray(value).view(Tracked)
     if type(value) in (tuple, list):
-        return type(value)(tracked(one) for one in value)
+        return type(value)(tracked(element) for element in value)
     return value
 
 
 def plain(value: Any) -> Any:
-    """Return what NumPy is to compute with: the same arrays, which say nothing."""
+    """Return the values with plain arrays in place of tracked ones."""
     if isinstance(value, Tracked):
         return value.view(np.ndarray)
     if type(value) in (tuple, list):
-        return type(value)(plain(one) for one in value)
+        return type(value)(plain(element) for element in value)
     if type(value) is dict:
-        return {name: plain(one) for name, one in value.items()}
+        return {name: plain(element) for name, element in value.items()}
     return value
 
 
 @restoring
 def counting(tally: Tally) -> Iterator[None]:
-    """Count on this thread; arrays that NumPy makes for it are tracked from the start."""
+    """Count on this thread; new arrays of NumPy are tracked from the start."""
     before = {name: getattr(np, name) for name in (*_CREATORS, *_ITERATORS)}
     outer = current()
     _counting.tally = tally
@@ -148,12 +148,12 @@ _asarray = np.asarray
 
 def _creator(make: Callable[..., Any]) -> Callable[..., Any]:
     def create(*args: Any, **kwargs: Any) -> Any:
-        made, tally = make(*args, **kwargs), current()
+        array, tally = make(*args, **kwargs), current()
         if tally is None:
-            return made
+            return array
         for source in args[:1]:
             tally.check(source)
-        return tracked(made)
+        return tracked(array)
 
     return create
 
@@ -168,26 +168,26 @@ def _iterator(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _note(
-    func: Any, given: Any, arguments: Any, result: Any, work: Callable[[], Work | None]
+    func: Any, plain_arguments: Any, arguments: Any, result: Any, work: Callable[[], Work | None]
 ) -> None:
-    """Tell the tally of a call; `arguments` are `given` as they came, tracked or not."""
+    """Add a call to the tally; `arguments` are `plain_arguments` before they were made plain."""
     tally = current()
     if tally is None:
         return
-    for one in arrays(arguments):
-        tally.check(one)
-    made = arrays(result)
-    dtype = made[0].dtype if made else getattr(result, "dtype", "float64")
-    moved = sum(one.nbytes for one in (*arrays(given), *made))
+    for array in arrays(arguments):
+        tally.check(array)
+    outputs = arrays(result)
+    dtype = outputs[0].dtype if outputs else getattr(result, "dtype", "float64")
+    moved = sum(array.nbytes for array in (*arrays(plain_arguments), *outputs))
     _counting.tally = None  # what a formula computes is not the model's work
     try:
-        found = work()
+        known_work = work()
     except _NO_RULE:
-        found = None
+        known_work = None
     finally:
         _counting.tally = tally
     module = getattr(func, "__module__", None) or "numpy"
-    tally.add(f"{module}.{func.__name__}", found, dtype, moved)
+    tally.add(f"{module}.{func.__name__}", known_work, dtype, moved)
 
 
 def arrays(values: Any) -> list[Array]:
@@ -197,5 +197,5 @@ def arrays(values: Any) -> list[Array]:
     if isinstance(values, Mapping):
         values = list(values.values())
     if isinstance(values, tuple | list):
-        return [one for value in values for one in arrays(value)]
+        return [array for value in values for array in arrays(value)]
     return []

@@ -1,1 +1,1 @@
-"""What makes timings lie: pure functions of readings, one theme per file; `every` lists them."""
+"""Checks for what distorts timings: pure functions of readings; `every` lists them."""

@@ -1,4 +1,4 @@
-"""What happens on the machine during a stretch of time, from counters read twice."""
+"""Activity of the machine over a stretch of time, from counters read twice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import time
 
 from torchgauge.device.counters import (
-    Spent,
+    ProcessTimes,
     logical_cores,
     machine_times,
     other_processes,
@@ -15,7 +15,7 @@ from torchgauge.device.counters import (
 from torchgauge.device.system_files import SystemFiles
 
 THROTTLE = "sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count"
-SHOWN = 3
+MOST_CONSUMERS = 3
 SWAPPED = ("pswpin", "pswpout")
 
 
@@ -55,7 +55,7 @@ class Counters:
     busy: float | None
     steal: float | None
     own: float
-    processes: dict[tuple[int, float], Spent]
+    processes: dict[tuple[int, float], ProcessTimes]
     swapped: int | None
     throttled: int | None
 
@@ -80,13 +80,13 @@ def between(before: Counters, after: Counters, cores: int, runnable: int | None 
     """Return what happened between two readings on a machine of so many cores."""
     elapsed = max(_growth(before.total, after.total), 1e-9)
     seconds = elapsed / cores
-    others = _growth(before.busy, after.busy) - (after.own - before.own)
+    other_seconds = _growth(before.busy, after.busy) - (after.own - before.own)
     steals = (before.steal, after.steal)
     consumers = _consumers(before.processes, after.processes, seconds)
     return Activity(
         seconds=seconds,
-        other=max(others, 0.0) / seconds,
-        top=tuple(c for c in consumers[:SHOWN] if c.cores >= 0.01),
+        other=max(other_seconds, 0.0) / seconds,
+        top=tuple(c for c in consumers[:MOST_CONSUMERS] if c.cores >= 0.01),
         steal=None if None in steals else _growth(*steals) / elapsed,
         runnable=runnable,
         swapped=_count(before.swapped, after.swapped),
@@ -95,19 +95,21 @@ def between(before: Counters, after: Counters, cores: int, runnable: int | None 
 
 
 def _consumers(
-    before: dict[tuple[int, float], Spent], after: dict[tuple[int, float], Spent], seconds: float
+    before: dict[tuple[int, float], ProcessTimes],
+    after: dict[tuple[int, float], ProcessTimes],
+    seconds: float,
 ) -> list[Consumer]:
-    # A child that ended hands its whole time to its parent: what it had spent before is no growth.
-    old: dict[int, float] = {}
+    # An ended child's whole time is added to its parent's: what it had spent before is no growth.
+    ended_times: dict[int, float] = {}
     for key in before.keys() - after.keys():
-        gone = before[key]
-        old[gone.parent] = old.get(gone.parent, 0.0) + gone.own + gone.children
+        ended = before[key]
+        ended_times[ended.parent] = ended_times.get(ended.parent, 0.0) + ended.own + ended.children
     consumers = []
     for key, now in after.items():
-        # One that began meanwhile spent all its time meanwhile.
-        then = before.get(key, Spent(now.name, now.parent, 0.0, 0.0))
-        children = max(now.children - then.children - old.get(key[0], 0.0), 0.0)
-        consumers.append(Consumer(now.name, key[0], (now.own - then.own + children) / seconds))
+        # A process that began meanwhile spent all its time meanwhile.
+        previous = before.get(key, ProcessTimes(now.name, now.parent, 0.0, 0.0))
+        children = max(now.children - previous.children - ended_times.get(key[0], 0.0), 0.0)
+        consumers.append(Consumer(now.name, key[0], (now.own - previous.own + children) / seconds))
     return sorted(consumers, key=lambda consumer: -consumer.cores)
 
 

@@ -1,18 +1,18 @@
-"""Every check, and those quick enough for each record."""
+"""The list of all checks, and of those quick enough for each record."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from torchgauge.device.checks import frequency, gpu, load, machine, memory, software, threads
+from torchgauge.device.checks import frequency, gpu, machine, memory, other_load, software, threads
 from torchgauge.device.checks.activity import watch
 from torchgauge.device.checks.gpu_state import gpus
 from torchgauge.device.checks.readings import Readings, read
 from torchgauge.device.system_files import SystemFiles
-from torchgauge.model.doctor import Check
-from torchgauge.model.finding import Finding
+from torchgauge.records.doctor import Check
+from torchgauge.records.finding import Finding
 
-# Of this moment and this process: nothing has to be waited for.
+# Checks of the present moment and process, which need not wait for anything.
 PRESENT: tuple[Callable[[Readings], Check], ...] = (
     threads.quota,
     threads.threads,
@@ -30,12 +30,12 @@ PRESENT: tuple[Callable[[Readings], Check], ...] = (
     software.torch_build,
     software.switches,
 )
-EVERY = (load.other_load, load.steal, *PRESENT, gpu.gpu)
+ALL_CHECKS = (other_load.other_load, other_load.steal, *PRESENT, gpu.gpu)
 
 
 def checks(now: Readings) -> tuple[Check, ...]:
     """Return the answer of every check."""
-    return tuple(check(now) for check in EVERY)
+    return tuple(check(now) for check in ALL_CHECKS)
 
 
 def examine(files: SystemFiles | None = None) -> tuple[Check, ...]:

@@ -1,11 +1,11 @@
-"""Clocks that change while one measures: governor, boost, heat, battery."""
+"""Clocks that change during a measurement: governor, boost, heat, battery."""
 
 from __future__ import annotations
 
 from torchgauge.device.checks.activity import throttle_count
 from torchgauge.device.checks.readings import Readings
-from torchgauge.model.doctor import Check
-from torchgauge.model.finding import Finding
+from torchgauge.records.doctor import Check
+from torchgauge.records.finding import Finding
 
 POLICY = "sys/devices/system/cpu/cpu[0-9]*/cpufreq"
 # Under these drivers "powersave" follows the load; under the others it is the lowest clock.
@@ -21,7 +21,7 @@ def governor(now: Readings) -> Check:
         return Check.of(key, title, unknown=HIDDEN)
     drivers = set(now.files.texts(f"{POLICY}/scaling_driver").values())
     names = sorted(set(governors.values()))
-    seen = ", ".join(names) + (f" ({', '.join(sorted(drivers))})" if drivers else "")
+    summary = ", ".join(names) + (f" ({', '.join(sorted(drivers))})" if drivers else "")
     findings = []
     if slow := [name for name in names if name != "performance"]:
         lowest = "powersave" in slow and not drivers & set(ADAPTIVE)
@@ -33,7 +33,7 @@ def governor(now: Readings) -> Check:
                 title="The cores run at their lowest clock"
                 if lowest
                 else "The cores' clock follows the load",
-                evidence=f"Governor {seen} on {cores} of {len(governors)} cores.",
+                evidence=f"Governor {summary} on {cores} of {len(governors)} cores.",
                 remedy="sudo cpupower frequency-set --governor performance",
             )
         )
@@ -47,7 +47,7 @@ def governor(now: Readings) -> Check:
                 remedy="Fine if it is meant for steady clocks; else raise scaling_max_freq.",
             )
         )
-    return Check.of(key, title, seen, tuple(findings))
+    return Check.of(key, title, summary, tuple(findings))
 
 
 def _limited(now: Readings) -> str:

@@ -1,4 +1,4 @@
-"""What keeps a GPU from its usual speed, and who else is on it."""
+"""Checks of a GPU: power and clock limits, throttling, other processes, persistence mode."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from torchgauge import units
 from torchgauge.device.checks.gpu_state import GpuState
 from torchgauge.device.checks.readings import Readings
-from torchgauge.model.doctor import Check
-from torchgauge.model.finding import Finding
+from torchgauge.records.doctor import Check
+from torchgauge.records.finding import Finding
 
-# Not told by every GPU, and no fault is missed without it.
+# Figures that not every GPU reports, and without which no fault is missed.
 OPTIONAL = ("application_clock",)
 
 
@@ -24,14 +24,14 @@ def gpu(now: Readings) -> Check:
         return Check.of(key, title, unknown=gpus.unknown)
     if not gpus.states:
         return Check.of(key, title, "no NVIDIA GPU")
-    found = tuple(finding for state in gpus.states for finding in state_findings(state))
-    missing = sorted({name for state in gpus.states for name in silent(state)})
+    findings = tuple(finding for state in gpus.states for finding in state_findings(state))
+    missing = sorted({name for state in gpus.states for name in unknown_figures(state)})
     unknown = f"the driver does not tell: {', '.join(missing)}" if missing else ""
-    return Check.of(key, title, ", ".join(state.name for state in gpus.states), found, unknown)
+    return Check.of(key, title, ", ".join(state.name for state in gpus.states), findings, unknown)
 
 
-def silent(state: GpuState) -> list[str]:
-    """Return the figures that the driver does not tell of this GPU."""
+def unknown_figures(state: GpuState) -> list[str]:
+    """Return the figures that the driver does not report for this GPU."""
     names = [field.name for field in dataclasses.fields(state) if field.name not in OPTIONAL]
     return [name.replace("_", " ") for name in names if getattr(state, name) is None]
 

@@ -1,4 +1,4 @@
-"""What an NVIDIA driver says of its GPUs before anything is measured on them (NVML)."""
+"""State of each NVIDIA GPU before a measurement, from NVML."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _state(nvml: ModuleType | Any, index: int) -> GpuState:
         persistent=None if persistence is None else bool(persistence),
         throttled=None
         if reasons is None
-        else tuple(what for bit, what in THROTTLE_REASONS.items() if reasons & bit),
+        else tuple(reason for bit, reason in THROTTLE_REASONS.items() if reasons & bit),
         utilization=None if rates is None else rates.gpu / 100,
         used=None if memory is None else int(memory.used),
         others=None if processes is None else sum(p.pid != os.getpid() for p in processes),

@@ -1,11 +1,11 @@
-"""The machine under the system: its clock, and whether it is a virtual one."""
+"""Checks of the clock source and of virtualization."""
 
 from __future__ import annotations
 
 from torchgauge import units
 from torchgauge.device.checks.readings import Readings
-from torchgauge.model.doctor import Check
-from torchgauge.model.finding import Finding
+from torchgauge.records.doctor import Check
+from torchgauge.records.finding import Finding
 
 
 def virtual(now: Readings) -> Check:

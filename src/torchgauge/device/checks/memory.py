@@ -1,11 +1,11 @@
-"""Memory that is short: swapping, waiting for pages."""
+"""Checks for memory shortage: swapping, memory pressure."""
 
 from __future__ import annotations
 
 from torchgauge import units
 from torchgauge.device.checks.readings import Readings
-from torchgauge.model.doctor import Check
-from torchgauge.model.finding import Finding
+from torchgauge.records.doctor import Check
+from torchgauge.records.finding import Finding
 
 LEAST_AVAILABLE = 0.05
 MOST_PRESSURE = 0.01
@@ -32,8 +32,8 @@ def swap(now: Readings) -> Check:
                 remedy="Free memory, or use a smaller batch (and swapoff -a on test machines).",
             ),
         )
-    seen = f"{units.size(used, 3)} in use" if memory["SwapTotal"] else "none"
-    return Check.of(key, title, seen, findings)
+    summary = f"{units.size(used, 3)} in use" if memory["SwapTotal"] else "none"
+    return Check.of(key, title, summary, findings)
 
 
 def pressure(now: Readings) -> Check:
@@ -64,9 +64,9 @@ def pressure(now: Readings) -> Check:
                 remedy="Stop what uses it; the system reclaims pages while you measure.",
             )
         )
-    seen = f"{units.size(1024 * available, 3)} available" if available is not None else ""
+    summary = f"{units.size(1024 * available, 3)} available" if available is not None else ""
     missing = [
         "" if memory else "there is no /proc/meminfo",
         "the kernel counts no pressure (PSI)" if waiting is None else "",
     ]
-    return Check.of(key, title, seen, tuple(findings), "; ".join(filter(None, missing)))
+    return Check.of(key, title, summary, tuple(findings), "; ".join(filter(None, missing)))

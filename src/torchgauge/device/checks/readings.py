@@ -1,4 +1,4 @@
-"""What the checks look at: read once, so that each check is a pure function of it."""
+"""Inputs of the checks, read once, so that each check is a pure function of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PythonState:
 
 @dataclasses.dataclass(frozen=True)
 class TorchState:
-    """What torch was built with and told in this process."""
+    """How torch was built, and its settings in this process."""
 
     threads: int
     debug_build: bool = False
@@ -93,11 +93,11 @@ def read(
 def python_state() -> PythonState:
     """Return how this interpreter was built and is watched."""
     watchers = []
-    for what, function in (("sys.settrace", sys.gettrace()), ("sys.setprofile", sys.getprofile())):
+    for hook, function in (("sys.settrace", sys.gettrace()), ("sys.setprofile", sys.getprofile())):
         if function is not None:
             kind = type(function)
             name = getattr(function, "__module__", None) or kind.__module__
-            watchers.append(f"{what} ({name}.{getattr(function, '__qualname__', kind.__name__)})")
+            watchers.append(f"{hook} ({name}.{getattr(function, '__qualname__', kind.__name__)})")
     monitoring = getattr(sys, "monitoring", None)  # from Python 3.12 on
     if monitoring is not None:
         tools = [monitoring.get_tool(number) for number in range(6)]
@@ -113,7 +113,7 @@ def python_state() -> PythonState:
 
 
 def torch_state(torch: Any) -> TorchState | None:
-    """Return what torch was built with and told; None where it is not imported."""
+    """Return how torch was built and its settings; None where it is not imported."""
     if torch is None or not hasattr(torch, "get_num_threads"):
         return None
     return TorchState(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from torchgauge.device.checks.readings import Readings
-from torchgauge.model.doctor import Check
-from torchgauge.model.finding import Finding, Severity
+from torchgauge.records.doctor import Check
+from torchgauge.records.finding import Finding, Severity
 
 NO_TORCH = "torch is not loaded"
-# Variables that slow every call: what they do, and how much it matters.
+# Variables that slow every call: severity and effect.
 SLOWING: dict[str, tuple[Severity, str]] = {
     "CUDA_LAUNCH_BLOCKING": ("serious", "each kernel is waited for"),
     "PYTORCH_NO_CUDA_MEMORY_CACHING": ("serious", "each tensor is a cudaMalloc"),
@@ -64,8 +64,8 @@ def python(now: Readings) -> Check:
                 remedy="Measure without it.",
             )
         )
-    seen = "debug build" if state.debug_build else "release build"
-    return Check.of("python", "Python", seen, tuple(findings))
+    summary = "debug build" if state.debug_build else "release build"
+    return Check.of("python", "Python", summary, tuple(findings))
 
 
 def torch_build(now: Readings) -> Check:

@@ -1,4 +1,4 @@
-"""How many threads compute, against the cores they may use."""
+"""Checks of thread counts, quotas and affinity against the usable cores."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from torchgauge.device.checks.readings import Readings
-from torchgauge.model.doctor import Check
-from torchgauge.model.finding import Finding
+from torchgauge.records.doctor import Check
+from torchgauge.records.finding import Finding
 
 RUNTIME = re.compile(r"\S*/(?:libgomp|libiomp5|libomp)[^/\s]*\.(?:so|dylib)\S*")
 COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -21,13 +21,13 @@ def quota(now: Readings) -> Check:
             return Check.of(key, title, unknown="this system has no cgroups to read")
         return Check.of(key, title, "none")
     threads = _threads(now)
-    asked = threads or len(now.usable)
-    over = asked > limit
-    what = "torch threads" if threads else "usable cores"
-    stopped = _stopped(now)
-    evidence = f"{limit:g} cores' worth of time for {asked} {what}"
-    if stopped:
-        evidence += f"; stopped in {stopped:,} periods so far"
+    demand = threads or len(now.usable)
+    over = demand > limit
+    unit = "torch threads" if threads else "usable cores"
+    throttled = _throttled_periods(now)
+    evidence = f"{limit:g} cores' worth of time for {demand} {unit}"
+    if throttled:
+        evidence += f"; stopped in {throttled:,} periods so far"
     findings: tuple[Finding, ...] = ()
     if over or limit < len(now.usable):
         findings = (
@@ -45,7 +45,7 @@ def quota(now: Readings) -> Check:
     return Check.of(key, title, f"{limit:g} cores", findings)
 
 
-def _stopped(now: Readings) -> int:
+def _throttled_periods(now: Readings) -> int:
     root = now.files.root
     folders = [str(folder.relative_to(root)) for folder in now.files.cgroups()]
     places = [f"{folder}/{name}" for folder in folders for name in ("cpu.stat", "cpu/cpu.stat")]
@@ -55,8 +55,8 @@ def _stopped(now: Readings) -> int:
 def _threads(now: Readings) -> int | None:
     if now.torch is not None:
         return now.torch.threads
-    given = [now.variables.get(name, "") for name in COUNTS]
-    return max((int(value) for value in given if value.isdecimal()), default=None)
+    settings = [now.variables.get(name, "") for name in COUNTS]
+    return max((int(value) for value in settings if value.isdecimal()), default=None)
 
 
 def threads(now: Readings) -> Check:
@@ -74,12 +74,12 @@ def threads(now: Readings) -> Check:
                 remedy="Import torch first, and install what brings another from the same source.",
             )
         )
-    seen = f"torch {now.torch.threads} on {cores} cores" if now.torch is not None else ""
+    summary = f"torch {now.torch.threads} on {cores} cores" if now.torch is not None else ""
     missing = [
         "torch is not loaded" if now.torch is None else "",
         "loaded runtimes cannot be read" if maps is None else "",
     ]
-    return Check.of(key, title, seen, tuple(findings), "; ".join(filter(None, missing)))
+    return Check.of(key, title, summary, tuple(findings), "; ".join(filter(None, missing)))
 
 
 def _too_many(now: Readings) -> Iterator[Finding]:
@@ -94,8 +94,8 @@ def _too_many(now: Readings) -> Iterator[Finding]:
             "they take turns, and wait for each other.",
             remedy=remedy,
         )
-    told = {name: now.variables.get(name, "") for name in COUNTS}
-    over = [f"{name}={n}" for name, n in told.items() if n.isdecimal() and int(n) > cores]
+    settings = {name: now.variables.get(name, "") for name in COUNTS}
+    over = [f"{name}={n}" for name, n in settings.items() if n.isdecimal() and int(n) > cores]
     if over:
         # torch itself may keep to the cores there are, and other libraries need not.
         yield Finding(
@@ -110,12 +110,12 @@ def _too_many(now: Readings) -> Iterator[Finding]:
 
 def _too_few(now: Readings) -> Iterator[Finding]:
     if now.torch is not None and 2 * now.torch.threads < now.granted:
-        told = [f", {name}={now.variables[name]}" for name in COUNTS if name in now.variables]
+        settings = [f", {name}={now.variables[name]}" for name in COUNTS if name in now.variables]
         yield Finding(
             id="threads-few",
             severity="info",
             title="torch uses less than half of the cores",
-            evidence=f"{now.torch.threads} threads for {now.granted:g} cores{''.join(told)}.",
+            evidence=f"{now.torch.threads} threads for {now.granted:g} cores{''.join(settings)}.",
             remedy="Fine if it is meant; torch.set_num_threads changes it.",
         )
 
@@ -155,15 +155,16 @@ def numa(now: Readings) -> Check:
     if not lists:
         return Check.of(key, title, unknown="the kernel names no nodes")
     nodes = {path.split("/")[-2]: _cores(text) for path, text in lists.items()}
-    mine = [name for name, cores in nodes.items() if cores & set(now.usable)]
+    usable_nodes = [name for name, cores in nodes.items() if cores & set(now.usable)]
     findings: tuple[Finding, ...] = ()
-    if len(mine) > 1:
+    if len(usable_nodes) > 1:
         findings = (
             Finding(
                 id="numa-unbound",
                 severity="warning",
                 title="Threads and memory may land on different NUMA nodes",
-                evidence=f"This process may run on {len(mine)} nodes ({', '.join(mine)}).",
+                evidence=f"This process may run on {len(usable_nodes)} nodes "
+                f"({', '.join(usable_nodes)}).",
                 remedy="Bind both: numactl --cpunodebind=0 --membind=0 COMMAND",
             ),
         )

@@ -13,7 +13,7 @@ from torchgauge.formulas.elementwise import pointwise_work
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.work import Work
 
-ONE = """
+ONE_PER_OUTPUT = """
     __irshift__ _dirichlet_grad _fake_quantize_learnable_per_channel_affine
     _fake_quantize_learnable_per_tensor_affine _masked_scale _prelu_kernel _standard_gamma_grad
     _fake_quantize_per_tensor_affine_cachemask_tensor_qparams _fused_dropout  elu_backward
@@ -33,7 +33,7 @@ def _register(name: str, operations: int) -> None:
         return pointwise_work(name, args, outputs, operations)
 
 
-for _name in ONE.split():
+for _name in ONE_PER_OUTPUT.split():
     _register(_name, 1)
 
 

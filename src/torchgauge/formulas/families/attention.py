@@ -34,10 +34,10 @@ def _attention(
 ) -> Work:
     """Return the work of `pairs` (query, key) pairs per head; `inner` is D of keys and values."""
     times = 2 if backward else 1
-    whole = product(times * heads * pairs * inner, q)
+    work = product(times * heads * pairs * inner, q)
     triangle = None if causal is None else product(times * heads * causal * inner, q).matmul
     softmax = (SOFTMAX_BACKWARD if backward else SOFTMAX) * heads * pairs
-    return whole._replace(causal=triangle, vector=softmax)
+    return work._replace(causal=triangle, vector=softmax)
 
 
 def _triangle(queries: int, keys: int, *, causal: bool) -> int | None:
@@ -47,11 +47,14 @@ def _triangle(queries: int, keys: int, *, causal: bool) -> int | None:
 def _square(q: Operand, k: Operand, v: Operand, *, causal: bool, backward: bool = False) -> Work:
     """[..., heads, queries, D]: the layout of scaled_dot_product_attention."""
     if is_nested(q):
-        one, other, last = parts(q), parts(k), parts(v)  # each [heads, queries, D]
-        lengths, others = [part[-2] for part in one], [part[-2] for part in other]
-        inner = one[0][-1] + last[0][-1] if one else 0
-        heads = one[0][0] if one else 0
-        return _several(q, heads, lengths, others, causal=causal, inner=inner, backward=backward)
+        # Each part is [heads, queries, D].
+        query_parts, key_parts, value_parts = parts(q), parts(k), parts(v)
+        lengths, key_lengths = [part[-2] for part in query_parts], [part[-2] for part in key_parts]
+        inner = query_parts[0][-1] + value_parts[0][-1] if query_parts else 0
+        heads = query_parts[0][0] if query_parts else 0
+        return _variable_length(
+            q, heads, lengths, key_lengths, causal=causal, inner=inner, backward=backward
+        )
     queries, keys = q.shape[-2], k.shape[-2]
     heads = math.prod(q.shape[:-2])
     inner = q.shape[-1] + v.shape[-1]
@@ -71,25 +74,27 @@ def _packed(
         return _attention(
             q, batch * heads, queries * keys, triangle, inner=inner, backward=backward
         )
-    lengths = _between(ends)
-    others = lengths if key_ends is None else _between(key_ends)
-    if lengths is None or others is None:
+    lengths = _sequence_lengths(ends)
+    key_lengths = lengths if key_ends is None else _sequence_lengths(key_ends)
+    if lengths is None or key_lengths is None:
         return None
-    return _several(q, heads, lengths, others, causal=causal, inner=inner, backward=backward)
+    return _variable_length(
+        q, heads, lengths, key_lengths, causal=causal, inner=inner, backward=backward
+    )
 
 
-def _several(
-    q: Operand, heads: int, lengths: list[int], others: list[int], *, causal: bool, inner: int,
+def _variable_length(
+    q: Operand, heads: int, lengths: list[int], key_lengths: list[int], *, causal: bool, inner: int,
     backward: bool,
 ) -> Work:  # fmt: skip
     """Each sequence's queries meet its own keys."""
-    pairs = sum(a * b for a, b in zip(lengths, others, strict=True))
-    exact = causal and lengths == others
+    pairs = sum(a * b for a, b in zip(lengths, key_lengths, strict=True))
+    exact = causal and lengths == key_lengths
     triangle = sum(a * (a + 1) // 2 for a in lengths) if exact else None
     return _attention(q, heads, pairs, triangle, inner=inner, backward=backward)
 
 
-def _between(ends: Any) -> list[int] | None:
+def _sequence_lengths(ends: Any) -> list[int] | None:
     """Return the sequences' lengths; None where the places of their ends have no values."""
     if not hasattr(ends, "tolist") or str(ends.device) == "meta":
         return None
@@ -138,7 +143,7 @@ def overrideable(
 
 
 @formula("aten::_scaled_dot_product_attention_math_for_mps", "aten::_triton_scaled_dot_attention")
-def whole(q: Operand, k: Operand, v: Operand, *args: Any, **kwargs: Any) -> Work:
+def single_kernel(q: Operand, k: Operand, v: Operand, *args: Any, **kwargs: Any) -> Work:
     """The same, in one kernel without a causal form of its own."""
     return _square(q, k, v, causal=False)
 

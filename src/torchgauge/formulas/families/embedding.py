@@ -15,7 +15,7 @@ SUM, MEAN, MAX = 0, 1, 2  # modes of a bag
 
 
 @formula("aten::embedding_dense_backward")
-def embedding_backward(gradient: Operand, *_rest: Any, **_named: Any) -> Work:
+def embedding_backward(gradient: Operand, *_args: Any, **_named: Any) -> Work:
     """One addition per element of the gradient."""
     return vector(elements(gradient), gradient)
 
@@ -29,7 +29,7 @@ def embedding_bag(
     mode: int = SUM,
     sparse: bool = False,
     per_sample_weights: Any = None,
-    *_rest: Any,
+    *_args: Any,
     outputs: Any = (),
     **_named: Any,
 ) -> Work:
@@ -42,10 +42,10 @@ def embedding_bag(
 
 @formula("aten::_embedding_bag_dense_backward", "aten::_embedding_bag_backward")
 def embedding_bag_backward(
-    gradient: Operand, indices: Operand, *rest: Any, per_sample_weights: Any = None, **_named: Any
+    gradient: Operand, indices: Operand, *args: Any, per_sample_weights: Any = None, **_named: Any
 ) -> Work:
     """One per element gathered, and one more where it was weighted."""
-    weights = [one for one in rest[6:] if hasattr(one, "shape")]
+    weights = [argument for argument in args[6:] if hasattr(argument, "shape")]
     weighted = 2 if per_sample_weights is not None or weights else 1
     return vector(weighted * elements(indices) * gradient.shape[1], gradient)
 
@@ -57,7 +57,7 @@ def sample_weights_backward(gradient: Operand, weight: Operand, indices: Operand
 
 
 @formula("aten::embedding_renorm")
-def embedding_renorm(weight: Operand, indices: Operand, *_rest: Any) -> Work:
+def embedding_renorm(weight: Operand, indices: Operand, *_args: Any) -> Work:
     """Three per element of the rows named; estimated, since a row named twice is done once."""
     count = 3 * elements(indices) * weight.shape[1]
     return vector(count, weight)._replace(estimated=True)
@@ -70,7 +70,7 @@ def index_add(operand: Operand, dim: int, index: Any, source: Operand, *_r: Any,
 
 
 @formula("aten::scatter_add", "aten::scatter_reduce")
-def scatter_add(operand: Operand, dim: int, index: Operand, *_rest: Any, **_named: Any) -> Work:
+def scatter_add(operand: Operand, dim: int, index: Operand, *_args: Any, **_named: Any) -> Work:
     """One per index."""
     return vector(elements_of(index), operand)
 
@@ -84,7 +84,9 @@ def scatter(
 
 
 @formula("aten::put")
-def put(operand: Operand, index: Operand, source: Operand, accumulate: bool = False) -> Work:
+def put_accumulate(
+    operand: Operand, index: Operand, source: Operand, accumulate: bool = False
+) -> Work:
     """None, or one per index where values accumulate."""
     return vector(elements_of(index), operand) if accumulate else FREE
 

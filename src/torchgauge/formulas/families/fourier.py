@@ -28,19 +28,19 @@ def _transform(rate: float, full: Operand, dims: Any) -> Work:
 
 
 @formula("aten::_fft_c2c")
-def complex_transform(operand: Operand, dim: Any, *_rest: Any, **_named: Any) -> Work:
+def complex_transform(operand: Operand, dim: Any, *_args: Any, **_named: Any) -> Work:
     """5·N·log2 N per transform."""
     return _transform(COMPLEX, operand, dim)
 
 
 @formula("aten::_fft_r2c")
-def from_real(operand: Operand, dim: Any, *_rest: Any, **_named: Any) -> Work:
+def from_real(operand: Operand, dim: Any, *_args: Any, **_named: Any) -> Work:
     """2.5·N·log2 N per transform of N real points."""
     return _transform(REAL, operand, dim)
 
 
 @formula("aten::_fft_c2r")
-def to_real(operand: Operand, dim: Any, *_rest: Any, outputs: Any, **_named: Any) -> Work:
+def to_real(operand: Operand, dim: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
     """2.5·N·log2 N per transform to N real points."""
     return _transform(REAL, next(tensors(outputs)), dim)
 

@@ -23,12 +23,12 @@ BILINEAR, NEAREST, BICUBIC = 0, 1, 2  # grid_sampler's modes
 
 def _register_resize(name: str, neighbours: int) -> None:
     @formula(f"aten::{name}")
-    def resize(operand: Operand, *_rest: Any, outputs: Any, **_named: Any) -> Work:
+    def resize(operand: Operand, *_args: Any, outputs: Any, **_named: Any) -> Work:
         result = next(tensors(outputs))
         return vector(MULTIPLY_ADD * neighbours * elements(result), operand)
 
     @formula(f"aten::{name}_backward")
-    def resize_backward(gradient: Operand, *_rest: Any, **_named: Any) -> Work:
+    def resize_backward(gradient: Operand, *_args: Any, **_named: Any) -> Work:
         return vector(MULTIPLY_ADD * neighbours * elements(gradient), gradient)
 
 
@@ -47,7 +47,7 @@ for _name, _neighbours in (
     *(f"aten::reflection_pad{d}d_backward" for d in (1, 2, 3)),
     *(f"aten::replication_pad{d}d_backward" for d in (1, 2, 3)),
 )
-def copied_backward(gradient: Operand, *_rest: Any, **_named: Any) -> Work:
+def copied_backward(gradient: Operand, *_args: Any, **_named: Any) -> Work:
     """One addition per element of the gradient, at the element it was copied from."""
     return vector(elements(gradient), gradient)
 
@@ -64,12 +64,12 @@ def _antialiased(taps: int, small: Any, large: Any, operand: Operand) -> Work:
 
 def _register_antialiased(name: str, taps: int) -> None:
     @formula(f"aten::{name}")
-    def resize(operand: Operand, *_rest: Any, outputs: Any, **_named: Any) -> Work:
+    def resize(operand: Operand, *_args: Any, outputs: Any, **_named: Any) -> Work:
         return _antialiased(taps, operand.shape, next(tensors(outputs)).shape, operand)
 
     @formula(f"aten::{name}_backward")
     def resize_backward(
-        gradient: Operand, output_size: Any, input_size: Any, *_rest: Any, **_named: Any
+        gradient: Operand, output_size: Any, input_size: Any, *_args: Any, **_named: Any
     ) -> Work:
         return _antialiased(taps, input_size, output_size, gradient)
 
@@ -96,7 +96,7 @@ def _sampled(operand: Operand, grid: Operand, mode: int) -> int:
 
 
 @formula("aten::grid_sampler_2d", "aten::grid_sampler_3d", "aten::_grid_sampler_2d_cpu_fallback")
-def grid_sample(operand: Operand, grid: Operand, mode: int, *_rest: Any, **_named: Any) -> Work:
+def grid_sample(operand: Operand, grid: Operand, mode: int, *_args: Any, **_named: Any) -> Work:
     """A multiplication and an addition per neighbour of each output element; nearest copies."""
     return vector(_sampled(operand, grid, mode), operand)
 
@@ -107,8 +107,8 @@ def cudnn_grid_sample(operand: Operand, grid: Operand) -> Work:
     return vector(_sampled(operand, grid, BILINEAR), operand)
 
 
-def _grid_gradients(operand: Operand, grid: Operand, mode: int, wanted: Any) -> Work:
-    inputs, grids = wanted
+def _grid_gradients(operand: Operand, grid: Operand, mode: int, output_mask: Any) -> Work:
+    inputs, grids = output_mask
     forward = _sampled(operand, grid, mode)
     added = math.prod(grid.shape[:-1]) * operand.shape[1] if mode == NEAREST else forward
     along = forward * grid.shape[-1]
@@ -131,7 +131,7 @@ def grid_sample_backward(
 
 @formula("aten::_grid_sampler_2d_cpu_fallback_backward")
 def grid_sample_fallback_backward(
-    gradient: Operand, operand: Operand, grid: Operand, mode: int, *_rest: Any
+    gradient: Operand, operand: Operand, grid: Operand, mode: int, *_args: Any
 ) -> Work:
     """Both gradients."""
     return _grid_gradients(operand, grid, mode, (True, True))
@@ -157,6 +157,6 @@ def affine_grid_backward(gradient: Operand, *_sizes: Any) -> Work:
 
 
 @formula("aten::col2im", "aten::unfold_backward")
-def overlapping_sum(columns: Operand, *_rest: Any, **_named: Any) -> Work:
+def overlapping_sum(columns: Operand, *_args: Any, **_named: Any) -> Work:
     """One addition per element of the columns, at the place they overlap."""
     return vector(elements(columns), columns)

@@ -33,7 +33,7 @@ def _sizes(operand: Operand) -> tuple[int, int]:
 
 def _register_square(cost: Callable[[float], float], *names: str) -> None:
     @formula(*(f"aten::{name}" for name in names))
-    def square(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+    def square(operand: Operand, *_args: Any, **_named: Any) -> Work:
         return _estimate(cost(operand.shape[-1]), operand)
 
 
@@ -67,7 +67,7 @@ def svd(
 
 
 @formula("aten::linalg_pinv")
-def pinv(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def pinv(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """The thin singular value decomposition, and a product of 2mn²."""
     m, n = _sizes(operand)
     return _estimate(16 * m * n**2 + 8 * n**3, operand)
@@ -101,7 +101,7 @@ def householder_product(reflectors: Operand, tau: Operand) -> Work:
 
 @formula("aten::ormqr")
 def ormqr(
-    reflectors: Operand, tau: Operand, other: Operand, left: bool = True, *_rest: Any
+    reflectors: Operand, tau: Operand, other: Operand, left: bool = True, *_args: Any
 ) -> Work:
     """4mnk − 2nk² from the left, 4mnk − 2mk² from the right, on an m × n matrix."""
     *_, m, n = other.shape
@@ -115,14 +115,14 @@ def _lu(m: float, n: float) -> float:
 
 
 @formula("aten::linalg_lu", "aten::linalg_lu_factor_ex")
-def lu(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def lu(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """mn² − n³/3 for m ≥ n: 2/3·n³ where square."""
     return _estimate(_lu(*_sizes(operand)), operand)
 
 
-def _columns(n: int, right: Operand, left: bool = True) -> int:
+def _columns(n: int, right: Operand, from_left: bool = True) -> int:
     """Return the number of right-hand sides: B is n × k, or k × n from the right."""
-    return int(right.shape[-1] if left else right.shape[-2])
+    return int(right.shape[-1] if from_left else right.shape[-2])
 
 
 @formula("aten::_linalg_solve_ex")
@@ -163,14 +163,14 @@ def solve_triangular(matrix: Operand, right: Operand, *, left: bool = True, **_n
 
 
 @formula("aten::triangular_solve")
-def triangular_solve(right: Operand, matrix: Operand, *_rest: Any) -> Work:
+def triangular_solve(right: Operand, matrix: Operand, *_args: Any) -> Work:
     """n² per right-hand side."""
     n = matrix.shape[-1]
     return _estimate(n**2 * _columns(n, right), right)
 
 
 @formula("aten::linalg_lstsq")
-def lstsq(matrix: Operand, right: Operand, *_rest: Any, **_named: Any) -> Work:
+def lstsq(matrix: Operand, right: Operand, *_args: Any, **_named: Any) -> Work:
     """By QR: its factorisation, Qᵀ times the k right-hand sides, and a triangular solution."""
     m, n = _sizes(matrix)
     k = _columns(n, right) if len(right.shape) == len(matrix.shape) else 1

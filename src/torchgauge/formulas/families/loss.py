@@ -51,19 +51,19 @@ def binary_cross_entropy(
     operand: Operand,
     target: Operand,
     weight: Any = None,
-    *rest: Any,
+    *args: Any,
     reduction: int | None = None,
     pos_weight: Any = None,
 ) -> Work:
     """One per element, and one for the reduction."""
     if reduction is None:
-        reduction = rest[-1] if rest and isinstance(rest[-1], int) else MEAN
+        reduction = args[-1] if args and isinstance(args[-1], int) else MEAN
     return _reduced(operand, reduction)
 
 
 @formula("aten::nll_loss_forward", "aten::nll_loss2d_forward")
 def nll_loss(
-    operand: Operand, target: Operand, weight: Any, reduction: int, *_rest: Any, **_named: Any
+    operand: Operand, target: Operand, weight: Any, reduction: int, *_args: Any, **_named: Any
 ) -> Work:
     """One per target: the sign, or the sum; one more with weights, and one for the reduction."""
     rate = 1 + (weight is not None) + (reduction != 0)
@@ -72,7 +72,7 @@ def nll_loss(
 
 @formula("aten::nll_loss_backward", "aten::nll_loss2d_backward")
 def nll_loss_backward(
-    gradient: Operand, operand: Operand, target: Operand, *_rest: Any, **_named: Any
+    gradient: Operand, operand: Operand, target: Operand, *_args: Any, **_named: Any
 ) -> Work:
     """One per target."""
     return vector(elements(target), gradient)
@@ -100,7 +100,7 @@ def _lattice(log_probs: Operand, targets: Operand) -> int:
 
 
 @formula("aten::_ctc_loss", "aten::_cudnn_ctc_loss", "aten::miopen_ctc_loss")
-def ctc_loss(log_probs: Operand, targets: Operand, *_rest: Any, **_named: Any) -> Work:
+def ctc_loss(log_probs: Operand, targets: Operand, *_args: Any, **_named: Any) -> Work:
     """Ten per cell of the T × (2L + 1) lattice: a logarithm of a sum of three, and a product.
 
     Source: Graves et al. (2006), equation 6. Estimated: lengths within the batch are not seen.
@@ -110,7 +110,7 @@ def ctc_loss(log_probs: Operand, targets: Operand, *_rest: Any, **_named: Any) -
 
 @formula("aten::_ctc_loss_backward")
 def ctc_loss_backward(
-    gradient: Operand, log_probs: Operand, targets: Operand, *_rest: Any, **_named: Any
+    gradient: Operand, log_probs: Operand, targets: Operand, *_args: Any, **_named: Any
 ) -> Work:
     """Ten per cell for the backward variables, and three per element of the gradient."""
     work = 10 * _lattice(log_probs, targets) + 3 * elements(log_probs)

@@ -55,7 +55,7 @@ def bmm(a: Operand, b: Operand, *args: Any, **kwargs: Any) -> Work:
 
 def _paired(a: Operand, b: Operand) -> int:
     pairs = zip(parts(a), parts(b), strict=True)
-    return sum(math.prod(left) * right[-1] for left, right in pairs)
+    return sum(math.prod(a_sizes) * b_sizes[-1] for a_sizes, b_sizes in pairs)
 
 
 @formula("aten::baddbmm", "aten::addbmm")
@@ -99,11 +99,12 @@ def matmul(a: Operand, b: Operand, *, outputs: Any) -> Work:
 @formula("aten::matmul_backward")
 def matmul_backward(gradient: Operand, a: Operand, b: Operand, mask: Any) -> Work:
     """The forward's products for each gradient that the mask asks for."""
-    wanted = bool(mask[0]) + bool(mask[1])
+    gradient_count = bool(mask[0]) + bool(mask[1])
     if is_nested(gradient) or is_nested(a):
         pairs = zip(parts(gradient), parts(a), strict=True)
-        return product(wanted * sum(math.prod(out) * left[-1] for out, left in pairs), gradient)
-    return product(wanted * elements_of(gradient) * a.shape[-1], gradient)
+        macs = sum(math.prod(gradient_sizes) * a_sizes[-1] for gradient_sizes, a_sizes in pairs)
+        return product(gradient_count * macs, gradient)
+    return product(gradient_count * elements_of(gradient) * a.shape[-1], gradient)
 
 
 @formula("aten::linear", "aten::mkldnn_linear", "mkldnn::_linear_pointwise", "mkl::_mkl_linear")
@@ -118,8 +119,8 @@ def linear(operand: Operand, weight: Operand, *args: Any, outputs: Any, **kwargs
 @formula("aten::linear_backward", "aten::mkldnn_linear_backward")
 def linear_backward(operand: Operand, gradient: Operand, weight: Operand, output_mask: Any) -> Work:
     """A product for the input's gradient, one for the weight's, a sum for the bias's."""
-    wanted = bool(output_mask[0]) + bool(output_mask[1])
-    work = product(wanted * elements_of(operand) * weight.shape[0], operand)
+    gradient_count = bool(output_mask[0]) + bool(output_mask[1])
+    work = product(gradient_count * elements_of(operand) * weight.shape[0], operand)
     bias = vector(elements_of(gradient), gradient) if output_mask[2] else FREE
     return work._replace(vector=bias.vector)
 
@@ -163,19 +164,18 @@ def weight_only(a: Operand, weight: Operand, *args: Any, outputs: Any, **kwargs:
 
 @formula("aten::_trilinear")
 def trilinear(
-    one: Operand, two: Operand, three: Operand, expand1: Any, expand2: Any, expand3: Any,
+    a: Operand, b: Operand, c: Operand, expand1: Any, expand2: Any, expand3: Any,
     sumdim: Any, unroll_dim: int = 1,
 ) -> Work:  # fmt: skip
     """nn.Bilinear: [b, o] = [b, i] · [o, i, j] · [b, j], the first product b·o·i·j, then b·o·j."""
-    left, middle, right = (
-        _expanded(operand, places)
-        for operand, places in ((one, expand1), (two, expand2), (three, expand3))
+    a_sizes, b_sizes, c_sizes = (
+        _expanded(operand, places) for operand, places in ((a, expand1), (b, expand2), (c, expand3))
     )
-    both = [max(sizes) for sizes in zip(left, middle, strict=True)]
+    joint_sizes = [max(sizes) for sizes in zip(a_sizes, b_sizes, strict=True)]
     # What the third operand lacks is summed already; of what it has, its own size tells.
-    rest = [1 if place in sumdim else size for place, size in enumerate(both)]
-    second = math.prod(max(sizes) for sizes in zip(rest, right, strict=True))
-    return product(math.prod(both) + second, one)
+    remaining_sizes = [1 if place in sumdim else size for place, size in enumerate(joint_sizes)]
+    second = math.prod(max(sizes) for sizes in zip(remaining_sizes, c_sizes, strict=True))
+    return product(math.prod(joint_sizes) + second, a)
 
 
 def _expanded(operand: Operand, places: Any) -> list[int]:
@@ -186,26 +186,26 @@ def _expanded(operand: Operand, places: Any) -> list[int]:
 
 
 @formula("aten::_euclidean_dist")
-def euclidean_dist(one: Operand, two: Operand, *, outputs: Any) -> Work:
+def euclidean_dist(a: Operand, b: Operand, *, outputs: Any) -> Work:
     """[..., p, r] by |x|² + |y|² − 2·x·y: the product, and the norms and roots as vector work.
 
     Each component is squared and added up (2); each pair is added up twice, clamped and rooted (4).
     """
-    work = product(elements_of(outputs) * one.shape[-1], one)
-    norms = 2 * (elements_of(one) + elements_of(two))
+    work = product(elements_of(outputs) * a.shape[-1], a)
+    norms = 2 * (elements_of(a) + elements_of(b))
     return work._replace(vector=norms + 4 * elements_of(outputs))
 
 
 @formula("aten::_cdist_forward")
-def cdist(one: Operand, two: Operand, p: float, compute_mode: Any, *, outputs: Any) -> Work:
+def cdist(a: Operand, b: Operand, p: float, compute_mode: Any, *, outputs: Any) -> Work:
     """[..., p, r]: a product for many rows and p = 2, else three per component and pair."""
-    many = max(one.shape[-2], two.shape[-2]) > CDIST_ROWS
-    if p == 2 and (compute_mode == 1 or (compute_mode in (None, 0) and many)):
-        return euclidean_dist(one, two, outputs=outputs)
-    return vector(3 * elements_of(outputs) * one.shape[-1], one)
+    many_rows = max(a.shape[-2], b.shape[-2]) > CDIST_ROWS
+    if p == 2 and (compute_mode == 1 or (compute_mode in (None, 0) and many_rows)):
+        return euclidean_dist(a, b, outputs=outputs)
+    return vector(3 * elements_of(outputs) * a.shape[-1], a)
 
 
 @formula("aten::_cdist_backward")
-def cdist_backward(gradient: Operand, one: Operand, two: Operand, p: float, cdist: Any) -> Work:
+def cdist_backward(gradient: Operand, a: Operand, b: Operand, p: float, cdist: Any) -> Work:
     """Four per component and pair: difference, derivative, product with the gradient, addition."""
-    return vector(4 * elements_of(gradient) * one.shape[-1], one)
+    return vector(4 * elements_of(gradient) * a.shape[-1], a)

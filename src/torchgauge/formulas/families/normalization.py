@@ -31,7 +31,7 @@ def _per_element(operations: int, operand: Operand) -> Work:
 
 
 def _affine(*parameters: Any) -> int:
-    return sum(one is not None for one in parameters)
+    return sum(parameter is not None for parameter in parameters)
 
 
 def _normalised(operand: Operand, trains: Any, weight: Any, bias: Any) -> Work:
@@ -80,9 +80,9 @@ def batch_norm(
 
 
 @formula("aten::_native_batch_norm_legit")
-def batch_norm_legit(operand: Operand, weight: Any, bias: Any, *rest: Any, **_named: Any) -> Work:
+def batch_norm_legit(operand: Operand, weight: Any, bias: Any, *args: Any, **_named: Any) -> Work:
     """As `native_batch_norm`; `training` is the third from the end, running statistics optional."""
-    return _normalised(operand, rest[-3], weight, bias)
+    return _normalised(operand, args[-3], weight, bias)
 
 
 @formula("aten::_batch_norm_with_update", "aten::_batch_norm_with_update_functional")
@@ -103,19 +103,19 @@ def batch_norm_evaluation(operand: Operand, weight: Any, bias: Any, *_r: Any, **
 
 
 @formula("aten::batch_norm_stats", "aten::batch_norm_update_stats")
-def batch_norm_stats(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def batch_norm_stats(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """Mean and variance: four per element."""
     return _per_element(MEAN + VARIANCE, operand)
 
 
 @formula("aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts")
-def batch_norm_gather_stats(operand: Operand, mean: Operand, *_rest: Any, **_named: Any) -> Work:
+def batch_norm_gather_stats(operand: Operand, mean: Operand, *_args: Any, **_named: Any) -> Work:
     """Combine the statistics of several devices: four per statistic."""
     return _per_element(MEAN + VARIANCE, mean)
 
 
-def _gradients(operand: Operand, weight: Any, wanted: Any, frozen: bool = False) -> Work:
-    inputs, weights, biases = (*wanted, False)[:3]
+def _gradients(operand: Operand, weight: Any, output_mask: Any, frozen: bool = False) -> Work:
+    inputs, weights, biases = (*output_mask, False)[:3]
     operations = 0
     if inputs and frozen:
         operations += FROZEN_GRADIENT
@@ -144,10 +144,10 @@ def layer_norm_backward(
 
 @formula("aten::native_group_norm_backward")
 def group_norm_backward(
-    gradient: Operand, operand: Operand, mean: Any, rstd: Any, weight: Any, *rest: Any
+    gradient: Operand, operand: Operand, mean: Any, rstd: Any, weight: Any, *args: Any
 ) -> Work:
-    """As layer normalisation's; `rest` is N, C, H·W, the number of groups and the mask."""
-    return _gradients(operand, weight, rest[-1])
+    """As layer normalisation's; `args` is N, C, H·W, the number of groups and the mask."""
+    return _gradients(operand, weight, args[-1])
 
 
 @formula("aten::_fused_rms_norm_backward")
@@ -202,20 +202,20 @@ def batch_norm_backward_reserved(
 
 @formula("aten::cudnn_batch_norm_backward", "aten::miopen_batch_norm_backward")
 def batch_norm_backward_training(
-    operand: Operand, gradient: Operand, weight: Any, *_rest: Any, **_named: Any
+    operand: Operand, gradient: Operand, weight: Any, *_args: Any, **_named: Any
 ) -> Work:
     """All three gradients, in training."""
     return _gradients(operand, weight, (True, True, True))
 
 
 @formula("aten::batch_norm_backward_reduce")
-def batch_norm_backward_reduce(gradient: Operand, *_rest: Any, **_named: Any) -> Work:
+def batch_norm_backward_reduce(gradient: Operand, *_args: Any, **_named: Any) -> Work:
     """The sum of the gradient (1) and of its product with the centred input (3)."""
     return _per_element(4, gradient)
 
 
 @formula("aten::batch_norm_backward_elemt")
-def batch_norm_backward_elemt(gradient: Operand, *_rest: Any, **_named: Any) -> Work:
+def batch_norm_backward_elemt(gradient: Operand, *_args: Any, **_named: Any) -> Work:
     """Three subtractions and two products: five per element."""
     return _per_element(5, gradient)
 
@@ -227,12 +227,12 @@ def weight_norm(direction: Operand, magnitude: Operand, dim: int = 0) -> Work:
 
 
 @formula("aten::_weight_norm_interface_backward")
-def weight_norm_backward(gradient: Operand, *_rest: Any, **_named: Any) -> Work:
+def weight_norm_backward(gradient: Operand, *_args: Any, **_named: Any) -> Work:
     """Sum of products (2), product, subtraction, product (3): five per element."""
     return _per_element(5, gradient)
 
 
 @formula("aten::renorm")
-def renorm(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def renorm(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """Square and addition for the norm, and one product: three per element."""
     return _per_element(3, operand)

@@ -35,8 +35,8 @@ def adam(
     **_named: Any,
 ) -> Work:
     """Seven per parameter; one each for weight decay, AMSGrad, maximising and a gradient scale."""
-    more = bool(weight_decay) + bool(amsgrad) + bool(maximize) + (grad_scale is not None)
-    return _step(ADAM + more, parameters)
+    extra_operators = bool(weight_decay) + bool(amsgrad) + bool(maximize) + (grad_scale is not None)
+    return _step(ADAM + extra_operators, parameters)
 
 
 @formula("aten::_fused_sgd")
@@ -52,9 +52,11 @@ def sgd(
     **_named: Any,
 ) -> Work:
     """One per parameter; two for momentum after the first step, one for each further option."""
-    more = bool(weight_decay) + bool(nesterov) + bool(maximize) + (grad_scale is not None)
-    more += 2 if momentum and not is_first_step else 0
-    return _step(1 + more, parameters)
+    extra_operators = (
+        bool(weight_decay) + bool(nesterov) + bool(maximize) + (grad_scale is not None)
+    )
+    extra_operators += 2 if momentum and not is_first_step else 0
+    return _step(1 + extra_operators, parameters)
 
 
 @formula("aten::_fused_adagrad")
@@ -67,8 +69,8 @@ def adagrad(
     **_named: Any,
 ) -> Work:
     """Five per parameter; one each for weight decay, maximising and a gradient scale."""
-    more = bool(weight_decay) + bool(maximize) + (grad_scale is not None)
-    return _step(ADAGRAD + more, parameters)
+    extra_operators = bool(weight_decay) + bool(maximize) + (grad_scale is not None)
+    return _step(ADAGRAD + extra_operators, parameters)
 
 
 @formula("aten::_amp_foreach_non_finite_check_and_unscale")
@@ -78,6 +80,6 @@ def unscale(gradients: Any, found_inf: Any, inv_scale: Any) -> Work:
 
 
 @formula("aten::_amp_update_scale")
-def update_scale(scale: Any, *_rest: Any) -> Work:
+def update_scale(scale: Any, *_args: Any) -> Work:
     """One per element of the scale, which has one."""
     return _step(1, [scale])

@@ -35,7 +35,7 @@ def _pooled(dimensions: int, operand: Operand, kernel: Any, outputs: Any) -> Wor
     "aten::quantized_max_pool1d",
     "quantized::max_pool1d",
 )
-def pool1d(operand: Operand, kernel_size: Any, *_rest: Any, outputs: Any, **_named: Any) -> Work:
+def pool1d(operand: Operand, kernel_size: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
     """Window size per output element."""
     return _pooled(1, operand, kernel_size, outputs)
 
@@ -49,7 +49,7 @@ def pool1d(operand: Operand, kernel_size: Any, *_rest: Any, outputs: Any, **_nam
     "quantized::max_pool2d",
     "aten::fractional_max_pool2d",
 )
-def pool2d(operand: Operand, kernel_size: Any, *_rest: Any, outputs: Any, **_named: Any) -> Work:
+def pool2d(operand: Operand, kernel_size: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
     """Window size per output element."""
     return _pooled(2, operand, kernel_size, outputs)
 
@@ -62,19 +62,19 @@ def pool2d(operand: Operand, kernel_size: Any, *_rest: Any, outputs: Any, **_nam
     "aten::quantized_max_pool3d",
     "aten::fractional_max_pool3d",
 )
-def pool3d(operand: Operand, kernel_size: Any, *_rest: Any, outputs: Any, **_named: Any) -> Work:
+def pool3d(operand: Operand, kernel_size: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
     """Window size per output element."""
     return _pooled(3, operand, kernel_size, outputs)
 
 
 @formula("aten::avg_pool2d_backward")
-def avg_pool2d_backward(gradient: Operand, operand: Operand, kernel_size: Any, *_rest: Any) -> Work:
+def avg_pool2d_backward(gradient: Operand, operand: Operand, kernel_size: Any, *_args: Any) -> Work:
     """Window size per gradient element."""
     return vector(elements(gradient) * _window(kernel_size, 2), gradient)
 
 
 @formula("aten::avg_pool3d_backward")
-def avg_pool3d_backward(gradient: Operand, operand: Operand, kernel_size: Any, *_rest: Any) -> Work:
+def avg_pool3d_backward(gradient: Operand, operand: Operand, kernel_size: Any, *_args: Any) -> Work:
     """Window size per gradient element."""
     return vector(elements(gradient) * _window(kernel_size, 3), gradient)
 
@@ -90,7 +90,7 @@ def avg_pool3d_backward(gradient: Operand, operand: Operand, kernel_size: Any, *
     "aten::fractional_max_pool2d_backward",
     "aten::fractional_max_pool3d_backward",
 )
-def max_pool_backward(gradient: Operand, *_rest: Any, **_named: Any) -> Work:
+def max_pool_backward(gradient: Operand, *_args: Any, **_named: Any) -> Work:
     """One addition per gradient element, at the place of its maximum."""
     return vector(elements(gradient), gradient)
 

@@ -76,13 +76,13 @@ def elementwise(*args: Any, outputs: Any, **_named: Any) -> Work:
 
 
 @formula("aten::quantize_per_tensor_dynamic", "aten::_fused_moving_avg_obs_fq_helper")
-def observed(operand: Any, *_rest: Any, outputs: Any, **_named: Any) -> Work:
+def observed(operand: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
     """The smallest and the largest, and the quantised value: three per element."""
     return pointwise_work("", (operand,), outputs, 3)
 
 
 @formula("aten::_fused_moving_avg_obs_fq_helper_functional")
-def observed_functional(operand: Any, *_rest: Any, outputs: Any, **_named: Any) -> Work:
+def observed_functional(operand: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
     """As the form that updates its observer in place."""
     return pointwise_work("", (operand,), outputs, 3)
 
@@ -106,7 +106,7 @@ def softmax(*args: Any, outputs: Any, **_named: Any) -> Work:
 
 
 @formula(*BAGS)
-def bag(weight: Any, indices: Operand, *_rest: Any, outputs: Any, **_named: Any) -> Work:
+def bag(weight: Any, indices: Operand, *_args: Any, outputs: Any, **_named: Any) -> Work:
     """A product and an addition to dequantise each element gathered, and one to add it up."""
     return Work(vector=3 * elements(indices) * outputs.shape[-1])
 

@@ -16,9 +16,9 @@ from torchgauge.formulas.registry import formula
 from torchgauge.formulas.work import REAL_MAC, Work
 
 
-def _work(macs: int, cells: int, mode: int, *, whole: bool) -> Work:
+def _work(macs: int, cells: int, mode: int, *, on_integers: bool) -> Work:
     elementwise = CELLS.get(mode, PLAIN_CELL) * cells
-    if whole:
+    if on_integers:
         return Work(integer=REAL_MAC * macs, vector=elementwise)
     return Work(matmul=REAL_MAC * macs, vector=elementwise)
 
@@ -37,7 +37,7 @@ def _register_layers(mode: int, name: str) -> None:
         rows = directions * math.prod(operand.shape[:-1])
         inner = operand.shape[-1] + (count - 1) * directions * hidden  # the inputs of all layers
         macs = rows * GATES[mode] * hidden * (inner + count * hidden)
-        return _work(macs, rows * count * hidden, mode, whole=not _float16(params))
+        return _work(macs, rows * count * hidden, mode, on_integers=not _float16(params))
 
 
 def _float16(params: Any) -> bool:
@@ -59,7 +59,7 @@ def _register_cell(mode: int, name: str) -> None:
         batch, inner = operand.shape
         hidden = (hx[0] if mode == LSTM else hx).shape[-1]
         macs = batch * GATES.get(mode, 1) * hidden * (inner + hidden)
-        return _work(macs, batch * hidden, mode, whole=_integers(w_ih))
+        return _work(macs, batch * hidden, mode, on_integers=_integers(w_ih))
 
 
 def _integers(packed: Any) -> bool:

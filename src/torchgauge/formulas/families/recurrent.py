@@ -37,8 +37,8 @@ def _layers(operand: Operand, weights: Any, mode: int) -> Work:
     The second is [gates · H, H or its projection], the third the projection, [projected, H].
     """
     matrices = [weight for weight in weights if len(weight.shape) == 2]
-    gated = [one for one in matrices if one.shape[0] == matrices[0].shape[0]]
-    work = product(_rows(operand) * sum(elements_of(one) for one in matrices), operand)
+    gated = [matrix for matrix in matrices if matrix.shape[0] == matrices[0].shape[0]]
+    work = product(_rows(operand) * sum(elements_of(matrix) for matrix in matrices), operand)
     units = matrices[0].shape[0] // GATES.get(mode, 1) * (len(gated) // 2)
     return work._replace(vector=CELLS.get(mode, PLAIN_CELL) * _rows(operand) * units)
 
@@ -94,17 +94,17 @@ def cudnn_backward(
     return _backward(_layers(operand, weight, mode), weights=bool(args[-1][3]))
 
 
-def _register_whole(mode: int, *names: str) -> None:
+def _register_layers(mode: int, *names: str) -> None:
     @formula(*names)
-    def whole(operand: Operand, second: Any, third: Any, fourth: Any, *args: Any) -> Work:
+    def layers(operand: Operand, second: Any, third: Any, fourth: Any, *args: Any) -> Work:
         """(input, hx, params, …), or (data, batch_sizes, hx, params, …) where packed."""
         params = fourth if isinstance(fourth, tuple | list) else third
         return _layers(operand, params, mode)
 
 
-_register_whole(LSTM, "aten::lstm", "aten::_lstm_mps")
-_register_whole(GRU, "aten::gru")
-_register_whole(PLAIN, "aten::rnn_tanh", "aten::rnn_relu")
+_register_layers(LSTM, "aten::lstm", "aten::_lstm_mps")
+_register_layers(GRU, "aten::gru")
+_register_layers(PLAIN, "aten::rnn_tanh", "aten::rnn_relu")
 
 
 @formula("aten::lstm_mps_backward")

@@ -37,19 +37,19 @@ from torchgauge.formulas.work import Work, vector
     "aten::_sparse_sum",
     "aten::_sparse_csr_sum",
 )
-def one_per_input(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def one_per_input(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """One per input element."""
     return reduction_work("sum", (operand,))
 
 
 @formula("aten::cumprod", "aten::_sparse_csr_prod")
-def product_scan(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def product_scan(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """One product per input element."""
     return reduction_work("prod", (operand,))
 
 
 @formula("aten::_aminmax", "aten::aminmax", "aten::var_mean", "aten::std_mean", "aten::dist")
-def two_per_input(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def two_per_input(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """Two reductions, or a difference and a reduction: two per input element."""
     return reduction_work("sum", (operand,), 2)
 
@@ -61,7 +61,7 @@ def segment_reduce_backward(gradient: Any, output: Any, data: Operand, *_r: Any,
 
 
 @formula("aten::_histogramdd_bin_edges")
-def bin_edges(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def bin_edges(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """The smallest and largest of each column: two per element."""
     return reduction_work("sum", (operand,), 2)
 
@@ -87,46 +87,50 @@ def _length(operand: Operand, dim: int) -> int:
 @formula("aten::sort", "aten::argsort", "aten::msort", "aten::mode")
 def sort(operand: Operand, *args: Any, dim: int | None = None, **_named: Any) -> Work:
     """n·log2 n comparisons per row of n; `dim` is the first whole number given, −1 without."""
-    places = [one for one in args if isinstance(one, int) and not isinstance(one, bool)]
-    length = _length(operand, dim if dim is not None else (places or [-1])[0])
+    dims = [
+        argument
+        for argument in args
+        if isinstance(argument, int) and not isinstance(argument, bool)
+    ]
+    length = _length(operand, dim if dim is not None else (dims or [-1])[0])
     return _ordered(elements(operand) * _logarithm(length), operand)
 
 
 @formula("aten::topk")
-def topk(operand: Operand, k: int, dim: int = -1, *rest: Any, **named: Any) -> Work:
+def topk(operand: Operand, k: int, dim: int = -1, *args: Any, **named: Any) -> Work:
     """One comparison per element to select, k·log2 k per row to sort what was selected."""
     length = max(1, _length(operand, dim))
     rows = elements(operand) // length
-    in_order = rest[1] if len(rest) > 1 else named.get("sorted", True)
+    in_order = args[1] if len(args) > 1 else named.get("sorted", True)
     sorting = rows * k * _logarithm(k) if in_order else 0
     return _ordered(elements(operand) + sorting, operand)
 
 
 @formula("aten::median", "aten::nanmedian", "aten::kthvalue")
-def selection(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def selection(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """Two comparisons per element."""
     return _ordered(2 * elements(operand), operand)
 
 
 @formula("aten::_unique", "aten::_unique2", "aten::unique_dim")
-def unique(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def unique(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """Sorting all elements, n·log2 n, and comparing neighbours, n."""
     count = elements(operand)
     return _ordered(count * _logarithm(count) + count, operand)
 
 
 @formula("aten::unique_consecutive", "aten::unique_dim_consecutive")
-def unique_consecutive(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def unique_consecutive(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """Comparing neighbours: one per element."""
     return vector(elements(operand), operand)
 
 
 @formula("aten::isin")
-def membership(values: Any, among: Any, *_rest: Any, **_named: Any) -> Work:
+def membership(values: Any, among: Any, *_args: Any, **_named: Any) -> Work:
     """Sorting both together: n·log2 n comparisons of the n elements of the two."""
-    both = [one for one in (values, among) if hasattr(one, "shape")]
-    count = sum(map(elements_of, both))
-    return _ordered(count * _logarithm(count), *both)
+    operands = [operand for operand in (values, among) if hasattr(operand, "shape")]
+    count = sum(map(elements_of, operands))
+    return _ordered(count * _logarithm(count), *operands)
 
 
 def _searched(boundaries: Operand, values: Any) -> Work:
@@ -135,12 +139,12 @@ def _searched(boundaries: Operand, values: Any) -> Work:
 
 
 @formula("aten::searchsorted")
-def searchsorted(boundaries: Operand, values: Any, *_rest: Any, **_named: Any) -> Work:
+def searchsorted(boundaries: Operand, values: Any, *_args: Any, **_named: Any) -> Work:
     """ceil(log2(n + 1)) comparisons per value among n boundaries."""
     return _searched(boundaries, values)
 
 
 @formula("aten::bucketize")
-def bucketize(values: Any, boundaries: Operand, *_rest: Any, **_named: Any) -> Work:
+def bucketize(values: Any, boundaries: Operand, *_args: Any, **_named: Any) -> Work:
     """ceil(log2(n + 1)) comparisons per value among n boundaries."""
     return _searched(boundaries, values)

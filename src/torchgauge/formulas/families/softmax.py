@@ -27,7 +27,7 @@ FORWARD, BACKWARD, LOG_OF_SUM = 5, 4, 4
     "aten::softmax",
     "aten::log_softmax",
 )
-def softmax(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def softmax(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """Five per element: maximum, subtraction, exponential, sum, division."""
     return vector(FORWARD * elements_of(operand), operand)
 
@@ -39,12 +39,12 @@ def softmax(operand: Operand, *_rest: Any, **_named: Any) -> Work:
     "aten::_sparse_softmax_backward_data",
     "aten::_sparse_log_softmax_backward_data",
 )
-def softmax_backward(gradient: Operand, output: Operand, *_rest: Any, **_named: Any) -> Work:
+def softmax_backward(gradient: Operand, output: Operand, *_args: Any, **_named: Any) -> Work:
     """Four per element: a sum over the row, an exponential or product, a product, a subtraction."""
     return vector(BACKWARD * elements_of(output), gradient)
 
 
 @formula("aten::logsumexp", "aten::logcumsumexp", "aten::_logcumsumexp")
-def logsumexp(operand: Operand, *_rest: Any, **_named: Any) -> Work:
+def logsumexp(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """Four per element: maximum, subtraction, exponential, sum."""
     return vector(LOG_OF_SUM * elements_of(operand), operand)

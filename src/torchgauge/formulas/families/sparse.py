@@ -28,7 +28,8 @@ def sparse_sparse(a: Operand, b: Operand) -> Work | None:
     columns, rows = _stored_along(a, 1), _stored_along(b, 0)
     if columns is None or rows is None:
         return None
-    return product(sum(one * two for one, two in zip(columns, rows, strict=True)), a)
+    macs = sum(column * row for column, row in zip(columns, rows, strict=True))
+    return product(macs, a)
 
 
 def _stored_along(operand: Any, dimension: int) -> list[int] | None:
@@ -64,8 +65,8 @@ def mm_reduce_backward(
     self: Operand, gradient: Operand, weight: Operand, reduce: str, arg_out: Any, output_mask: Any
 ) -> Work:
     """The forward's products for each gradient that the mask asks for."""
-    wanted = bool(output_mask[0]) + bool(output_mask[1])
-    return product(wanted * elements_of(self) * gradient.shape[1], self)
+    gradient_count = bool(output_mask[0]) + bool(output_mask[1])
+    return product(gradient_count * elements_of(self) * gradient.shape[1], self)
 
 
 @formula("aten::_cslt_sparse_mm")

@@ -91,7 +91,7 @@ def ps_roi_align_backward(
 
 
 @formula("torchvision::roi_pool", "torchvision::ps_roi_pool")
-def roi_pool(operand: Operand, rois: Operand, *_rest: Any, outputs: Any) -> Work:
+def roi_pool(operand: Operand, rois: Operand, *_args: Any, outputs: Any) -> Work:
     """One per element of the regions: at most the whole map for each region and channel."""
     channels = next(tensors(outputs)).shape[1]
     area = operand.shape[-2] * operand.shape[-1]
@@ -99,13 +99,13 @@ def roi_pool(operand: Operand, rois: Operand, *_rest: Any, outputs: Any) -> Work
 
 
 @formula("torchvision::_roi_pool_backward")
-def roi_pool_backward(gradient: Operand, *_rest: Any) -> Work:
+def roi_pool_backward(gradient: Operand, *_args: Any) -> Work:
     """One addition per element of the gradient, at the place of its maximum."""
     return vector(elements(gradient), gradient)
 
 
 @formula("torchvision::_ps_roi_pool_backward")
-def ps_roi_pool_backward(gradient: Operand, rois: Operand, *_rest: Any, outputs: Any) -> Work:
+def ps_roi_pool_backward(gradient: Operand, rois: Operand, *_args: Any, outputs: Any) -> Work:
     """One per element of the regions, at most, as forward."""
     result = next(tensors(outputs))
     area = result.shape[-2] * result.shape[-1]
@@ -126,22 +126,22 @@ def _macs(weight: Operand, result: Any) -> int:
 
 @formula("torchvision::deform_conv2d")
 def deformable_convolution(
-    operand: Operand, weight: Operand, offset: Operand, mask: Operand, *rest: Any, outputs: Any
+    operand: Operand, weight: Operand, offset: Operand, mask: Operand, *args: Any, outputs: Any
 ) -> Work:
     """A convolution over bilinear samples, each times its mask where there is one.
 
-    `rest` ends with `use_mask`.
+    `args` ends with `use_mask`.
     """
     result = next(tensors(outputs)).shape
-    sampling = (SAMPLE + bool(rest[-1])) * _columns(operand, weight, result)
+    sampling = (SAMPLE + bool(args[-1])) * _columns(operand, weight, result)
     return product(_macs(weight, result), operand)._replace(vector=sampling)
 
 
 @formula("torchvision::_deform_conv2d_backward")
 def deformable_convolution_backward(
-    gradient: Operand, operand: Operand, weight: Operand, *rest: Any
+    gradient: Operand, operand: Operand, weight: Operand, *args: Any
 ) -> Work:
     """Two products of forward's size; sampling again, spreading back, and once per offset."""
     result = gradient.shape
-    sampling = (4 * SAMPLE + bool(rest[-1])) * _columns(operand, weight, result)
+    sampling = (4 * SAMPLE + bool(args[-1])) * _columns(operand, weight, result)
     return product(2 * _macs(weight, result), operand)._replace(vector=sampling)

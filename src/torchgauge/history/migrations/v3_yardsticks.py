@@ -22,8 +22,8 @@ def up(connection: Connection) -> None:
         )
     )
     for run in connection.scalars(text("SELECT id FROM runs")).all():
-        found = connection.execute(text("SELECT profile FROM runs WHERE id = :id"), {"id": run})
-        profile = unpacked(found.scalar_one(), f"run {run}")
+        result = connection.execute(text("SELECT profile FROM runs WHERE id = :id"), {"id": run})
+        profile = unpacked(result.scalar_one(), f"run {run}")
         if rows := [{"run": run, **row} for row in yardstick_rows(profile)]:
             connection.execute(text(_YARDSTICK), rows)
         for row in metric_rows(profile):

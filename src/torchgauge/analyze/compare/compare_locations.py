@@ -1,0 +1,173 @@
+"""The layers, operators and kernels of two runs side by side, most contribution first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from torchgauge.analyze.compare.tree_figures import Figures, Places, places
+from torchgauge.analyze.gate.stored import MIN_PROCESSES, HostNoise, Welch, welch
+from torchgauge.imports import imported
+from torchgauge.records.comparison import Place
+from torchgauge.records.latency.latency import LatencyRun
+from torchgauge.records.profile import Profile
+
+FALSE_DISCOVERIES = 0.05
+# The largest of each kind are kept, and further ones that are significant or did other work.
+MAX_PLACES = 200
+_NO_FIGURES = Figures()
+_Kind = Literal["layer", "operator", "kernel"]
+
+
+class ComparedPlaces(NamedTuple):
+    """The places of a Comparison; see there."""
+
+    layers: tuple[Place, ...] = ()
+    operators: tuple[Place, ...] = ()
+    kernels: tuple[Place, ...] = ()
+    step_change: float | None = None
+    remaining_change: float | None = None
+    places_tested: str = ""
+
+
+def compare_places(
+    baseline: Profile, current: Profile, noise: HostNoise | None = None
+) -> ComparedPlaces:
+    """Return the places of both trees; nothing where a side has none.
+
+    Times are the device's where it worked on both sides, else the host's. Layers are tested where
+    both runs timed them in at least six processes and `noise` says how sessions differ; operators
+    and kernels are of one recording each and are not.
+    """
+    if baseline.tree is None or current.tree is None:
+        return ComparedPlaces()
+    device = None not in (baseline.tree.root.device_time, current.tree.root.device_time)
+    old, new = (places(tree, device=device) for tree in (baseline.tree, current.tree))
+    layers = paired(old.layers, new.layers, "layer")
+    tests = {} if noise is None else _tests(baseline, current, noise)
+    layers = with_significance(layers, tests)
+    listed_layers = shortened(layers)
+    step = (_step_time(new) - _step_time(old)) * 1e-9
+    return ComparedPlaces(
+        layers=listed_layers,
+        operators=shortened(paired(old.operators, new.operators, "operator")),
+        kernels=shortened(paired(old.kernels, new.kernels, "kernel")),
+        step_change=step,
+        remaining_change=step - math.fsum(place.contribution for place in listed_layers),
+        places_tested=_tested(tests, noise),
+    )
+
+
+def _tested(tests: Mapping[str, Welch], noise: HostNoise | None) -> str:
+    if tests:
+        return "Welch's t over processes, false discoveries at 5 % (Benjamini–Hochberg)"
+    if noise is None:
+        return "not tested: the runs are not comparable"
+    return "not tested: re-record both with --processes 10"
+
+
+def _step_time(side: Places) -> int:
+    return side.buckets + sum(figures.time or 0 for figures in side.layers.values())
+
+
+def paired(
+    old: Mapping[str, Figures],
+    new: Mapping[str, Figures],
+    kind: _Kind,
+) -> list[Place]:
+    """Return the places of both sides, matched by name."""
+    return [place(name, kind, old.get(name), new.get(name)) for name in {**old, **new}]
+
+
+def place(
+    name: str,
+    kind: _Kind,
+    old: Figures | None,
+    new: Figures | None,
+) -> Place:
+    """Return one place of two sides; a side without it counts as no time."""
+    before, after = old or _NO_FIGURES, new or _NO_FIGURES
+    times = _seconds(before.time), _seconds(after.time)
+    change = times[1] / times[0] - 1 if times[0] and times[1] is not None else None
+    return Place(
+        kind=kind,
+        name=name,
+        type=(new or before).type,
+        baseline=times[0],
+        current=times[1],
+        contribution=(times[1] or 0.0) - (times[0] or 0.0),
+        change=change,
+        baseline_flops=before.flops,
+        current_flops=after.flops,
+        baseline_bytes=before.bytes,
+        current_bytes=after.bytes,
+        baseline_calls=None if old is None else old.calls,
+        current_calls=None if new is None else new.calls,
+    )
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds * 1e-9
+
+
+def _tests(baseline: Profile, current: Profile, noise: HostNoise) -> dict[str, Welch]:
+    """Return the test of each layer that both runs timed in each of enough processes."""
+    sides = [
+        _by_layer(profile.latency.processes if profile.latency else ())
+        for profile in (baseline, current)
+    ]
+    tests = {}
+    for path, old in sides[0].items():
+        new = sides[1].get(path, [])
+        if (
+            min(len(old), len(new)) >= MIN_PROCESSES
+            and (test := welch(old, new, noise)) is not None
+        ):
+            tests[path] = test
+    return tests
+
+
+def _by_layer(runs: Iterable[LatencyRun]) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {}
+    for run in runs:
+        for path, seconds in run.layer_times.items():
+            times.setdefault(path, []).append(seconds)
+    return times
+
+
+def with_significance(layers: list[Place], tests: Mapping[str, Any]) -> list[Place]:
+    """Return the layers with their intervals, false discoveries among all tests kept at 5 %.
+
+    A test has a `change`, an `interval()` and a `p`.
+
+    Source: Benjamini and Hochberg (1995).
+    """
+    if not tests:
+        return layers
+    false_discovery_control = imported("scipy.stats").false_discovery_control
+
+    adjusted = dict(
+        zip(tests, false_discovery_control([test.p for test in tests.values()]), strict=True)
+    )
+    return [
+        msgspec.structs.replace(
+            layer,
+            change=tests[layer.name].change,
+            interval=tests[layer.name].interval(),
+            significant=bool(adjusted[layer.name] <= FALSE_DISCOVERIES),
+        )
+        if layer.name in tests
+        else layer
+        for layer in layers
+    ]
+
+
+def shortened(compared: Iterable[Place]) -> tuple[Place, ...]:
+    """Return the places by contribution: the largest, and further ones that surely changed."""
+    ordered = sorted(compared, key=lambda place: -abs(place.contribution))
+    first, remainder = ordered[:MAX_PLACES], ordered[MAX_PLACES:]
+    changed = [place for place in remainder if place.significant or place.work_changed]
+    return (*first, *changed[:MAX_PLACES])

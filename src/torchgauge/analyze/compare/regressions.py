@@ -1,0 +1,40 @@
+"""The headline metrics of a run that are surely worse than those of a stored run."""
+
+from __future__ import annotations
+
+from torchgauge.analyze.compare.compare import compare
+from torchgauge.analyze.gate.stored import HostNoise
+from torchgauge.analyze.gate.tolerances import USUAL_METRICS, default_tolerance
+from torchgauge.records.comparison import Change
+from torchgauge.records.profile import Profile
+from torchgauge.records.regressions import Regressions
+
+
+def regressions(
+    baseline: Profile, current: Profile, *, noise: HostNoise | None = None
+) -> Regressions:
+    """Return the metrics that got worse by more than is tolerated, and the undecided ones.
+
+    With six processes on each side latency is judged by its interval; with fewer only a change
+    beyond the host's noise floor counts (20 % where it was never calibrated).
+    """
+    comparison = compare(baseline, current, noise=noise)
+    changes = [
+        change for name in USUAL_METRICS if (change := comparison.change_of(name)) is not None
+    ]
+    return Regressions(
+        found=tuple(filter(_worse, changes)),
+        undecided=tuple(
+            change for change in changes if change.judgement in ("inconclusive", "unknown")
+        ),
+        comparison=comparison,
+    )
+
+
+def _worse(change: Change) -> bool:
+    if change.judgement != "worse":
+        return False
+    accepted = default_tolerance(change.metric).accepted
+    interval = change.judged_interval
+    smallest = change.change if interval is None else interval.low
+    return smallest is None or smallest > accepted

@@ -1,0 +1,1 @@
+"""Whether a record got worse than tolerances and limits allow."""

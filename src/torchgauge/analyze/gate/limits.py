@@ -1,0 +1,155 @@
+"""Absolute limits: "latency:100ms", "throughput:1000samples/s", and whether a record keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchgauge.analyze.gate.quantities import EXAMPLES, amount, meant
+from torchgauge.analyze.statistics.percentiles import PERCENTILES, samples_needed
+from torchgauge.errors import InputError
+from torchgauge.records.figures import COST, SIZE, Figure
+from torchgauge.records.metric import METRICS, Metric, figure_of, metric
+from torchgauge.records.profile import Profile
+from torchgauge.records.verdict import Limit, Ruling, Verdict, overall
+
+
+def unit_of(limited: Metric) -> str:
+    """Return the SI unit that limits of a metric are given in."""
+    if limited.figure.startswith("throughput"):
+        return "1/s"
+    for named in (SIZE, COST):
+        if limited.figure in named:
+            return named[limited.figure][0]
+    return "B" if limited.kind == "memory" else "s"
+
+
+def parse_limit(text: str) -> Limit:
+    """Return the limit that `text` says, "METRIC:AMOUNT" with the amount's unit.
+
+    Of throughput it is a least, of all else a most. Raises InputError `metric-unknown`,
+    `threshold-invalid`.
+    """
+    name, colon, amount_text = text.partition(":")
+    limited = metric(name.strip())
+    unit = unit_of(limited)
+    if not colon:
+        raise _invalid(text, unit, limited, "There is no ':' with an amount behind it.")
+    parsed = amount(amount_text, unit)
+    if parsed is None:
+        raise _invalid(
+            text,
+            unit,
+            limited,
+            f"'{amount_text}' is no amount with a unit that fits.",
+            amount_text,
+        )
+    if parsed.value == 0 and unit:
+        raise _invalid(text, unit, limited, "The amount must be above 0.")
+    is_minimum = limited.better == "higher"
+    return Limit(
+        metric=limited.name,
+        value=parsed.value,
+        text=text,
+        least=is_minimum,
+        of=parsed.counted,
+    )
+
+
+def _invalid(
+    text: str, unit: str, limited: Metric, cause: str, amount_text: str = ""
+) -> InputError:
+    near = meant(amount_text, unit)
+    example = f"{limited.name}:{EXAMPLES[unit]}"
+    return InputError(
+        f"'{text}' is no limit.",
+        id="threshold-invalid",
+        cause=cause,
+        remedy=f"Did you mean {limited.name}:{near}?" if near else f"Write it as in {example}.",
+    )
+
+
+def percentile_of(limits: Iterable[Limit]) -> float | None:
+    """Return the highest percentile (0.99) that a limit is on, None where there is none."""
+    return max(
+        (PERCENTILES[limit.metric] for limit in limits if limit.metric in PERCENTILES), default=None
+    )
+
+
+def judged(limits: Iterable[Limit], profile: Profile) -> Verdict:
+    """Return the verdict on a record under limits alone."""
+    rulings = tuple(judge_limit(limit, profile) for limit in limits)
+    return Verdict(outcome=overall(rulings), rulings=rulings)
+
+
+def judge_limit(limit: Limit, profile: Profile) -> Ruling:
+    """Return the ruling on a limit; the estimate of the record's figure decides.
+
+    An unknown figure is inconclusive, and so is one that is "at least" so much and below the limit.
+    """
+    limited = METRICS[limit.metric]
+    if limit.of:
+        limited = limited._replace(figure=f"throughput_{limit.of}")
+    figure = figure_of(profile, limited)
+    reason = (
+        _unknown_reason(limit, profile)
+        if figure.value is None
+        else _without_interval(limit, profile)
+    )
+    return judge(limit, figure, at_least=_at_least(limited, profile), reason=reason)
+
+
+def judge(limit: Limit, figure: Figure, *, at_least: bool = False, reason: str = "") -> Ruling:
+    """Return whether one figure keeps the limit; `reason` is a note on the figure."""
+    value, interval = figure.value, figure.interval
+    over = value is not None and (value < limit.value if limit.least else value > limit.value)
+    sure = value is not None and not (at_least and not over)
+    if not sure and value is not None:
+        reason = "the total lacks operators or parameters that are not known"
+    within = interval is not None and interval.low <= limit.value <= interval.high
+    return Ruling(
+        metric=limit.metric,
+        outcome="fail" if over else "pass" if sure else "inconclusive",
+        how=figure.how,
+        unit=figure.unit,
+        current=value,
+        interval=interval,
+        limit=limit,
+        at_least=at_least and value is not None,
+        borderline=within,
+        reason=reason,
+        method="the estimate against the limit",
+    )
+
+
+def _at_least(limited: Metric, profile: Profile) -> bool:
+    if limited.figure in COST:
+        return profile.cost is not None and profile.cost.at_least
+    return limited.figure in SIZE and profile.size is not None and bool(profile.size.uninitialized)
+
+
+def _unknown_reason(limit: Limit, profile: Profile) -> str:
+    if limit.of and profile.throughput is not None:
+        return f"the input does not say how many {limit.of} it holds"
+    if limit.metric in ("forward", "backward", "optimizer") and not profile.target.training:
+        return "only a training step has it"
+    if limit.metric == "device_time" and profile.latency is not None:
+        return "nothing ran on a GPU"
+    return "it was not measured"
+
+
+def _without_interval(limit: Limit, profile: Profile) -> str:
+    """Return why a figure has no interval; of a percentile also what ended the sampling."""
+    timing = profile.latency
+    if timing is None or METRICS[limit.metric].kind != "timing":
+        return ""
+    if limit.metric in ("latency", "p50", "throughput") and timing.interval is None:
+        return f"no interval, {timing.interval_method.removeprefix('none: ')}"
+    if limit.metric not in PERCENTILES:
+        return ""
+    if timing.percentile_intervals.get(limit.metric) is not None:
+        return ""
+    worth = sum(len(run.steady_samples) / run.autocorrelation for run in timing.processes)
+    needed = samples_needed(PERCENTILES[limit.metric])
+    if worth >= needed:
+        return f"no interval, a process has too few of its samples ({timing.stop})"
+    return f"{worth:.0f} independent samples of the {needed} needed ({timing.stop})"

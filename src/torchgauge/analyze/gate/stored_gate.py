@@ -1,0 +1,214 @@
+"""A gate against a stored baseline, whose build cannot be run again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+from typing import NamedTuple
+
+from torchgauge import units
+from torchgauge.analyze.compare.compare import compare
+from torchgauge.analyze.gate.evidence import Sides, disturbed, few_samples
+from torchgauge.analyze.gate.exact_metrics import exact_ruling
+from torchgauge.analyze.gate.limits import judge_limit
+from torchgauge.analyze.gate.regressed_layers import regressed_layers
+from torchgauge.analyze.gate.stored import (
+    MIN_PROCESSES,
+    HostNoise,
+    Welch,
+    corrected,
+    uncalibrated,
+    welch,
+)
+from torchgauge.analyze.latency.metrics_by_process import by_process
+from torchgauge.analyze.statistics.holm import holm
+from torchgauge.analyze.statistics.paired import signed
+from torchgauge.imports import imported
+from torchgauge.records.comparison import Change, Comparison
+from torchgauge.records.metric import METRICS, Metric
+from torchgauge.records.profile import Profile
+from torchgauge.records.record import Interval
+from torchgauge.records.verdict import Limit, Outcome, Ruling, Tolerance, Verdict, overall
+
+ALPHA = 0.025  # one-sided, as the intervals of 95 % have it on either side
+
+
+class _Test(NamedTuple):
+    """The test of one metric over both sides' processes, positive where it got worse."""
+
+    welch: Welch
+    tolerance: Tolerance
+
+    @property
+    def p(self) -> float:
+        """The probability of so much without a change above δ0."""
+        stdtr = imported("scipy.special").stdtr
+
+        above = self.welch.estimate - math.log1p(self.tolerance.accepted)
+        if self.welch.error == 0:
+            return 0.0 if above > 0 else 1.0
+        return float(stdtr(self.welch.freedom, -above / self.welch.error))
+
+    @property
+    def interval(self) -> Interval:
+        """The relative change for the worse."""
+        return self.welch.interval()
+
+
+def gate(
+    baseline: Profile,
+    current: Profile,
+    tolerances: Sequence[Tolerance],
+    *,
+    limits: Sequence[Limit] = (),
+    usual: Container[str] = (),
+    noise: HostNoise | None = None,
+    labels: tuple[str, str] = ("baseline", "current"),
+) -> Verdict:
+    """Return the verdict on whether the current run is worse than the stored one.
+
+    Exact metrics come first. Times are judged between the same machine, software and settings
+    alone, and from six processes on each side; `noise` says by what the host's sessions differ, of
+    a host never calibrated a floor of 20 % is assumed. A metric fails where it is surely above δ0,
+    passes where it is surely below δ1, and is inconclusive else. One that neither run has is left
+    out where it is merely among the `usual`.
+    """
+    noise = noise or uncalibrated()
+    comparison = compare(baseline, current, labels=labels, noise=noise)
+    sides = baseline.latency, current.latency
+    tests = _tests(baseline, current, comparison, tolerances, noise)
+    fallen = dict(zip(tests, holm([test.p for test in tests.values()], ALPHA), strict=True))
+    rulings = []
+    for tolerance in tolerances:
+        name = tolerance.metric
+        change = comparison.change_of(name)
+        if change is None and name in usual:
+            continue
+        if change is None:
+            rulings.append(_absent(METRICS[name], tolerance))
+        elif change.exact:
+            rulings.append(exact_ruling(change, tolerance))
+        elif name in tests:
+            judgement = _judged(change, tests[name], sides, noise, fails=fallen[name])
+            rulings.append(_tested(change, tests[name], judgement, len(tests)))
+        else:
+            rulings.append(_untested(change, tolerance, comparison, sides))
+    all_rulings = (*rulings, *(judge_limit(limit, current) for limit in limits))
+    return Verdict(
+        outcome=overall(all_rulings),
+        rulings=all_rulings,
+        comparison=comparison,
+        guilty=regressed_layers(comparison, all_rulings),
+    )
+
+
+def _tests(
+    baseline: Profile,
+    current: Profile,
+    comparison: Comparison,
+    tolerances: Sequence[Tolerance],
+    noise: HostNoise,
+) -> dict[str, _Test]:
+    if not comparison.timing_comparable:
+        return {}
+    tests = {}
+    for tolerance in tolerances:
+        metric = METRICS[tolerance.metric]
+        if metric.kind != "timing":
+            continue
+        old, new = by_process(baseline, metric), by_process(current, metric)
+        change = comparison.change_of(metric.name)
+        if change is None or few_samples(metric, (baseline.latency, current.latency)):
+            continue
+        if metric.better == "higher":
+            old, new = new, old  # less of it is worse
+        if noise.correction is not None and change.corrected is not None:
+            test = corrected(old, new, noise.correction)
+        else:
+            test = welch(old, new, noise) if min(len(old), len(new)) >= MIN_PROCESSES else None
+        if test is not None:
+            tests[metric.name] = _Test(test, tolerance)
+    return tests
+
+
+def _judged(
+    change: Change, test: _Test, sides: Sides, noise: HostNoise, *, fails: bool
+) -> tuple[Outcome, str]:
+    """Return the outcome of a tested metric and the reason; a disturbed run never fails."""
+    if change.corrected is not None:
+        return _by_interval(test, noise.corrected, fails=fails)
+    against = disturbed(METRICS[change.metric], sides, noise, few_processes=False)
+    if fails and against is not None:
+        return "inconclusive", against
+    return _by_interval(test, noise, fails=fails)
+
+
+def _by_interval(test: _Test, noise: HostNoise, *, fails: bool) -> tuple[Outcome, str]:
+    tolerance, interval = test.tolerance, test.interval
+    if fails:
+        return "fail", f"surely worse than {signed(tolerance.accepted)}"
+    if interval.high < tolerance.refused:
+        return "pass", f"surely not worse by {signed(tolerance.refused)}"
+    floor = f"two sessions of one build differ by up to {units.percent(noise.floor)} here"
+    if noise.calibrated:
+        return "inconclusive", f"{floor}: gate with --base-ref, which runs both builds in turn"
+    advice = "torchgauge gate --calibrate TARGET, or gate with --base-ref"
+    return "inconclusive", f"{floor} (assumed): {advice}"
+
+
+def _tested(change: Change, test: _Test, judgement: tuple[Outcome, str], family: int) -> Ruling:
+    outcome, reason = judgement
+    return Ruling(
+        metric=change.metric,
+        outcome=outcome,
+        how=change.how,
+        unit=change.unit,
+        baseline=change.baseline,
+        current=change.current,
+        change=test.welch.change if change.corrected is None else _worse(change),
+        interval=test.interval if change.corrected is None else None,
+        corrected=None if change.corrected is None else test.welch.change,
+        corrected_interval=None if change.corrected is None else test.interval,
+        tolerance=test.tolerance,
+        reason=reason,
+        method=change.method + (f", Holm over {family} metrics" if family > 1 else ""),
+    )
+
+
+def _untested(change: Change, tolerance: Tolerance, comparison: Comparison, sides: Sides) -> Ruling:
+    outcome: Outcome = "inconclusive"
+    reason = change.reason
+    both_known = change.baseline is not None and change.current is not None
+    if both_known and not comparison.timing_comparable:
+        outcome = "not comparable"
+    elif both_known and not few_samples(METRICS[change.metric], sides):
+        reason = "fewer than 6 processes on a side: re-record both with --processes 10"
+    return Ruling(
+        metric=change.metric,
+        outcome=outcome,
+        how=change.how,
+        unit=change.unit,
+        baseline=change.baseline,
+        current=change.current,
+        change=_worse(change),
+        tolerance=tolerance,
+        reason=reason,
+    )
+
+
+def _worse(change: Change) -> float | None:
+    if change.change is None:
+        return None
+    return change.change if change.better == "lower" else -change.change
+
+
+def _absent(metric: Metric, tolerance: Tolerance) -> Ruling:
+    return Ruling(
+        metric=metric.name,
+        outcome="inconclusive",
+        how="measured" if metric.kind in ("timing", "memory") else "counted",
+        unit="",
+        current=None,
+        tolerance=tolerance,
+        reason="neither run has it",
+    )

@@ -1,0 +1,1 @@
+"""Alerts and corrections over the runs of a history."""

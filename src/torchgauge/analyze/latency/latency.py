@@ -1,0 +1,135 @@
+"""Combine the records of one or several processes into a latency."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from torchgauge.analyze.latency.between_processes import headline, process_interval
+from torchgauge.analyze.latency.latency_run import judged
+from torchgauge.analyze.latency.latency_warnings import (
+    merged_warnings,
+    page_fault_warnings,
+    percentile_warnings,
+    precision_warnings,
+)
+from torchgauge.analyze.latency.yardstick import yardstick_of
+from torchgauge.analyze.statistics.median import median_interval
+from torchgauge.analyze.statistics.percentiles import PERCENTILES, percentile_interval
+from torchgauge.errors import MeasurementError
+from torchgauge.records.latency.latency import Latency, LatencyRun, Stage, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torchgauge.analyze.latency.run_spread import RunSpread
+    from torchgauge.records.record import Interval, MeasurementWarning
+
+_WORST_FIRST: tuple[Stop, ...] = (
+    "interrupted",
+    "time budget spent",
+    "sample limit reached",
+    "iterations done",
+    "short run done",
+    "precision reached",
+)
+
+# Samples beyond a percentile that each of several processes must have for an interval.
+MIN_SAMPLES_BEYOND = 2
+
+
+def combine(
+    runs: Sequence[LatencyRun],
+    *,
+    target_rel_error: float | None = None,
+    cold_cache: bool = False,
+    failures: Sequence[MeasurementWarning] = (),
+    spread: RunSpread | None = None,
+) -> Latency:
+    """Return the latency, in seconds, of one process or of several that measured the same thing.
+
+    The median is that of the processes' medians; `analyze.processes` has its interval, for which
+    `spread` is what earlier runs on this host tell. It is marked `short` where it is wider than
+    ±`target_rel_error`, if that was asked for. `failures` of further processes become warnings.
+
+    Percentiles, mean, deviation and extremes are those of all steady samples together. Over several
+    processes a percentile's interval comes from that percentile in each of them: the samples of one
+    process share its luck. Raises MeasurementError `samples-invalid` for no run.
+    """
+    if not runs:
+        raise MeasurementError("No process gave a measurement.", id="samples-invalid")
+    steady = np.concatenate([run.steady_samples for run in runs])
+    middle = statistics.median(run.median for run in runs)
+    within = runs[0].interval if len(runs) == 1 else None
+    interval, scope, method = headline([run.median for run in runs], within, spread)
+    if target_rel_error is not None:
+        interval = judged(interval, middle, target_rel_error)
+    stop = min((run.stop for run in runs), key=_WORST_FIRST.index)
+    p90, p95, p99 = (float(np.quantile(steady, share)) for share in PERCENTILES.values())
+    independent = sum(len(run.steady_samples) / run.autocorrelation for run in runs)
+    return Latency(
+        median=middle,
+        mean=statistics.fmean(steady),
+        std=float(steady.std(ddof=1)) if steady.size > 1 else None,
+        min=float(steady.min()),
+        max=float(steady.max()),
+        p50=middle,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        interval=interval,
+        interval_scope=scope,
+        interval_method=method,
+        percentile_intervals={"p50": interval, **_percentile_intervals(runs)},
+        first_call=statistics.median(run.first_call for run in runs),
+        steady=all(run.steady for run in runs),
+        stop=stop,
+        device_time=_device_time(runs),
+        processes=tuple(runs),
+        stages=_stages(runs),
+        yardstick=yardstick_of(runs),
+        cold_cache=cold_cache,
+        warnings=(
+            *failures,
+            *merged_warnings(runs),
+            *precision_warnings(interval, middle, stop, len(runs)),
+            *percentile_warnings(steady.size, independent),
+            *page_fault_warnings(runs),
+        ),
+    )
+
+
+def _percentile_intervals(runs: Sequence[LatencyRun]) -> dict[str, Interval | None]:
+    if len(runs) == 1:
+        steady, tau = runs[0].steady_samples, runs[0].autocorrelation
+        return {
+            name: percentile_interval(steady, share, tau) for name, share in PERCENTILES.items()
+        }
+    return {name: _over_processes(runs, share) for name, share in PERCENTILES.items()}
+
+
+def _over_processes(runs: Sequence[LatencyRun], share: float) -> Interval | None:
+    """Return the interval of a percentile; None where a process has too few samples beyond it."""
+    if min(len(run.steady_samples) * (1 - share) for run in runs) < MIN_SAMPLES_BEYOND:
+        return None
+    return process_interval([float(np.quantile(run.steady_samples, share)) for run in runs])
+
+
+def _device_time(runs: Sequence[LatencyRun]) -> float | None:
+    medians = [
+        statistics.median(run.device_samples[run.warmup :]) for run in runs if run.device_samples
+    ]
+    return statistics.median(medians) if medians else None
+
+
+def _stages(runs: Sequence[LatencyRun]) -> tuple[Stage, ...]:
+    stages = []
+    for name in runs[0].stage_samples:
+        steady = [run.stage_samples[name][run.warmup :] for run in runs]
+        medians = [statistics.median(samples) for samples in steady]
+        single_process = len(runs) == 1
+        interval = median_interval(steady[0]) if single_process else process_interval(medians)
+        stages.append(Stage(name=name, median=statistics.median(medians), interval=interval))
+    return tuple(stages)

@@ -1,0 +1,52 @@
+"""A timing metric's value in each process of a run, for the comparison of runs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+from torchgauge.records.latency.latency import LatencyRun
+from torchgauge.records.metric import Metric
+from torchgauge.records.profile import Profile
+
+_QUANTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99}
+_STAGES = ("forward", "backward", "optimizer")
+
+
+def by_process(profile: Profile, metric: Metric) -> tuple[float, ...]:
+    """Return the metric in SI units by process; nothing where a process does not have it."""
+    if profile.latency is None or profile.latency.stop == "interrupted":
+        return ()
+    read_value = _reader(metric.name, profile)
+    values = [read_value(run) for run in profile.latency.processes]
+    valid_values = tuple(value for value in values if value is not None and value > 0)
+    return valid_values if len(valid_values) == len(values) else ()
+
+
+def _reader(name: str, profile: Profile) -> Callable[[LatencyRun], float | None]:
+    if name in _QUANTILES:
+        return lambda run: _quantile(run.steady_samples, _QUANTILES[name])
+    if name in _STAGES:
+        return lambda run: _stage(run, name)
+    if name == "throughput":
+        batch = profile.target.batch
+        return lambda run: batch / run.median if batch and run.median else None
+    if name == "first_call":
+        return lambda run: run.first_call
+    if name == "device_time":
+        return lambda run: _median(run.device_samples[run.warmup :])
+    return lambda run: run.median
+
+
+def _stage(run: LatencyRun, name: str) -> float | None:
+    return _median(run.stage_samples.get(name, ())[run.warmup :])
+
+
+def _median(values: tuple[float, ...]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def _quantile(values: tuple[float, ...], share: float) -> float | None:
+    import numpy as np
+
+    return float(np.quantile(values, share)) if values else None

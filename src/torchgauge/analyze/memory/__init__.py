@@ -1,0 +1,1 @@
+"""From allocations to what was alive when, and what for."""

@@ -1,0 +1,159 @@
+"""Build the record of a memory snapshot: each device's state and the history of its events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from torchgauge.analyze.snapshot import layout
+from torchgauge.analyze.snapshot.failed_allocations import failed_allocations
+from torchgauge.analyze.snapshot.possible_leaks import possible_leaks
+from torchgauge.analyze.snapshot.replay import UNKNOWN, Replay, replay
+from torchgauge.analyze.snapshot.snapshot_findings import findings
+from torchgauge.analyze.snapshot.usage_over_time import seconds, timeline
+from torchgauge.analyze.snapshot.user_frames import Stacks
+from torchgauge.readers.snapshot.snapshot_contents import Events, RecordedSegment, Recording
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.snapshot import DeviceMemory, Holding, Mark, Oom, Peak, Snapshot, Window
+
+
+def snapshot(recording: Recording, name: str) -> Snapshot:
+    """Return the record of a recording."""
+    stacks = Stacks(recording.stacks)
+    by_device: dict[int, list[RecordedSegment]] = {number: [] for number in recording.events}
+    for segment in recording.segments:
+        by_device.setdefault(segment.device, []).append(segment)
+    devices = tuple(
+        _device(number, segments, recording.events.get(number), stacks)
+        for number, segments in sorted(by_device.items())
+    )
+    record = Snapshot(
+        name=name,
+        devices=devices,
+        stacks=stacks.rows,
+        settings=recording.settings,
+        marks=tuple(_marks(recording)),
+        warnings=tuple(warning for device in devices for warning in _warnings(device)),
+    )
+    return msgspec.structs.replace(record, findings=findings(record))
+
+
+def _device(
+    number: int, recorded: Sequence[RecordedSegment], events: Events | None, stacks: Stacks
+) -> DeviceMemory:
+    filled = layout.segments(recorded)
+    blocks = layout.active_blocks(recorded)
+    reserved = sum(segment.size for segment in filled)
+    requested_bytes = layout.requested(blocks)
+    memory = DeviceMemory(
+        device=number,
+        reserved=reserved,
+        allocated=sum(segment.allocated for segment in filled),
+        pending=sum(segment.pending for segment in filled),
+        unlisted=reserved
+        - sum(segment.allocated + segment.pending + segment.free for segment in filled),
+        requested=requested_bytes,
+        blocks=len(blocks),
+        fragmentation=layout.fragmentation(filled, requested_bytes),
+        segments=filled,
+        alive=_held(((block.stack, block.size) for block in blocks), stacks),
+    )
+    return memory if events is None else _with_window(memory, recorded, events, stacks)
+
+
+def _with_window(
+    device: DeviceMemory, recorded: Sequence[RecordedSegment], events: Events, stacks: Stacks
+) -> DeviceMemory:
+    played = replay(events, recorded)
+    times = seconds(events)
+    return msgspec.structs.replace(
+        device,
+        window=Window(
+            events=dict(Counter(events.action)),
+            length=None if times is None else times[-1],
+            before=played.alive[0],
+            before_blocks=played.before_blocks,
+            lost=played.lost,
+        ),
+        peak=_peak(played, times, stacks),
+        timeline=timeline(events, played),
+        ooms=tuple(_ooms(events, recorded, played, stacks)),
+        kept=possible_leaks(played, len(events), stacks),
+    )
+
+
+def _held(allocations: Iterable[tuple[int | None, int]], stacks: Stacks) -> tuple[Holding, ...]:
+    """Return bytes and blocks by stack, the most first."""
+    held: dict[int | None, list[int]] = {}
+    for recorded, size in allocations:
+        counts = held.setdefault(None if recorded == UNKNOWN else stacks.row(recorded), [0, 0])
+        counts[0] += size
+        counts[1] += 1
+    holdings = [Holding(stack=row, bytes=size, blocks=count) for row, (size, count) in held.items()]
+    return tuple(sorted(holdings, key=lambda holding: -holding.bytes))
+
+
+def _peak(played: Replay, times: list[float] | None, stacks: Stacks) -> Peak:
+    highest = max(range(len(played.alive)), key=played.alive.__getitem__)
+    event = highest - 1
+    allocations = played.allocations
+    alive = ((allocations.stack[row], allocations.size[row]) for row in allocations.alive(event))
+    return Peak(
+        bytes=played.alive[highest],
+        at=None if times is None else times[max(event, 0)],
+        event=event,
+        reserved=None if played.reserved is None else played.reserved[highest],
+        held=_held(alive, stacks),
+    )
+
+
+def _ooms(
+    events: Events, recorded: Sequence[RecordedSegment], played: Replay, stacks: Stacks
+) -> Iterator[Oom]:
+    times = seconds(events)
+    for event, free, cause in failed_allocations(events, recorded, played):
+        yield Oom(
+            at=None if times is None else times[event],
+            event=event,
+            asked=events.size[event],
+            device_free=events.free[event],
+            alive=played.alive[event + 1],
+            reserved=None if played.reserved is None else played.reserved[event + 1],
+            cached=None if free is None else free.cached,
+            largest=None if free is None else free.largest,
+            usable=None if free is None else free.usable,
+            cause=cause,
+            stack=stacks.row(events.stack[event]),
+        )
+
+
+def _marks(recording: Recording) -> Iterator[Mark]:
+    origins = {number: events.time[0] for number, events in recording.events.items()}
+    for annotation in recording.annotations:
+        origin = origins.get(annotation.device if annotation.device is not None else -1)
+        timed = annotation.time is not None and origin is not None
+        offset = ((annotation.time or 0) - (origin or 0)) * 1e-6 if timed else None
+        yield Mark(
+            name=annotation.name, stage=annotation.stage, device=annotation.device, at=offset
+        )
+
+
+def _warnings(device: DeviceMemory) -> Iterator[MeasurementWarning]:
+    if device.unlisted:
+        yield MeasurementWarning(
+            id="snapshot-blocks",
+            message=f"The blocks of device {device.device} are not as large as its segments.",
+            cause=f"They differ by {device.unlisted:,} bytes: the file is not as torch wrote it.",
+            remedy="What blocks hold is what they say; the rest is shown as unlisted.",
+        )
+    window = device.window
+    if window is not None and window.lost:
+        yield MeasurementWarning(
+            id="snapshot-events",
+            message=f"{window.lost:,} events of device {device.device} contradict others.",
+            cause="Memory is freed twice, given out twice, or in use without its allocation.",
+            remedy="Bytes over time are as good as the events; the state at the end is not "
+            "touched by them.",
+        )

@@ -1,0 +1,1 @@
+"""Statistics independent of models: one estimator per file."""

@@ -1,0 +1,1 @@
+"""Analysis of the cells of a sweep."""

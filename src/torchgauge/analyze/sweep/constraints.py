@@ -1,0 +1,125 @@
+"""Constraints on cells, "p99<20ms and memory<2GB", and the best cell that keeps them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from torchgauge.analyze.gate.limits import judge_limit, parse_limit
+from torchgauge.errors import InputError
+from torchgauge.records.environment import Environment
+from torchgauge.records.figures import Figure
+from torchgauge.records.metric import METRICS, Metric, figure_of, metric
+from torchgauge.records.record import Interval
+from torchgauge.records.sweep import Best, Cell
+from torchgauge.records.verdict import Limit, Ruling, overall
+
+NAMES = (
+    *("latency", "p50", "p90", "p95", "p99", "throughput"),
+    *("memory", "first_call", "device_time"),
+)
+"""The metrics that a cell has."""
+
+EXAMPLE = "p99<20ms and memory<2GB"
+_AND = re.compile(r"\band\b|,|&&?", re.IGNORECASE)
+_CLAUSE = re.compile(r"\s*(\w+)\s*(<=?|>=?|≤|≥)\s*(.+?)\s*")
+
+
+def parse(text: str) -> tuple[Limit, ...]:
+    """Return the limits that `text` says; units are mandatory, none for an empty text.
+
+    Of throughput it is a least (>), of all else a most (<). Raises InputError `metric-unknown`,
+    `constraint-invalid`, `threshold-invalid`.
+    """
+    return tuple(_limit(clause) for clause in _AND.split(text)) if text.strip() else ()
+
+
+def _limit(clause: str) -> Limit:
+    match = _CLAUSE.fullmatch(clause)
+    if match is None:
+        raise InputError(
+            f"'{clause.strip()}' is no constraint.",
+            id="constraint-invalid",
+            cause="A constraint is a metric, < or >, and an amount with its unit.",
+            remedy=f"Write it as in {EXAMPLE}.",
+        )
+    name, sign, amount = match.groups()
+    limited_metric = cell_metric(name)
+    is_minimum = limited_metric.better == "higher"
+    if (sign in (">", ">=", "≥")) != is_minimum:
+        raise InputError(
+            f"'{clause.strip()}' asks for the worse side of {name}.",
+            id="constraint-invalid",
+            cause=f"Of {name}, {'more' if is_minimum else 'less'} is better.",
+            remedy=f"Write {name}{'>' if is_minimum else '<'}{amount}.",
+        )
+    return parse_limit(f"{name}:{amount}")
+
+
+def cell_metric(name: str) -> Metric:
+    """Return a metric that cells have. Raises InputError `metric-unknown`."""
+    if name in METRICS and name not in NAMES:
+        raise InputError(
+            f"Cells of a sweep have no metric '{name}'.",
+            id="metric-unknown",
+            cause="They have " + ", ".join(NAMES) + ".",
+            remedy="Give one of them.",
+        )
+    return metric(name)
+
+
+def best(cells: Sequence[Cell], by: str, limits: Iterable[Limit], environment: Environment) -> Best:
+    """Return the cell with the best figure among those that keep all limits.
+
+    Estimates decide. A cell of which a limited figure is unknown does not keep its limit. Raises
+    InputError `metric-unknown`.
+    """
+    objective, limits = cell_metric(by), tuple(limits)
+    ruled = {i: _rulings(cell, limits, environment) for i, cell in enumerate(cells) if cell.done}
+    outcomes = {i: overall(rulings) for i, rulings in ruled.items()}
+    candidates = {
+        i: figure
+        for i, outcome in outcomes.items()
+        if outcome == "pass"
+        and (figure := _figure(cells[i], objective, environment)).value is not None
+    }
+    unknown = tuple(i for i, outcome in outcomes.items() if outcome == "inconclusive")
+    if not candidates:
+        return Best(metric=by, cell=None, unknown=unknown)
+    sign = -1 if objective.better == "higher" else 1
+    first = min(candidates, key=lambda i: sign * (candidates[i].value or 0.0))
+    return Best(
+        metric=by,
+        cell=first,
+        ties=tuple(
+            i for i in candidates if i != first and _overlap(candidates[i], candidates[first])
+        ),
+        borderline=tuple(ruling.metric for ruling in ruled[first] if ruling.borderline),
+        unknown=unknown,
+    )
+
+
+def _rulings(cell: Cell, limits: tuple[Limit, ...], environment: Environment) -> tuple[Ruling, ...]:
+    profile = cell.profile(environment)
+    return () if profile is None else tuple(judge_limit(limit, profile) for limit in limits)
+
+
+def _figure(cell: Cell, objective: Metric, environment: Environment) -> Figure:
+    profile = cell.profile(environment)
+    if profile is None:
+        return Figure(objective.figure, "", "measured", "", None)
+    result = figure_of(profile, objective)
+    if result.value is None and objective.name == "throughput":
+        # The inputs do not say their batch size.
+        return figure_of(profile, objective._replace(figure="throughput_calls"))
+    return result
+
+
+def _overlap(first: Figure, second: Figure) -> bool:
+    a, b = _range(first), _range(second)
+    return a.low <= b.high and b.low <= a.high
+
+
+def _range(figure: Figure) -> Interval:
+    value = figure.value or 0.0
+    return figure.interval or Interval(low=value, high=value)

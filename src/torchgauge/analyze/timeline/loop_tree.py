@@ -1,0 +1,236 @@
+"""The nodes of a recorded loop: its steps, its marks, its data loading, its communication.
+
+Steps are told apart by points, since a loop that nobody edited has no span around a step: step k
+lasts from point k to point k + 1, whose spans are empty and named by STEP.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from torchgauge.analyze.timeline.attribution import NONE, OUTSIDE, Spans, attribute
+from torchgauge.analyze.timeline.call_tree import CallTree
+from torchgauge.analyze.timeline.device_time import COMMUNICATION
+from torchgauge.analyze.timeline.steps import Steps, marked
+from torchgauge.analyze.timeline.time_intervals import Intervals, union
+from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeDraft, NodeTable, node_table
+from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
+
+LOADING = "data loading"
+STEP = re.compile(r"tg@\d+")
+MARK = re.compile(r"tg:(\d+)")
+_LOADER = "enumerate(DataLoader)#"
+_COMMUNICATION_PREFIXES = ("gloo:", "nccl:", "mpi:", "ucc:", "c10d::")
+
+
+@dataclasses.dataclass
+class LoopTable:
+    """The nodes of a loop and, by step in ns: its communication, and what it did at once.
+
+    `communication`: when any was under way; `waiting`: when nothing else was done by the thread
+    that steps; `concurrent`: what other threads did while that one was at work too.
+    """
+
+    table: NodeTable
+    communication: Integers
+    waiting: Integers
+    concurrent: Integers
+
+
+def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTable:
+    """Return the nodes of the recorded steps; `marks` are the names of the spans `tg:N`.
+
+    A mark outside of layers is a bucket of its name, and what it holds is below it but for layers
+    and what has a bucket already. Communication on other threads counts where the stepping thread
+    waits for it: then the nodes' `host` adds up to the step, but for `concurrent`.
+    """
+    events = _windows(events)
+    spans = attribute(events, tree)
+    table = node_table(events, spans, tree, STEP)
+    names = events.name.take(spans.row)
+    steps = marked(
+        names.where(lambda name: STEP.fullmatch(name) is not None),
+        spans.nesting.start,
+        spans.nesting.end,
+    )
+    talk = names.where(lambda name: name.startswith(_COMMUNICATION_PREFIXES))
+    communication, waiting = _communication(table, spans, steps, talk)
+    _into_buckets(table, marks)
+    length = steps.end - steps.begin
+    return LoopTable(table, communication, waiting, table.host.sum(axis=0) - length)
+
+
+def _windows(events: Events) -> Events:
+    """Return the events with each point made the step that begins there; the last is left out.
+
+    A span that is open at a point ends there: an optimizer's step ends a step of the loop from
+    within, and a span around the whole loop is none of a step.
+    """
+    is_point = events.name.where(lambda name: STEP.fullmatch(name) is not None)
+    points = np.flatnonzero(is_point)
+    points = points[np.argsort(events.start[points], kind="stable")]
+    start, duration = events.start.copy(), events.duration.copy()
+    codes = events.category.codes.copy()
+    if len(points):
+        begin = events.start[points]
+        end = begin + events.duration[points]
+        on_thread = (events.thread.codes == events.thread.codes[points[0]]) & ~is_point
+        # Device work has threads of its own, and what is a point in no trace: only spans.
+        rows = np.flatnonzero(on_thread)
+        later = np.searchsorted(begin, start[rows], side="right")
+        cut = later < len(points)
+        rows, later = rows[cut], later[cut]
+        duration[rows] = np.minimum(duration[rows], end[later] - start[rows])
+        start[points[:-1]] = end[:-1]
+        duration[points[:-1]] = np.diff(end)
+        codes[points[-1]] = ABSENT
+    category = Coded(codes, events.category.values)
+    return dataclasses.replace(events, start=start, duration=duration, category=category)
+
+
+def _communication(
+    table: NodeTable, spans: Spans, steps: Steps, talk: np.ndarray
+) -> tuple[Integers, Integers]:
+    """Return the time of communication and of waiting for it by step, and move the latter.
+
+    Communication that another thread carries out beside the work of the stepping one is not time
+    of the step; what is left of it comes off the time in which that thread did nothing else.
+    """
+    nesting, parent = spans.nesting, spans.nesting.parent
+    total, waiting = np.zeros(len(steps), np.int64), np.zeros(len(steps), np.int64)
+    if not talk.any():
+        return total, waiting
+    talking = np.flatnonzero(talk)
+    step_of = steps.containing(nesting.start[talking])
+    outside_model = next(n for n, node in enumerate(table.nodes) if node.name == OUTSIDE_MODEL)
+    for step, place in enumerate(steps.place.tolist()):
+        window = (int(steps.begin[step]), int(steps.end[step]))
+        step_spans = talking[step_of == step]
+        on_own_thread = spans.thread[step_spans] == spans.thread[place]
+        own, other_threads = step_spans[on_own_thread], step_spans[~on_own_thread]
+        children = np.flatnonzero(parent == place)
+        busy = union(nesting.start[children], nesting.end[children], window)
+        other_busy = union(nesting.start[other_threads], nesting.end[other_threads], window)
+        total[step] = union(nesting.start[step_spans], nesting.end[step_spans], window).length
+        exposed = other_busy.outside(busy)
+        waiting[step] = exposed.length + union(nesting.start[own], nesting.end[own], window).length
+        table.host[outside_model, step] -= exposed.length
+        _share(table, spans, other_threads[parent[other_threads] == NONE], step, exposed)
+    return total, waiting
+
+
+def _share(table: NodeTable, spans: Spans, places: Integers, step: int, exposed: Intervals) -> None:
+    """Give spans of other threads the time in which they were waited for, to the first of two."""
+    remaining = exposed
+    for place in places.tolist():
+        begin, end = int(spans.nesting.start[place]), int(spans.nesting.end[place])
+        exposed_within = remaining.within(begin, end)
+        remaining = remaining.outside(Intervals(np.array([begin]), np.array([end])))
+        table.host[table.of_span[place], step] += exposed_within - int(
+            spans.nesting.self_time[place]
+        )
+
+
+def _into_buckets(table: NodeTable, marks: Sequence[str]) -> None:
+    """Make buckets of marks and of the data loader's spans; put communication into its own."""
+    nodes = table.nodes
+    number = {node.name: place for place, node in enumerate(nodes) if node.kind == "bucket"}
+    outside, talk = number[OUTSIDE_MODEL], number[COMMUNICATION]
+    moved = np.arange(len(nodes))
+    free = {outside}  # what is directly in one of these is in no layer
+    for place, node in enumerate(nodes):
+        if node.kind not in ("operator", "kernel"):
+            continue
+        node.parent = int(moved[node.parent])
+        label = _label(node.name, marks)
+        if node.kind == "kernel" or node.parent not in free or node.phase != OUTSIDE:
+            node.name = label or node.name
+        elif node.name.startswith(_COMMUNICATION_PREFIXES):
+            node.parent = talk
+        elif label is not None:
+            into = number.setdefault(label, place)
+            moved[place] = into
+            free.add(into)
+            if into == place:
+                nodes[place] = NodeDraft(label, "bucket", 0)
+    _merge(table, moved)
+
+
+def _label(name: str, marks: Sequence[str]) -> str | None:
+    if name.startswith(_LOADER):
+        return LOADING
+    match = MARK.fullmatch(name)
+    return marks[int(match[1])] if match else None
+
+
+def _merge(table: NodeTable, moved: Integers) -> None:
+    """Give the figures of each node to the one that it has become a part of."""
+    merged = np.flatnonzero(moved != np.arange(len(moved)))
+    for figure in (table.host, table.calls, table.device):
+        if figure is not None:
+            np.add.at(figure, moved[merged], figure[merged])
+            figure[merged] = 0
+    table.of_span = np.where(table.of_span == NONE, NONE, moved[table.of_span])
+
+
+def joined(parts: Sequence[LoopTable]) -> LoopTable:
+    """Return the steps of several recordings of one loop, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    nodes: list[NodeDraft] = []
+    number_by_key: dict[object, int] = {}
+    places = [_node_numbers(part.table.nodes, nodes, number_by_key) for part in parts]
+    figures = {
+        name: np.hstack([
+            _spread(getattr(part.table, name), place, len(nodes), part.table.host.shape[1])
+            for part, place in zip(parts, places, strict=True)
+        ])
+        for name in ("host", "calls", "device")
+    }  # fmt: skip
+    some_device = any(part.table.device is not None for part in parts)
+    table = NodeTable(
+        nodes,
+        figures["host"],
+        figures["calls"],
+        np.zeros(0, np.int64),
+        figures["device"] if some_device else None,
+        parts[-1].table.uses,
+        parts[-1].table.warnings,
+    )
+
+    def along(field: Callable[[LoopTable], Integers]) -> Integers:
+        return np.concatenate([field(part) for part in parts])
+
+    return LoopTable(
+        table,
+        along(lambda part: part.communication),
+        along(lambda part: part.waiting),
+        along(lambda part: part.concurrent),
+    )
+
+
+def _node_numbers(
+    part_nodes: Iterable[NodeDraft], nodes: list[NodeDraft], number_by_key: dict[object, int]
+) -> list[int]:
+    """Return the place of each node among all, which grow by those that are new."""
+    places: list[int] = []
+    for node in part_nodes:
+        parent = places[node.parent] if node.parent >= 0 else NONE
+        layer = node.layer if node.kind != "operator" else NONE
+        key = (parent, node.kind, node.name, node.path, node.phase, node.shapes, layer, node.kernel)
+        if key not in number_by_key:
+            number_by_key[key] = len(nodes)
+            nodes.append(dataclasses.replace(node, parent=parent))
+        places.append(number_by_key[key])
+    return places
+
+
+def _spread(figure: np.ndarray | None, places: Sequence[int], count: int, steps: int) -> np.ndarray:
+    spread = np.zeros((count, steps), np.int64)
+    if figure is not None:
+        np.add.at(spread, list(places), figure)
+    return spread

@@ -1,0 +1,95 @@
+"""Residual of a tree: its sum against the undisturbed step and the headline latency."""
+
+from __future__ import annotations
+
+import msgspec
+
+from torchgauge import units
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.record import Interval, MeasurementWarning
+from torchgauge.records.timeline.tree import Tree
+
+# Between runs of one model on a quiet machine it is 1–3 %.
+TOLERATED = 0.1
+# A tree is no nearer to its own bare steps than some 3 %.
+TOLERATED_HEADLINE = 0.05
+
+
+def residual_warnings(residual: float | None, bare: float | None) -> tuple[MeasurementWarning, ...]:
+    """Return a warning where the parts' sum is far from the bare step (both in s)."""
+    if residual is None or not bare or abs(residual) <= TOLERATED * bare:
+        return ()
+    side = "above" if residual > 0 else "below"
+    return (
+        MeasurementWarning(
+            id="tree-residual",
+            message=f"The tree's times add up to {units.percent(abs(residual) / bare)} {side} the "
+            "step without instruments.",
+            probe="timeline",
+            cause="Threads of the model worked side by side, something else ran on the machine "
+            "meanwhile, or the instruments cost that much.",
+            remedy="Read the tree's shares, not its times; repeat it on a quiet machine.",
+        ),
+    )
+
+
+def with_headline_ratio(tree: Tree, latency: Latency | None) -> Tree:
+    """Return the tree with its sum as a ratio to the headline latency, and a warning if it is off.
+
+    Unknown where latency was measured of other calls (cold caches, stages), and where the time is
+    a device's: the host's part of a step is then no latency.
+    """
+    total = tree.root.host_time
+    if latency is None or latency.cold_cache or latency.stages or not latency.median:
+        return tree
+    if not total or tree.root.device_time is not None:
+        return tree
+    return msgspec.structs.replace(
+        tree,
+        headline_ratio=total / latency.median,
+        warnings=(*tree.warnings, *_headline_warnings(tree, total, latency)),
+    )
+
+
+def _headline_warnings(tree: Tree, total: float, latency: Latency) -> list[MeasurementWarning]:
+    ratio = total / latency.median
+    if abs(ratio - 1) <= TOLERATED_HEADLINE or _overlap(
+        _tree_interval(tree, total), _latency_interval(latency)
+    ):
+        return []
+    bare = next((measured_pass.bare for measured_pass in tree.passes if measured_pass.bare), None)
+    bare_text = "" if bare is None else f", calls without instruments {bare / latency.median:.2f}×"
+    return [
+        MeasurementWarning(
+            id="tree-headline",
+            message=f"The tree is of calls that took {ratio:.2f}× the headline latency: its times "
+            f"add up to {units.time(total, 3)}, the headline is {units.time(latency.median, 3)}.",
+            probe="timeline",
+            cause=f"While the tree was measured a step took that long{bare_text}: the machine or "
+            "the process ran at another pace than during the latency measurement.",
+            remedy=f"Read the tree's shares, or divide its times by {ratio:.2f}; repeat it on a "
+            "quiet machine.",
+        )
+    ]
+
+
+def _latency_interval(latency: Latency) -> Interval:
+    """Return the interval of the headline, else the range of the processes' medians."""
+    medians = latency.process_medians or (latency.median,)
+    return latency.interval or Interval(low=min(medians), high=max(medians))
+
+
+def _tree_interval(tree: Tree, total: float) -> Interval:
+    """Return the interval of the bare steps beside the tree's, brought to the tree's sum."""
+    for measured_pass in tree.passes:
+        if measured_pass.bare and measured_pass.bare_interval is not None:
+            scale = total / measured_pass.bare
+            return Interval(
+                low=measured_pass.bare_interval.low * scale,
+                high=measured_pass.bare_interval.high * scale,
+            )
+    return Interval(low=total, high=total)
+
+
+def _overlap(first: Interval, second: Interval) -> bool:
+    return first.low <= second.high and second.low <= first.high

@@ -1,0 +1,158 @@
+"""The tree of one typical step, from several recorded and several stamped ones."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Literal, cast
+
+import numpy as np
+
+from torchgauge.analyze.timeline.attribution import FORWARD, PHASES
+from torchgauge.analyze.timeline.layer_times import LayerTimes
+from torchgauge.analyze.timeline.phase_times import PhaseTimes
+from torchgauge.analyze.timeline.residual import residual_warnings
+from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeTable
+from torchgauge.records.timeline.tree import Pass, Tree
+from torchgauge.records.timeline.tree_row import Kind, TreeRow
+
+
+def typical(
+    table: NodeTable,
+    stamped: LayerTimes,
+    *,
+    step: Literal["inference", "training", "loop"],
+    passes: tuple[Pass, ...],
+    phases: PhaseTimes | None = None,
+) -> Tree:
+    """Return the tree of a step: each node's own time is its median over the steps.
+
+    What the recording says of a layer's forward pass is scaled to the layer's stamped time, and
+    what it says of backward pass and optimizer to the length of those `phases` in bare steps: the
+    profiler is slower where operators are many, so that its own times say how a time is shared, not
+    how long it is. Device times are as recorded: the profiler does not slow a device down. A node's
+    total is the sum over the nodes below by construction.
+    """
+    host = np.median(table.host, axis=1).astype(np.int64)
+    if phases is not None:
+        host = phases.scaled(host, table)
+    calls = _most_common(table.calls)
+    for layer, layer_nodes in _forward_nodes(table).items():
+        times = [own[layer] for own in stamped.steps if layer in own]
+        if times:
+            host[layer_nodes] = shared(max(0, int(statistics.median(times))), host[layer_nodes])
+    bare = passes[0].bare if passes else None
+    if phases is not None and bare is not None:
+        _shorten_outside(host, table, round(bare * 1e9))
+    order = _outer_first(table)
+    place = {number: row for row, number in enumerate(order)}
+    device = None if table.device is None else np.median(table.device, axis=1).astype(np.int64)
+    rows = tuple(
+        _row(
+            table,
+            number,
+            place,
+            host=int(host[number]),
+            calls=calls[number],
+            device=None if device is None else int(device[number]),
+        )
+        for number in order
+    )
+    residual = None if bare is None else int(host.sum()) * 1e-9 - bare
+    return Tree(
+        rows=rows,
+        step=step,
+        passes=passes,
+        residual=residual,
+        devices=table.uses,
+        warnings=(*table.warnings, *residual_warnings(residual, bare)),
+    )
+
+
+def shared(total: int, parts: np.ndarray) -> np.ndarray:
+    """Return integers that add up to `total` in the proportions of `parts`; rest to the first.
+
+    The first is the layer itself: what rounding leaves is Python's time, not an operator's.
+    """
+    parts = np.maximum(parts, 0)
+    parts_sum = int(parts.sum())
+    scaled = np.array(
+        [total * int(part) // parts_sum if parts_sum else 0 for part in parts], np.int64
+    )
+    scaled[0] += total - int(scaled.sum())
+    return scaled
+
+
+def _shorten_outside(host: np.ndarray, table: NodeTable, bare: int) -> None:
+    """Leave outside of the model at most what the parts leave of the `bare` step (ns).
+
+    What was recorded of it is the profiler's own work for the most part, in steps below 1 ms.
+    """
+    for number, node in enumerate(table.nodes):
+        if node.kind == "bucket" and node.name == OUTSIDE_MODEL:
+            remainder = bare - (int(host.sum()) - int(host[number]))
+            host[number] = min(int(host[number]), max(0, remainder))
+
+
+def _forward_nodes(table: NodeTable) -> dict[int, list[int]]:
+    """Return, by layer, its own node and those of its forward operators."""
+    nodes_by_layer: dict[int, list[int]] = {}
+    layer_of: list[int] = []
+    for number, node in enumerate(table.nodes):
+        layer = node.layer if node.kind != "operator" else layer_of[node.parent]
+        layer_of.append(layer)
+        if node.kind in ("model", "layer") or (layer >= 0 and node.phase == FORWARD):
+            nodes_by_layer.setdefault(layer, []).append(number)
+    return nodes_by_layer
+
+
+def _most_common(calls: np.ndarray) -> list[int]:
+    return [statistics.mode(row) if len(row) else 0 for row in calls.tolist()]
+
+
+def _outer_first(table: NodeTable) -> list[int]:
+    """Return the nodes, a parent before its children, without what never ran."""
+    children: dict[int, list[int]] = {}
+    for number, node in enumerate(table.nodes):
+        children.setdefault(node.parent, []).append(number)
+    ran = [bool(node.any()) for node in np.hstack([table.host, table.calls])]
+    for number in range(len(table.nodes) - 1, 0, -1):
+        above = table.nodes[number].parent
+        ran[above] = ran[above] or ran[number]
+    order, pending = [], [0]
+    while pending:
+        number = pending.pop()
+        order.append(number)
+        below = [child for child in children.get(number, []) if ran[child]]
+        # Layers and operators as they were met, buckets last.
+        below.sort(key=lambda child: table.nodes[child].kind == "bucket")
+        pending += reversed(below)
+    return order
+
+
+def _row(
+    table: NodeTable,
+    number: int,
+    place: dict[int, int],
+    *,
+    host: int,
+    calls: int,
+    device: int | None,
+) -> TreeRow:
+    node = table.nodes[number]
+    return TreeRow(
+        name=node.name,
+        kind=cast("Kind", node.kind),
+        parent=place.get(node.parent, -1),
+        calls=calls,
+        path=node.path,
+        type=node.type,
+        phase=PHASES[node.phase] if node.phase >= 0 else "",
+        shapes=node.shapes,
+        host=host,
+        device=device,
+        flops=node.flops,
+        unknown=node.unknown,
+        bytes=node.bytes,
+        unsaid=node.unknown_bytes,
+        kernel=node.kernel,
+    )

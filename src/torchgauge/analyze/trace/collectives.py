@@ -1,0 +1,102 @@
+"""Collective communication by kind and size: how long, how fast, how much of it exposed.
+
+Bus bandwidth as nccl-tests defines it (doc/PERFORMANCE.md there): bytes of the message ÷ time × the
+share of it that passes the slowest link.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import numpy as np
+
+from torchgauge.analyze.timeline.time_intervals import Intervals, union
+from torchgauge.analyze.trace.device_work import COMMUNICATION, COMPUTE, Activities
+from torchgauge.analyze.trace.kernel_facts import Facts
+from torchgauge.records.trace.events import Integers
+from torchgauge.records.trace.trace import Collectives
+
+_KERNEL = re.compile(r"(?:nccl|rccl)(?:Dev)?Kernel_?([A-Za-z]+)", re.IGNORECASE)
+_BYTES = {
+    "double": 8, "long": 8, "int64": 8, "float": 4, "int": 4, "int32": 4, "half": 2, "bfloat16": 2,
+    "short": 2, "char": 1, "byte": 1, "bool": 1, "uint8": 1, "float8": 1, "complexfloat": 8,
+}  # fmt: skip
+
+
+@functools.lru_cache(1024)
+def collective_name(recorded_name: str | None, kernel: str) -> str:
+    """Return the canonical name: "allgather" for "_allgather_base" and "AllGather"."""
+    match = _KERNEL.match(kernel)
+    text = recorded_name or (match[1] if match else "unknown")
+    short = text.lower().removeprefix("nccl:").replace("_base", "").replace("_coalesced", "")
+    return short.replace("_", "").replace("generic", "") or "unknown"
+
+
+def item_bytes(dtype: str | None) -> int | None:
+    """Return the bytes of an element of a type as NCCL's metadata names it ("BFloat16")."""
+    if dtype is None:
+        return None
+    name = dtype.lower()
+    return 1 if name.startswith("float8") else _BYTES.get(name)
+
+
+def bus_share(name: str, ranks: int) -> float | None:
+    """Return the share of a message that passes the slowest link; None for unknown collectives."""
+    if ranks < 1:
+        return None
+    if name == "allreduce":
+        return 2 * (ranks - 1) / ranks
+    if name in ("allgather", "reducescatter", "alltoall", "alltoallv"):
+        return (ranks - 1) / ranks
+    return 1.0 if name in ("broadcast", "reduce", "send", "recv", "sendrecv") else None
+
+
+def exposed(activities: Activities) -> Integers:
+    """Return for each activity the ns of it in which nothing computed on its device."""
+    result = np.zeros(len(activities), np.int64)
+    for device in np.unique(activities.device).tolist():
+        indices = np.flatnonzero(activities.device == device)
+        on_device = activities.take(indices)
+        compute = on_device.take(on_device.kind == COMPUTE)
+        busy: Intervals = union(compute.begin, compute.end, on_device.window)
+        overlapped = busy.before(on_device.end) - busy.before(on_device.begin)
+        result[indices] = on_device.end - on_device.begin - overlapped
+    return result
+
+
+def collectives(activities: Activities, facts: Facts) -> tuple[Collectives, ...]:
+    """Return the collectives of one rank by kind, type, size and group, most time first."""
+    indices = np.flatnonzero(activities.kind == COMMUNICATION)
+    exposed_time = exposed(activities)
+    groups: dict[tuple[str, str | None, int | None, int | None], list[int]] = {}
+    for index in indices.tolist():
+        groups.setdefault(message(facts, index), []).append(index)
+    records = []
+    for (name, dtype, size, ranks), group in groups.items():
+        time = int((activities.end[group] - activities.begin[group]).sum()) * 1e-9
+        share = bus_share(name, ranks) if ranks is not None else None
+        has_bandwidth = size is not None and share is not None and time > 0
+        records.append(
+            Collectives(
+                name=name,
+                dtype=dtype,
+                bytes=size,
+                group=ranks,
+                calls=len(group),
+                time=time,
+                exposed=int(exposed_time[group].sum()) * 1e-9,
+                bus_bandwidth=size * share * len(group) / time if has_bandwidth else None,  # type: ignore[operator]
+            )
+        )
+    return tuple(sorted(records, key=lambda record: -record.time))
+
+
+def message(facts: Facts, place: int) -> tuple[str, str | None, int | None, int | None]:
+    """Return name, element type, bytes and group size of a communication activity."""
+    name = collective_name(facts.collective[place], str(facts.name[place]))
+    dtype, ranks = facts.dtype[place], int(facts.group_size[place])
+    elements = max(int(facts.elements[place]), int(facts.elements_out[place]))
+    width = item_bytes(dtype)
+    size = elements * width if elements >= 0 and width is not None else None
+    return name, dtype, size, ranks if ranks > 0 else None

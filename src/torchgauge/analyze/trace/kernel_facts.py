@@ -1,0 +1,156 @@
+"""Kernels and copies of a trace: columns to group them by, and the record of a group."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import numpy as np
+
+from torchgauge.analyze.timeline.launches import KINDS, Launched, places
+from torchgauge.analyze.trace.occupancy import Limits, limits, occupancy
+from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
+from torchgauge.records.trace.kernel import Collective, Kernel, Limiter, Triple, Work
+
+_WORK: dict[str, Work] = dict(zip(KINDS, ("kernel", "copy", "memory set"), strict=True))
+
+
+class Facts:
+    """Facts about device work, by its place in `work`."""
+
+    def __init__(self, events: Events, work: Launched) -> None:
+        table, collectives = events.device_work, events.collectives
+        self._work, self._table, self._durations = work, table, events.duration
+        self.name = events.name.take(work.row)
+        self.device = _entries(table.device, work.entry)
+        self._category = events.category.take(work.row)
+        self.stream = _entries(table.stream, work.entry)
+        self.size = _entries(table.size, work.entry)
+        message = places(collectives.row, work.row)
+        self.collective = _coded(collectives.name, message)
+        self.copy_kind = _coded(table.kind, work.entry)
+        self.dtype = _coded(collectives.dtype, message)
+        self.elements = _entries(collectives.elements_in, message)
+        self.elements_out = _entries(collectives.elements_out, message)
+        self.group_size = _entries(collectives.group_size, message)
+        self.group = _coded(collectives.group, message)
+        self.group_ranks = _coded(collectives.ranks, message)
+        self._limits: dict[int, Limits | None] = {
+            device["id"]: limits(device)
+            for device in events.metadata.devices
+            if isinstance(device.get("id"), int)
+        }
+        self.is_kernel = self._category.where(lambda name: name == "kernel")
+        self.is_graph = _entries(table.graph_node, work.entry) > 0
+        self.communicates = self.name.where(_communicates) | (message != ABSENT)
+
+    def columns(self) -> list[Integers]:
+        """Return the columns (integers) in which calls of one node of the tree are equal."""
+        table, entry = self._table, self._work.entry
+        return [
+            self.name.codes,
+            self._category.codes,
+            self.device,
+            *_entries(table.grid, entry).T,
+            *_entries(table.block, entry).T,
+            _entries(table.registers, entry),
+            _entries(table.shared_memory, entry),
+            self.is_graph,
+            self._work.launched,
+            self.collective.codes,
+            self.dtype.codes,
+            self.elements,
+            self.group_size,
+        ]
+
+    def kernel(self, group: Rows) -> Kernel:
+        """Return the record of calls that have these columns in common."""
+        first = int(group[0])
+        work = _WORK[str(self._category[first])]
+        occupied, limiter = self._occupancy(first)
+        return Kernel(
+            durations=tuple(np.sort(self._durations[self._work.row[group]]).tolist()),
+            work=work,
+            device=_or_none(self.device[first]),
+            streams=tuple(sorted(set(self.stream[group].tolist()) - {ABSENT})),
+            grid=self._triple("grid", first),
+            block=self._triple("block", first),
+            registers=self._number("registers", first),
+            shared_memory=self._number("shared_memory", first),
+            occupancy=occupied,
+            limiter=limiter,
+            launched=bool(self._work.launched[first]),
+            graph=bool(self.is_graph[first]),
+            bytes=total_bytes(self.size[group]),
+            pageable=pageable(f"{self.name[first]} {self.copy_kind[first]}")
+            if work == "copy"
+            else None,
+            collective=self._message(first),
+        )
+
+    def _occupancy(self, place: int) -> tuple[float | None, Limiter | None]:
+        """Return occupancy and its limiter; the trace's own figure where no rule is known."""
+        device = self._limits.get(int(self.device[place]))
+        grid, block = self._triple("grid", place), self._triple("block", place)
+        registers, shared = self._number("registers", place), self._number("shared_memory", place)
+        if device and grid and block and registers is not None and shared is not None:
+            computed = occupancy(device, math.prod(grid), math.prod(block), registers, shared)
+            if computed is not None:
+                return computed
+        entry = self._work.entry[place]
+        recorded = math.nan if entry == ABSENT else float(self._table.occupancy[entry])
+        return (None if math.isnan(recorded) else recorded), None
+
+    def _number(self, name: str, place: int) -> int | None:
+        """Return a number of the table, None where the trace does not have it."""
+        entry = self._work.entry[place]
+        return None if entry == ABSENT else _or_none(getattr(self._table, name)[entry])
+
+    def _triple(self, name: str, place: int) -> Triple | None:
+        entry = self._work.entry[place]
+        if entry == ABSENT:
+            return None
+        x, y, z = getattr(self._table, name)[entry].tolist()
+        return None if ABSENT in (x, y, z) else (x, y, z)
+
+    def _message(self, place: int) -> Collective | None:
+        name = self.collective[place]
+        if name is None:
+            return None
+        return Collective(
+            name=name,
+            dtype=self.dtype[place],
+            elements=_or_none(self.elements[place]),
+            group_size=_or_none(self.group_size[place]),
+        )
+
+
+def total_bytes(sizes: Integers) -> int | None:
+    """Return the sum of the sizes; None where one is not known."""
+    return sum(sizes.tolist()) if (sizes >= 0).all() else None  # no int64, which wraps around
+
+
+def _communicates(name: str) -> bool:
+    lower = name.lower()
+    return "nccl" in lower or "rccl" in lower
+
+
+def pageable(name: str) -> bool | None:
+    """Return whether a copy is pageable by its name: "Memcpy HtoD (Pageable -> Device)"."""
+    if "Pageable" in name:
+        return True
+    return False if "Pinned" in name or "DtoD" in name or "PtoP" in name else None
+
+
+def _entries(column: Any, entry: Rows) -> Integers:
+    """Return a column's entries, ABSENT where there is none."""
+    absent = np.full((1, *column.shape[1:]), ABSENT, column.dtype)
+    return cast("Integers", np.concatenate([column, absent])[entry])
+
+
+def _coded(column: Coded[str], entry: Rows) -> Coded[str]:
+    return Coded(_entries(column.codes, entry).astype(np.int32), column.values)
+
+
+def _or_none(value: Any) -> int | None:
+    return None if value == ABSENT else int(value)

@@ -1,0 +1,66 @@
+"""The collectives of one rank, call by call, as ranks are compared by them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from torchgauge.analyze.trace.collectives import message
+from torchgauge.analyze.trace.device_work import COMMUNICATION, Activities
+from torchgauge.analyze.trace.kernel_facts import Facts
+from torchgauge.records.trace.events import Integers
+
+# Not every rank of a group has these, and they do not end together.
+_ONE_SIDED = ("send", "recv", "sendrecv")
+
+
+class Message(NamedTuple):
+    """Key of matching calls: the collective, and the group it ran in.
+
+    Groups of one size are told apart by `group` and `ranks`, as the trace names them: a name alone
+    may be that of several, and the list of a large group is cut short.
+    """
+
+    name: str
+    dtype: str | None
+    bytes: int | None
+    size: int | None
+    group: str | None = None
+    ranks: str | None = None
+
+    def members(self) -> Collection[int]:
+        """Return the ranks of the group, none where the trace does not list all of them."""
+        try:
+            return frozenset(msgspec.json.decode(self.ranks or "[]", type=list[int]))
+        except msgspec.MsgspecError:
+            return ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Calls:
+    """Begin and end of each call in ns of the rank's clock, by message, in order of begin."""
+
+    by_message: dict[Message, tuple[Integers, Integers]]
+
+
+def rank_calls(activities: Activities, facts: Facts, origin: int) -> Calls:
+    """Return the calls of all collectives that a whole group takes part in.
+
+    `origin` is what the times of `activities` count from, in ns of the rank's clock.
+    """
+    groups: dict[Message, list[int]] = {}
+    places = np.flatnonzero(activities.kind == COMMUNICATION)
+    for place in places[np.argsort(activities.begin[places], kind="stable")].tolist():
+        key = Message(*message(facts, place), facts.group[place], facts.group_ranks[place])
+        if key.name not in _ONE_SIDED:
+            groups.setdefault(key, []).append(place)
+    return Calls(
+        {
+            key: (activities.begin[group] + origin, activities.end[group] + origin)
+            for key, group in groups.items()
+        }
+    )

@@ -1,0 +1,142 @@
+"""The record of one rank's trace: every figure that its events give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from torchgauge.analyze.timeline.attribution import Spans
+from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
+from torchgauge.analyze.timeline.launches import Launched, has_all_launches, launched
+from torchgauge.analyze.timeline.module_calls import Modules
+from torchgauge.analyze.trace.collectives import collectives
+from torchgauge.analyze.trace.copies import copies
+from torchgauge.analyze.trace.critical_path import Segment, critical_path, summary
+from torchgauge.analyze.trace.device_breakdown import device_times
+from torchgauge.analyze.trace.device_work import Activities, device_activities
+from torchgauge.analyze.trace.kernel_facts import Facts
+from torchgauge.analyze.trace.memory_over_time import memory_uses
+from torchgauge.analyze.trace.not_recorded import not_recorded
+from torchgauge.analyze.trace.packed_columns import packed
+from torchgauge.analyze.trace.queues import queues
+from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
+from torchgauge.analyze.trace.recorded_tree import attributed, marked_steps, tree_of
+from torchgauge.analyze.trace.synchronisations import Waits, operator, synchronisations, waits
+from torchgauge.analyze.trace.trace_findings import rank_findings
+from torchgauge.analyze.trace.window import window
+from torchgauge.records.trace.critical_path import CriticalPath
+from torchgauge.records.trace.events import ABSENT, Events
+from torchgauge.records.trace.trace import Contents, Device, RankTrace
+
+_HOST = ("cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver")
+
+
+def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
+    """Return the record of one file's events, and its collectives; `file` is its name."""
+    modules, spans = attributed(events)
+    tree = tree_of(events, modules, spans)  # what it needs for itself is the most, and first
+    work = launched(events, spans)
+    facts = Facts(events, work)
+    activities = device_activities(events, work, facts)
+    host_waits = waits(events)
+    begin, end = window(events)
+    duration = activities.end - activities.begin
+    record = RankTrace(
+        file=file,
+        rank=events.metadata.rank,
+        world=events.metadata.world,
+        window=(end - begin) * 1e-9,
+        contents=_contents(events, modules),
+        devices=tuple(_devices(events)),
+        versions=events.metadata.versions,
+        times=device_times(activities),
+        tree=tree,
+        device_time=int(duration.sum()) * 1e-9,
+        launched_before=int(duration[~work.launched].sum()) * 1e-9,
+        copies=copies(activities, facts),
+        collectives=collectives(activities, facts),
+        queues=queues(activities),
+        synchronisations=synchronisations(events, spans, modules.tree, host_waits),
+        critical_path=_critical(events, spans, work, activities, host_waits, begin),
+        memory=tuple(memory_uses(events, begin)),
+        missing=tuple(not_recorded(events, modules)),
+        warnings=events.warnings,
+    )
+    calls = rank_calls(activities, facts, _origin(events))
+    findings = rank_findings(record, activities, has_launches=has_all_launches(events))
+    return msgspec.structs.replace(record, findings=findings), calls
+
+
+def _origin(events: Events) -> int:
+    """Return the origin of the times, in ns of the host's clock."""
+    return (events.metadata.base_time or 0) + events.metadata.origin
+
+
+def _contents(events: Events, modules: Modules) -> Contents:
+    def count(*categories: str) -> int:
+        return int(events.category.where(lambda name: name in categories).sum())
+
+    origin = None if events.metadata.base_time is None else _origin(events)
+    first, last = window(events)
+    return Contents(
+        events=len(events) + len(events.memory.time),
+        operators=count("cpu_op"),
+        launches=count("cuda_runtime", "cuda_driver", "launch"),
+        device_work=count("kernel", "gpu_memcpy", "gpu_memset"),
+        python=count("python_function"),
+        memory=len(events.memory.time),
+        shapes=any(events.operators.dims.values),
+        layers=None if not len(modules) else "torchgauge" if modules.are_ours else "torch",
+        begin=None if origin is None else origin + first,
+        end=None if origin is None else origin + last,
+        recorder=events.metadata.recorder,
+        steps=marked_steps(events),
+    )
+
+
+def _devices(events: Events) -> Iterator[Device]:
+    for properties in events.metadata.devices:
+        number = _integer(properties.get("id"))
+        if number is None:
+            continue
+        major, minor = properties.get("computeMajor"), properties.get("computeMinor")
+        yield Device(
+            number=number,
+            name=str(properties.get("name", "")),
+            memory=_integer(properties.get("totalGlobalMem")),
+            capability=f"{major}.{minor}" if major is not None and minor is not None else "",
+        )
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _critical(
+    events: Events,
+    spans: Spans,
+    work: Launched,
+    activities: Activities,
+    host_waits: Waits,
+    begin: int,
+) -> CriticalPath | None:
+    thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
+    path = critical_path(activities, thread, host_waits, begin)
+    host = HostWork(events, spans, np.unique(thread))
+    names, codes = events.name.take(spans.row), packed(events.name.codes[work.row])
+    of_code = [str(name) for name in events.name.values]
+    is_operator = operators(events)
+
+    def named(segment: Segment) -> Iterable[tuple[str, int]]:
+        if segment.link == "host":
+            return host.between(segment.begin, segment.end)
+        length = segment.end - segment.begin
+        if segment.link == "launch":
+            around = operator(names, spans, int(work.span[segment.activity]), is_operator)
+            return ((around or OUTSIDE, length),)
+        return ((of_code[codes[segment.activity]], length),)
+
+    return summary(path, named)

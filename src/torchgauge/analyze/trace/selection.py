@@ -1,0 +1,172 @@
+"""A part of a recorded trace: which of its events are in a range of time, a step, a layer.
+
+Every event is in a part or not, by one moment (see `recording`), so parts that share no moment
+share no event. What began before a range and still runs in it is not in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+
+import numpy as np
+
+from torchgauge.analyze.timeline.attribution import NONE
+from torchgauge.analyze.trace.recording import Recording
+from torchgauge.analyze.trace.window import window
+from torchgauge.errors import InputError
+from torchgauge.records.trace.events import ABSENT, Codes, Integers, Rows
+
+_MAX_SUGGESTIONS = 8
+LONGEST = 1e9  # seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """The part of a trace to select: an event is in it if all the bounds that are set hold.
+
+    `begin` and `end` in seconds from the window's begin, the end not in it. `step` is the number of
+    a marked step. `layer` is a layer's path: its calls, forward and backward, with all inside them.
+    """
+
+    begin: float | None = None
+    end: float | None = None
+    step: int | None = None
+    layer: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise InputError `option-invalid` for times that no trace has."""
+        for time in (self.begin, self.end):
+            if time is not None and not abs(time) <= LONGEST:
+                raise InputError(
+                    f"{time:.6g} s is no time of a trace.",
+                    id="option-invalid",
+                    cause="It counts from the trace's begin.",
+                    remedy="Choose a moment before its end.",
+                )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Selection:
+    """Which spans, allocations and ends of arrows are kept, as masks in the order of the events.
+
+    An arrow is kept where all of its ends are: each where the span is that begins there.
+    """
+
+    spans: np.ndarray
+    memory: np.ndarray
+    flows: np.ndarray
+    _filter: _PartFilter
+
+    def moments(self, time: Integers, thread: Codes) -> np.ndarray:
+        """Return the mask of the moments (ns, on these threads of the events) in the part."""
+        return self._filter.moments(time, thread)
+
+
+def select(recording: Recording, part: Part) -> Selection:
+    """Return the events of the recording that are in the part.
+
+    Raises InputError `step-unknown`, `layer-unknown`, and `part-empty` where nothing is in it.
+    """
+    part_filter = _PartFilter(recording, part)
+    spans = part_filter.mask(recording.time, recording.span)
+    if not spans.any():
+        raise InputError(
+            "Nothing of the trace is in this part of it.",
+            id="part-empty",
+            cause=f"{len(spans):,} events were recorded in {_seconds(recording):.6g} s.",
+            remedy="Choose another range, step or layer.",
+        )
+    memory, flows = recording.events.memory, recording.events.flows
+    arrows = _arrows(recording, spans, part_filter.moments(flows.time, flows.thread))
+    return Selection(spans, part_filter.moments(memory.time, memory.thread), arrows, part_filter)
+
+
+def _seconds(recording: Recording) -> float:
+    begin, end = window(recording.events)
+    return (end - begin) * 1e-9
+
+
+class _PartFilter:
+    """Tests moments, and the host's spans around them, against a part."""
+
+    def __init__(self, recording: Recording, part: Part) -> None:
+        self._recording = recording
+        self._part = part
+        self._origin = window(recording.events)[0]
+        self._layers = None if part.layer is None else _layers(recording, part.layer)
+        if part.step is not None:
+            _check_step(recording, part.step)
+
+    def mask(self, time: Integers, span: Rows) -> np.ndarray:
+        """Return the mask of what is in the part, from its times and the spans around it."""
+        part, selected = self._part, np.ones(len(time), np.bool_)
+        if part.begin is not None:
+            selected &= time >= self._origin + round(part.begin * 1e9)
+        if part.end is not None:
+            selected &= time < self._origin + round(part.end * 1e9)
+        if part.step is not None:
+            selected &= self._recording.step(time) == part.step
+        if self._layers is not None:
+            selected &= np.isin(self._recording.layer(span), self._layers)
+        return selected
+
+    def moments(self, time: Integers, thread: Codes) -> np.ndarray:
+        """Return the mask of the moments of the host that are in the part."""
+        around = np.full(len(time), NONE)
+        if self._layers is not None:
+            around = self._recording.around(time, thread)
+        return self.mask(time, around)
+
+
+def _layers(recording: Recording, path: str) -> list[int]:
+    """Return the numbers of the layers at the path, and of all that are called in them."""
+    if not len(recording.modules):
+        raise InputError(
+            "The trace names no layers.",
+            id="layer-unknown",
+            cause="It was recorded without stacks and without torchgauge.",
+            remedy="Choose a range of time or a step.",
+        )
+    layers = recording.modules.tree.layers
+    within = [number for number, layer in enumerate(layers) if path == (layer.path or layer.name)]
+    if not within:
+        names = sorted({layer.path or layer.name for layer in layers})
+        near = difflib.get_close_matches(path, names, _MAX_SUGGESTIONS) or names[:_MAX_SUGGESTIONS]
+        raise InputError(
+            f"The trace has no layer '{path}'.",
+            id="layer-unknown",
+            cause=f"It has {len(names):,}, such as {', '.join(near)}.",
+            remedy="Choose one of the tree's: torchgauge trace FILE --depth 9.",
+        )
+    for number, layer in enumerate(layers):  # a parent comes before its children
+        if layer.parent in within and number not in within:
+            within.append(number)
+    return within
+
+
+def _check_step(recording: Recording, step: int) -> None:
+    steps = sorted(set(recording.step(recording.time[recording.spans.row]).tolist()) - {ABSENT})
+    if step not in steps:
+        raise InputError(
+            f"The trace marks no step {step}.",
+            id="step-unknown",
+            cause=f"It marks {', '.join(map(str, steps))}." if steps else "It marks none.",
+            remedy="Choose one of these." if steps else "Choose a range of time.",
+        )
+
+
+def _arrows(recording: Recording, spans: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """Return the mask of selected arrow ends; `moments` decides for ends at no span."""
+    events, flows = recording.events, recording.events.flows
+    selected = moments.copy()
+    for thread in np.unique(flows.thread).tolist():
+        thread_flows, thread_spans = flows.thread == thread, events.thread.codes == thread
+        ends, begins = flows.time[thread_flows], events.start[thread_spans]
+        selected[thread_flows] = np.isin(ends, begins[spans[thread_spans]]) | (
+            selected[thread_flows] & ~np.isin(ends, begins)
+        )
+    number = np.unique(flows.id, return_inverse=True)[1]  # however large an id is
+    arrow = number * (len(flows.category.values) + 1) + flows.category.codes + 1
+    selected[np.bincount(arrow, ~selected)[arrow] > 0] = False
+    return selected

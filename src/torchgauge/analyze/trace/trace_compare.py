@@ -1,0 +1,152 @@
+"""Two recorded traces side by side, matched by layer, operator, shape and kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from torchgauge.analyze.compare.compare_locations import paired, shortened
+from torchgauge.analyze.compare.tree_figures import Figures, places
+from torchgauge.records.comparison import Difference, Place
+from torchgauge.records.trace.breakdown import Breakdown
+from torchgauge.records.trace.trace import RankTrace
+from torchgauge.records.trace.trace_diff import Changes, Part, PartChange, TraceDiff, TraceSide
+
+_KINDS = {"layers": "layer", "operators": "operator", "shapes": "operator", "kernels": "kernel"}
+
+
+def compare_traces(baseline: RankTrace, current: RankTrace, labels: tuple[str, str]) -> TraceDiff:
+    """Return what differs between two ranks' traces; times are divided by the steps of each."""
+    sides = (baseline, current)
+    marked = all(map(_marks_steps, sides))
+    steps = [trace.tree.steps if marked else 1 for trace in sides]
+    parts = tuple(_parts(sides, steps))
+    return TraceDiff(
+        baseline=_side(baseline, labels[0], steps[0]),
+        current=_side(current, labels[1], steps[1]),
+        differences=tuple(_differences(baseline, current)),
+        window=math.fsum(change.contribution for change in parts),
+        parts=parts,
+        tables=tuple(_tables(sides, steps)),
+        warnings=tuple(dict.fromkeys((*baseline.warnings, *current.warnings))),
+    )
+
+
+def _marks_steps(trace: RankTrace) -> bool:
+    return trace.contents.steps > 0 or trace.tree.steps > 1  # older records lack the count
+
+
+def _side(trace: RankTrace, label: str, steps: int) -> TraceSide:
+    return TraceSide(
+        label=label,
+        device=device_name(trace),
+        rank=trace.rank,
+        world=trace.world,
+        steps=steps,
+        window=sum(device.breakdown.window for device in trace.times) / steps,
+    )
+
+
+def device_name(trace: RankTrace) -> str:
+    """Return the name of the devices that worked, "" where the file does not say."""
+    used = {times.device for times in trace.times}
+    return ", ".join(
+        dict.fromkeys(device.name for device in trace.devices if device.number in used)
+    )
+
+
+def _differences(old: RankTrace, new: RankTrace) -> Iterator[Difference]:
+    """Yield differences of machine, software and settings, those that forbid timing first."""
+    hardware = (("device", device_name), ("devices at work", lambda trace: str(len(trace.times))))
+    for name, describe in hardware:
+        if describe(old) != describe(new):
+            yield Difference(
+                part="machine", name=name, baseline=describe(old), current=describe(new)
+            )
+    for name in dict.fromkeys((*old.versions, *new.versions)):
+        was, now = old.versions.get(name), new.versions.get(name)
+        if was != now:
+            yield Difference(
+                part="software",
+                name=name,
+                baseline=was or "not said",
+                current=now or "not said",
+                timing=None not in (was, now),
+            )
+    if old.world != new.world:
+        yield Difference(
+            part="settings", name="ranks", baseline=str(old.world), current=str(new.world)
+        )
+    if _marks_steps(old) != _marks_steps(new):
+        before, after = (
+            f"{trace.tree.steps}" if _marks_steps(trace) else "not marked" for trace in (old, new)
+        )
+        yield Difference(part="settings", name="steps", baseline=before, current=after)
+    for name in ("shapes", "layers", "memory"):
+        in_old, in_new = bool(getattr(old.contents, name)), bool(getattr(new.contents, name))
+        if in_old != in_new:
+            states = {True: "recorded", False: "not recorded"}
+            yield Difference(
+                part="settings",
+                name=name,
+                baseline=states[in_old],
+                current=states[in_new],
+                timing=False,
+            )
+
+
+def _parts(sides: tuple[RankTrace, RankTrace], steps: list[int]) -> Iterator[PartChange]:
+    sums = [_sums(trace, number) for trace, number in zip(sides, steps, strict=True)]
+    for part in sums[0]:
+        if sums[0][part] or sums[1][part]:
+            yield PartChange(part=part, baseline=sums[0][part], current=sums[1][part])
+
+
+def _sums(trace: RankTrace, steps: int) -> dict[Part, float]:
+    sums: dict[Part, float] = {}
+    for device in trace.times:
+        for part, seconds in _breakdown_parts(device.breakdown).items():
+            sums[part] = sums.get(part, 0.0) + seconds / steps
+    return sums or dict.fromkeys(_breakdown_parts(None), 0.0)
+
+
+def _breakdown_parts(breakdown: Breakdown | None) -> dict[Part, float]:
+    if breakdown is None:
+        names: tuple[Part, ...] = (
+            "compute", "communication", "copies", "idle: host", "idle: device", "idle: other",
+        )  # fmt: skip
+        return dict.fromkeys(names, 0.0)
+    return {
+        "compute": breakdown.compute,
+        "communication": breakdown.exposed_communication,
+        "copies": breakdown.exposed_copies,
+        "idle: host": breakdown.idle.host_wait,
+        "idle: device": breakdown.idle.kernel_wait,
+        "idle: other": breakdown.idle.other + breakdown.idle.outside,
+    }
+
+
+def _tables(sides: tuple[RankTrace, RankTrace], steps: list[int]) -> Iterator[Changes]:
+    device = all(trace.tree.root.device_time is not None for trace in sides)
+    old, new = (
+        places(trace.tree, device=device, steps=number)
+        for trace, number in zip(sides, steps, strict=True)
+    )
+    for kind in ("layers", "operators", "shapes", "kernels"):
+        before, after = getattr(old, kind), getattr(new, kind)
+        if kind == "shapes" and not all(trace.contents.shapes for trace in sides):
+            continue
+        if before or after:
+            yield _changes(kind, before, after)
+
+
+def _changes(kind: str, old: Mapping[str, Figures], new: Mapping[str, Figures]) -> Changes:
+    all_places = paired(old, new, _KINDS[kind])  # type: ignore[arg-type]
+    total = math.fsum(place.contribution for place in all_places)
+    listed_places: tuple[Place, ...] = shortened(all_places)
+    return Changes(
+        kind=kind,  # type: ignore[arg-type]
+        places=listed_places,
+        total=total,
+        rest=total - math.fsum(place.contribution for place in listed_places),
+    )

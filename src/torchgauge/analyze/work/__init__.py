@@ -1,0 +1,1 @@
+"""Work and what bounds it: roofs, bounds, costs of recorded operators."""

@@ -1,0 +1,276 @@
+"""Costs from recorded operators alone: the work of each span, by its shapes in the trace.
+
+The outermost operator whose work is known counts, and what runs inside it does not: that is its
+way of doing it. Composites do nothing themselves. No torch is needed, nor the model: this reads
+traces from elsewhere, and checks the cost pass of a live run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from torchgauge.analyze.timeline.attribution import NONE, PHASES, Spans, by_depth
+from torchgauge.analyze.work.recorded_work import Texts, free_bytes, recorded_work
+from torchgauge.analyze.work.unfinished_operators import never_ran
+from torchgauge.formulas.kinds import COMPOSITE_OVERLOADS, kernel_kind, kind
+from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
+
+# What is known of a span by its name and arguments.
+OPEN = 0  # did nothing itself: what is inside counts
+COUNTED = 1  # its figures are known, and what is inside is skipped
+UNKNOWN = 2  # an operator whose work is not known; what is inside would be a part of it
+OUTER = 3  # unknown, unless something inside is counted
+OTHERWISE = 4  # open where something inside is counted, else counted
+LEAF = 5  # open, but unknown where it holds nothing
+PARTLY = 6  # open, and unknown beside
+NEVER = 7  # has an event, and was stopped before it ran
+CLOSING = (COUNTED, UNKNOWN, NEVER)
+
+_NODE = re.compile(r".*Backward\d*(_copy)?")
+# torch's own ranges, named like operators.
+_RANGES = ("autograd::", "torch::autograd::", "torch.distributed.ddp.", "torch::distributed::")
+_NO_TENSOR = "its sizes are those of no tensor"
+_MAX_WORK = 2**53  # FLOP and bytes of a call: no device ends what is more
+_COMPILED = "## Call CompiledFxGraph"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class EventCosts:
+    """The work of each span itself, in the order of `Spans`; `by_node` sums it for a tree.
+
+    `matmul` and `vector` are FLOP, `bytes` compulsory traffic; 0 for what did nothing itself (a
+    range, a composite, what runs inside a counted operator), ABSENT where it is unknown. `counts`
+    says which spans answer for themselves: operators that were counted or are unknown. `unknown`
+    has the calls of each unknown operator, and why.
+    """
+
+    matmul: Integers
+    vector: Integers
+    bytes: Integers
+    counts: np.ndarray
+    unknown: dict[str, tuple[int, str]]
+
+    @property
+    def flops(self) -> Integers:
+        """FLOP of each span itself, ABSENT where unknown."""
+        return np.where(self.matmul == ABSENT, ABSENT, self.matmul + self.vector)
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of operator calls whose work is known; None without calls."""
+        calls = int(self.counts.sum())
+        return float((self.counts & (self.matmul != ABSENT)).sum()) / calls if calls else None
+
+
+class LayerSum(NamedTuple):
+    """Sums over the operators of one layer in one phase; `unknown` is how many are in no sum."""
+
+    matmul: int
+    vector: int
+    calls: int
+    unknown: int
+
+
+def by_layer(costs: EventCosts, spans: Spans) -> dict[tuple[int, int], LayerSum]:
+    """Return the sums by layer (NONE outside of all) and phase, as numbered in `Spans`."""
+    keys, place = np.unique(
+        (spans.layer * len(PHASES) + spans.phase)[costs.counts], return_inverse=True
+    )
+    matmul, vector = costs.matmul[costs.counts], costs.vector[costs.counts]
+    has_work = matmul != ABSENT
+    columns = np.zeros((4, len(keys)), np.int64)
+    for row, values in enumerate((matmul * has_work, vector * has_work, 1, ~has_work)):
+        np.add.at(columns[row], place, values)
+    return {
+        divmod(key, len(PHASES)): LayerSum(*sums)
+        for key, sums in zip(keys.tolist(), columns.T.tolist(), strict=True)
+    }
+
+
+class NodeSum(NamedTuple):
+    """The cost of a node's own spans.
+
+    `flops` is None where nothing of them is known, `unknown` the calls of which it is not; `bytes`
+    is None where those of `unknown_bytes` calls are not known.
+    """
+
+    flops: int | None
+    unknown: int
+    bytes: int | None
+    unknown_bytes: int
+
+
+def by_node(costs: EventCosts, of_span: Integers, count: int) -> list[NodeSum | None]:
+    """Return the sums of each node that has a span, as `NodeTable.of_span` has them."""
+    inside = of_span != NONE
+    nodes = of_span[inside]
+    spans = np.bincount(nodes, minlength=count).tolist()
+    flops, unknown = _summed(nodes, costs.flops[inside], count)
+    traffic_sums, unknown_bytes = _summed(nodes, costs.bytes[inside], count)
+    return [
+        NodeSum(
+            work if work or not without_flops else None,
+            without_flops,
+            None if without_bytes else traffic,
+            without_bytes,
+        )
+        if number
+        else None
+        for number, work, without_flops, traffic, without_bytes in zip(
+            spans, flops, unknown, traffic_sums, unknown_bytes, strict=True
+        )
+    ]
+
+
+def _summed(nodes: Integers, values: Integers, count: int) -> tuple[list[int], list[int]]:
+    """Return the sum of each node's values that are known, and how many are not."""
+    lacks = values == ABSENT
+    sums = np.zeros(count, np.int64)  # exact, as the weights of bincount are not
+    np.add.at(sums, nodes[~lacks], values[~lacks])
+    return sums.tolist(), np.bincount(nodes[lacks], minlength=count).tolist()
+
+
+def event_costs(events: Events, spans: Spans) -> EventCosts:
+    """Return the work of every span as its recorded shapes tell it."""
+    plans, of_span = _plans(events, spans)
+    rule = np.array([plan.rule for plan in plans], np.int8)[of_span]
+    rule[never_ran(events, spans)] = NEVER
+    works = np.array([plan.works for plan in plans], np.bool_)[of_span]
+    rule, closed = _settled(spans, rule, works)
+    unknown = (rule == UNKNOWN) & ~closed
+    counted = (rule == COUNTED) & ~closed
+    figures = [
+        np.where(unknown, ABSENT, np.where(counted, column[of_span], 0))
+        for column in np.array([plan.figures for plan in plans], np.int64).reshape(-1, 3).T
+    ]
+    reasons: dict[str, tuple[int, str]] = {}
+    for plan in of_span[unknown].tolist():
+        name, reason = plans[plan].name, plans[plan].reason
+        reasons[name] = (reasons.get(name, (0, ""))[0] + 1, reason)
+    ordered = dict(sorted(reasons.items(), key=lambda item: -item[1][0]))
+    return EventCosts(figures[0], figures[1], figures[2], counted | unknown, ordered)
+
+
+class _Plan(NamedTuple):
+    """Rule and figures of a span by its name and arguments; `works` where they have a formula."""
+
+    name: str
+    rule: int
+    matmul: int = 0
+    vector: int = 0
+    bytes: int = 0
+    works: bool = False
+    reason: str = ""
+
+    @property
+    def figures(self) -> tuple[int, int, int]:
+        return self.matmul, self.vector, self.bytes
+
+
+def _plans(events: Events, spans: Spans) -> tuple[list[_Plan], Integers]:
+    """Return a plan for each name with its arguments, and the index of the plan of each span."""
+    operators = events.operators
+    entry = np.full(len(events), NONE)
+    entry[operators.row] = np.arange(len(operators.row))
+    entry = entry[spans.row]
+    columns: list[Coded[tuple[object, ...]]] = [
+        operators.dims, operators.types, operators.strides, operators.inputs,
+    ]  # fmt: skip
+    names = events.name.take(spans.row)
+    is_operator = events.category.take(spans.row).where(lambda name: name == "cpu_op")
+    codes = [np.append(column.codes, ABSENT)[entry] for column in columns]
+    keys, place = _distinct([names.codes, is_operator, *codes])
+    # Where overloads are named, a name without one is that of the default overload.
+    named = any(name.startswith("aten::") and "." in name for name in names.values)
+    plans = []
+    for name, operator, *operand_codes in keys.tolist():
+        texts = [
+            None if code == ABSENT else column.values[code]
+            for column, code in zip(columns, operand_codes, strict=True)
+        ]
+        dims, types, strides, inputs = texts
+        plans.append(
+            _plan(names.values[name], bool(operator), Texts(dims, types, strides, inputs), named)
+        )
+    return plans, place
+
+
+def _distinct(columns: list[np.ndarray]) -> tuple[Integers, Integers]:
+    """Return the distinct rows of the columns, and which of them each row is."""
+    place = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        place = place * (int(column.max(initial=0)) + 2) + column + 1
+        _, first, place = np.unique(place, return_index=True, return_inverse=True)
+    return np.stack([column[first] for column in columns], axis=1).astype(np.int64), place
+
+
+def _plan(name: str, operator: bool, texts: Texts, overloads: bool) -> _Plan:
+    if name.startswith(_COMPILED):
+        return _Plan(name, PARTLY, reason="what a compiler fused is no operator")
+    if not operator or name.startswith(_RANGES):
+        return _Plan(name, OPEN)
+    if "::" not in name:
+        # A range has no arguments; what has some and holds nothing is a function of the user's.
+        empty = (
+            texts.dims is None
+            or _NODE.fullmatch(name)
+            or name.startswith(("detach", "record_param_comms"))
+        )
+        return _Plan(name, OPEN if empty else LEAF, reason="no operator inside it was recorded")
+    composite, how = kind(name) == "composite", kernel_kind(name)
+    mixed = not overloads and name in COMPOSITE_OVERLOADS
+    if composite and not mixed:
+        return _Plan(name, OPEN)
+    if how == "free":
+        return _free(name, _or_absent(free_bytes(name, texts)))
+    if how == "lists":
+        return _Plan(name, OUTER, reason="the trace does not say the types in a list of tensors")
+    if how == "unknown":
+        return _Plan(name, OUTER, reason="it has no formula")
+    recorded = recorded_work(name, texts)
+    if recorded.work is None:
+        return _Plan(name, OUTER if mixed else UNKNOWN, reason=recorded.reason)
+    matmul, vector, *_ = recorded.work
+    moved = _or_absent(recorded.bytes)
+    if max(matmul, vector, moved) > _MAX_WORK or min(matmul, vector) < 0:
+        return _Plan(name, UNKNOWN, reason=_NO_TENSOR)
+    rule = OTHERWISE if composite else COUNTED
+    return _Plan(name, rule, matmul, vector, moved, works=True)
+
+
+def _free(name: str, moved: int) -> _Plan:
+    if moved > _MAX_WORK:
+        return _Plan(name, UNKNOWN, reason=_NO_TENSOR)
+    return _Plan(name, COUNTED, bytes=moved)
+
+
+def _or_absent(value: int | None) -> int:
+    return ABSENT if value is None else value
+
+
+def _settled(spans: Spans, rule: Integers, works: np.ndarray) -> tuple[Integers, np.ndarray]:
+    """Return OPEN, COUNTED or UNKNOWN for each span, and the mask of those in a closed one."""
+    parent, levels = spans.parent, list(by_depth(spans.nesting))
+    below = np.zeros(len(rule), np.bool_)
+    has_children = np.zeros(len(rule), np.bool_)
+    for places in reversed(levels):
+        inner = places[parent[places] != NONE]
+        outer = parent[inner]
+        has_children[outer] = True
+        counted = works[inner] & np.isin(rule[inner], (COUNTED, OTHERWISE))
+        full = counted | (rule[inner] == NEVER) | below[inner]
+        below[outer[full]] = True
+    settled = rule.copy()
+    settled[rule == OUTER] = np.where(below, OPEN, UNKNOWN)[rule == OUTER]
+    settled[rule == OTHERWISE] = np.where(below, OPEN, COUNTED)[rule == OTHERWISE]
+    settled[rule == LEAF] = np.where(has_children, OPEN, UNKNOWN)[rule == LEAF]
+    closed = np.zeros(len(rule), np.bool_)
+    for places in levels:
+        inner = places[parent[places] != NONE]
+        closed[inner] = closed[parent[inner]] | np.isin(settled[parent[inner]], CLOSING)
+    settled[rule == PARTLY] = UNKNOWN
+    return settled, closed

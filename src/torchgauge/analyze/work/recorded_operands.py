@@ -1,0 +1,155 @@
+"""The arguments of a recorded operator, as formulas take them.
+
+A trace has of tensors their sizes, strides and types, of numbers their values, and of text nothing.
+What it does not have stands as an object that raises `MissingOperandError` when a formula reads it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from torchgauge.formulas.operand import Described
+
+
+class MissingOperandError(Exception):
+    """The trace lacks what a formula asks for; the message says what."""
+
+
+class MissingValue:
+    """A number, flag or list of numbers that the trace has no value of."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def refuse(self, *_args: Any) -> NoReturn:
+        """Raise MissingOperandError."""
+        raise MissingOperandError(self._reason)
+
+    __getattr__ = __bool__ = __iter__ = __len__ = __getitem__ = __int__ = __index__ = refuse
+    __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __add__ = __mul__ = __float__ = refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+class MissingTensor(MissingValue):
+    """A tensor, or a list of them, of which the trace does not have the sizes."""
+
+    stride = property(MissingValue.refuse)
+
+
+class Untyped(Described):
+    """A tensor whose sizes are known and whose element type is not."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> NoReturn:
+        """Raise."""
+        raise MissingOperandError("the types in a list of tensors")
+
+    @property
+    def itemsize(self) -> NoReturn:
+        """Raise."""
+        raise MissingOperandError("the types in a list of tensors")
+
+
+_REAL = {"float": ("float32", 4), "double": ("float64", 8), "Half": ("float16", 2),
+         "BFloat16": ("bfloat16", 2), "complex<float>": ("complex64", 8),
+         "complex<double>": ("complex128", 16), "complex<Half>": ("complex32", 4)}  # fmt: skip
+_INTEGER = {"bool": ("bool", 1), "unsigned char": ("uint8", 1), "signed char": ("int8", 1),
+          "char": ("int8", 1), "short int": ("int16", 2), "short": ("int16", 2),
+          "int": ("int32", 4), "long int": ("int64", 8), "long": ("int64", 8),
+          "long long": ("int64", 8), "__int64": ("int64", 8), "short unsigned int": ("uint16", 2),
+          "unsigned short": ("uint16", 2), "unsigned int": ("uint32", 4),
+          "long unsigned int": ("uint64", 8), "unsigned long": ("uint64", 8),
+          "qint8": ("qint8", 1), "quint8": ("quint8", 1), "qint32": ("qint32", 4)}  # fmt: skip
+_NUMBERS = {"True": True, "False": False, "inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+def element_type(name: str) -> tuple[str, int] | None:
+    """Return torch's name and the bytes of a type as C++ calls it; None for no tensor's type."""
+    short = name.removeprefix("c10::").replace("<c10::", "<")
+    if short.startswith("Float8_"):
+        return short.lower(), 1
+    return _REAL.get(short) or _INTEGER.get(short)
+
+
+def arguments(
+    dims: Sequence[Any], types: Sequence[str], strides: Sequence[Any] | None,
+    inputs: Sequence[str] | None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Return the arguments in the order of the operator's schema, keyword arguments included.
+
+    `strides` and `inputs` are None in traces before torch 2.1. With inputs, None stands for what is
+    empty in the trace: None itself, text, a device, a generator, an undefined or nested tensor.
+    """
+    has_strides = strides is not None and len(strides) == len(dims)
+    operands = []
+    for index, (sizes, kind) in enumerate(zip(dims, types, strict=False)):
+        if inputs is None and not kind and not sizes:  # None, text, or a list of numbers
+            operands.append(MissingValue("the values of numbers"))
+            continue
+        value = inputs[index] if inputs is not None and index < len(inputs) else None
+        steps = strides[index] if strides and has_strides else None
+        if _as_torch_writes_them(sizes, kind, steps, value):
+            operands.append(_argument(sizes, kind, steps, value))
+        else:
+            operands.append(MissingValue("an argument that torch writes otherwise"))
+    return tuple(operands)
+
+
+def _as_torch_writes_them(sizes: Any, kind: Any, steps: Any, value: Any) -> bool:
+    lists = sizes if kind == "TensorList" and isinstance(sizes, tuple | list) else (sizes,)
+    return (
+        isinstance(kind, str)
+        and isinstance(value, str | None)
+        and isinstance(steps, tuple | list | None)
+        and all(isinstance(shape, tuple | list) or not shape for shape in lists)
+    )
+
+
+def _argument(sizes: Any, kind: str, steps: Any, value: str | None) -> Any:
+    if kind == "TensorList":
+        return _tensors(sizes)
+    if kind in ("Scalar", "ScalarList"):
+        return _number(value) if value else MissingValue("the values of numbers")
+    if not kind and not sizes:
+        return None
+    return _tensor(sizes, kind, steps)
+
+
+def _tensor(sizes: Any, kind: str, steps: Any) -> Any:
+    dtype = element_type(kind)
+    shape = tuple(sizes or ())
+    if not all(isinstance(size, int) for size in shape):
+        return MissingTensor("sizes that are no numbers")
+    if dtype is None:
+        return Untyped(shape)
+    if steps is None:
+        return Described(shape, dtype[0], (), dtype[1])
+    if len(steps) != len(shape) or not all(isinstance(step, int) for step in steps):
+        return MissingTensor("the elements that a sparse or packed tensor stores")
+    return Described(shape, dtype[0], tuple(steps), dtype[1])
+
+
+def _tensors(sizes: Any) -> Any:
+    if not sizes:
+        return MissingTensor("the sizes in a list of tensors that is long")
+    return tuple(Untyped(tuple(shape or ())) for shape in sizes)
+
+
+def _number(text: str) -> Any:
+    if text.startswith("["):
+        numbers = [part.strip() for part in text[1:-1].split(",")] if text[1:-1].strip() else []
+        if any(number.startswith("[") for number in numbers):
+            return MissingValue(f"the value {text!r}")  # torch's lists hold no lists
+        return [_number(number) for number in numbers]
+    if text in _NUMBERS:
+        return _NUMBERS[text]
+    for convert in (int, float, complex):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return MissingValue(f"the value {text!r}")

@@ -1,0 +1,153 @@
+"""The work of one recorded operator call, by its name and its arguments in the trace."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torchgauge.analyze.work.recorded_operands import MissingOperandError, MissingTensor, arguments
+from torchgauge.analyze.work.recorded_outputs import like, outputs, pointwise
+from torchgauge.errors import TorchgaugeError
+from torchgauge.formulas.elementwise import pointwise_work, reduction_work
+from torchgauge.formulas.free import STILL
+from torchgauge.formulas.kinds import POINTWISE, kernel_kind
+from torchgauge.formulas.operand import Described
+from torchgauge.formulas.registry import as_work, find
+from torchgauge.formulas.traffic import bytes_of
+from torchgauge.formulas.work import Work
+
+# Where the arguments that a schema has by keyword alone begin, and their names. Only those that a
+# formula reads: elsewhere what is more than its parameters is left out.
+_KEYWORDS = {
+    "aten::_flash_attention_forward": (10, "scale window_size_left window_size_right seqused_k "
+                                           "alibi_slopes block_table"),
+    "aten::_fused_adam": (6, "lr beta1 beta2 weight_decay eps amsgrad maximize grad_scale"),
+    "aten::_fused_adamw": (6, "lr beta1 beta2 weight_decay eps amsgrad maximize grad_scale"),
+    "aten::_fused_sgd": (3, "weight_decay momentum lr dampening nesterov maximize is_first_step "
+                            "grad_scale"),
+    "aten::_fused_adagrad": (4, "lr lr_decay weight_decay eps maximize grad_scale"),
+    "aten::_linalg_solve_ex": (2, "left"),
+    "aten::linalg_lu_solve": (3, "left"),
+    "aten::linalg_solve_triangular": (2, "upper left"),
+}  # fmt: skip
+_PRODUCTS = frozenset(
+    f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "convolution", "_convolution")
+)
+_WRITES = frozenset(("aten::copy_", "aten::fill_", "aten::zero_"))
+
+
+class Recorded(NamedTuple):
+    """A call's work, or why it is unknown; `bytes` is None where the trace does not tell them."""
+
+    work: Work | None
+    bytes: int | None = None
+    reason: str = ""
+
+
+class Texts(NamedTuple):
+    """An operator's arguments as the trace has them; None for what was not recorded."""
+
+    dims: Sequence[Any] | None
+    types: Sequence[str] | None
+    strides: Sequence[Any] | None
+    inputs: Sequence[str] | None
+
+
+def recorded_work(name: str, texts: Texts) -> Recorded:
+    """Return the work of a call of "aten::add.Tensor", which has a formula or a kind of its own."""
+    if texts.dims is None or texts.types is None:
+        return Recorded(None, reason="no sizes were recorded")
+    operands = arguments(texts.dims, texts.types, texts.strides, texts.inputs)
+    overload = name.partition("::")[2].partition(".")[2]
+    if overload.endswith(("out", "grad_input")):  # the last is written, of any size before
+        operands = operands[:-1]
+    try:
+        work = _work(name, operands)
+    except MissingOperandError as error:
+        return Recorded(None, reason=f"the trace does not say {error}")
+    except TorchgaugeError as error:
+        return Recorded(None, reason=error.message)
+    except Exception as error:  # noqa: BLE001 - a formula may be the user's: unknown, never a crash
+        return Recorded(None, reason=f"its formula failed: {type(error).__name__}: {error}")
+    if work is None:
+        return Recorded(None, reason="its formula needs values")
+    return Recorded(work, recorded_bytes(name, operands))
+
+
+def free_bytes(name: str, texts: Texts) -> int | None:
+    """Return the bytes that an operator without arithmetic moves, where the trace tells them."""
+    plain = name.partition(".")[0]
+    if plain in STILL or plain.removesuffix("_") in STILL:
+        return 0
+    if plain not in _WRITES or texts.dims is None or texts.types is None:
+        return None
+    return recorded_bytes(name, arguments(texts.dims, texts.types, texts.strides, texts.inputs))
+
+
+def _work(name: str, operands: tuple[Any, ...]) -> Work | None:
+    plain = name.partition(".")[0]
+    work_kind = kernel_kind(name)
+    if work_kind == "formula":
+        return _by_formula(plain, operands)
+    short = _base(plain).removeprefix("aten::")
+    if work_kind == "pointwise":
+        return pointwise_work(short, operands, pointwise(plain, operands))
+    if not operands or not isinstance(operands[0], Described):
+        raise MissingOperandError("the sizes of an operand")
+    if short in ("max", "min") and any(isinstance(operand, Described) for operand in operands[1:]):
+        raise MissingOperandError("whether it compares two tensors")
+    return reduction_work(short, operands)
+
+
+def _by_formula(plain: str, operands: tuple[Any, ...]) -> Work | None:
+    registered = find(plain) or find(plain.removesuffix("_"))
+    if registered is None:
+        return None
+    if plain.removesuffix("_") == "aten::scatter" and len(operands) > 4:
+        raise MissingOperandError("the kind of reduction")
+    formula, wants_outputs = registered
+    first, keywords = _KEYWORDS.get(plain.removesuffix("_"), (len(operands), ""))
+    named = dict(zip(keywords.split(), operands[first:], strict=False))
+    if wants_outputs:
+        named["outputs"] = outputs(plain, operands)
+    result = formula(*_fitting(formula, operands[:first]), **named)
+    return None if result is None else as_work(result)
+
+
+def _fitting(formula: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return as many arguments as the formula takes by position."""
+    parameters = inspect.signature(formula).parameters.values()
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return operands
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return operands[: sum(parameter.kind in by_place for parameter in parameters)]
+
+
+def recorded_bytes(name: str, operands: tuple[Any, ...]) -> int | None:
+    """Return the compulsory traffic of a call, None where its output's type is not certain."""
+    plain = name.partition(".")[0]
+    tensors = [operand for operand in operands if isinstance(operand, Described)]
+    if not tensors or any(isinstance(operand, MissingTensor) for operand in operands):
+        return None
+    try:
+        if plain in _WRITES or (plain.endswith("_") and _base(plain) in POINTWISE):
+            return bytes_of(plain, operands, {}, tensors[0])
+        if len({operand.dtype for operand in tensors}) > 1:
+            return None
+        if plain in _PRODUCTS:
+            return bytes_of(plain, operands, {}, _product(plain, tensors, operands))
+    except MissingOperandError:
+        return None
+    return None
+
+
+def _product(plain: str, tensors: list[Described], operands: tuple[Any, ...]) -> Any:
+    if plain.endswith("convolution"):
+        return outputs(plain, operands)
+    first, second = tensors[-2:]
+    return like(first, (*first.shape[:-1], second.shape[-1]))
+
+
+def _base(plain: str) -> str:
+    return plain if plain.startswith("aten::__") else plain.removesuffix("_")

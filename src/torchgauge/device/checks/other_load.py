@@ -1,0 +1,85 @@
+"""Checks for other work on the same cores and for stolen time."""
+
+from __future__ import annotations
+
+from torchgauge import units
+from torchgauge.device.checks.readings import Readings
+from torchgauge.records.doctor import Check
+from torchgauge.records.finding import Finding
+
+# Background services take a few percent of a core; a quarter of one is a program at work.
+MOST_OTHER = 0.25
+MOST_OTHER_SHARE = 0.02
+SERIOUS_SHARE = 0.25
+MOST_STEAL = 0.01
+SERIOUS_STEAL = 0.05
+NOT_WATCHED = "not watched"
+UNCOUNTED = "this system does not count it"
+
+
+def most_other(cores: int) -> float:
+    """Return the cores' worth of time that others may take on a machine at rest."""
+    return max(MOST_OTHER, MOST_OTHER_SHARE * cores)
+
+
+def other_load(now: Readings) -> Check:
+    """Look for processes that take the cores we measure on."""
+    key, title, activity = "load", "other load", now.activity
+    if activity is None:
+        return Check.of(key, title, unknown=NOT_WATCHED)
+    if activity.other is None:
+        return Check.of(key, title, unknown=UNCOUNTED)
+    cores = now.logical_cores
+    summary = f"{activity.other:.2f} of {cores} cores busy with others"
+    if average := now.files.text("proc/loadavg"):
+        summary += f"; load average {average.split()[0]}"
+    findings = []
+    if activity.other > most_other(cores):
+        named = ", ".join(f"{c.name} (pid {c.pid}) {c.cores:.2f}" for c in activity.top)
+        pressure = now.files.pressure("cpu")
+        waited = f"; some task waited for a core {units.percent(pressure)} of 10 s" * bool(pressure)
+        findings.append(
+            Finding(
+                id="other-load",
+                severity="serious" if activity.other >= SERIOUS_SHARE * cores else "warning",
+                title="Other processes use the cores",
+                evidence=f"{activity.other:.2f} of {cores} cores over "
+                f"{units.time(activity.seconds, 2)}: "
+                + (named or "no process that can be seen from here")
+                + waited,
+                remedy="Stop them, or measure when they are done.",
+            )
+        )
+    if activity.runnable is not None and activity.runnable > len(now.usable):
+        findings.append(
+            Finding(
+                id="run-queue",
+                severity="warning",
+                title="More tasks want to run than there are cores",
+                evidence=f"{activity.runnable} runnable tasks on {len(now.usable)} cores.",
+                remedy="Stop them, or measure when they are done.",
+            )
+        )
+    return Check.of(key, title, summary, tuple(findings))
+
+
+def steal(now: Readings) -> Check:
+    """Look for time that the hypervisor gave to other guests."""
+    key, title, activity = "steal", "steal time", now.activity
+    if activity is None:
+        return Check.of(key, title, unknown=NOT_WATCHED)
+    if activity.steal is None:
+        return Check.of(key, title, unknown=UNCOUNTED)
+    findings: tuple[Finding, ...] = ()
+    if activity.steal > MOST_STEAL:
+        findings = (
+            Finding(
+                id="steal-time",
+                severity="serious" if activity.steal > SERIOUS_STEAL else "warning",
+                title="The hypervisor gives cores to other machines",
+                evidence=f"{units.percent(activity.steal)} of the cores' time was stolen over "
+                f"{units.time(activity.seconds, 2)}.",
+                remedy="Use a dedicated host, or more processes over a longer time.",
+            ),
+        )
+    return Check.of(key, title, f"{units.percent(activity.steal)} of the cores' time", findings)

@@ -1,0 +1,1 @@
+"""Peak compute and bandwidth of a machine: measured, stored, or from a datasheet."""

@@ -1,0 +1,1 @@
+"""Gates of two builds that are both here, and their options."""

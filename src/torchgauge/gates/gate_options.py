@@ -1,0 +1,83 @@
+"""Options of a gate: tolerances, limits, and how many blocks it may take."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from torchgauge.analyze.gate.limits import parse_limit
+from torchgauge.analyze.gate.tolerances import USUAL_METRICS, default_tolerance, parse_tolerance
+from torchgauge.errors import InputError
+from torchgauge.records.metric import METRICS, metric
+from torchgauge.records.verdict import Limit, Tolerance
+
+MOST_BLOCKS = 40
+LEAST_BLOCKS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class GateOptions:
+    """What is gated: a tolerance for each metric, absolute limits, and how many blocks at most.
+
+    One of the `usual` metrics, for which nobody asked, is left out where no build has it.
+    `blocks` None plans them by the host's calibration. `time_always` times even where an exact
+    metric has failed. Raises InputError `option-invalid`.
+    """
+
+    tolerances: tuple[Tolerance, ...]
+    limits: tuple[Limit, ...] = ()
+    blocks: int | None = None
+    max_blocks: int = MOST_BLOCKS
+    time_always: bool = False
+    usual: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if min(self.max_blocks, self.blocks or self.max_blocks) < LEAST_BLOCKS:
+            raise InputError(
+                f"Fewer than {LEAST_BLOCKS} blocks say nothing.",
+                id="option-invalid",
+                cause="A spread is needed, and two values hardly have one.",
+                remedy=f"Give --blocks and --max-blocks as {LEAST_BLOCKS} or more.",
+            )
+        if self.blocks is not None and self.blocks > self.max_blocks:
+            raise InputError(
+                f"{self.blocks} blocks are more than the most of {self.max_blocks}.",
+                id="option-conflict",
+                remedy="Give a larger --max-blocks as well.",
+            )
+
+    def of_kind(self, *, timing: bool) -> tuple[Tolerance, ...]:
+        """Return the tolerances of timing metrics, or those of exact ones."""
+        return tuple(
+            tolerance
+            for tolerance in self.tolerances
+            if (METRICS[tolerance.metric].kind == "timing") == timing
+        )
+
+    @staticmethod
+    def parsed(
+        metrics: Sequence[str] = (),
+        tolerances: Sequence[str] = (),
+        thresholds: Sequence[str] = (),
+        *,
+        blocks: int | None = None,
+        max_blocks: int = MOST_BLOCKS,
+        time_always: bool = False,
+    ) -> GateOptions:
+        """Return the options from texts as users write them.
+
+        Without `metrics` the usual ones are gated: parameters, FLOPs, memory, latency; and those
+        that a tolerance names. Raises InputError `metric-unknown`, `threshold-invalid`.
+        """
+        explicit = {tolerance.metric: tolerance for tolerance in map(parse_tolerance, tolerances)}
+        names = dict.fromkeys(
+            [metric(name).name for name in metrics or USUAL_METRICS] + [*explicit]
+        )
+        return GateOptions(
+            tolerances=tuple(explicit.get(name, default_tolerance(name)) for name in names),
+            limits=tuple(map(parse_limit, thresholds)),
+            blocks=blocks,
+            max_blocks=max_blocks,
+            time_always=time_always,
+            usual=frozenset(() if metrics else USUAL_METRICS) - set(explicit),
+        )

@@ -1,0 +1,304 @@
+"""The gate of two builds that are both here: exact metrics first, then blocks in turn."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import statistics
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from torchgauge import units
+from torchgauge.analyze.compare.compare import compare, inputs_differ
+from torchgauge.analyze.gate.exact_metrics import exact_ruling
+from torchgauge.analyze.gate.limits import judge_limit, percentile_of
+from torchgauge.analyze.gate.regressed_layers import regressed_layers
+from torchgauge.analyze.latency.noise import deviation, workload
+from torchgauge.analyze.statistics.paired import (
+    FEWEST_BLOCKS,
+    USUAL_BLOCKS,
+    Paired,
+    blocks_for,
+    decide,
+    rulings,
+)
+from torchgauge.analyze.statistics.percentiles import samples_needed
+from torchgauge.device import calibration
+from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.gates.gate_options import GateOptions
+from torchgauge.gates.gate_warnings import warnings_of
+from torchgauge.gates.paired_changes import BASE, CURRENT, typical, with_pairs
+from torchgauge.progress import Progress
+from torchgauge.records.comparison import Comparison
+from torchgauge.records.metric import METRICS, figure_of
+from torchgauge.records.profile import Profile
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.verdict import Block, Limit, Ruling, Tolerance, Verdict, overall
+
+if TYPE_CHECKING:
+    from torchgauge.measure.latency.blocks import Pace, Timed
+    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.measure.latency.paired_run import PairedRun
+    from torchgauge.measure.processes.waiting_process import Build
+
+LOOK_ITERATIONS = 10
+# What Python and torch take in each process beside the model.
+PROCESS_MEMORY = 600e6
+
+
+def gate_builds(
+    base: Build,
+    current: Build,
+    options: GateOptions,
+    progress: Progress,
+    notes: tuple[MeasurementWarning, ...] = (),
+) -> Verdict:
+    """Return the verdict on two builds; Ctrl-C makes it inconclusive with what was measured.
+
+    Raises what loading or running either raises, named by the build.
+    """
+    began = time.monotonic()
+    records = (first_look(base, progress), first_look(current, progress, options.limits))
+    compared = compare(*records, labels=(base.label, current.label))
+    exact = _exact(compared, options) + tuple(judge_limit(o, records[1]) for o in options.limits)
+    gate = _Gate(records, options, compared, exact, notes)
+    timing = options.of_kind(timing=True)
+    if timing and (options.time_always or overall(exact) != "fail"):
+        gate.time(base, current, progress)
+    elif timing:
+        gate.warn("not-timed", "An exact metric failed, so nothing was timed; --all times anyway.")
+    return gate.verdict(time.monotonic() - began)
+
+
+def pace_for(records: Sequence[Profile]) -> Pace:
+    """Return how blocks are timed: one process after the other where four would not fit."""
+    from torchgauge.measure.forward import free_bytes
+    from torchgauge.measure.latency.blocks import Pace
+
+    target_device = records[0].target.device
+    free = free_bytes(target_device)
+    peaks = [record.memory.peak if record.memory is not None else 0 for record in records]
+    needed = 2 * sum(peak or 0 for peak in peaks) + 4 * PROCESS_MEMORY
+    return Pace(concurrent=free is None or needed < free)
+
+
+def first_look(build: Build, progress: Progress, limits: Sequence[Limit] = ()) -> Profile:
+    """Profile a build in a process of its own: exact figures, the tree, times for `limits`."""
+    from torchgauge.measure.processes.separate_process import profile_in_separate_process
+    from torchgauge.measure.processes.waiting_process import named
+    from torchgauge.measure.timeline.timeline_options import TimelineOptions
+
+    timing, timeline = _sampling(build.options, limits), TimelineOptions("operators")
+    try:
+        record = profile_in_separate_process(build.source, timing, progress, timeline, build.home)
+    except TorchgaugeError as error:
+        raise named(error, build.label) from error.__cause__
+    if record.interrupted:
+        raise KeyboardInterrupt
+    if record.target.device == "meta":
+        raise InputError(
+            "Builds on the meta device cannot be timed.",
+            id="meta-model",
+            cause="Its tensors have shapes and no values.",
+            remedy="Give --device cpu or cuda.",
+        )
+    named_target = msgspec.structs.replace(record.target, spec=build.spec or record.target.spec)
+    return msgspec.structs.replace(record, target=named_target)
+
+
+def _sampling(usual: LatencyOptions, limits: Sequence[Limit]) -> LatencyOptions:
+    """Return how a look times: a few calls; as a profile does where a limit is on a time."""
+    if not any(METRICS[limit.metric].kind == "timing" for limit in limits):
+        return dataclasses.replace(usual, iterations=LOOK_ITERATIONS, warmup=2)
+    percentile = percentile_of(limits)
+    independent = samples_needed(percentile) if percentile is not None else usual.independent
+    return dataclasses.replace(usual, independent=independent)
+
+
+def _exact(compared: Comparison, options: GateOptions) -> tuple[Ruling, ...]:
+    exact_rulings = []
+    for tolerance in options.of_kind(timing=False):
+        change = compared.change_of(tolerance.metric)
+        if change is not None:
+            exact_rulings.append(exact_ruling(change, tolerance))
+        elif tolerance.metric not in options.usual:
+            exact_rulings.append(_unknown(tolerance, "neither build has it"))
+    return tuple(exact_rulings)
+
+
+def _unknown(
+    tolerance: Tolerance, reason: str, needed: int | None = None, unit: str = ""
+) -> Ruling:
+    return Ruling(
+        metric=tolerance.metric,
+        outcome="inconclusive",
+        how="measured",
+        unit=unit,
+        current=None,
+        tolerance=tolerance,
+        needed=needed,
+        reason=reason,
+    )
+
+
+class _Gate:
+    """One gate while it is made: the rulings so far, and what the blocks said."""
+
+    def __init__(
+        self,
+        records: Sequence[Profile],
+        options: GateOptions,
+        compared: Comparison,
+        exact: tuple[Ruling, ...],
+        notes: tuple[MeasurementWarning, ...],
+    ) -> None:
+        self.records = records
+        self.options = options
+        self.compared = compared
+        self.rulings = exact
+        sides = zip(records, ("base", "current"), strict=True)
+        self.warnings = [*notes, *(warning for side in sides for warning in warnings_of(*side))]
+        self.against = inputs_differ(compared.differences)
+        self.blocks: list[Timed] = []
+        self.look_count = 0
+
+    def warn(self, id: str, message: str) -> None:
+        """Add what the reader of the verdict must know."""
+        self.warnings.append(MeasurementWarning(id=id, message=message, probe="gate"))
+
+    def time(self, base: Build, current: Build, progress: Progress) -> None:
+        """Plan the blocks, run them, and rule on the timing metrics."""
+        if self.against is not None and not self.options.time_always:
+            self.rulings += tuple(
+                _unlike(_unknown(tolerance, ""), self.against)
+                for tolerance in self.options.of_kind(timing=True)
+            )
+            return
+        planned = self._plan()
+        if planned is None:
+            return
+        from torchgauge.measure.latency.blocks import block
+        from torchgauge.measure.latency.paired_run import run
+
+        pace = pace_for(self.records)
+        if not pace.concurrent:
+            self.warn(
+                "one-at-a-time",
+                "Four copies of the model do not fit into memory: one runs after the other.",
+            )
+        progress.start("timing both builds in turn")
+        done = run(
+            functools.partial(block, base, current, pace),
+            planned,
+            self.options.max_blocks,
+            self._decided,
+            progress,
+        )
+        self._judge(done, planned)
+
+    def _plan(self) -> int | None:
+        """Return how many blocks to run; None where more would be needed than are allowed."""
+        if self.options.blocks is not None:
+            return self.options.blocks
+        record = self.records[1]
+        past_runs = [
+            run
+            for run in calibration.runs(record.environment.machine.fingerprint)
+            if run.workload == workload(record.target)
+        ]
+        if not past_runs:
+            return min(USUAL_BLOCKS, self.options.max_blocks)
+        s_d, _ = deviation([d for run in past_runs for d in run.differences])
+        timing = self.options.of_kind(timing=True)
+        needed = max(FEWEST_BLOCKS, *(blocks_for(s_d, tolerance) for tolerance in timing))
+        if needed <= self.options.max_blocks:
+            return needed
+        lengths = [run.duration / len(run.differences) for run in past_runs if run.duration]
+        takes = f", some {needed * statistics.median(lengths) / 60:.0f} min" if lengths else ""
+        reason = (
+            f"below this host's noise floor of {units.percent(s_d)} a block: {needed} blocks would "
+            f"be needed{takes}, and {self.options.max_blocks} are allowed (--max-blocks)"
+        )
+        self.rulings += tuple(_unknown(tolerance, reason, needed) for tolerance in timing)
+        return None
+
+    def _paired(self, blocks: Sequence[Timed]) -> list[Paired]:
+        """Return the timing metrics that every block has."""
+        differences = [block.differences() for block in blocks]
+        pairs = []
+        for tolerance in self.options.of_kind(timing=True):
+            name = tolerance.metric
+            if all(name in block_differences for block_differences in differences):
+                old, new = (typical(blocks, name, side) for side in (BASE, CURRENT))
+                pairs.append(
+                    Paired(
+                        METRICS[name],
+                        figure_of(self.records[1], METRICS[name]).unit,
+                        tuple(block_differences[name] for block_differences in differences),
+                        tolerance,
+                        old,
+                        new,
+                    )
+                )
+        return pairs
+
+    def _decided(self, blocks: Sequence[Timed]) -> bool:
+        decisions = decide(self._paired(blocks))
+        return "fail" in decisions or "undecided" not in decisions
+
+    def _judge(self, done: PairedRun, planned: int) -> None:
+        self.blocks, self.look_count = done.blocks, done.look_count
+        self.warnings += done.warnings
+        extent = f"after {len(done.blocks)} of {planned} blocks"
+        if done.interrupted:
+            self.warn("interrupted", f"Ctrl-C ended the gate {extent}.")
+        enough = len(done.blocks) > 1
+        paired = self._paired(done.blocks) if enough else []
+        timing_rulings = rulings(paired)
+        if not done.complete:
+            cause = "interrupted" if done.interrupted else "ended by an error"
+            timing_rulings = tuple(_early(ruling, f"{cause} {extent}") for ruling in timing_rulings)
+        if self.against is not None:
+            timing_rulings = tuple(_unlike(ruling, self.against) for ruling in timing_rulings)
+        names = {ruling.metric for ruling in timing_rulings}
+        for tolerance in self.options.of_kind(timing=True):
+            if tolerance.metric not in names:
+                reason = _why_absent(tolerance.metric) if enough else f"ended {extent}"
+                timing_rulings += (_unknown(tolerance, reason),)
+        self.rulings += timing_rulings
+        self.compared = with_pairs(self.compared, paired, done.blocks)
+
+    def verdict(self, duration: float) -> Verdict:
+        """Return what was found."""
+        return Verdict(
+            outcome=overall(self.rulings),
+            rulings=self.rulings,
+            comparison=self.compared,
+            guilty=regressed_layers(self.compared, self.rulings),
+            blocks=tuple(
+                Block(medians=block.figures["latency"], difference=block.differences()["latency"])
+                for block in self.blocks
+            ),
+            looks=self.look_count,
+            duration=duration,
+            warnings=tuple(self.warnings),
+        )
+
+
+def _early(ruling: Ruling, reason: str) -> Ruling:
+    return msgspec.structs.replace(ruling, outcome="inconclusive", reason=reason, needed=None)
+
+
+def _unlike(ruling: Ruling, reason: str) -> Ruling:
+    return msgspec.structs.replace(ruling, outcome="not comparable", reason=reason, needed=None)
+
+
+def _why_absent(metric: str) -> str:
+    if metric == "first_call":
+        return "not compared in turn: four processes make their first calls beside each other"
+    if metric.startswith("p9"):
+        return "a visit of 0.1 s has too few calls for it"
+    return "neither build has it"

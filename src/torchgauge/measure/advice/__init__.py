@@ -1,0 +1,1 @@
+"""What a candidate of advise needs to know of a model."""

@@ -1,0 +1,148 @@
+"""Check that a change keeps a model's output; measure its memory and one-off time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import torch
+
+from torchgauge.device.select import open_device
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
+from torchgauge.measure.advice.outputs import compared, host_copies
+from torchgauge.measure.forward import RAISED
+from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.memory import memory
+from torchgauge.measure.step import prepared
+from torchgauge.measure.work.internals import draw_as_eager
+from torchgauge.records.advice import OutputCheck
+from torchgauge.targets.changed_target import Changed, changed, changed_training
+from torchgauge.targets.placement import Placement
+
+# A training step shows in the next one's outputs what its optimizer did.
+STEPS = 3
+SEED = 0
+_ONE_NUMBER = "It is called with the model's outputs, and must return one finite number."
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """The result of a check: peak bytes, and seconds of the first call beyond a later one."""
+
+    output: OutputCheck
+    memory: int | None = None
+    one_off: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckSource(Changed):
+    """A changed source with how its output is judged.
+
+    `on_optimizer` is code for the optimizer of a training step. `metric(outputs)` is the user's.
+    """
+
+    on_optimizer: tuple[str, ...] = ()
+    tolerance: float = 1e-3
+    metric: Callable[[Any], float] | None = None
+    times: int = 1
+
+
+def check(source: CheckSource, placement: Placement, options: LatencyOptions) -> CheckResult:
+    """Compare outputs before and after the change, in this process, which it leaves changed.
+
+    `placement` is the original. Memory is measured only of an output that passed. Raises what
+    running the original raises; MeasurementError `change-raised`, `metric-raised`, and what the
+    changed model raises.
+    """
+    before, _ = outputs_of(source, placement, options)
+    if before.drew and any("torch.compile" in code for code in source.code):
+        draw_as_eager()
+    began = time.perf_counter()
+    changed_placement = changed(placement, source.code)
+    train = changed_training(options.train, source.on_optimizer)
+    apply = time.perf_counter() - began
+    changed_options = dataclasses.replace(options, train=train)
+    after, seconds = outputs_of(source, changed_placement, changed_options)
+    output = judged(source, before, after)
+    if not output.passed:
+        return CheckResult(output)
+    return CheckResult(
+        output,
+        _peak(changed_placement, changed_options),
+        max(0.0, apply + seconds[0] - min(seconds[1:])),
+    )
+
+
+class OutputSnapshot(NamedTuple):
+    """Copies of the outputs' tensors, the user's metric, and whether random numbers were drawn."""
+
+    tensors: list[torch.Tensor]
+    metric: float | None
+    drew: bool
+
+
+def outputs_of(
+    source: CheckSource, placement: Placement, options: LatencyOptions
+) -> tuple[OutputSnapshot, list[float]]:
+    """Return the outputs of the last of some steps, and the seconds of each."""
+    device, seconds = open_device(placement.device), []
+    torch.manual_seed(SEED)  # what draws at random draws the same on both sides
+    with device.current(), prepared(placement, options.train) as step:
+        outputs, state = None, _random_state(placement.device)
+        for _ in range(STEPS):
+            began = time.perf_counter()
+            outputs = step()
+            device.synchronize()
+            seconds.append(time.perf_counter() - began)
+        # Copied in here: it may be a buffer or an input, which are about to be put back.
+        metric = None if source.metric is None else _metric(source.metric, outputs)
+        drew = not torch.equal(state, _random_state(placement.device))
+        return OutputSnapshot(host_copies(outputs), metric, drew), seconds
+
+
+def _random_state(device: str) -> torch.Tensor:
+    return torch.cuda.get_rng_state(device) if device.startswith("cuda") else torch.get_rng_state()
+
+
+def judged(source: CheckSource, before: OutputSnapshot, after: OutputSnapshot) -> OutputCheck:
+    """Compare outputs as the source says; raises MeasurementError `metric-raised`."""
+    metrics = None
+    if before.metric is not None and after.metric is not None:
+        if not math.isfinite(before.metric):
+            raise MeasurementError(
+                f"Your metric gives {before.metric} for the original's outputs.",
+                id="metric-raised",
+                remedy=_ONE_NUMBER,
+            )
+        metrics = (before.metric, after.metric)
+    return compared(
+        before.tensors, after.tensors, source.tolerance, metrics=metrics, times=source.times
+    )
+
+
+def _metric(metric: Callable[[Any], float], outputs: Any) -> float:
+    try:
+        with torch.no_grad():
+            return float(metric(outputs))
+    except RAISED as error:
+        raise MeasurementError(
+            f"Your metric raised {type(error).__name__}.",
+            id="metric-raised",
+            cause=text_of(error),
+            remedy=_ONE_NUMBER,
+        ) from error
+
+
+def _peak(placement: Placement, options: LatencyOptions) -> int | None:
+    """Return the peak of a call, None where it cannot be recorded."""
+    try:
+        return memory.measure(placement, train=options.train).peak
+    except (MeasurementError, InputError) as error:
+        if error.id == "out-of-memory":
+            raise
+        return None
+    except TorchgaugeError:
+        return None

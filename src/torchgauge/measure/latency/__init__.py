@@ -1,0 +1,1 @@
+"""How long a call takes: the loop that times it, and its processes."""

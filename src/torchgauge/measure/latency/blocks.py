@@ -1,0 +1,158 @@
+"""One ABBA block: four fresh processes of two builds, timed in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from torchgauge.analyze.latency.noise import difference
+from torchgauge.measure.processes.fork_server import ForkServer
+from torchgauge.measure.processes.fresh_folder import fresh_folder
+from torchgauge.measure.processes.waiting_process import Answer, Build, Question, waiting
+from torchgauge.records.target import TargetDescription
+
+ABBA = 4
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a block is timed: visits by process, seconds and calls of a visit at least.
+
+    After them come visits of their own in which layers are stamped.
+
+    `concurrent`: the four processes wait beside each other, so that their imports overlap and each
+    is visited in every round. Else one runs after the other, and is visited once for as long.
+    """
+
+    rounds: int = 4
+    seconds: float = 0.1
+    calls: int = 3
+    layer_rounds: int = 3
+    concurrent: bool = True
+
+    @property
+    def question(self) -> Question:
+        """What a process is asked in one visit."""
+        if self.concurrent:
+            return Question(self.seconds, self.calls)
+        return Question(self.seconds * self.rounds, self.calls * self.rounds, layers=True)
+
+
+class Timed(NamedTuple):
+    """A block: each timing metric by process (A, B, B, A) and round, in SI units.
+
+    `layers` are own seconds by path of each process; `duration` is the seconds it all took.
+    """
+
+    figures: dict[str, tuple[tuple[float, ...], ...]]
+    layers: tuple[dict[str, float], ...] = ({}, {}, {}, {})
+    duration: float = 0.0
+    target: TargetDescription | None = None
+    threads: int = 0
+    torch: str = ""
+
+    def differences(self) -> dict[str, float]:
+        """Return d = ln(B ÷ A) of each metric, the mean over the rounds."""
+        return {name: mean_difference(visits) for name, visits in self.figures.items()}
+
+    def layer_differences(self) -> dict[str, float]:
+        """Return d of each layer that all four processes have with a time above 0."""
+        by_path = {}
+        for path in self.layers[0]:
+            times = [layers.get(path, 0.0) for layers in self.layers]
+            if min(times) > 0:
+                by_path[path] = difference(*times)
+        return by_path
+
+
+def mean_difference(visits: Sequence[Sequence[float]]) -> float:
+    """Return the mean over rounds of d, from the four processes' values in the order A, B, B, A."""
+    rounds = [difference(*four) for four in zip(*visits, strict=True)]
+    return math.fsum(rounds) / len(rounds)
+
+
+def block(
+    a: Build, b: Build, pace: Pace, limit: float | None = None, server: ForkServer | None = None
+) -> Timed:
+    """Run one block and return what it timed; no process is left whatever happens.
+
+    After `limit` seconds its processes are killed. Where `server` can fork both sides it does;
+    never one alone, since the two would differ by how they began.
+
+    Raises what `waiting.Waiting` does; InputError `not-picklable`, and `output-unwritable` where
+    the temporary folder is full.
+    """
+    began = time.perf_counter()
+    end = math.inf if limit is None else time.monotonic() + limit
+    builds = (a, b, b, a)
+    if server is not None and not all(
+        server.serves(build.home, build.variables) for build in (a, b)
+    ):
+        server = None
+    with fresh_folder() as folder:
+        runs = _run_concurrently if pace.concurrent else _run_in_turn
+        ready, visits, layers = runs(builds, pace, folder, end, server)
+    common = set(visits[0][0]).intersection(
+        *(visit for process_visits in visits for visit in process_visits)
+    )
+    figures = {
+        name: tuple(tuple(visit[name] for visit in process_visits) for process_visits in visits)
+        for name in sorted(common)
+    }
+    return Timed(
+        figures=figures,
+        layers=tuple(layers),
+        duration=time.perf_counter() - began,
+        target=ready.target,
+        threads=ready.threads,
+        torch=ready.torch,
+    )
+
+
+_Run = tuple[Answer, list[list[dict[str, float]]], list[dict[str, float]]]
+
+
+def _run_concurrently(
+    builds: Sequence[Build], pace: Pace, folder: Path, end: float, server: ForkServer | None
+) -> _Run:
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(waiting(build, folder / str(number), end, server))
+            for number, build in enumerate(builds)
+        ]
+        ready = [process.ready() for process in processes]
+        visits: list[list[dict[str, float]]] = [[] for _ in processes]
+        for _ in range(pace.rounds):
+            for process, process_visits in zip(processes, visits, strict=True):
+                process_visits.append(process.ask(pace.question).figures)
+        stamped: list[list[dict[str, float]]] = [[] for _ in processes]
+        for _ in range(pace.layer_rounds):
+            for process, times in zip(processes, stamped, strict=True):
+                times.append(process.ask(Question(0.0, 1, layers=True)).layers)
+    return ready[1], visits, [_typical(times) for times in stamped]
+
+
+def _typical(visits: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return each layer's geometric mean over the visits, of which d is the mean of their d."""
+    return {
+        path: statistics.geometric_mean(times) if min(times) > 0 else 0.0
+        for path in (visits[0] if visits else ())
+        if len(times := [visit[path] for visit in visits if path in visit]) == len(visits)
+    }
+
+
+def _run_in_turn(
+    builds: Sequence[Build], pace: Pace, folder: Path, end: float, server: ForkServer | None
+) -> _Run:
+    ready, answers = [], []
+    for number, build in enumerate(builds):
+        with waiting(build, folder / str(number), end, server) as process:
+            ready.append(process.ready())
+            answers.append(process.ask(pace.question))
+    return ready[1], [[answer.figures] for answer in answers], [answer.layers for answer in answers]

@@ -1,0 +1,306 @@
+"""Latency: one process's calls, timed by the host clock and by the device's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from torchgauge import units
+from torchgauge.clock import Clock, SystemClock, resolution
+from torchgauge.device.base import Device
+from torchgauge.device.gpu_metrics import gpu_metrics
+from torchgauge.device.load import LoadWatch
+from torchgauge.device.select import open_device
+from torchgauge.errors import InputError
+from torchgauge.measure.latency.load import load_warnings
+from torchgauge.measure.latency.sampling import (
+    DEFAULT_BUDGET,
+    DEFAULT_PRECISION,
+    SamplingPlan,
+    Timing,
+    sample,
+)
+from torchgauge.measure.latency.yardstick import Yardstick
+from torchgauge.measure.step import Step, guarded, prepared, without_values
+from torchgauge.progress import Progress, Silent
+from torchgauge.records.latency.latency import LatencyRun
+from torchgauge.targets.deferred import Finishing
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.placement import Placement
+from torchgauge.targets.training.training import Phase, Training
+
+# A GPU raises its clocks over the first tenths of a second of work.
+GPU_BUSY_WARMUP = 0.15
+PHASES: tuple[Phase, ...] = ("zero_grad", "forward", "loss", "backward", "optimizer")
+
+
+@dataclasses.dataclass(frozen=True)
+class LatencyOptions:
+    """How latency is to be measured; `budget` in seconds, for all processes together.
+
+    `processes` None: as many short ones as `budget` allows, the first of them this one; with
+    `iterations` given, this one alone. `target_rel_error` None: ±1 % in a process that is measured
+    alone, and nothing is asked of several. `short` is for one of several: see `SamplingPlan`.
+
+    `layers` has each of several processes time its layers as well, when all calls are timed.
+
+    `independent` is the least number of samples n/τ, of all processes together.
+
+    Raises InputError `option-invalid`, `option-conflict`.
+    """
+
+    train: Training | None = None
+    warmup: int | None = None
+    iterations: int | None = None
+    processes: int | None = None
+    target_rel_error: float | None = None
+    budget: float | None = None
+    independent: int = 0
+    preprocess: Callable[[Any], Any] | None = None
+    postprocess: Callable[[Any], Any] | None = None
+    cold_cache: bool = False
+    layers: bool = False
+    short: bool = False
+
+    def __post_init__(self) -> None:
+        if self.processes is not None and self.processes < 1:
+            raise InputError(
+                f"processes = {self.processes} is not possible.",
+                id="option-invalid",
+                cause="At least one process must measure.",
+                remedy="Give processes as 1 or more.",
+            )
+        if self.train is not None and (self.preprocess or self.postprocess):
+            raise InputError(
+                "A training step has no preprocess and postprocess stages.",
+                id="option-conflict",
+                cause="Stages are timed end to end for inference.",
+                remedy="Leave train, or preprocess and postprocess, out.",
+            )
+        _ = self.plan
+
+    @property
+    def plan(self) -> SamplingPlan:
+        """The part that the sampling loop needs."""
+        return SamplingPlan(
+            self.warmup,
+            self.iterations,
+            DEFAULT_PRECISION if self.target_rel_error is None else self.target_rel_error,
+            self.budget,
+            self.independent,
+            self.short,
+        )
+
+    @property
+    def several(self) -> bool:
+        """True where as many processes are to be measured as the budget allows."""
+        return self.processes is None and self.iterations is None
+
+    @property
+    def asked_precision(self) -> float | None:
+        """What the median's interval is held against; None where nothing was asked of it."""
+        if self.target_rel_error is None and not self.several:
+            return DEFAULT_PRECISION
+        return self.target_rel_error
+
+    @property
+    def staged(self) -> bool:
+        """True where stages around the model are timed."""
+        return self.preprocess is not None or self.postprocess is not None
+
+    def shared(self) -> LatencyOptions:
+        """Return the options of one of the processes: its share of the time, and no children."""
+        budget, processes = self.plan.time_limit, self.processes or 1
+        share = None if budget == float("inf") else budget / processes
+        samples = math.ceil(self.independent / processes)
+        return dataclasses.replace(self, processes=1, budget=share, independent=samples)
+
+
+def measure(
+    placement: Placement,
+    options: LatencyOptions,
+    *,
+    clock: Clock | None = None,
+    device: Device | None = None,
+    progress: Progress | None = None,
+) -> LatencyRun:
+    """Time the step in this process with nothing else attached, and return the run.
+
+    Between the calls reference work is timed, by the system's clock only.
+
+    Raises MeasurementError `meta-model`, and where the step raises.
+    """
+    if not placement.computes:
+        raise without_values()
+    device = device or open_device(placement.device)
+    yardstick = Yardstick(SystemClock(), device) if clock is None else None
+    clock = clock or SystemClock()
+    progress = progress or Silent()
+    limit = options.plan.time_limit
+
+    def on_progress(samples: int, relative_error: float | None, elapsed: float) -> None:
+        precision = "" if relative_error is None else f", median ±{units.percent(relative_error)}"
+        progress.update(f"{samples:,} calls{precision}", elapsed / min(limit, DEFAULT_BUDGET))
+
+    with (
+        device.current(),
+        prepared(placement, options.train) as step,
+        gpu_metrics(placement.device) as gpus,
+    ):
+        call = timed_call(placement, step, options, clock, device)
+        watch = LoadWatch(gpus)
+        run = sample(
+            call,
+            clock,
+            options.plan,
+            on_progress=on_progress,
+            busy_warmup=GPU_BUSY_WARMUP if placement.device.startswith("cuda") else 0.0,
+            clock_resolution=resolution(clock),
+            between=yardstick,
+        )
+        machine_warnings = tuple(load_warnings(watch.load()))
+    restore_warnings = step.saved_state.warnings("latency")  # complete now that all is put back
+    return msgspec.structs.replace(
+        run,
+        warnings=run.warnings + machine_warnings + restore_warnings,
+        yardstick={} if yardstick is None else yardstick.medians(run.median),
+    )
+
+
+def timed_call(
+    placement: Placement, step: Step, options: LatencyOptions, clock: Clock, device: Device
+) -> Callable[[], Timing]:
+    """Return what runs the prepared step once and times it, as the options say."""
+    if options.staged:
+        call = _staged(placement, options, clock, device)
+    elif options.train is not None:
+        call = phased(step, clock, device)
+    else:
+        call = _without_stages(step, clock, device)
+    return _cold(call, device) if options.cold_cache else call
+
+
+def _without_stages(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
+    now, timer = clock.now, device.timer()
+    if not device.asynchronous:
+
+        def on_host() -> Timing:
+            start = now()
+            outputs = step()
+            end = now()
+            del outputs  # freed outside the timed region: a caller would still hold them
+            return Timing(end - start)
+
+        return on_host
+
+    # What a GPU finds wrong shows when it is waited for.
+    synchronize = guarded(device.synchronize, device.name)
+
+    def on_device() -> Timing:
+        synchronize()
+        start = now()
+        if timer is not None:
+            timer.start()
+        outputs = step()
+        if timer is not None:
+            timer.stop()
+        synchronize()
+        end = now()
+        del outputs
+        return Timing(end - start, None if timer is None else timer.elapsed())
+
+    return on_device
+
+
+def phased(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
+    """Time a training step as a whole, and its phases within it.
+
+    On a GPU the phases are timed by its own events: to wait for it after each would slow it down.
+    """
+    now = clock.now
+    synchronize = guarded(device.synchronize, device.name)
+    timers = {phase: device.timer() for phase in PHASES}
+    marks: list[tuple[Phase, int]] = []
+
+    def mark(phase: Phase) -> None:
+        if marks and (timer := timers[marks[-1][0]]) is not None:
+            timer.stop()
+        marks.append((phase, now()))
+        if phase != "end" and (timer := timers[phase]) is not None:
+            timer.start()
+
+    def call() -> Timing:
+        marks.clear()
+        synchronize()
+        start = now()
+        outputs = step(mark)
+        synchronize()
+        end = now()
+        del outputs
+        own = {phase: timer.elapsed() for phase, timer in timers.items() if timer is not None}
+        if own:
+            stages = {str(phase): round(seconds * 1e9) for phase, seconds in own.items()}
+            return Timing(end - start, sum(own.values()), stages)
+        ends = [mark_time for _, mark_time in marks[1:]]
+        parts = zip(marks, ends, strict=False)
+        return Timing(
+            end - start, stages={str(phase): end - mark_time for (phase, mark_time), end in parts}
+        )
+
+    return call
+
+
+def _staged(
+    placement: Placement, options: LatencyOptions, clock: Clock, device: Device
+) -> Callable[[], Timing]:
+    now, timer = clock.now, device.timer()
+    placed_inputs, device_name = placement.inputs, placement.device
+    synchronize = guarded(device.synchronize, device_name)
+    finishing = Finishing()
+    model = guarded(
+        lambda call_inputs: finishing(placement.model(*call_inputs.args, **call_inputs.kwargs)),
+        device_name,
+    )
+    before = options.preprocess and guarded(options.preprocess, device_name, "The preprocess stage")
+    after = options.postprocess and guarded(
+        options.postprocess, device_name, "The postprocess stage"
+    )
+    raw = placement.target.inputs.as_given()  # moving them to the device is the stage's own work
+
+    def call() -> Timing:
+        synchronize()
+        start = now()
+        inputs = placed_inputs if before is None else Inputs.of(before(raw))
+        synchronize()
+        prepared_at = now()
+        if timer is not None:
+            timer.start()
+        outputs = model(inputs)
+        if timer is not None:
+            timer.stop()
+        synchronize()
+        done_at = now()
+        results = outputs if after is None else after(outputs)
+        synchronize()
+        end = now()
+        del outputs, results
+        stages = {"preprocess": prepared_at - start} if before is not None else {}
+        stages["model"] = done_at - prepared_at
+        if after is not None:
+            stages["postprocess"] = end - done_at
+        return Timing(end - start, None if timer is None else timer.elapsed(), stages)
+
+    return call
+
+
+def _cold(call: Callable[[], Timing], device: Device) -> Callable[[], Timing]:
+    def cold_call() -> Timing:
+        device.flush_cache()
+        device.synchronize()
+        return call()
+
+    return cold_call

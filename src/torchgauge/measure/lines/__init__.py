@@ -1,0 +1,1 @@
+"""Python's own time by line of the user's source."""

@@ -1,0 +1,125 @@
+"""Bytes allocated by line, recorded by memray: what malloc and mmap were asked for.
+
+Tensors on the CPU and NumPy's arrays are among them; memory of a GPU is not. Python's small objects
+(512 bytes at most) come from pools, and count where a pool is taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import msgspec
+
+from torchgauge.errors import MeasurementError, missing_extra
+from torchgauge.measure.lines.line_samples import kind_of
+from torchgauge.records.timeline.traced_lines import TracedFunction
+from torchgauge.temporary import temporary_folder
+
+Place = tuple[str, int]  # file and line
+Function = tuple[str, str, int]  # file, qualified name and first line
+
+
+class LineMemory:
+    """Records allocations while a block runs, in all threads.
+
+    Raises MissingExtraError where memray is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import memray
+        except ImportError as error:
+            raise missing_extra("memray", "memray", "Bytes by line") from error
+        self._memray: Any = memray
+        # By stack: its lines (file and number, the innermost first), and the bytes.
+        self._stacks: list[tuple[tuple[Place, ...], int]] = []
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record until the block ends; raises MeasurementError `lines-unavailable`."""
+        with temporary_folder() as folder:
+            file = folder / "allocations"
+            try:
+                tracker = self._memray.Tracker(file)
+                tracker.__enter__()
+            except RuntimeError as error:
+                raise MeasurementError(
+                    "Bytes cannot be told by line here.",
+                    id="lines-unavailable",
+                    cause=str(error),
+                    remedy="Run it without the other memory profiler, or without --memory.",
+                ) from error
+            try:
+                yield
+            finally:
+                tracker.__exit__(None, None, None)
+                self._read(file)
+
+    def _read(self, file: Path) -> None:
+        sizes: Counter[int] = Counter()
+        stacks: dict[int, tuple[Place, ...]] = {}
+        with self._memray.FileReader(file) as reader:
+            for record in reader.get_allocation_records():
+                if not record.size:  # something was freed
+                    continue
+                stack = record.stack_id
+                if stack not in stacks:
+                    stacks[stack] = tuple((path, line) for _, path, line in record.stack_trace())
+                sizes[stack] += record.size
+        self._stacks = [
+            (stacks[stack], size) for stack, size in sizes.items() if _by_program(stacks[stack])
+        ]
+
+    def joined(
+        self, functions: Iterable[TracedFunction], codes: Iterable[CodeType]
+    ) -> tuple[TracedFunction, ...]:
+        """Return the functions with what each line, and what it called, allocated."""
+        return allocated(functions, codes, self._stacks)
+
+
+def _by_program(stack: tuple[Place, ...]) -> bool:
+    """Return whether the program allocated, and not the tracer."""
+    return bool(stack) and kind_of(stack[0][0]) != "ours"
+
+
+def allocated(
+    functions: Iterable[TracedFunction],
+    codes: Iterable[CodeType],
+    stacks: Sequence[tuple[tuple[Place, ...], int]],
+) -> tuple[TracedFunction, ...]:
+    """Return the functions with bytes: each of a stack has it once, in its innermost line."""
+    owner = {
+        (code.co_filename, line): (
+            os.path.abspath(code.co_filename),  # noqa: PTH100 - as the trace has it
+            code.co_qualname,
+            code.co_firstlineno,
+        )
+        for code in codes
+        for _, _, line in code.co_lines()
+        if line is not None
+    }
+    sizes: Counter[tuple[Function, int]] = Counter()
+    for stack, size in stacks:
+        met = set()
+        for place in stack:
+            function = owner.get(place)
+            if function is not None and function not in met:
+                met.add(function)
+                sizes[function, place[1]] += size
+    return tuple(_with_bytes(traced, sizes) for traced in functions)
+
+
+def _with_bytes(function: TracedFunction, sizes: Counter[tuple[Function, int]]) -> TracedFunction:
+    key = (function.file, function.name, function.line)
+    lines = tuple(
+        msgspec.structs.replace(line, allocated=sizes[key, line.line]) for line in function.lines
+    )
+    return msgspec.structs.replace(
+        function, lines=lines, allocated=sum(line.allocated or 0 for line in lines)
+    )

@@ -1,0 +1,1 @@
+"""The user's own loop, watched from outside."""

@@ -1,0 +1,106 @@
+"""The modules of a loop: its model, several models, or all modules that it calls."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import nn
+
+from torchgauge.analyze.timeline.call_tree import Call
+from torchgauge.measure.loop.excluded_threads import ExcludedThreads
+from torchgauge.measure.recording.modules import Modules
+from torchgauge.measure.timeline.ranges import Ranges
+from torchgauge.measure.work.internals import graph_task
+
+
+def loop() -> None:
+    """Stand for the loop itself, where it has no one model."""
+
+
+class LoopModules(Modules):
+    """Numbers modules; number 0 is the only root, or else the loop, and roots are below it.
+
+    A wrapper around the only root (DistributedDataParallel) is no layer: its own time is outside.
+    """
+
+    def __init__(self, roots: Sequence[nn.Module]) -> None:
+        self.target: Callable[..., Any] = roots[0] if len(roots) == 1 else loop
+        super().__init__(self.target)
+        for root in roots:
+            self.number(root)
+        self.roots = tuple(type(root).__name__ for root in roots)
+
+    def wraps(self, module: nn.Module) -> bool:
+        """Return whether the module is around the only root."""
+        return (
+            self.root is not None
+            and module is not self.root
+            and any(child is self.root for child in module.modules())
+        )
+
+    def inner(self, calls: Sequence[Call]) -> list[Call]:
+        """Return the calls without those of wrappers."""
+        wrappers = {
+            number
+            for number, module in enumerate(self.by_number)
+            if module is not None and self.wraps(module)
+        }
+        return [call for call in calls if call.module not in wrappers]
+
+
+class InnerRanges(Ranges):
+    """Ranges of one recording: of all modules but those that wrap the only root.
+
+    Other threads call modules while the recording begins and ends. torch refuses a range that
+    begins without a profiler and ends with one, and writes into freed memory where it begins in one
+    recording and ends in the next: while not `on`, none begins and none ends. Of a recording of one
+    thread (`begin`) the others are noted in `left_out`.
+    """
+
+    def __init__(self, modules: LoopModules, left_out: ExcludedThreads) -> None:
+        super().__init__(modules.target, modules)
+        self.on = False
+        self._loop = modules
+        self._left_out = left_out
+        self._thread: int | None = None
+
+    def begin(self, *, all_threads: bool) -> None:
+        """Let ranges begin, on the calling thread and on autograd's or on every thread."""
+        self._thread = None if all_threads else threading.get_ident()
+        self.on = True
+
+    def takes(self) -> bool:
+        """Return whether a range may begin on the calling thread."""
+        if not self.on:
+            return False
+        if self._thread in (None, threading.get_ident()) or graph_task() != -1:
+            return True
+        self._left_out.note()
+        return False
+
+    def _new(self, module: nn.Module, key: int) -> Any:
+        if self._loop.wraps(module):
+            self._free.setdefault(key, [])
+            return contextlib.nullcontext()
+        return _Range(super()._new(module, key), self)
+
+
+class _Range:
+    __slots__ = ("_began", "_ranges", "_span")
+
+    def __init__(self, span: Any, ranges: InnerRanges) -> None:
+        self._span = span
+        self._ranges = ranges
+        self._began = False
+
+    def __enter__(self) -> None:
+        self._began = self._ranges.takes()
+        if self._began:
+            self._span.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        if self._began and self._ranges.on:
+            self._span.__exit__(None, None, None)

@@ -1,0 +1,209 @@
+"""Make the record of a loop that has ended: read its recordings, say what was captured."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from torchgauge.analyze.statistics.median import median_interval
+from torchgauge.analyze.timeline.call_tree import CallTree
+from torchgauge.analyze.timeline.layer_times import layer_times
+from torchgauge.analyze.timeline.loop_tree import LoopTable, joined, loop_table
+from torchgauge.analyze.timeline.typical_step import typical
+from torchgauge.clock import SystemClock
+from torchgauge.device.environment import environment
+from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.measure.loop.loop_modules import LoopModules
+from torchgauge.measure.loop.loop_steps import LoopSteps
+from torchgauge.measure.loop.step_ends import By
+from torchgauge.measure.timeline.stamp_cost import calibrated
+from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.timeline.loop import Captured, Loop, Rank
+from torchgauge.records.timeline.tree import Pass, Tree
+
+# Share of a step: threads that did less work than that beside it need no mention.
+CONCURRENT_SHARE = 0.01
+
+
+def loop_record(
+    steps: LoopSteps,
+    *,
+    by: By,
+    modules: LoopModules,
+    requested_steps: int | None,
+    budget: int,
+    interrupted: bool,
+    slowing: Sequence[str],
+) -> Loop:
+    """Return the record; where a recording cannot be read, it has a warning in place of a tree."""
+    warnings = [*steps.warnings, *map(_slowed, slowing)]
+    tree = CallTree(modules.table, modules.name)
+    recording: LoopTable | None = None
+    try:
+        recording = _read(steps, tree)
+    except TorchgaugeError as error:
+        warnings.append(MeasurementWarning.of(error, "timeline"))
+    except Exception as error:  # noqa: BLE001 - the user's loop must not fail by its measurement
+        warnings.append(MeasurementWarning.of(_unreadable(error), "timeline"))
+    recorded = 0 if recording is None else recording.table.host.shape[1]
+    bare = Loop.durations_of(steps.times(), "bare")
+    captured = _captured(steps, requested_steps, recorded, budget)
+    warnings += _warnings(steps, recording, captured)
+    warnings += steps.left_out.warnings()
+    return Loop(
+        roots=modules.roots or tuple(dict.fromkeys(_outermost(tree))),
+        environment=environment(),
+        captured=captured,
+        by=by,
+        count=steps.count,
+        tree=None if recording is None else _tree(steps, recording, tree, modules, bare),
+        stretches=steps.times(),
+        communication=None if recording is None else _median(recording.communication.tolist()),
+        waiting=None if recording is None else _median(recording.waiting.tolist()),
+        rank=_rank(),
+        interrupted=interrupted,
+        warnings=tuple(warnings),
+    )
+
+
+def _read(steps: LoopSteps, tree: CallTree) -> LoopTable | None:
+    """Return the recorded steps, those of the estimate where there are no others."""
+    for files in (steps.recordings, [steps.estimate] if steps.estimate else []):
+        parts = [_recorded_table(file, steps, tree) for file in files]
+        parts = [part for part in parts if part.table.host.shape[1]]
+        if parts:
+            return joined(parts)
+    return None
+
+
+def _recorded_table(file: Path, steps: LoopSteps, tree: CallTree) -> LoopTable:
+    return loop_table(read_events(file), tree, steps.names)
+
+
+def _tree(
+    steps: LoopSteps, recording: LoopTable, tree: CallTree, modules: LoopModules, bare: list[float]
+) -> Tree:
+    cost = calibrated(SystemClock().now)
+    stamped = layer_times([modules.inner(calls) for calls in steps.stamped], tree, cost)
+    passes: list[Pass] = []
+    for name, phase in (("stamps", "stamp"), ("recording", "record"), ("recording", "estimate")):
+        took = [d for stretch in steps.times() if stretch.phase == phase for d in stretch.durations]
+        if took and all(earlier.name != name for earlier in passes):
+            passes.append(
+                Pass(
+                    name=name,
+                    steps=len(took),
+                    duration=statistics.median(took),
+                    bare=statistics.median(bare) if bare else None,
+                    bare_interval=median_interval(bare) if bare else None,
+                )
+            )
+    # Layers that only stamped steps met are in no node.
+    return typical(recording.table, stamped, step="loop", passes=tuple(passes))
+
+
+def _captured(
+    steps: LoopSteps, requested_steps: int | None, recorded: int, budget: int
+) -> Captured:
+    needs = steps.needs
+    return Captured(
+        asked=requested_steps,
+        recorded=recorded,
+        budget=budget,
+        events=None if needs is None else needs.events,
+        memory=None if needs is None else needs.memory,
+        file=None if needs is None else needs.file,
+        reason=_reason(steps, requested_steps, recorded),
+    )
+
+
+def _reason(steps: LoopSteps, requested_steps: int | None, recorded: int) -> str:
+    if requested_steps is not None and recorded >= requested_steps:
+        return ""
+    if steps.warnings:
+        return "the recording failed"
+    if any(stretch.phase == "settle" for stretch in steps.times()) or steps.phase == "settle":
+        return "no more fit into the memory budget"
+    return "the loop ended"
+
+
+def _warnings(
+    steps: LoopSteps, recording: LoopTable | None, captured: Captured
+) -> Iterator[MeasurementWarning]:
+    if recording is None:
+        yield MeasurementWarning(
+            id="loop-not-recorded",
+            message=f"No whole step was recorded; the loop had {steps.count} steps.",
+            probe="timeline",
+            remedy="Let it run for more steps than are skipped and warm up, or call run.step() at "
+            "the end of each.",
+        )
+        return
+    if not steps.recordings and captured.memory is not None:
+        yield MeasurementWarning(
+            id="loop-first-step",
+            message="Only the first recorded step is shown, in which the profiler is slower.",
+            probe="timeline",
+            cause=f"{captured.reason}: one step takes {captured.memory:,} bytes of memory, of "
+            f"{captured.budget:,}.".capitalize(),
+            remedy="Give it a larger memory budget, or a longer loop.",
+        )
+    if not steps.stamped:
+        yield MeasurementWarning(
+            id="loop-not-stamped",
+            message="The layers' times are the profiler's, which slows operators down.",
+            probe="timeline",
+            cause="The loop ended before steps could be timed without it.",
+            remedy="Let it run for some 15 steps more than are recorded.",
+        )
+    step = sum(recording.table.host.sum(axis=0).tolist())
+    if step and (concurrent_share := sum(recording.concurrent.tolist()) / step) > CONCURRENT_SHARE:
+        yield MeasurementWarning(
+            id="loop-threads",
+            message=f"Threads worked side by side: {concurrent_share:.0%} of the times is beside a "
+            "step.",
+            probe="timeline",
+            cause="Each thread's time counts, so that they add up to more than the step.",
+        )
+
+
+def _slowed(name: str) -> MeasurementWarning:
+    return MeasurementWarning(
+        id="other-profiler",
+        message=f"Another profiler was active: {name}. It changes what it watches.",
+        probe="timeline",
+        remedy="Measure without it.",
+    )
+
+
+def _unreadable(error: Exception) -> MeasurementError:
+    return MeasurementError(
+        f"The recording of the loop could not be read: {type(error).__name__}: {error}",
+        id="recording-unreadable",
+        cause="This is a defect of torchgauge.",
+        remedy="Please report it.",
+    )
+
+
+def _outermost(tree: CallTree) -> Iterator[str]:
+    return (layer.name for layer in tree.layers if layer.parent == 0)
+
+
+def _median(times: Sequence[int]) -> float | None:
+    return statistics.median(times) * 1e-9 if times else None
+
+
+def _rank() -> Rank | None:
+    """Return which process of a distributed job this is, as torchrun says it."""
+    number, world = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    if not (number.isdecimal() and world.isdecimal()):
+        return None
+    names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
+    return Rank(
+        number=int(number),
+        world=int(world),
+        job=":".join(os.environ.get(name, "") for name in names),
+    )

@@ -1,0 +1,85 @@
+"""Which steps of a loop are recorded: some left out, some to warm up, some recorded, again."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+
+from torchgauge.errors import InputError
+from torchgauge.records.timeline.loop import Phase
+
+RECORDING: tuple[Phase, ...] = ("warmup", "record")
+STAMPED = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """`skip` steps, `warmup` under the profiler and not read, `record`; all that `repeat`ed.
+
+    The first warm-up step is recorded by itself: it says what a step needs, and with that how many
+    fit into the memory. `record=None` takes as many as fit. Raises InputError `schedule-invalid`.
+    """
+
+    skip: int = 2
+    warmup: int = 2
+    record: int | None = 5
+    repeat: int = 1
+
+    def __post_init__(self) -> None:
+        minimums = {"skip": 0, "warmup": 1, "record": 1, "repeat": 1}
+        for name, minimum in minimums.items():
+            value = getattr(self, name)
+            if name == "record" and value is None:
+                continue
+            if type(value) is not int or value < minimum:
+                raise InputError(
+                    f"A schedule's {name} is a whole number from {minimum} on, not {value!r}.",
+                    id="schedule-invalid",
+                    remedy="For example tg.Schedule(skip=2, warmup=2, record=5, repeat=1).",
+                )
+        if self.repeat > 1 and not self.skip:
+            raise InputError(
+                "A schedule that repeats skips at least one step in between.",
+                id="schedule-invalid",
+                cause="Two recordings without a step between them would be one.",
+                remedy="Use skip=1, or repeat=1 with more steps to record.",
+            )
+
+    @property
+    def requested_steps(self) -> int | None:
+        """How many steps are to be recorded in all; None: as many as fit."""
+        return None if self.record is None else self.record * self.repeat
+
+    def phases(self, fits: Callable[[], int]) -> Iterator[Phase]:
+        """Yield what each step of the loop is; `fits`: how many steps one recording can hold.
+
+        Module calls are wrapped one step before a recording, so that a compiled model compiles
+        itself anew there and not in it. Between two recordings is a step without: a span that is
+        open when one ends, as the optimizer's is, must end before the next begins, or torch writes
+        into what it has freed. After them come stamped steps, behind one in which their wrapper
+        settles.
+        """
+        for cycle in range(self.repeat):
+            yield from _times("bare", self.skip - 1)
+            yield from _times("ready" if self.skip > 1 else "bare", min(self.skip, 1))
+            warmup = self.warmup
+            if cycle == 0:
+                yield "estimate"
+                yield "ready"
+                warmup -= 1
+            steps = fits() - warmup
+            if self.record is not None:
+                steps = min(steps, self.record)
+            if steps < 1:
+                break
+            yield from _times("warmup", warmup)
+            yield from _times("record", steps)
+        yield "settle"
+        yield from _times("stamp", STAMPED)
+        while True:
+            yield "bare"
+
+
+def _times(phase: Phase, count: int) -> Iterator[Phase]:
+    return itertools.repeat(phase, max(count, 0))

@@ -1,0 +1,151 @@
+"""Find where the steps of a loop end, without a call from the loop itself.
+
+In training a step ends with an optimizer's step, in inference with a call of the model: calls are
+taken for steps until an optimizer is seen. `explicit` ends the guessing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+from torchgauge.measure.recording.modules import identity
+from torchgauge.measure.recording.scope import wrapped
+
+By = Literal["", "call", "optimizer", "explicit"]
+
+
+class StepEnds:
+    """Calls `ended` after each step, on one thread: that of the first step.
+
+    `restart` is called where what ended the steps until now turns out not to end a step.
+    With `roots` only their calls count, else the outermost calls of modules that have parameters.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[nn.Module],
+        ended: Callable[[], None],
+        restart: Callable[[], None],
+    ) -> None:
+        self.by: By = ""
+        self.active = True
+        self._roots = frozenset(map(identity, roots))
+        self._modules = [module for root in roots for module in root.modules()]
+        self._ended = ended
+        self._restart = restart
+        self._thread: int | None = None
+        self._lock = threading.Lock()
+        self._leader = _Leader()
+        self._local = threading.local()
+        self._hook: Any = None
+        self._watching = contextlib.ExitStack()
+
+    def open(self) -> None:
+        """Begin to watch."""
+        self._hook = register_optimizer_step_post_hook(self._optimized)
+        self.outermost()
+
+    def close(self) -> None:
+        """Watch no more; wherever it is called, torch is as it was."""
+        self.active = False
+        self._watching.close()
+        if self._hook is not None:
+            self._hook.remove()
+
+    def outermost(self) -> None:
+        """Put the wrapper of module calls around all others, where there is one."""
+        self._watching.close()
+        if self.active and self.by in ("", "call"):
+            self._watching.enter_context(wrapped(self._wrap, self._modules))
+
+    def explicit(self) -> None:
+        """Take a step's end from the loop itself, now and from now on."""
+        if self.active and self._on_step_thread():
+            self._decide("explicit")
+            self._ended()
+
+    def _decide(self, by: By) -> None:
+        if by == self.by:
+            return
+        if self.by:
+            self._restart()
+        self.by = by
+        if by != "call":
+            self._leader = _Leader()
+            self._watching.close()
+
+    def _on_step_thread(self) -> bool:
+        """Whether steps end on this thread: they do on the first that ended one."""
+        this_thread = threading.get_ident()
+        with self._lock:
+            if self._thread is None:
+                self._thread = this_thread
+            return self._thread == this_thread
+
+    def _optimized(self, optimizer: Optimizer, *_: object) -> None:
+        if self.active and self.by != "explicit" and self._on_step_thread():
+            self._decide("optimizer")
+            if self._leader.leads(id(optimizer)):
+                self._ended()
+
+    def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
+        compiling, local = torch.compiler.is_compiling, self._local
+        counts, called = self._counts, self._called
+
+        def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            if (
+                compiling()
+                or type(self) in inner
+                or getattr(local, "inside", False)
+                or not counts(self)
+            ):
+                return original(self, *args, **kwargs)
+            local.inside = True
+            try:
+                result = original(self, *args, **kwargs)
+            finally:
+                local.inside = False
+            called(self)
+            return result
+
+        return __call__
+
+    def _counts(self, module: nn.Module) -> bool:
+        if not self.active:
+            return False
+        if self._roots:
+            return identity(module) in self._roots
+        return next(module.parameters(), None) is not None
+
+    def _called(self, module: nn.Module) -> None:
+        if (
+            self.by in ("", "call")
+            and self._leader.leads(identity(module))
+            and self._on_step_thread()
+        ):
+            self._decide("call")
+            self._ended()
+
+
+class _Leader:
+    """The key that ends a step: the first, until another comes twice without it."""
+
+    def __init__(self) -> None:
+        self._key: Hashable = None
+        self._other_keys: set[Hashable] = set()
+
+    def leads(self, key: Hashable) -> bool:
+        if self._key is None or key in self._other_keys:
+            self._key = key
+        if key != self._key:
+            self._other_keys.add(key)
+            return False
+        self._other_keys.clear()
+        return True

@@ -1,0 +1,290 @@
+"""The memory probe: one step's allocations, recorded and divided into parts to the byte."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from torchgauge.analyze.memory.alive_tensors import alive_tensors
+from torchgauge.analyze.memory.allocations import (
+    NamedStorage,
+    StepMemory,
+    StepTimes,
+    pair,
+    step_memory,
+)
+from torchgauge.device.select import open_device
+from torchgauge.errors import InputError
+from torchgauge.measure.memory import allocator, resident
+from torchgauge.measure.memory.finite import output_warnings
+from torchgauge.measure.memory.layer_outputs import LayerOutputs
+from torchgauge.measure.memory.recorded_allocations import DEVICE_TYPES, numbers, unrecorded
+from torchgauge.measure.memory.storages import TensorStorage, named_storages, storages, tensors_in
+from torchgauge.measure.recording.recording import MARK, Marks, record
+from torchgauge.measure.step import Step, prepared
+from torchgauge.measure.timeline.ranges import LAYER
+from torchgauge.readers import allocations
+from torchgauge.records.memory.alive_tensor import AliveTensor, Part
+from torchgauge.records.memory.memory import Memory
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.targets import hygiene, members
+from torchgauge.targets.placement import Placement
+from torchgauge.targets.training.training import Phase, Training
+
+_METHOD = "allocations and frees recorded by torch.profiler in the second of two steps, on top of "
+_BEFORE = {
+    "cpu": "the storages known before them; libraries' scratch space and other threads' "
+    "allocations show in the resident set alone",
+    "cuda": "what the device's allocator held before them; what of that has no name (libraries' "
+    "workspaces, rounding, other tensors of the process) is workspace",
+}
+
+
+def measure(placement: Placement, *, train: Training | bool | None = None) -> Memory:
+    """Return the memory that one step of the target needs on its device, in bytes.
+
+    Runs four steps: one to warm up, one undisturbed (resident set, the device's allocator, the
+    threads in use), two recorded for their allocations. Raises InputError `meta-model`,
+    `device-unsupported` and those of TrainingStep; MeasurementError as `forward.running` and
+    `recording.record` do.
+    """
+    device = _device(placement)
+    how = Training.resolve(train)
+    caller_storages = _caller_storages(placement, device)
+    with open_device(placement.device).current(), prepared(placement, how) as step:
+        broken = output_warnings(step(), "memory")
+        with (
+            step.threads.tracking(),
+            resident.watched() as process,
+            allocator.watched(device, step.subject) as reported,
+        ):
+            step()
+        recorded = _Recording(placement, step, device, caller_storages).read()
+    parts: dict[str, Any] = {str(part): size for part, size in recorded.figures.parts.items()}
+    return Memory(
+        peak=recorded.figures.peak,
+        average=recorded.figures.average,
+        **parts,
+        step="inference" if how is None else "training",
+        device=placement.device,
+        method=_METHOD + _BEFORE[device.type],
+        retained_for_backward=None if how is None else recorded.figures.retained,
+        per_sample=_per_sample(recorded.figures, placement.target.batch),
+        rss_before=_minus(process.before, step.saved_state.host),
+        rss_peak=_minus(process.peak, step.saved_state.host),
+        allocator_peak=_minus(reported.peak, recorded.measurement_bytes),
+        reserved=reported.reserved,
+        fragmentation=reported.fragmentation,
+        before=recorded.figures.before,
+        after=recorded.figures.after,
+        tensors=recorded.tensors,
+        timeline=recorded.figures.timeline,
+        warnings=(
+            *unrecorded(step.threads.names(), recorded.lost, probe="memory"),
+            *reported.warnings,
+            *broken,
+            *_torchscript_warnings(placement),
+            *step.saved_state.warnings("memory"),
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _RecordedStep:
+    """The figures of the recorded step, and the frees that were not recorded.
+
+    `measurement_bytes` are those on the device that only the measurement keeps there.
+    """
+
+    figures: StepMemory
+    tensors: tuple[AliveTensor, ...]
+    lost: int
+    measurement_bytes: int
+
+
+class _Recording:
+    """Two recorded steps, of which the second is read: what the first leaves is then known."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        step: Step,
+        device: torch.device,
+        caller_storages: dict[int, int],
+    ) -> None:
+        self.placement = placement
+        self.step = step
+        self.device = device
+        self.caller_storages = caller_storages
+        self.allocated: int | None = None
+        self.marks = Marks()
+        self.phases: dict[Phase, str] = {}
+        self.marked_storages: list[tuple[str, list[tuple[Part, TensorStorage]]]] = []
+        self.layers = LayerOutputs(placement.model, device, self.marks)
+
+    def read(self) -> _RecordedStep:
+        """Record, and return the figures of the second step."""
+        optimizer = self.step.optimizer
+        if optimizer is not None:  # or their frees would be frees of blocks never seen
+            optimizer.zero_grad(set_to_none=True)
+        with self.layers.watching():
+            recording = record(self._two_steps, memory=True)
+        trace = allocations.read(recording, marks=MARK, layers=LAYER)
+        times = dict(zip(trace.marks.name, trace.marks.start.tolist(), strict=True))
+        known_storages = [
+            NamedStorage(part=part, time=times[name], **storage._asdict())
+            for name, items in self.marked_storages
+            for part, storage in items
+        ]
+        outputs = [
+            NamedStorage(part="activations", time=times[name], **storage._asdict())
+            for name, items in self.layers.returned
+            for storage in items
+        ]
+        phases = {phase: times[name] for phase, name in self.phases.items()}
+        span = StepTimes(
+            start=times[self.marked_storages[0][0]],
+            forward=phases["forward"],
+            forward_end=phases["end" if optimizer is None else "loss"],
+            optimizer=phases.get("optimizer"),
+            end=phases["end"],
+        )
+        blocks = pair(trace.allocations.on_device(*numbers(self.device)))
+        measurement_bytes = self._measurement_bytes()
+        held = _minus(self.allocated, measurement_bytes)
+        figures = step_memory(
+            blocks, trace.operators, known_storages, span, held=held, outputs=outputs
+        )
+        tensors = alive_tensors(figures.alive, trace.operators, trace.layers, self.layers.paths)
+        return _RecordedStep(figures, tensors, blocks.lost, measurement_bytes)
+
+    def _two_steps(self) -> None:
+        for number in range(2):
+            self.marked_storages.clear()
+            self.layers.returned.clear()
+            if number:  # cycles of the first step would end at a time of their own
+                gc.collect()
+            self._name()
+            self.allocated = allocator.allocated(self.device)
+            outputs = self.step(self._mark)
+            self._name(outputs)
+            del outputs
+
+    def _measurement_bytes(self) -> int:
+        """Return the bytes of copies to put back, and of what the caller holds and no step uses."""
+        named = {storage.address for _, storage in self.marked_storages[0][1]}
+        unused = [size for address, size in self.caller_storages.items() if address not in named]
+        return self.step.saved_state.device + sum(unused)
+
+    def _mark(self, phase: Phase) -> None:
+        self.phases[phase] = self.marks.set()
+
+    def _name(self, outputs: Any = None) -> None:
+        """Note (part, address, bytes) of every storage that can be named at this moment."""
+        module = hygiene.module_of(self.placement.model)
+        parameters = [] if module is None else list(module.named_parameters())
+        grads = [(f"{name}.grad", p.grad) for name, p in parameters if p.grad is not None]
+        groups: tuple[tuple[Part, Any], ...] = (
+            ("parameters", parameters),
+            ("buffers", [] if module is None else module.named_buffers()),
+            (
+                "inputs",
+                [(f"input {name}", tensor) for name, tensor in self.placement.inputs.tensors()],
+            ),
+            ("gradients", grads),
+            ("optimizer", _states(self.step.optimizer, parameters)),
+            ("outputs", [(f"output {i}", tensor) for i, tensor in enumerate(tensors_in(outputs))]),
+            ("workspace", [] if module is None else _caches(module)),
+        )
+        held = [
+            (part, storage)
+            for part, tensors in groups
+            for storage in named_storages(tensors, self.device)
+        ]
+        self.marked_storages.append((self.marks.set(), held))
+
+
+def _device(placement: Placement) -> torch.device:
+    """Return the device to measure; CUDA without an index is the current one."""
+    device = torch.device(placement.device)
+    module = hygiene.module_of(placement.model)
+    tensors = members.tensors(module)
+    if not placement.computes or any(tensor.is_meta for tensor in tensors):
+        raise InputError(
+            "Memory cannot be measured on the meta device, nor of fake tensors.",
+            id="meta-model",
+            cause="Such tensors have shapes and no storage: nothing is allocated.",
+            remedy="Give the model real weights, for example model.to_empty(device='cpu').",
+        )
+    if device.type not in DEVICE_TYPES:
+        raise InputError(
+            f"Memory cannot be measured on {device.type}.",
+            id="device-unsupported",
+            cause="Allocations are recorded on cpu and cuda.",
+            remedy="Measure on one of these; the other figures are available here too.",
+        )
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _caller_storages(placement: Placement, device: torch.device) -> dict[int, int]:
+    """Return the storages that are the caller's: of the model as given, its gradients, its inputs.
+
+    Where a copy is measured, they stay beside it; so do gradients that training puts away.
+    """
+    tensors = [tensor for _, tensor in placement.target.inputs.tensors()]
+    module = hygiene.module_of(placement.target.model)
+    if module is not None:
+        tensors += members.tensors(module)
+        tensors += [p.grad for p in members.parameters(module) if p.grad is not None]
+    return storages(tensors, device)
+
+
+def _caches(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors that modules hold as plain attributes, in containers or not."""
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if name not in ("_parameters", "_buffers"):
+                for tensor in tensors_in(value, objects=False):
+                    yield f"{path}.{name}".lstrip("."), tensor
+
+
+def _states(
+    optimizer: torch.optim.Optimizer | None, parameters: Iterable[tuple[str, torch.Tensor]]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors of an optimizer's state, by their parameter and what they are of it."""
+    names = {id(parameter): name for name, parameter in parameters}
+    for parameter, state in ({} if optimizer is None else optimizer.state).items():
+        items = state.items() if isinstance(state, Mapping) else [("state", state)]
+        for key, value in items:
+            for tensor in tensors_in(value):
+                yield f"{names.get(id(parameter), 'a parameter')}: {key}", tensor
+
+
+def _minus(size: int | None, copied: int) -> int | None:
+    return None if size is None else size - copied
+
+
+def _per_sample(figures: StepMemory, batch: int | None) -> float | None:
+    if not batch:
+        return None
+    growing: tuple[Part, ...] = ("inputs", "outputs", "activations", "workspace")
+    return sum(figures.parts[part] for part in growing) / batch
+
+
+def _torchscript_warnings(placement: Placement) -> tuple[MeasurementWarning, ...]:
+    if not isinstance(hygiene.module_of(placement.model), torch.jit.ScriptModule):
+        return ()
+    return (
+        MeasurementWarning(
+            id="activations-undivided",
+            message="A TorchScript program is one operator to the recording: its activations count "
+            "as workspace. The peak is exact.",
+            probe="memory",
+        ),
+    )

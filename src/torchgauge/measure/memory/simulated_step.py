@@ -1,0 +1,151 @@
+"""The passes of a training step on fake tensors of the CPU: what would be alive, and when."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
+
+from torchgauge.analyze.memory.training_passes import Passes, passes
+from torchgauge.errors import MeasurementError
+from torchgauge.measure.forward import running
+from torchgauge.measure.memory.live_bytes import LiveBytes
+from torchgauge.measure.work.internals import is_compiled
+from torchgauge.targets import hygiene, members
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.placement import PRECISIONS, Placement
+from torchgauge.targets.training.named_training import mean_of_outputs
+from torchgauge.targets.training.training import Phase, Training, TrainingStep, own_loss
+
+_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
+
+
+def simulate(placement: Placement, train: Training | None = None) -> Passes:
+    """Run forward, loss and backward of a copy on fake CPU tensors, and return what they hold.
+
+    Fake tensors take the paths of the CPU's kernels (fused attention and recurrent layers among
+    them) and compute nothing. `train` None takes the loss that the model returns, else the mean of
+    its outputs. Raises MeasurementError `step-not-simulated` where that cannot be, and those of
+    `forward.running`.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    # Plain SGD allocates nothing: what other optimizers do is computed.
+    how = dataclasses.replace(
+        train or Training(loss=own_or_mean, optimizer=torch.optim.SGD),
+        optimizer=torch.optim.SGD,
+        scaler=None,
+    )
+    module = _module(placement)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with (
+        hygiene.training(module, placement.inputs),
+        running("cpu", "Simulating a training step"),
+    ):
+        copied, inputs = _copied(module, placement.inputs, _Fakes(mode))
+        existing = [*members.tensors(copied), *(tensor for _, tensor in inputs.tensors())]
+        live = LiveBytes(existing)
+        with mode:
+            step = TrainingStep(copied, inputs, how, lambda: _arithmetic(placement))
+            ends = _followed(step, live)
+    if live.unknown:
+        raise _refused(f"What {', '.join(sorted(live.unknown))} allocates is not known.")
+    gradients = (
+        live.block_of(parameter.grad) for parameter in step.parameters if parameter.grad is not None
+    )
+    lives = live.lives
+    del lives.events[ends["optimizer"] :]
+    return passes(lives, ends["backward"], (block for block in gradients if block is not None))
+
+
+def own_or_mean(outputs: Any, inputs: Any) -> torch.Tensor:
+    """Return the loss that the model made itself, else the mean of its outputs."""
+    has = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
+    return mean_of_outputs(outputs, inputs) if has is None else own_loss(outputs, inputs)
+
+
+def _followed(step: TrainingStep, live: LiveBytes) -> dict[Phase, int]:
+    """Run the step; return how many events there were when each phase began."""
+    begun: dict[Phase, int] = {}
+
+    def mark(phase: Phase) -> None:
+        begun[phase] = len(live.lives.events)
+
+    with live:
+        step(mark)
+    return begun
+
+
+def _module(placement: Placement) -> nn.Module:
+    """Return the model. Raises MeasurementError where a copy of it would not run as it does."""
+    model = placement.model
+    if not isinstance(model, nn.Module):
+        raise _refused("It is no torch.nn.Module.")
+    modules = list(model.modules())
+    if any(isinstance(module, torch.jit.ScriptModule) for module in modules):
+        raise _refused("A scripted program runs as one operator.")
+    if any(map(is_compiled, modules)):
+        raise _refused("What compiled kernels keep is not known.")
+    return model
+
+
+def _arithmetic(placement: Placement) -> AbstractContextManager[Any]:
+    if placement.method != "autocast":
+        return contextlib.nullcontext()
+    return torch.autocast("cpu", dtype=PRECISIONS[placement.precision])
+
+
+class _Fakes(TorchFunctionMode):
+    """Makes one fake of each tensor; as a mode, of those that are copied."""
+
+    def __init__(self, mode: Any) -> None:
+        super().__init__()
+        self.mode = mode
+        self.fakes: dict[int, Any] = {}
+
+    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in self.fakes:
+            self.fakes[id(tensor)] = self._make(tensor)
+        return self.fakes[id(tensor)]  # type: ignore[no-any-return]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Copy a tensor that is an attribute as a fake; do all else as it is done."""
+        if func is torch.Tensor.__deepcopy__:
+            return self(args[0])
+        return func(*args, **(kwargs or {}))
+
+    def _make(self, tensor: torch.Tensor) -> torch.Tensor:
+        if is_lazy(tensor) or type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
+            raise _refused(f"A {type(tensor).__name__} of layout {tensor.layout} has no fake.")
+        with self.mode, torch.no_grad():
+            fake = torch.empty_strided(
+                tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu"
+            )
+        if isinstance(tensor, nn.Parameter):
+            return nn.Parameter(fake, tensor.requires_grad)
+        return fake.requires_grad_(tensor.requires_grad)
+
+
+def _copied(module: nn.Module, inputs: Inputs, fakes: _Fakes) -> tuple[nn.Module, Inputs]:
+    for tensor in members.tensors(module):
+        fakes(tensor)
+    with fakes:
+        # A copy of a parameter asks no mode: what is in the memo is not copied.
+        return copy.deepcopy(module, fakes.fakes), inputs.map(fakes)
+
+
+def _refused(cause: str) -> MeasurementError:
+    return MeasurementError(
+        "A training step of this model cannot be simulated.",
+        id="step-not-simulated",
+        cause=cause,
+        remedy="`torchgauge profile --train` measures its memory where it runs.",
+    )

@@ -1,0 +1,302 @@
+"""A measurement repeated in fresh processes: what varies between runs shows only there.
+
+A child stays in this process's group, so that a terminal's Ctrl-C reaches both; an interrupt that
+reached this process alone is passed on. The child takes the first one only (see `child`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+import cloudpickle
+import msgspec
+
+from torchgauge.device import settings
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
+from torchgauge.measure.advice.check import CheckResult
+from torchgauge.measure.advice.layer_choice import LayerChoice
+from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.processes.child_end import ChildEnd
+from torchgauge.measure.processes.fork_server import ForkServer
+from torchgauge.measure.processes.fresh_folder import fresh_folder
+from torchgauge.measure.timeline.timeline_options import TimelineOptions
+from torchgauge.progress import Progress
+from torchgauge.records.failure import Failure
+from torchgauge.records.latency.latency import LatencyRun
+from torchgauge.records.model_facts import Facts
+from torchgauge.records.profile import Profile
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.signals import HeldBack, restoring
+from torchgauge.targets.builds.home import Home
+from torchgauge.targets.builds.source import Source
+
+CHILD = Path(__file__).with_name("child.py")
+# Starting Python, importing torch and building the model come on top of the sampling.
+START_LIMIT = 900.0
+BUDGET_FACTOR = 10.0
+LONGEST = 3600.0
+# After an interrupt: for the call that is running, and for the figures of what was measured.
+PATIENCE = 5.0
+STDERR_TAIL = 4096
+
+Work = Literal["latency", "profile", "essentials", "facts", "check", "layers", "wait"]
+Request = tuple[Source, LatencyOptions, TimelineOptions | None]
+
+
+class ChildAnswer(msgspec.Struct, frozen=True):
+    """What a child process writes: its run or record, or the error that ended it."""
+
+    run: LatencyRun | None = None
+    profile: Profile | None = None
+    facts: Facts | None = None
+    checked: CheckResult | None = None
+    layers: LayerChoice | None = None
+    failure: Failure | None = None
+
+
+def repeated(
+    source: Source, options: LatencyOptions, progress: Progress
+) -> tuple[list[LatencyRun], list[MeasurementWarning]]:
+    """Return one run from each of `options.processes` fresh processes, one after the other.
+
+    The first process that fails, for whatever reason, ends the repetition: the next would run the
+    same and most likely fail the same way, after the same wait. The runs before it are returned
+    with a `failed` warning that says which process it was; where there is none, its error is
+    raised. Ctrl-C ends the repetition as well: the last run has `stop` "interrupted", and where
+    nothing was measured KeyboardInterrupt is raised.
+    """
+    runs: list[LatencyRun] = []
+    count = options.processes or 1
+    for number in range(1, count + 1):
+        try:
+            progress.update(f"process {number} of {count}", (number - 1) / count)
+            runs.append(in_fresh_process(source, options.shared()))
+        except KeyboardInterrupt:
+            if not runs:
+                raise
+            runs[-1] = msgspec.structs.replace(runs[-1], stop="interrupted")
+        except TorchgaugeError as error:
+            if not runs:
+                raise
+            return runs, [MeasurementWarning.of(error, "latency", f"Process {number} of {count}: ")]
+        if runs[-1].stop == "interrupted":
+            break
+    return runs, []
+
+
+def in_fresh_process(source: Source, options: LatencyOptions) -> LatencyRun:
+    """Measure latency in a new Python process, under this one's settings, and return its run.
+
+    On Ctrl-C the run is what the child had until then, with `stop` "interrupted".
+
+    Raises InputError `not-picklable`, `output-unwritable`; MeasurementError `child-killed`,
+    `child-timeout`, `child-failed`; whatever error the measurement itself ended with;
+    KeyboardInterrupt where the child had nothing.
+    """
+    answer, interrupted = ask("latency", source, options)
+    if answer.run is None:
+        raise _unreadable("It holds neither a run nor an error.")
+    return msgspec.structs.replace(answer.run, stop="interrupted") if interrupted else answer.run
+
+
+def ask(
+    work: Work,
+    source: Source,
+    options: LatencyOptions,
+    timeline: TimelineOptions | None = None,
+    home: Home | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    limit: float | None = None,
+    server: ForkServer | None = None,
+) -> tuple[ChildAnswer, bool]:
+    """Return what a fresh process answers, and whether Ctrl-C ended it before its time.
+
+    `home` is where the target's code lives; None where it lives for this process. `variables` are
+    added to the child's environment. It is killed after `limit` seconds, where that is sooner than
+    its own limit. `server` forks it where that is the same.
+
+    Raises what `in_fresh_process` does.
+    """
+    longest = time_limit(options)
+    limit = longest if limit is None else min(limit, longest)
+    request = (source, options, timeline)
+    with fresh_folder() as folder:
+        if server is not None and server.serves(home, variables):
+            write_request(folder / "request", request, place=False)
+            end = server.run(folder, limit, work)
+        else:
+            write_request(folder / "request", request, home)
+            end = _run(work, folder, limit, variables)
+        return answer_of(end, folder, limit)
+
+
+def time_limit(options: LatencyOptions) -> float:
+    """Return the seconds after which a child that measures so is stopped."""
+    return START_LIMIT + BUDGET_FACTOR * min(options.plan.time_limit, LONGEST)
+
+
+def answer_of(end: ChildEnd, folder: Path, limit: float) -> tuple[ChildAnswer, bool]:
+    """Return what an ended child has written to `folder`, and whether Ctrl-C ended it.
+
+    Raises what `in_fresh_process` does.
+    """
+    answer = folder / "answer"
+    if end.interrupted:
+        return _interrupted(answer), True
+    # An answer counts however the child ended after writing it.
+    if answer.exists():
+        return _read(answer.read_bytes()), False
+    raise timed_out(limit) if end.late else died(end.code, tail(folder / "stderr"))
+
+
+def write_request(
+    path: Path, request: Request, home: Home | None = None, *, place: bool = True
+) -> None:
+    """Write what a child reads: where its code lives, the settings, what to measure and how.
+
+    A child of a server is in its place already.
+
+    Raises InputError `not-picklable`; OSError where it cannot be written.
+    """
+    home = home or Home.current()
+    # Three pickles, in the order in which the child can read them: see `child`.
+    with path.open("wb") as file:
+        if place:
+            child_place = {"path": list(home.path), "folder": home.folder, "foreign": home.foreign}
+            cloudpickle.dump(child_place, file)
+        cloudpickle.dump(settings.read(), file)
+        try:
+            cloudpickle.dump(request, file)
+        except OSError:
+            raise
+        except Exception as error:  # pickling runs the user's code
+            raise InputError(
+                "The model cannot be sent to a fresh process.",
+                id="not-picklable",
+                cause=text_of(error),
+                remedy="Use processes=1, or name it as file.py:factory on the command line.",
+            ) from error
+
+
+def _run(work: Work, folder: Path, limit: float, variables: Mapping[str, str]) -> ChildEnd:
+    # The child is started by its path: `-m` would import torchgauge before it has our sys.path.
+    command = [sys.executable, "-P", str(CHILD), str(folder), str(os.getpid()), work]
+    # What the user's model prints must not land in our standard output (it may be JSON). A file
+    # for its errors, because a pipe stays open as long as any process that the model started.
+    with (
+        (folder / "stderr").open("wb") as stderr,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env=os.environ | variables,
+        ) as child,
+    ):
+        try:
+            return _wait(child, limit)
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGINT)
+            return _wait(child, PATIENCE)._replace(interrupted=True)
+        finally:
+            with HeldBack():
+                child.kill()  # which is nothing where it has ended
+                child.wait()
+
+
+def _wait(child: subprocess.Popen[bytes], limit: float) -> ChildEnd:
+    """Wait for the child, and kill it after `limit` seconds.
+
+    `Popen.wait(timeout)` looks 20 times a second, which is work beside the measurement; here two
+    threads sleep.
+    """
+    late = threading.Event()
+
+    def kill() -> None:
+        late.set()
+        child.kill()
+
+    with _timer(limit, kill):
+        return ChildEnd(child.wait(), late.is_set())
+
+
+@restoring
+def _timer(limit: float, action: Callable[[], None]) -> Iterator[None]:
+    timer = threading.Timer(limit, action)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _interrupted(answer: Path) -> ChildAnswer:
+    try:
+        return _read(answer.read_bytes())
+    except (OSError, TorchgaugeError):
+        raise KeyboardInterrupt from None
+
+
+def _read(data: bytes) -> ChildAnswer:
+    try:
+        answer = msgspec.json.decode(data, type=ChildAnswer)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _unreadable(str(error)) from error
+    if answer.failure is not None:
+        raise answer.failure.error()
+    return answer
+
+
+def tail(file: Path) -> str:
+    """Return the last lines of what a child wrote to its standard error."""
+    with file.open("rb") as stderr:
+        stderr.seek(max(0, file.stat().st_size - STDERR_TAIL))
+        text = stderr.read().decode(errors="replace")
+    return "\n".join(text.strip().splitlines()[-5:])
+
+
+def timed_out(limit: float) -> MeasurementError:
+    """Return the error of a child that was killed after `limit` seconds."""
+    return MeasurementError(
+        "A measuring process did not finish in time and was stopped.",
+        id="child-timeout",
+        cause=f"It was still running after {limit:.0f} s.",
+        remedy="Check that the model's forward returns; use a smaller --budget.",
+    )
+
+
+def _unreadable(cause: str) -> MeasurementError:
+    return MeasurementError(
+        "What a measuring process wrote cannot be read.",
+        id="child-failed",
+        cause=cause,
+        remedy="Run it with --processes 1 to see what the model does.",
+    )
+
+
+def died(code: int, error_text: str) -> MeasurementError:
+    """Return the error of a child that ended with a code, negative for a signal, and no answer."""
+    if code < 0:
+        signal_names = {number.value: number.name for number in signal.Signals}
+        name = signal_names.get(-code, f"signal {-code}")
+        hint = " (the system's out-of-memory killer sends it)" if name == "SIGKILL" else ""
+        return MeasurementError(
+            f"A measuring process was killed by {name}.",
+            id="child-killed",
+            cause=f"Signal {-code}{hint}. {error_text}".strip(),
+            remedy="Try a smaller batch; run it with --processes 1 to see where it dies.",
+        )
+    return MeasurementError(
+        "A measuring process ended without a result.",
+        id="child-failed",
+        cause=f"Exit code {code}. {error_text}".strip(),
+        remedy="Run it with --processes 1 to see what the model does.",
+    )

@@ -1,0 +1,43 @@
+"""A whole profile in a process of its own: the target may run code that is not the user's."""
+
+from __future__ import annotations
+
+import msgspec
+
+from torchgauge.errors import MeasurementError
+from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.processes.processes import ask
+from torchgauge.measure.timeline.timeline_options import TimelineOptions
+from torchgauge.progress import Progress
+from torchgauge.records.profile import Profile
+from torchgauge.targets.builds.home import Home
+from torchgauge.targets.builds.source import Source
+
+
+def profile_in_separate_process(
+    source: Source,
+    options: LatencyOptions,
+    progress: Progress,
+    timeline: TimelineOptions,
+    home: Home | None = None,
+) -> Profile:
+    """Load and measure in a fresh process, and return the record it made.
+
+    `home` is where the target's code lives, where that is not as for this process.
+
+    Raises what loading raises there; MeasurementError `child-killed`, `child-timeout`,
+    `child-failed`; KeyboardInterrupt where nothing was measured before it.
+    """
+    progress.start("measuring in a process of its own")
+    answer, interrupted = ask("profile", source, options, timeline, home)
+    if answer.profile is None:
+        raise MeasurementError(
+            "A measuring process ended without a record.",
+            id="child-failed",
+            remedy="Run it again; if it stays so, please report it.",
+        )
+    record = answer.profile
+    passes = tuple(msgspec.structs.replace(done, process="fresh") for done in record.passes)
+    return msgspec.structs.replace(
+        record, passes=passes, interrupted=record.interrupted or interrupted
+    )

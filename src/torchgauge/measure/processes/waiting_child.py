@@ -1,0 +1,136 @@
+"""The other end of `waiting`: load a build, warm up, then time it whenever a line asks for it."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+import torch
+
+from torchgauge.clock import SystemClock
+from torchgauge.device.select import open_device
+from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.measure.description import describe
+from torchgauge.measure.latency.latency import LatencyOptions, timed_call
+from torchgauge.measure.latency.sampling import Timing
+from torchgauge.measure.processes.child_work import opened, read_request
+from torchgauge.measure.processes.waiting_process import Answer, Question
+from torchgauge.measure.step import prepared
+from torchgauge.measure.timeline.layer_times import own_times, synchronized_clock
+from torchgauge.records.failure import Failure
+from torchgauge.targets.builds.home import check_home
+from torchgauge.targets.placement import Placement
+
+WARMUP = 0.5
+WARMUP_CALLS = 3
+# After waking the caches are others', and threads and clocks have gone to sleep.
+WAKING = 0.02
+_QUANTILES = {"p90": (0.90, 20), "p95": (0.95, 40), "p99": (0.99, 200)}
+_PHASES = ("forward", "backward", "optimizer")
+
+
+def serve(request: BinaryIO, foreign: str = "") -> None:
+    """Answer that the build is ready, and then each question, until standard input ends.
+
+    The two pipes are moved away first: what the user's model prints or reads is not ours.
+    """
+    questions, answers = _moved(0, os.devnull, "rb"), _moved(1, None, "wb")
+
+    def say(answer: Answer) -> None:
+        answers.write(msgspec.json.encode(answer) + b"\n")
+        answers.flush()
+
+    try:
+        with request:
+            parent_settings, (source, options, _) = read_request(request)
+        _serve(opened(source, parent_settings), options, foreign, questions, say)
+    except TorchgaugeError as error:
+        say(Answer(failure=Failure.of(error)))
+
+
+def _moved(number: int, replacement: str | None, mode: str) -> BinaryIO:
+    """Return a file on what descriptor `number` is, which becomes `replacement`, or stderr."""
+    sys.stdout.flush()
+    duplicate = os.dup(number)
+    if replacement is None:
+        os.dup2(2, number)
+    else:
+        other = os.open(replacement, os.O_RDONLY)
+        os.dup2(other, number)
+        os.close(other)
+    return os.fdopen(duplicate, mode)  # type: ignore[return-value]
+
+
+def _serve(
+    placement: Placement,
+    options: LatencyOptions,
+    foreign: str,
+    questions: BinaryIO,
+    say: Callable[[Answer], None],
+) -> None:
+    if not placement.computes:
+        raise _on_meta()
+    clock, device = SystemClock(), open_device(placement.device)
+    with device.current(), prepared(placement, options.train) as step:
+        call = timed_call(placement, step, options, clock, device)
+        warm = _calls(call, clock.now, WARMUP, WARMUP_CALLS)
+        check_home(foreign)
+        say(
+            Answer(
+                step=warm[-1].total * 1e-9,
+                target=describe(placement, training=options.train is not None),
+                threads=torch.get_num_threads(),
+                torch=str(torch.__version__),
+            )
+        )
+        for line in questions:
+            question = msgspec.json.decode(line, type=Question)
+            _calls(call, clock.now, WAKING, 1)
+            timings = _calls(call, clock.now, question.seconds, question.calls)
+            layers = {}
+            if question.layers:
+                layers = own_times(placement.model, step, synchronized_clock(clock, device))
+            say(Answer(figures=figures(timings, placement.target.batch), layers=layers))
+
+
+def _calls(
+    call: Callable[[], Timing], now: Callable[[], int], seconds: float, min_calls: int
+) -> list[Timing]:
+    timings: list[Timing] = []
+    end = now() + round(seconds * 1e9)
+    while len(timings) < min_calls or now() < end:
+        timings.append(call())
+    return timings
+
+
+def figures(timings: list[Timing], batch: int | None) -> dict[str, float]:
+    """Return the timing metrics of one visit by name; those that it is too short for are absent."""
+    totals = [timing.total * 1e-9 for timing in timings]
+    median = statistics.median(totals)
+    metrics = {"latency": median, "p50": median}
+    for name, (share, min_samples) in _QUANTILES.items():
+        if len(totals) >= min_samples:
+            metrics[name] = float(np.quantile(totals, share))
+    if batch and median:
+        metrics["throughput"] = batch / median
+    devices = [timing.device for timing in timings if timing.device is not None]
+    if devices:
+        metrics["device_time"] = statistics.median(devices)
+    for name in _PHASES:
+        if name in timings[0].stages:
+            metrics[name] = statistics.median(timing.stages[name] * 1e-9 for timing in timings)
+    return {name: value for name, value in metrics.items() if value > 0}
+
+
+def _on_meta() -> InputError:
+    return InputError(
+        "Builds on the meta device cannot be timed.",
+        id="meta-model",
+        cause="Its tensors have shapes and no values.",
+        remedy="Give --device cpu or cuda.",
+    )

@@ -1,0 +1,1 @@
+"""Recordings by torch.profiler, and the threads and modules that they cover."""

@@ -1,0 +1,236 @@
+"""One recording: work under torch.profiler, exported, read back, its file deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import itertools
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._C._profiler import _ExperimentalConfig, _RecordFunctionFast
+from torch.autograd import profiler as autograd_profiler
+from torch.profiler import ProfilerActivity, profile
+
+from torchgauge.errors import MeasurementError
+from torchgauge.forks import Owner
+from torchgauge.measure.recording import other_profilers
+from torchgauge.signals import restoring
+from torchgauge.temporary import temporary_folder
+
+MARK = "tg!"  # names have no quote: it would break the whole exported file
+
+
+_OLDER_BLOCK = b"Memory block of unknown size was allocated before the profiling started"
+
+
+class Marks:
+    """Points in a recording that the recorded program sets itself."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+
+    def set(self) -> str:
+        """Put an empty range into the recording and return its name."""
+        name = f"{MARK}{next(self._numbers)}"
+        with _RecordFunctionFast(name):
+            pass
+        return name
+
+
+class Recorder:
+    """One recording under torch.profiler of one thread and of autograd's, from `start` to `stop`.
+
+    `shapes` records the operators' inputs and overloads; on a CUDA `device` its work is recorded.
+    `memory` records allocations too. With `all_threads` the profiler sees operators of every thread
+    and no allocation, and any thread may stop it; but torch then writes into what it has freed, and
+    crashes or hangs sooner or later, where another thread is in an operator as it starts or stops.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory: bool = False,
+        shapes: bool = False,
+        device: str = "cpu",
+        all_threads: bool = False,
+    ) -> None:
+        self._memory = memory
+        self._owner = Owner()
+        self._all_threads = all_threads
+        self._thread: threading.Thread | None = None
+        cuda = device.startswith("cuda")
+        switches: dict[str, Any] = {
+            "record_shapes": shapes,
+            "profile_memory": memory,
+            "experimental_config": _settings(
+                profile_all_threads=all_threads, capture_overload_names=shapes
+            ),
+        }
+        self._profile: profile | autograd_profiler.profile
+        if cuda or "torch._inductor" in sys.modules or _distributed():
+            activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+            self._profile = profile(activities=activities, **switches)
+        else:
+            # torch.profiler imports the compiler to ask about its CUDA graphs, for 1.5 s.
+            self._profile = autograd_profiler.profile(use_kineto=True, **switches)
+
+    def start(self) -> None:
+        """Begin. Raises MeasurementError `profiler-active` where another profiler records."""
+        if other := other_profilers.recorder():
+            raise MeasurementError(
+                "A recording cannot start inside another one.",
+                id="profiler-active",
+                cause=f"{other} is recording in this process; a second would end it silently.",
+                remedy=f"Measure outside of {other}.",
+            )
+        # Every thousandth free of a block that is older than the recording prints a warning,
+        # starting with the first in the process: that one is freed here.
+        older = torch.empty(1) if self._memory else None
+        _end_forks_early()
+        with _quiet():
+            self._profile.__enter__()  # type: ignore[no-untyped-call]
+            del older
+        self._thread = threading.current_thread()
+
+    def stop(self) -> None:
+        """End it.
+
+        Raises MeasurementError `recording-failed` on another thread than that of `start`, unless it
+        is of all threads: torch would crash.
+        """
+        if self._owner.in_fork:  # the threads that recorded are not there
+            return
+        if not self._all_threads and threading.current_thread() is not self._thread:
+            autograd_profiler._set_is_profiler_enabled(False)  # noqa: SLF001 (or none could start)
+            raise MeasurementError(
+                "A recording cannot be ended by another thread than the one that began it.",
+                id="recording-failed",
+                cause="torch keeps it with the thread that is recorded.",
+                remedy="Begin and end the timeline in the thread that runs the loop.",
+            )
+        with _quiet():
+            self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+    def ends_elsewhere(self) -> bool:
+        """Return whether another thread, which is still there, has to stop it."""
+        return (
+            not self._all_threads
+            and self._thread is not threading.current_thread()
+            and self._thread is not None
+            and self._thread.is_alive()
+        )
+
+    def export(self, path: Path) -> None:
+        """Write the Kineto trace to a file, after `stop` and once."""
+        self._profile.export_chrome_trace(str(path))
+        if isinstance(self._profile, profile):
+            # In a cycle of references 2.9 kB an event would stay until those are collected.
+            self._profile.profiler = None
+        else:
+            self._profile.kineto_results = None
+
+
+def record(
+    work: Callable[[], Any],
+    *,
+    memory: bool = False,
+    shapes: bool = False,
+    device: str = "cpu",
+    all_threads: bool = False,
+) -> bytes:
+    """Run `work` under torch.profiler and return the exported Kineto trace.
+
+    The options are those of `Recorder`; raises MeasurementError as its `start` does.
+    """
+    recorder = Recorder(memory=memory, shapes=shapes, device=device, all_threads=all_threads)
+    with _started(recorder):
+        work()
+    with temporary_folder() as folder:
+        path = folder / "recording.json"
+        recorder.export(path)
+        return path.read_bytes()
+
+
+@functools.cache
+def _end_forks_early() -> None:
+    """Have processes that are forked from now on end before torch's libraries are taken down.
+
+    Those wait for threads of the profiler's, for ever or until they abort, which a forked process
+    does not have. All of Python has ended by then, with the exit code that it keeps.
+    """
+    libc = ctypes.CDLL(None)
+
+    def end_early() -> None:
+        libc.on_exit(libc._exit, None)  # noqa: SLF001 - called with the exit code, and last
+        libc.on_exit(libc.fcloseall, None)  # what C has not written yet
+
+    if hasattr(libc, "on_exit"):  # glibc
+        os.register_at_fork(after_in_child=end_early)
+
+
+@restoring
+def _started(recorder: Recorder) -> Iterator[None]:
+    recorder.start()
+    try:
+        yield
+    finally:
+        recorder.stop()
+
+
+def _distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def _settings(**switches: Any) -> _ExperimentalConfig:
+    """Return the profiler's settings; it need not parse the events where it can be told so.
+
+    torch 2.11 has no such switch, and parses them.
+    """
+    try:
+        return _ExperimentalConfig(trace_only=True, **switches)
+    except TypeError:
+        return _ExperimentalConfig(**switches)
+
+
+@restoring
+def _quiet() -> Iterator[None]:
+    """Keep the profiler's own lines off the user's terminal; pass on whatever else is said.
+
+    Against Kineto's `USDT:` lines KINETO_LOG_LEVEL works only when set before torch is imported,
+    which is the user's business, and it silences warnings too. They are written while the profiler
+    starts and stops, so standard error is held back for those milliseconds alone, never while the
+    model runs.
+    """
+    _flush()
+    try:
+        terminal = os.dup(2)
+    except OSError:  # closed: nobody reads it
+        yield
+        return
+    try:
+        with tempfile.TemporaryFile() as held:
+            os.dup2(held.fileno(), 2)
+            try:
+                yield
+            finally:
+                _flush()
+                os.dup2(terminal, 2)
+                held.seek(0)
+                for line in held:
+                    if not line.startswith(b"USDT:") and _OLDER_BLOCK not in line:
+                        os.write(2, line)
+    finally:
+        os.close(terminal)
+
+
+def _flush() -> None:
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # a script may have closed it
+        sys.stderr.flush()

@@ -1,0 +1,177 @@
+"""The compilation probe: what torch.compile did while a model ran, without a change to it.
+
+Dynamo's own counters are read before and after, and each graph is looked at as it is handed to the
+backend, where its operators still know their layers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from torchgauge.analyze.timeline.generated_code import KernelCall, identity, kernel_calls
+from torchgauge.measure.work import internals
+from torchgauge.records.timeline.compilation import Compilation, CompiledKernel
+from torchgauge.targets.hygiene import module_of
+
+Operator = tuple[str, str]  # its name, and its layer's
+
+
+@dataclasses.dataclass(frozen=True)
+class _Counts:
+    """Dynamo's counters of this process at one moment; `last` is when its last work began."""
+
+    graphs: int = 0
+    breaks: Counter[str] = dataclasses.field(default_factory=Counter)
+    seconds: float = 0.0
+    last: float = 0.0
+
+
+class Watch:
+    """What was compiled since it was made."""
+
+    def __init__(self, model: Callable[..., Any]) -> None:
+        owner = module_of(model)
+        self._modules = dict(() if owner is None else owner.named_modules())
+        self._paths = {str(id(module)): _plain(path) for path, module in self._modules.items()}
+        self._before = _read()
+        self._codes = len(internals.generated_code())
+        # Of each graph its operators by the name of their node, and the code made of it.
+        self.graphs: list[tuple[dict[str, Operator], list[ModuleType]]] = []
+
+    def result(self) -> Compilation | None:
+        """Return what was compiled; None for a model of which nothing is compiled."""
+        now = _read()
+        graphs = now.graphs - self._before.graphs
+        compiled = [path for path, module in self._modules.items() if internals.is_compiled(module)]
+        if not graphs and now.breaks == self._before.breaks:
+            below = tuple(_plain(path) for path in self._below(compiled))
+            return Compilation(layers=below) if compiled else None
+        layers = {layer: None for nodes, _ in self.graphs for _, layer in nodes.values() if layer}
+        return Compilation(
+            graphs=graphs,
+            graph_breaks=dict(now.breaks - self._before.breaks),
+            recompiles=dict(_recompiles(self._before.last)),
+            compile_time=max(now.seconds - self._before.seconds, 0.0),
+            kernels=tuple(dict.fromkeys(self._kernels())),
+            layers=tuple(layers),
+        )
+
+    @contextlib.contextmanager
+    def look(self, graph: torch.fx.Graph) -> Iterator[None]:
+        """Note a graph's operators with their layers, and the code made of it in the block."""
+        nodes = {node.name: (_operator(node), self._layer(node)) for node in graph.nodes}
+        before = len(internals.generated_code())
+        yield
+        self.graphs.append((nodes, internals.generated_code()[before:]))
+
+    def _layer(self, node: torch.fx.Node) -> str:
+        """Return the innermost layer; the stack's keys are the modules' identities."""
+        stack = list(node.meta.get("nn_module_stack", ()))
+        return self._paths.get(str(stack[-1]).partition("@")[0], "") if stack else ""
+
+    def _below(self, compiled: list[str]) -> Iterator[str]:
+        for path in self._modules:
+            if any(
+                path.startswith(f"{compiled_path}." if compiled_path else "")
+                for compiled_path in compiled
+            ):
+                yield path
+
+    def _kernels(self) -> Iterator[CompiledKernel]:
+        graph_of = {id(code): nodes for nodes, codes in self.graphs for code in codes}
+        numbered: dict[int, dict[str, Operator]] = {}
+        for code in internals.generated_code()[self._codes :]:
+            text = _source(code)
+            number = identity(text)
+            nodes = graph_of.get(id(code), {})
+            if number is not None:
+                # The backward pass is compiled later, under the number of its forward pass.
+                nodes = numbered.setdefault(number[0], nodes)
+            for call in kernel_calls(text, _is_operator):
+                layers = tuple(dict.fromkeys(_layers(call, nodes)))
+                yield CompiledKernel(name=call.name, operators=call.operators, layers=layers)
+
+
+@contextlib.contextmanager
+def watching(model: Callable[..., Any]) -> Iterator[Watch]:
+    """Watch what is compiled until the block ends; nothing is attached to the model."""
+    watch = Watch(model)
+    with internals.graphs_seen(watch.look):
+        yield watch
+
+
+def _read() -> _Counts:
+    dynamo = internals.dynamo()
+    if dynamo is None:
+        return _Counts()
+    breaks: Counter[str] = Counter()
+    for reason, count in dynamo.counters.get("graph_break", {}).items():
+        breaks[_sentence(reason)] += count
+    return _Counts(
+        graphs=dynamo.counters.get("stats", {}).get("unique_graphs", 0),
+        breaks=breaks,
+        seconds=dynamo.calculate_time_spent()["total_wall_time"],
+        last=max(
+            (metrics.start_time or 0.0 for metrics in dynamo.get_compilation_metrics()), default=0.0
+        ),
+    )
+
+
+def _recompiles(since: float) -> Counter[str]:
+    """Count the compilations of code that had been compiled, by why that did not serve."""
+    dynamo = internals.dynamo()
+    compilations = () if dynamo is None else dynamo.get_compilation_metrics()
+    return Counter(
+        " ".join(compilation.recompile_reason.partition(": ")[2].split())
+        for compilation in compilations
+        if compilation.recompile_reason and (compilation.start_time or 0.0) > since
+    )
+
+
+def _sentence(reason: str) -> str:
+    """Return what broke and why, without hints and context."""
+    lines = [line.strip() for line in reason.strip().splitlines()]
+    explanations = [line for line in lines[1:] if line.startswith("Explanation: ")]
+    return ": ".join([*lines[:1], *(line.removeprefix("Explanation: ") for line in explanations)])
+
+
+def _operator(node: torch.fx.Node) -> str:
+    target = node.target
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def _layers(call: KernelCall, nodes: dict[str, Operator]) -> Iterator[str]:
+    """Yield the layers of the nodes that a kernel names, or of operators that are there once."""
+    if call.nodes:
+        yield from (nodes[name][1] for name in call.nodes if name in nodes and nodes[name][1])
+        return
+    for operator in call.operators:
+        name = operator.removeprefix("aten.").removeprefix("native_").strip("_")
+        matching_layers = [
+            layer for node_operator, layer in nodes.values() if node_operator.strip("_") == name
+        ]
+        if len(matching_layers) == 1 and matching_layers[0]:
+            yield matching_layers[0]
+
+
+def _source(code: ModuleType) -> str:
+    with contextlib.suppress(OSError, TypeError):
+        return Path(code.__file__ or "").read_text()
+    return ""
+
+
+def _is_operator(name: str) -> bool:
+    return hasattr(torch.ops.aten, name)
+
+
+def _plain(path: str) -> str:
+    """Return a layer's name without what torch.compile puts before those inside."""
+    return ".".join(part for part in path.split(".") if part != "_orig_mod")

@@ -1,0 +1,91 @@
+"""Stamps: when each module call began and ended, with nothing else attached."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchgauge.analyze.timeline.call_tree import Call
+from torchgauge.measure.recording.modules import Modules
+from torchgauge.measure.recording.own_threads import OwnThreads
+from torchgauge.measure.recording.scope import wrapped
+from torchgauge.measure.work.internals import graph_task
+from torchgauge.targets.hygiene import module_of
+
+Note = tuple[nn.Module, int, int, int, bool]
+
+
+class Stamps:
+    """Notes every module call on every thread while `watching`; `take_calls` hands the notes over.
+
+    With `threads` those of other threads are dropped, but for what autograd's recompute.
+    It costs 0.6 to 1.4 µs a call, by how warm the caches are: one note, made when the call ends.
+    What it costs in a model is told by two of these at once; see `analyze/timeline/stamp_cost.py`.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        modules: Modules | None = None,
+        now: Callable[[], int] = time.perf_counter_ns,
+        threads: OwnThreads | None = None,
+    ) -> None:
+        self.modules = modules or Modules(model)
+        self._model = model
+        self._now = now
+        self._threads = threads
+        self._notes: list[Note] = []
+
+    def watching(self) -> contextlib.AbstractContextManager[None]:
+        """Take stamps until the block ends."""
+        module = module_of(self._model)
+        return wrapped(self._wrap, () if module is None else module.modules())
+
+    def take_calls(self) -> list[Call]:
+        """Return the calls that have ended since the last time, in the order of their ends."""
+        notes, self._notes[:] = self._notes[:], []
+        if self._threads is not None:
+            own = self._threads.idents()
+            notes = [note for note in notes if note[1] in own or note[4]]
+        for module, *_ in sorted(notes, key=lambda note: note[2]):  # as they were called
+            self.modules.number(module)
+        number = self.modules.number
+        return [
+            Call(number(module), thread, start, end, recomputed)
+            for module, thread, start, end, recomputed in notes
+        ]
+
+    def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
+        return stamping(original, inner, self._notes.append, self._now)
+
+
+def stamping(
+    original: Callable[..., Any],
+    inner: frozenset[type],
+    note: Callable[[Note], object],
+    now: Callable[[], int],
+) -> Callable[..., Any]:
+    """Return a `__call__` that hands `note` each call of `original` with its begin and end.
+
+    Between the two readings is as little of its own as can be.
+    """
+    compiling, thread = torch.compiler.is_compiling, threading.get_ident
+
+    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        if compiling() or type(self) in inner:
+            return original(self, *args, **kwargs)
+        recomputed = graph_task() != -1
+        start = now()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            end = now()
+            note((self, thread(), start, end, recomputed))
+
+    return __call__

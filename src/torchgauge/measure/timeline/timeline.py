@@ -1,0 +1,139 @@
+"""The timeline probe: stamps for how long layers take, a recording for what happens in them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import statistics
+from collections.abc import Callable
+from typing import Any, Literal
+
+from torchgauge.analyze.memory.tree_memory import with_memory
+from torchgauge.analyze.statistics.median import median_interval
+from torchgauge.analyze.timeline.attribution import attribute
+from torchgauge.analyze.timeline.call_tree import CallTree
+from torchgauge.analyze.timeline.named_spans import NamedSpans, named_spans
+from torchgauge.analyze.timeline.phase_times import PhaseTimes
+from torchgauge.analyze.timeline.stamped_tree import stamped_tree
+from torchgauge.analyze.timeline.tree import NodeTable, node_table
+from torchgauge.analyze.timeline.typical_step import typical
+from torchgauge.clock import Clock, SystemClock
+from torchgauge.device.select import open_device
+from torchgauge.measure.latency.step_times import Phases, length, median_length, timed
+from torchgauge.measure.memory import layer_memory
+from torchgauge.measure.recording import capture_limit as capture
+from torchgauge.measure.recording.modules import Modules
+from torchgauge.measure.recording.recording import record
+from torchgauge.measure.step import Step, prepared
+from torchgauge.measure.timeline.ranges import STEP, Ranges, step_range
+from torchgauge.measure.timeline.stamped_steps import min_rounds, stamped_steps
+from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records.timeline.tree import Pass, Tree
+from torchgauge.targets.placement import Placement
+from torchgauge.targets.training.training import Training
+
+RECORDED = 10
+SECONDS = 2.0
+_STEPS = re.compile(re.escape(STEP) + r"\d+")
+
+
+def measure(
+    placement: Placement,
+    *,
+    train: Training | bool | None = None,
+    operators: bool = True,
+    keep: Callable[[NamedSpans], object] | None = None,
+    all_threads: bool = False,
+    clock: Clock | None = None,
+) -> Tree:
+    """Return the tree of one step: host time by layer and operator, forward and backward.
+
+    Layer times of the forward pass are medians over stamped steps, which alternate with bare ones;
+    operators share a layer's time as they did in the recording, and those of backward pass and
+    optimizer the time of their phase in the bare steps. What is in no layer is the median over
+    recorded steps. Memory comes from a recording of its own. Without
+    `operators` nothing is recorded, and layers have their forward time alone. `keep` is given what
+    was recorded, with the layers' names. Threads that the step starts are stamped; their operators
+    are recorded with `all_threads` alone, see `Recorder`. Raises MeasurementError as
+    `recording.record` does.
+    """
+    now = (clock or SystemClock()).now
+    how = Training.resolve(train)
+    kind: Literal["inference", "training"] = "inference" if how is None else "training"
+    with (
+        open_device(placement.device).current(),
+        prepared(placement, how) as step,
+        contextlib.ExitStack() as undo,
+    ):
+        modules = Modules(placement.model)
+        tree = CallTree(modules.table, modules.name)
+        step()
+        undo.enter_context(step.threads.tracking())
+        steps = stamped_steps(placement, step, modules, tree, now)
+        bare = median_length(steps.bare)
+        bare_fields: dict[str, Any] = {
+            "bare": bare,
+            "bare_interval": median_interval([length(step_phases) for step_phases in steps.bare]),
+        }
+        with_stamps = median_length(steps.stamped)
+        stamps = Pass(name="stamps", steps=len(steps.stamped), duration=with_stamps, **bare_fields)
+        memory = None
+        if operators:
+            table, phases, with_ranges = _recorded(
+                placement, step, modules, tree, bare, keep, now, all_threads=all_threads
+            )
+            memory = layer_memory.measure(placement, step, modules, tree, all_threads=all_threads)
+    if memory is None:
+        return stamped_tree(steps.layers, tree, step=kind, passes=(stamps,))
+    recording = Pass(
+        name="recording", steps=table.host.shape[1], duration=with_ranges, **bare_fields
+    )
+    passes = (stamps, recording)
+    known_phases = PhaseTimes(steps.bare, phases)
+    step_tree = typical(table, steps.layers, step=kind, passes=passes, phases=known_phases)
+    return with_memory(step_tree, memory)
+
+
+def _recorded(
+    placement: Placement,
+    step: Step,
+    modules: Modules,
+    tree: CallTree,
+    bare: float,
+    keep: Callable[[NamedSpans], object] | None,
+    now: Callable[[], int],
+    *,
+    all_threads: bool,
+) -> tuple[NodeTable, list[Phases], float]:
+    """Return the recorded nodes, the recorded steps, and their median in s as the profiler has it.
+
+    The first step is recorded by itself, to tell how many fit into the memory that a recording may
+    take. The first of the others is not read: the profiler is slower in it.
+    """
+    steps = max(min_rounds(bare), min(RECORDED, int(SECONDS / max(bare, 1e-9) / 2)))
+    ranges = Ranges(placement.model, modules, step.threads)
+    with ranges.marking():
+        first_recording = record(
+            step, shapes=True, device=placement.device, all_threads=all_threads
+        )
+    fit = capture.budget() // max(1, capture.memory_of(len(first_recording))) - 1
+    steps = max(1, min(steps, fit))
+
+    phases: list[Phases] = []
+
+    def work() -> None:
+        step()
+        modules.forget_gone()
+        for number in range(steps):
+            with step_range(number):
+                phases.append(timed(step, now))
+            modules.forget_gone()
+
+    with ranges.marking():
+        recorded = record(work, shapes=True, device=placement.device, all_threads=all_threads)
+    events = read_events(recorded)
+    spans = attribute(events, tree)
+    if keep is not None:
+        keep(named_spans(events, spans, tree))
+    table = node_table(events, spans, tree, _STEPS)
+    return table, phases, statistics.median(table.host.sum(axis=0).tolist()) * 1e-9

@@ -1,0 +1,1 @@
+"""How much work a call does, counted operator by operator."""

@@ -1,0 +1,221 @@
+"""Cost: FLOPs and bytes of one call, counted from the shapes of every operator that it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from inspect import getattr_static
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from torchgauge.measure.forward import running
+from torchgauge.measure.memory.storages import tensors_in
+from torchgauge.measure.recording.own_threads import OwnThreads
+from torchgauge.measure.recording.scope import observed
+from torchgauge.measure.work.counting import Counter, retained
+from torchgauge.measure.work.internals import is_compiled, is_compiled_function, storage_key, unseen
+from torchgauge.measure.work.not_called import ParametersRead, not_called, warning
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.work.cost import OUTSIDE, Cost, CostRow
+from torchgauge.signals import restoring
+from torchgauge.targets import hygiene, members
+from torchgauge.targets.deferred import finished
+from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.inputs.inputs import Inputs
+
+_COMPILES = {"torch._dynamo", "torch.nn.attention.flex_attention"}  # the latter when it is called
+
+
+def measure(
+    model: Callable[..., Any], inputs: Inputs, *, backward: bool = False, device: str = "cpu"
+) -> Cost:
+    """Run the call once, with real, fake or meta tensors, and count what it does.
+
+    Without `backward` in evaluation mode and without gradients. With it in training mode, and ones
+    are sent into every differentiable output; no loss is counted, nor what made the inputs. What
+    torch.compile made runs eager. The model, its gradients and the process are put back. Raises
+    MeasurementError where the call raises.
+    """
+    modes = hygiene.training if backward else hygiene.evaluation
+    module = module_of(model)
+    modules = [] if module is None else list(module.modules())
+    with modes(model, inputs) as held:
+        threads = OwnThreads()
+        counter = Counter(model, ParametersRead(module), threads)
+        if backward:
+            inputs = inputs.leaves()
+        tensors = _tensors(module, inputs)
+        with (
+            _eager(),
+            _without_inference_mode(tensors),
+            _fake_mode(tensors),
+            threads.tracking(),
+            observed(counter.calls, modules),
+            counter.attention.watched(),
+            counter.counting(),
+            running(device, "Counting the model's forward"),
+        ):
+            retained_bytes = _counted(model, inputs, tensors if backward else None)
+    nodes, calls = zip(*counter.calls.nodes(), strict=True)
+    rows = counter.rows({call: number for number, call in enumerate(calls)})
+    if not rows and module is None:
+        rows = (_unseen(),)
+    uncalled = not_called(module, counter.calls.was_called, counter.parameters.read)
+    return Cost(
+        nodes=nodes,
+        rows=rows,
+        backward=backward,
+        counted_on=_kind(tensors, device),
+        collapsed=tuple(_collapsed(module, modules)),
+        not_called=uncalled,
+        retained_for_backward=retained_bytes,
+        warnings=(
+            *counter.warnings.values(),
+            *_compiled(model, modules),
+            *([warning(uncalled)] if uncalled else []),
+            *_thread_warnings(counter.calls.foreign_threads),
+            *held.warnings("cost", lasting_only=True),
+        ),
+    )
+
+
+def _unseen() -> CostRow:
+    """Return the row of a function that ran no operator: whatever it did is not known.
+
+    A module without operators does nothing, as nn.Identity.
+    """
+    return CostRow(node=0, operator=OUTSIDE, phase="forward", dtype="", calls=1, known=False)
+
+
+def _counted(
+    model: Callable[..., Any], inputs: Inputs, tensors: tuple[torch.Tensor, ...] | None
+) -> int | None:
+    if tensors is None:
+        finished(model(*inputs.args, **inputs.kwargs))
+        return None
+    with _without_gradients(tensors), retained(set(_storages(tensors))) as bytes_kept:
+        outputs = finished(model(*inputs.args, **inputs.kwargs))
+        results = [output for output in tensors_in(outputs) if output.requires_grad]
+        retained_bytes = bytes_kept()
+        if results:
+            torch.autograd.backward(results, [_ones(output) for output in results])
+    return retained_bytes
+
+
+@restoring
+def _without_gradients(tensors: tuple[torch.Tensor, ...]) -> Iterator[None]:
+    """Set gradients aside: the backward pass would add to what is there, and count the sum."""
+    leaves = [leaf for leaf in tensors if leaf.is_leaf and leaf.requires_grad]
+    before = [(leaf, leaf.grad) for leaf in leaves]
+    try:
+        for leaf in leaves:
+            leaf.grad = None
+        yield
+    finally:
+        for leaf, gradient in before:
+            leaf.grad = gradient
+
+
+def _ones(tensor: torch.Tensor) -> torch.Tensor:
+    with unseen():
+        return torch.ones_like(tensor)
+
+
+@restoring
+def _without_inference_mode(tensors: tuple[torch.Tensor, ...]) -> Iterator[None]:
+    """Leave inference mode, where composites arrive whole and must be split, one by one."""
+    # Tensors made in inference mode may be written to in it alone.
+    made_inside = (tensor.is_inference() for tensor in tensors)
+    inside = torch.is_inference_mode_enabled() and any(made_inside)
+    if inside or not torch.is_inference_mode_enabled():
+        yield
+        return
+    with torch.inference_mode(mode=False), torch.no_grad():
+        yield
+
+
+def _fake_mode(tensors: tuple[torch.Tensor, ...]) -> contextlib.AbstractContextManager[object]:
+    """Return the mode of the fake tensors: what the call makes itself must be fake as well."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    for tensor in tensors:
+        if isinstance(tensor, FakeTensor):
+            return tensor.fake_mode
+    return contextlib.nullcontext()
+
+
+@restoring
+def _eager() -> Iterator[None]:
+    """Run what torch.compile made as the Python it was made from."""
+    if not _COMPILES & sys.modules.keys():  # nothing was compiled, and importing Dynamo is slow
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+def _compiled(model: Callable[..., Any], modules: list[nn.Module]) -> Iterator[MeasurementWarning]:
+    if "torch._dynamo" not in sys.modules:
+        return
+    forwards = (getattr_static(kind, "forward", None) for kind in set(map(type, modules)))
+    if any(map(is_compiled_function, (model, *forwards))) or any(map(is_compiled, modules)):
+        yield MeasurementWarning(
+            id="counted-eager",
+            message="A compiled part was counted by running it eager: what fusion saves in bytes "
+            "is not seen.",
+            probe="cost",
+        )
+
+
+def _thread_warnings(threads: Iterable[str]) -> Iterator[MeasurementWarning]:
+    if names := list(threads):
+        yield MeasurementWarning(
+            id="threads-not-counted",
+            message=f"Layers of the model ran meanwhile on threads that the call has not given "
+            f"work: {', '.join(names)}. That is not counted.",
+            probe="cost",
+            cause="Threads count that the call starts itself, or hands work to by a "
+            "ThreadPoolExecutor.",
+            remedy="Where they work for the call, its figures are too small; else all is well.",
+        )
+
+
+def _collapsed(module: nn.Module | None, modules: list[nn.Module]) -> Iterator[str]:
+    if module is None or not any(isinstance(m, torch.jit.ScriptModule) for m in modules):
+        return
+    if isinstance(module, torch.jit.ScriptModule):
+        yield type(module).__name__
+        return
+    inside = ""
+    for name, submodule in module.named_modules():
+        if isinstance(submodule, torch.jit.ScriptModule) and not (
+            inside and name.startswith(inside)
+        ):
+            inside = name + "."
+            yield name
+
+
+def _kind(tensors: tuple[torch.Tensor, ...], device: str) -> str:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if not tensors:
+        return device
+    return "fake" if isinstance(tensors[0], FakeTensor) else str(tensors[0].device.type)
+
+
+def _tensors(module: nn.Module | None, inputs: Inputs) -> tuple[torch.Tensor, ...]:
+    """Return what the model has and is given; a lazy module's are not there yet."""
+    input_tensors = (tensor for _, tensor in inputs.tensors())
+    return tuple(
+        tensor for tensor in (*members.tensors(module), *input_tensors) if not is_lazy(tensor)
+    )
+
+
+def _storages(tensors: tuple[torch.Tensor, ...]) -> Iterator[int]:
+    for tensor in tensors:
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            yield storage_key(tensor)

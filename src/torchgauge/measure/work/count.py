@@ -1,0 +1,159 @@
+"""Counting a target: size and cost, and a training step's memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from torchgauge.analyze.memory.training_memory import OPTIMIZER, Trainable, training_memory
+from torchgauge.analyze.memory.training_passes import Passes
+from torchgauge.analyze.work.other_device import estimate_on_device
+from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.measure.description import describe
+from torchgauge.measure.forward import opened
+from torchgauge.measure.memory.simulated_step import simulate
+from torchgauge.measure.work import size as size_probe
+from torchgauge.measure.work.counted import counted, measure_cost
+from torchgauge.records.memory.training_memory import TrainingMemory
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.count import Count
+from torchgauge.records.work.roofline import Roofs
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.placement import Placement, countable_on
+from torchgauge.targets.target import Target, TargetRequest
+from torchgauge.targets.training.training import Training
+
+
+def cost_of(source: Source, *, backward: bool) -> Cost:
+    """Return the cost of one call of an object; on the CPU where it needs values that meta lacks.
+
+    Raises MeasurementError where the call raises on the last device tried.
+    """
+    if isinstance(source.target, Target):
+        source = dataclasses.replace(source, device=countable_on(source.target))
+    return counted(source, opened(source), backward=backward).cost
+
+
+@dataclasses.dataclass(frozen=True)
+class CountOptions:
+    """What to count: the backward pass too, and a training step's memory.
+
+    Attributes:
+        optimizer: Whose states and temporaries are part of that memory.
+        train: Its loss; None takes the one that the model returns, else the mean of its outputs.
+        autocast: "bf16" or "fp16" where the step runs under autocast.
+        on: Devices for which time and memory are estimated.
+    """
+
+    backward: bool = False
+    optimizer: str = OPTIMIZER
+    train: Training | None = None
+    autocast: str | None = None
+    on: tuple[Roofs, ...] = ()
+
+
+def count(request: TargetRequest, options: CountOptions, *, fall_back: bool) -> Count:
+    """Return size and cost; with `fall_back` on the CPU where the request's device fails.
+
+    Raises what loading raises, and MeasurementError where the call raises on the last device tried.
+    """
+    source = Source.of_request(request)
+    placement = opened(source)
+    if fall_back:
+        cost, placement = counted(source, placement, backward=options.backward)
+    else:
+        cost = measure_cost(placement, backward=options.backward)
+    # A model that is counted on the CPU for its values is simulated there as well.
+    return _count(dataclasses.replace(request, device=placement.device), placement, cost, options)
+
+
+def _count(
+    request: TargetRequest, placement: Placement, cost: Cost, options: CountOptions
+) -> Count:
+    module = module_of(placement.model)
+    size = None if module is None else size_probe.measure(module, placement.target.files)
+    inputs = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
+    training, warnings = None, list[MeasurementWarning]()
+    if module is not None and size is not None and options.backward:
+        training = _training(request, placement, options, cost, warnings)
+    return Count(
+        target=describe(placement, training=options.backward),
+        size=size,
+        cost=cost,
+        totals=cost.totals,
+        training=training,
+        elsewhere=()
+        if size is None
+        else tuple(
+            estimate_on_device(cost, size, roofs, training, inputs=inputs) for roofs in options.on
+        ),
+        warnings=tuple(warnings),
+    )
+
+
+def _training(
+    request: TargetRequest,
+    placement: Placement,
+    options: CountOptions,
+    cost: Cost,
+    warnings: list[MeasurementWarning],
+) -> TrainingMemory:
+    """Return the memory of a training step, with labels where the target knows them."""
+    source = Source(
+        dataclasses.replace(request, training=True),
+        request.device,
+        options.autocast or request.precision,
+        training=options.autocast is not None,
+    )
+    passes = None
+    try:
+        placement = opened(source)
+        passes = simulate(placement, options.train)
+    except TorchgaugeError as error:
+        if options.train is not None and isinstance(error, InputError):
+            raise  # the loss that was asked for is none
+        warnings.append(
+            MeasurementWarning(
+                id="training-memory-at-least",
+                message="The most that a training step holds could not be estimated.",
+                cause=error.cause or error.message,
+                probe="cost",
+            )
+        )
+    return memory_of(
+        placement, passes, optimizer=options.optimizer, saved=cost.retained_for_backward or 0
+    )
+
+
+def memory_of(
+    placement: Placement, passes: Passes | None, *, optimizer: str = OPTIMIZER, saved: int = 0
+) -> TrainingMemory:
+    """Return the memory of a training step of a module whose passes were simulated.
+
+    `saved` is bytes that operators save for the backward pass, for where they were not.
+    """
+    module = module_of(placement.model)
+    assert module is not None  # noqa: S101 - only modules are trained
+    return training_memory(
+        size_probe.measure(module),
+        _trainable(module),
+        inputs=sum(tensor.nbytes for _, tensor in placement.inputs.tensors()),
+        passes=passes,
+        activations=saved,
+        optimizer=optimizer,
+    )
+
+
+def _trainable(module: nn.Module) -> list[Trainable]:
+    """Return what has a gradient: each parameter once, as an optimizer is given them."""
+    return [
+        Trainable(
+            tuple(parameter.shape), str(parameter.dtype).removeprefix("torch."), parameter.itemsize
+        )
+        for parameter in module.parameters()
+        if parameter.requires_grad and not is_lazy(parameter)
+    ]

@@ -1,0 +1,68 @@
+"""The cost of a target's call: where the target is, or on the CPU where its code reads values.
+
+Meta tensors have no values: code that reads one (`.item()`, experts chosen by the data) raises.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import torch
+
+from torchgauge import units
+from torchgauge.errors import MeasurementError
+from torchgauge.measure.forward import opened
+from torchgauge.measure.work import cost as cost_probe
+from torchgauge.measure.work import size as size_probe
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.work.cost import Cost
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.placement import Placement
+
+LARGEST = 4 << 30  # bytes of a model that is given values on the CPU where it fails on meta
+
+
+class Counted(NamedTuple):
+    """A cost, and where it was counted."""
+
+    cost: Cost
+    placement: Placement
+
+
+def measure_cost(placement: Placement, *, backward: bool) -> Cost:
+    """Count one call in the precision that it is measured in."""
+    with placement.arithmetic():
+        return cost_probe.measure(
+            placement.model, placement.inputs, backward=backward, device=placement.device
+        )
+
+
+def counted(source: Source, placement: Placement, *, backward: bool) -> Counted:
+    """Count one call of `placement`, which `source` opened; on the CPU where it fails on meta.
+
+    Raises MeasurementError where the call raises on the last device tried, or the model is larger
+    than `LARGEST`.
+    """
+    try:
+        return Counted(measure_cost(placement, backward=backward), placement)
+    except MeasurementError as error:
+        failed = error
+    size = _bytes(placement)
+    if placement.device != "meta" or size > LARGEST:
+        raise failed
+    with torch.device("cpu"):  # the caller may have made another one the default, such as meta
+        real = opened(source.on_cpu())
+        cost = measure_cost(real, backward=backward)
+    warning = MeasurementWarning(
+        id="counted-on-cpu",
+        message=f"Counted on real tensors ({units.size(size)}): {failed.cause or failed.message}",
+        probe="cost",
+    )
+    return Counted(msgspec.structs.replace(cost, warnings=(*cost.warnings, warning)), real)
+
+
+def _bytes(placement: Placement) -> int:
+    module = module_of(placement.model)
+    return 0 if module is None else size_probe.measure(module).bytes

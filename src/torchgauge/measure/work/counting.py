@@ -1,0 +1,277 @@
+"""The dispatch mode that counts: every operator call that reaches a kernel, in its layer call."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from torchgauge.errors import TorchgaugeError
+from torchgauge.formulas.registry import as_work
+from torchgauge.formulas.traffic import bytes_of
+from torchgauge.formulas.work import Work
+from torchgauge.measure.recording.own_threads import OwnThreads
+from torchgauge.measure.work.causal import CausalAttention, triangle
+from torchgauge.measure.work.internals import (
+    DISABLED_DISPATCH,
+    DispatchMode,
+    backward_code,
+    decomposed,
+    graph_task,
+    modes,
+    never_compiled,
+    storage_key,
+)
+from torchgauge.measure.work.layer_calls import LayerCall, LayerCalls
+from torchgauge.measure.work.meta_kernels import called
+from torchgauge.measure.work.not_called import ParametersRead
+from torchgauge.measure.work.operators import Operator, operator
+from torchgauge.measure.work.thread_nodes import OwnNodes
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.work.cost import CostRow, Phase
+from torchgauge.signals import restoring
+
+_CHECKPOINT = torch.utils.checkpoint.__file__
+_WITH_WORK_OF_THEIR_OWN = ("flex_attention", "flex_attention_backward")
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+
+# Sums of one row: calls, matmul, causal, vector, integer, bytes, known, estimated.
+_EMPTY = (0, 0, 0, 0, 0, 0, 1, 0)
+_NONE: dict[str, Any] = {}
+
+
+class Counter:
+    """Adds up operator calls by layer call, phase, operator and element type, on own `threads`."""
+
+    def __init__(
+        self, model: Callable[..., Any], parameters: ParametersRead, threads: OwnThreads
+    ) -> None:
+        self.parameters = parameters
+        self.threads = threads
+        self.calls = LayerCalls(model, self._on_thread)
+        self.attention = CausalAttention()
+        self.warnings: dict[str, MeasurementWarning] = {}
+        self._operators: dict[int, Operator] = {}
+        self._functions: list[Any] = []
+
+    @restoring
+    def counting(self) -> Iterator[None]:
+        """Count what this thread does until the block ends."""
+        with Mode(self):
+            yield
+
+    def rows(self, order: dict[LayerCall, int]) -> tuple[CostRow, ...]:
+        """Return what was counted; `order` numbers the layer calls."""
+        return tuple(
+            CostRow(
+                node=number,
+                operator=name,
+                phase=phase,
+                dtype=str(dtype).removeprefix("torch."),
+                calls=sums[0],
+                matmul_flops=sums[1],
+                causal_matmul_flops=sums[2],
+                vector_flops=sums[3],
+                integer_ops=sums[4],
+                bytes=sums[5],
+                known=bool(sums[6]),
+                estimated=bool(sums[7]),
+            )
+            for call, number in order.items()
+            for (name, phase, dtype), sums in call.rows.items()
+        )
+
+    def operator(self, function: Any) -> Operator:
+        """Return the operator's classification, looked up once."""
+        overload = self._operators.get(id(function))
+        if overload is None:
+            overload = self._operators[id(function)] = operator(function)
+            self._functions.append(function)  # its address must not be given to another
+        return overload
+
+    def add(self, overload: Operator, args: Any, kwargs: Any, outputs: Any) -> None:
+        """Count one call that has run."""
+        self.parameters.note(args)
+        if kwargs:
+            self.parameters.note(kwargs.values())
+        phase: Phase = "forward"
+        if graph_task() == -1:
+            call = self.calls.current()
+        else:
+            call, phase = self._backward_call()
+        try:
+            dtype = args[0].dtype
+        except (IndexError, AttributeError):
+            dtype = _dtype(args, outputs)
+        key = (overload.name, phase, dtype)
+        sums = call.rows.get(key)
+        if sums is None:
+            sums = call.rows[key] = list(_EMPTY)
+        sums[0] += 1
+        if overload.moves:
+            sums[5] += bytes_of(overload.name, args, kwargs, outputs)
+        if overload.kind in ("view", "free"):
+            return
+        work = self._work(overload, args, kwargs, outputs)
+        if work is None:
+            sums[6] = 0
+            return
+        matmul, vector, integer, causal, estimated = work
+        if matmul:
+            if causal is None:
+                backward = phase == "backward"
+                queries = self.attention.node_queries() if backward else self.attention.queries
+                causal = matmul if queries is None else triangle(matmul, queries)
+            sums[1] += matmul
+            sums[2] += causal
+        sums[3] += vector
+        sums[4] += integer
+        sums[7] |= estimated
+
+    def _work(self, overload: Operator, args: Any, kwargs: Any, outputs: Any) -> Work | None:
+        if overload.work is None:
+            return None
+        try:
+            result = overload.work(args, kwargs, outputs)
+            if result is None or type(result) is Work:
+                return result
+            return as_work(result)
+        except TorchgaugeError as error:
+            self._failed(overload.name, error.message)
+        except Exception as error:  # noqa: BLE001 - a formula may be the user's: unknown, never a crash
+            self._failed(overload.name, f"{type(error).__name__}: {error}")
+        return None
+
+    def _failed(self, name: str, cause: str) -> None:
+        self.warnings.setdefault(
+            name,
+            MeasurementWarning(
+                id="formula-failed",
+                message=f"The formula of {name} failed; its work is unknown.",
+                probe="cost",
+                cause=cause,
+            ),
+        )
+
+    def _backward_call(self) -> tuple[LayerCall, Phase]:
+        """Return the layer call and phase of an operator during a backward pass."""
+        if _in_checkpoint():
+            return self.calls.recomputing(), "recompute"
+        return self.calls.node_owner(), "backward"
+
+    def _on_thread(self) -> Callable[[], None] | None:
+        counting = any(isinstance(mode, Mode) and mode.counter is self for mode in modes())
+        if counting:  # the autograd engine carries the modes of the thread that called it
+            return lambda: None
+        if not self.threads.owns_current():
+            return None
+        undo = contextlib.ExitStack()
+        if torch.is_grad_enabled():
+            undo.enter_context(OwnNodes(self.calls.current))
+            self.calls.several_threads = True
+        undo.enter_context(self.counting())
+        return undo.close
+
+
+class Mode(DispatchMode):  # type: ignore[no-untyped-call]
+    """Sees every operator below autograd on its thread; composites that arrive whole are split."""
+
+    def __init__(self, counter: Counter) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.counter = counter
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operator, and count it."""
+        kwargs = kwargs or _NONE
+        overload = self.counter.operator(func)
+        if types and not _PLAIN.issuperset(types) and _unwraps(types):
+            return NotImplemented  # a subclass that is made of plain tensors: count what it calls
+        if overload.composite and not _nested(args):
+            with self:
+                return decomposed(func, args, kwargs)
+        if overload.kind == "higher" and any(map(callable, args)):
+            return self._higher_order(func, args, kwargs)
+        outputs = called(func, args, kwargs)
+        if overload.kind != "question":
+            self.counter.add(overload, args, kwargs, outputs)
+        return outputs
+
+    def _higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that takes functions, and count what they do."""
+        if func.name().startswith(_WITH_WORK_OF_THEIR_OWN):
+            with self:
+                return decomposed(func, args, kwargs)
+
+        def counted(function: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return function(*args, **kwargs)
+
+            return call
+
+        # Most refuse to run where a mode is on.
+        return func(
+            *(counted(argument) if callable(argument) else argument for argument in args), **kwargs
+        )
+
+
+never_compiled(Mode.__torch_dispatch__, below=True)
+
+
+def _nested(args: Any) -> bool:
+    """Whether a nested tensor is among them: its own kernel stands above the composite one."""
+    return any(isinstance(argument, torch.Tensor) and argument.is_nested for argument in args)
+
+
+def _unwraps(types: Any) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return any(
+        kind.__torch_dispatch__ is not DISABLED_DISPATCH
+        for kind in types
+        if kind not in _PLAIN and not issubclass(kind, FakeTensor)
+    )
+
+
+def _dtype(args: Any, outputs: Any) -> Any:
+    for group in (args, outputs):
+        for value in group if isinstance(group, tuple | list) else (group,):
+            first = value[0] if isinstance(value, tuple | list) and value else value
+            if isinstance(first, torch.Tensor):
+                return first.dtype
+    return ""
+
+
+def _in_checkpoint() -> bool:
+    """Whether a checkpoint runs its part again: inside of it gradients may be off as well."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code is not backward_code:
+        if frame.f_code.co_filename == _CHECKPOINT:
+            return True
+        frame = frame.f_back
+    return False
+
+
+@restoring
+def retained(excluded: set[Any]) -> Iterator[Callable[[], int]]:
+    """Yield a function: the bytes saved for backward so far, without `excluded` storages."""
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    saved: dict[Any, tuple[Any, int]] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse: no single storage
+            storage = tensor.untyped_storage()
+            reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+            if storage_key(tensor) not in excluded:
+                saved[storage_key(tensor)] = (reference, storage.nbytes())
+        return tensor
+
+    def alive() -> int:
+        return sum(size for reference, size in saved.values() if not reference.expired())
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield alive

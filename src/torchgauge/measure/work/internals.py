@@ -1,0 +1,183 @@
+"""The private names of torch that counting needs, where no public name serves.
+
+Checked with torch 2.13; one that is missing is said at once, and not as a wrong figure later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import torch
+
+# This import does not load torch._dynamo, which takes a second.
+from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+from torch._ops import HigherOrderOperator
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode_stack,
+)
+
+from torchgauge.errors import MeasurementError
+from torchgauge.signals import restoring
+
+__all__ = [
+    "DISABLED_DISPATCH",
+    "EARLY_STOP",
+    "DispatchMode",
+    "HigherOrderOperator",
+    "backward_code",
+    "current_node",
+    "decomposed",
+    "draw_as_eager",
+    "dynamo",
+    "generated_code",
+    "graph_task",
+    "graphs_seen",
+    "is_compiled",
+    "is_compiled_function",
+    "modes",
+    "never_compiled",
+    "node_number",
+    "sequence_number",
+    "storage_key",
+    "unseen",
+]
+
+
+class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A dispatch mode whose `__torch_dispatch__` is called as it is, every time, for any operator.
+
+    By default it is wrapped so that Dynamo leaves it alone, which doubles its time; a subclass
+    marks its code by `never_compiled` instead.
+    """
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+def never_compiled(function: Callable[..., Any], *, below: bool = False) -> None:
+    """Have Dynamo run the function's code as it is; with `below` also what it calls."""
+    callee_action = _FrameAction.SKIP if below else _FrameAction.DEFAULT
+    set_code_exec_strategy(function.__code__, _FrameExecStrategy(_FrameAction.SKIP, callee_action))
+
+
+modes: Callable[[], list[Any]] = _get_current_dispatch_mode_stack
+unseen: Callable[[], Any] = _disable_current_modes
+
+
+def _named(owner: Any, name: str) -> Any:
+    internal = getattr(owner, name, None)
+    if internal is None:
+        raise MeasurementError(
+            f"torch {torch.__version__} has no {name}.",
+            id="torch-unsupported",
+            cause="Costs are counted with an internal of torch that this version lacks.",
+            remedy="Use a version of torch that torchgauge was tested with (2.11 to 2.13).",
+        )
+    return internal
+
+
+# −1 outside of a backward pass.
+graph_task: Callable[[], int] = _named(torch._C, "_current_graph_task_id")
+current_node: Callable[[], Any] = _named(torch._C, "_current_autograd_node")
+# The number that the next autograd node of this thread will get.
+sequence_number: Callable[[], int] = _named(torch.autograd, "_get_sequence_nr")
+# Every backward pass that Python starts is below a frame of this code.
+backward_code: Any = _named(torch.autograd.graph, "_engine_run_backward").__code__
+DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
+# Raised through modules that a checkpoint runs again, once it has all that backward needs.
+EARLY_STOP: Any = _named(torch.utils.checkpoint, "_StopRecomputationError")
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_EXPLICIT = torch._C.DispatchKey.CompositeExplicitAutograd
+
+
+def node_number(node: Any) -> int | None:
+    """Return the autograd node's sequence number; None for nodes without (AccumulateGrad)."""
+    number = None if node is None else int(node._sequence_nr())
+    return None if number is None or number >= 2**63 else number
+
+
+def decomposed(function: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operator by its composite kernel, so that the operators it is made of arrive."""
+    if isinstance(function, HigherOrderOperator):
+        return function.dispatch(_EXPLICIT, *args, **kwargs)  # type: ignore[no-untyped-call]
+    return function._op_dk(_COMPOSITE, *args, **kwargs)
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Return what identifies the tensor's storage while it lives, on meta and fake tensors too."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def is_compiled(module: Any) -> bool:
+    """Return whether torch.compile made the module, or its `compile` was called."""
+    # Looked up without nn.Module.__getattr__, which is slow where there is nothing.
+    own = vars(module)
+    return (
+        "_torchdynamo_orig_callable" in own
+        or "_orig_mod" in own.get("_modules", ())
+        or own.get("_compiled_call_impl") is not None
+        or any(map(is_compiled_function, own.values()))
+    )
+
+
+def is_compiled_function(value: Any) -> bool:
+    """Return whether torch.compile made the function."""
+    return "_torchdynamo_orig_callable" in getattr(value, "__dict__", ())
+
+
+def dynamo() -> Any:
+    """Return Dynamo's counters and metrics; None where it was not loaded, which takes a second."""
+    return sys.modules.get("torch._dynamo.utils")
+
+
+def generated_code() -> list[ModuleType]:
+    """Return the modules that Inductor wrote in this process, in their order."""
+    inductor = sys.modules.get("torch._inductor.codecache")
+    return list(getattr(getattr(inductor, "PyCodeCache", None), "modules", ()))
+
+
+@restoring
+def graphs_seen(
+    look: Callable[[Any], contextlib.AbstractContextManager[object]],
+) -> Iterator[None]:
+    """Enter what `look` makes of a graph around each time that Dynamo hands one to a backend.
+
+    Where Dynamo is not loaded yet, or a version of torch does it otherwise, nothing is seen.
+    """
+    graphs = getattr(sys.modules.get("torch._dynamo.output_graph"), "OutputGraph", None)
+    original = getattr(graphs, "call_user_compiler", None)
+    if graphs is None or original is None:
+        yield
+        return
+
+    this_thread = threading.get_ident()
+
+    def call_user_compiler(self: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != this_thread:
+            return original(self, module, *args, **kwargs)
+        with look(module.graph):
+            return original(self, module, *args, **kwargs)
+
+    graphs.call_user_compiler = call_user_compiler
+    try:
+        yield
+    finally:
+        graphs.call_user_compiler = original
+
+
+def draw_as_eager() -> None:
+    """Have what is compiled from now on draw the random numbers that eager code draws."""
+    import torch._inductor.config
+
+    torch._inductor.config.fallback_random = True

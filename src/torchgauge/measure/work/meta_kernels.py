@@ -1,0 +1,79 @@
+"""Calls that operators refuse on meta alone: by their element type, or to check values.
+
+A meta kernel may repeat the limits of one backend: that of grouped products takes bfloat16 alone,
+where CPU and GPU take float32 and float16 as well. The shape of a result does not depend on the
+type, so such a call is asked once more of operands in bfloat16, and its result gets the type back.
+
+torch._check_tensor_all asks whether all values are true, and raises where they are not. Where there
+are no values the check is taken for passed: what it guards does not depend on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._pytree import tree_leaves, tree_map
+
+# float64 is left out: kernels made for half precision often lack it in earnest.
+_REFUSED = (torch.float32, torch.float16)
+_SUBSTITUTE = torch.bfloat16
+_CHECK = torch.ops.aten._is_all_true.default  # noqa: SLF001
+
+
+def called(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return what the operator returns; raises what it raises where its type is not the reason."""
+    if function is _CHECK and args[0].is_meta:
+        return torch.tensor(True)  # on the CPU: it is read next
+    try:
+        return function(*args, **kwargs)
+    except RuntimeError:  # NotImplementedError is one
+        dtype = _common_dtype(args, kwargs)
+        if dtype not in _REFUSED or not _is_functional(function):
+            raise
+        try:
+            return _in_bfloat16(function, args, kwargs, dtype)
+        except RuntimeError:
+            pass  # the type was not the reason
+        raise
+
+
+def _common_dtype(args: Any, kwargs: Any) -> torch.dtype | None:
+    """Return the one floating type of all operands; None where they differ, or one has values."""
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+    if len(dtypes) != 1 or not all(map(_has_no_values, tensors)):
+        return None
+    return dtypes.pop()
+
+
+def _has_no_values(tensor: torch.Tensor) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return tensor.is_meta or isinstance(tensor, FakeTensor)
+
+
+def _is_functional(function: Any) -> bool:
+    """Whether the operator writes to no operand: a result that is an operand cannot be replaced."""
+    return isinstance(function, OpOverload) and not function._schema.is_mutable  # noqa: SLF001
+
+
+def _in_bfloat16(function: Any, args: Any, kwargs: Any, dtype: torch.dtype) -> Any:
+    def operand(leaf: Any) -> Any:
+        if leaf is dtype:
+            return _SUBSTITUTE
+        if not isinstance(leaf, torch.Tensor) or leaf.dtype is not dtype:
+            return leaf
+        # Rows stay as many bytes apart, since kernels want them aligned to bytes.
+        wider = dtype.itemsize // _SUBSTITUTE.itemsize
+        strides = [step if step <= 1 else step * wider for step in leaf.stride()]
+        return leaf.new_empty_strided(tuple(leaf.shape), strides, dtype=_SUBSTITUTE)
+
+    def result(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or leaf.dtype is not _SUBSTITUTE:
+            return leaf
+        return torch.empty_like(leaf, dtype=dtype)
+
+    args, kwargs = tree_map(operand, (tuple(args), dict(kwargs)))
+    return tree_map(result, function(*args, **kwargs))

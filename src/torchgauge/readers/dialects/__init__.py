@@ -1,0 +1,1 @@
+"""Traces of JAX and Proton, in the terms of Kineto."""

@@ -1,0 +1,205 @@
+"""Translates traces of JAX by the names of each event, its process and its thread."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+
+from torchgauge.readers.columns import Interned
+from torchgauge.readers.dialects.details import (
+    copies,
+    graph_node,
+    integer,
+    launch_shapes,
+    memory_sets,
+)
+from torchgauge.readers.dialects.kineto_terms import (
+    CALL,
+    COPY,
+    FUNCTION,
+    HOST,
+    KERNEL,
+    MARK,
+    RANGE,
+    SET,
+    device_work,
+    launches,
+    with_categories,
+)
+from torchgauge.readers.kineto.categories import PYTHON_NAME
+from torchgauge.readers.nesting import nest
+from torchgauge.records.trace.events import (
+    ABSENT,
+    Coded,
+    Collectives,
+    DeviceWork,
+    Events,
+    Integers,
+    Rows,
+    ThreadId,
+)
+
+_PROCESS = re.compile(r"(?:.*\s)?/(?:(host)|device:(\w+)):(\d+|\w+)(?:\s.*)?")
+_STREAM = re.compile(r"Stream #(\d+)")
+_OPERATIONS = "XLA Ops"
+_NO_WORK = re.compile(
+    r"Memory(Alloc|Free|Residency|Release)|UnifiedMemory|Overhead|Synchronization"
+)
+_COLLECTIVE = re.compile(
+    r"(all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|send|recv)\b"
+)
+# What JAX rounds off a picosecond's time, in ns: ends of nested operations differ by it.
+_ROUNDING = 2
+
+
+def processes(events: Events) -> Iterable[re.Match[str] | None]:
+    """Yield the match of each process's name with JAX's pattern, None for other names."""
+    return map(_PROCESS.fullmatch, events.metadata.process_names.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """What a thread holds: host code, a device's work, or ranges that were derived from it."""
+
+    kind: Literal["host", "stream", "operations", "range", "unknown"]
+    device: int = ABSENT
+    stream: int = ABSENT
+
+
+def _place(events: Events, thread: ThreadId) -> _Place:
+    process = _PROCESS.fullmatch(events.metadata.process_names.get(thread[0], ""))
+    if process is None:
+        return _Place("unknown")
+    if process[1]:
+        return _Place("host")
+    label, device = events.metadata.thread_names.get(thread, ""), integer(process[3])
+    if stream := _STREAM.match(label):
+        return _Place("stream", device, integer(stream[1]))
+    if process[2] == "TPU" and label == _OPERATIONS:
+        return _Place("operations", device)
+    return _Place("range", device)
+
+
+def from_jax(events: Events, unsorted: dict[str, Any]) -> Events:
+    """Return the events with categories, launches and device work."""
+    places = [_place(events, thread) for thread in events.thread.values]
+    rows: Rows = unsorted["row"]
+    number = _span_numbers(unsorted["correlation_id"], integer, rows, len(events))
+    step = _span_numbers(unsorted["step_num"], integer, rows, len(events))
+    code = _categories(events, places, number, step)
+    call = np.flatnonzero(code == CALL)
+    work = np.flatnonzero(np.isin(code, (KERNEL, COPY, SET)))
+    devices = sorted(
+        {(match[2], integer(match[3])) for match in processes(events) if match and match[2]}
+    )
+    device_metadata = dataclasses.replace(
+        events.metadata, devices=tuple({"id": n, "name": kind} for kind, n in devices)
+    )
+    return dataclasses.replace(
+        events,
+        name=_with_steps(events.name, np.where(code == MARK, step, ABSENT)),
+        category=with_categories(events.category, code),
+        launches=launches(call, number[call]),
+        device_work=_jax_device_work(events, places, work, number[work], unsorted),
+        collectives=_collectives(events, work),
+        metadata=device_metadata,
+    )
+
+
+def _categories(events: Events, places: list[_Place], number: Integers, step: Integers) -> Integers:
+    """Return the category of each span as a number of `kineto_terms`, ABSENT where unchanged."""
+    kinds = np.array([place.kind for place in places], str)[events.thread.codes]
+    python = events.name.where(lambda name: name.startswith(PYTHON_NAME))
+    copied = events.name.where(lambda name: name.startswith("Memcpy"))
+    set_ = events.name.where(lambda name: name.startswith("Memset"))
+    no_work = events.name.where(lambda name: _NO_WORK.match(name) is not None)
+    code = np.full(len(events), ABSENT)
+    code[kinds == "host"] = HOST
+    code[(kinds == "host") & (number != ABSENT)] = CALL
+    code[(kinds == "host") & (step != ABSENT)] = MARK
+    code[(kinds == "host") & python] = FUNCTION
+    code[(kinds == "stream") | (kinds == "operations")] = KERNEL
+    code[(kinds == "stream") & copied] = COPY
+    code[(kinds == "stream") & set_] = SET
+    code[(kinds == "range") | ((kinds == "stream") & no_work)] = RANGE
+    code[_outer(events, np.flatnonzero(kinds == "operations"))] = RANGE
+    code[events.category.codes != ABSENT] = ABSENT
+    return code
+
+
+def _outer(events: Events, rows: Rows) -> Rows:
+    """Return the operations that others run inside of: loops and calls, which do no work alone."""
+    nesting = nest(
+        events.start[rows], events.duration[rows], events.thread.codes[rows], tolerance=_ROUNDING
+    )
+    outer: Rows = rows[np.unique(nesting.parent[nesting.parent != ABSENT])]
+    return outer
+
+
+def _with_steps(names: Coded[str], step: Integers) -> Coded[str]:
+    """Return the names, those of marked steps as PyTorch has them."""
+    interned: Interned[str | None] = Interned(None)
+    codes = np.array([interned[name] for name in names.values] + [ABSENT], np.int32)[names.codes]
+    marked = np.flatnonzero(step != ABSENT)
+    codes[marked] = [interned[f"ProfilerStep#{number}"] for number in step[marked].tolist()]
+    return Coded(codes, interned.values_by_code())  # type: ignore[arg-type]
+
+
+def _jax_device_work(
+    events: Events, places: list[_Place], work: Rows, number: Integers, unsorted: dict[str, Any]
+) -> DeviceWork:
+    thread = events.thread.codes[work]
+    entry = np.full(len(events), ABSENT)
+    entry[unsorted["row"]] = np.arange(len(unsorted["row"]))
+    entry = entry[work]
+    shape, copied = launch_shapes(unsorted["kernel_details"], entry), unsorted["memcpy_details"]
+    size, kind = copies(copied, entry, events.name.take(work))
+    return device_work(
+        work,
+        device=np.array([place.device for place in places] + [ABSENT])[thread],
+        stream=np.array([place.stream for place in places] + [ABSENT])[thread],
+        correlation=number,
+        size=np.where(size == ABSENT, memory_sets(unsorted["memset_details"], entry), size),
+        graph_node=graph_node(unsorted["cuda_graph_node_id"], entry),
+        kind=kind,
+        **shape,
+    )
+
+
+def _collectives(events: Events, work: Rows) -> Collectives:
+    """Return the communication among work whose names are XLA's; NCCL's kernels are known by name.
+
+    How much and with whom is not in the file.
+    """
+    collective_names: dict[str, str] = {}
+    for name in events.name.values:
+        if collective := _COLLECTIVE.match(name):
+            collective_names[name] = collective[1].replace("-", "")
+    row = work[events.name.where(collective_names.__contains__)[work]]
+    names: Interned[str | None] = Interned(None)
+    codes = [names[collective_names[str(events.name[place])]] for place in row.tolist()]
+    absent_numbers = np.full(len(row), ABSENT)
+    absent_texts = Coded[str](np.full(len(row), ABSENT, np.int32), ())
+    return Collectives(
+        row=row,
+        name=Coded(np.array(codes, np.int32), names.values_by_code()),  # type: ignore[arg-type]
+        dtype=absent_texts,
+        elements_in=absent_numbers,
+        elements_out=absent_numbers,
+        group=absent_texts,
+        group_description=absent_texts,
+        group_size=absent_numbers,
+        ranks=absent_texts,
+    )
+
+
+def _span_numbers(column: Coded[Any], meaning: Any, rows: Rows, count: int) -> Integers:
+    """Return a number for each span from the texts that some have, ABSENT without."""
+    values = np.array([meaning(value) for value in column.values] + [ABSENT], np.int64)
+    numbers = np.full(count, ABSENT)
+    numbers[rows] = values[column.codes]
+    return numbers

@@ -1,0 +1,1 @@
+"""Kineto traces: text to columns of events, chunk by chunk."""

@@ -1,0 +1,43 @@
+"""Kinds of events, by the category that Kineto gives them."""
+
+from __future__ import annotations
+
+PYTHON = "python_function"
+MODULE_CALL = "nn.Module:"  # how the names of these begin that are calls of modules
+PYTHON_NAME = "$"  # the same of Python functions in a trace of JAX, which has no categories
+PROTON_ARROW = "flow"
+LAUNCH_ARROWS = frozenset(("ac2g", "async_cpu_to_gpu"))
+ARROWS = LAUNCH_ARROWS | {"fwdbwd", "forward_backward", PROTON_ARROW}
+_RENAMED = {  # as versions before 2023 called them
+    "Operator": "cpu_op",
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Runtime": "cuda_runtime",
+    "async_cpu_to_gpu": "ac2g",
+    "forward_backward": "fwdbwd",
+}
+# Tables of spans' arguments, and the categories of each.
+TABLES = ("operators", "launches", "device_work", "python", "unsorted")
+_TABLES = {
+    "cpu_op": "operators",
+    "user_annotation": "operators",
+    "gpu_user_annotation": "operators",
+    "kernel": "device_work",
+    "gpu_memcpy": "device_work",
+    "gpu_memset": "device_work",
+    PYTHON: "python",
+    "": "unsorted",
+}
+
+
+def current_name(category: str) -> str:
+    """Return what today's Kineto calls this category."""
+    return _RENAMED.get(category, category)
+
+
+def table_of(category: str) -> str:
+    """Return which table the arguments of this category belong to; empty where none."""
+    if current_name(category).endswith(("_runtime", "_driver")):  # cuda, xpu, mtia, privateuse1
+        return "launches"
+    return _TABLES.get(current_name(category), "")

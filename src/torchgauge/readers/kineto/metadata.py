@@ -1,0 +1,69 @@
+"""Metadata of a trace: the file's own keys, and the names of processes and threads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from torchgauge.readers.kineto.decoding import Event, Header
+from torchgauge.readers.kineto.versions import NUMBERED, versions
+from torchgauge.records.trace.events import ThreadId, TraceMetadata
+
+V = TypeVar("V")
+_Since1970 = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]  # ns; times are added to it
+
+
+class Names:
+    """Names of processes and threads, from metadata events (`ph` M)."""
+
+    def __init__(self) -> None:
+        self.processes: dict[int | str, str] = {}
+        self.labels: dict[int | str, str] = {}
+        self.threads: dict[ThreadId, str] = {}
+
+    def add(self, events: list[Event]) -> None:
+        """Note the names in one chunk; a later one replaces an earlier one."""
+        for event in events:
+            arguments = event.args
+            if arguments is None:
+                continue
+            if event.name == "process_labels" and arguments.labels is not None:
+                self.labels[event.pid] = arguments.labels
+            if arguments.name is None:
+                continue
+            if event.name == "process_name":
+                self.processes[event.pid] = arguments.name
+            elif event.name == "thread_name":
+                self.threads[event.pid, event.tid] = arguments.name
+
+
+def metadata(origin: int, headers: list[Header], names: Names) -> TraceMetadata:
+    """Return the metadata; a value of an unexpected type is absent."""
+    devices = _first(headers, "devices", list[dict[str, Any]])
+    distributed = _first(headers, "distributed", dict[str, Any])
+    numbers = {field: _first(headers, field, int) for field in NUMBERED}
+    return TraceMetadata(
+        origin=origin,
+        base_time=_first(headers, "base_time", _Since1970),
+        schema_version=_first(headers, "schema_version", int),
+        display_time_unit=_first(headers, "display_time_unit", str),
+        trace_name=_first(headers, "trace_name", str),
+        devices=tuple(devices or ()),
+        distributed=distributed,
+        versions=dict(versions(numbers, distributed)),
+        process_names=names.processes,
+        process_labels=names.labels,
+        thread_names=names.threads,
+    )
+
+
+def _first(headers: list[Header], name: str, kind: type[V]) -> V | None:
+    for header in headers:
+        text = getattr(header, name)
+        if text:
+            try:
+                return msgspec.json.decode(text, type=kind)
+            except (ValueError, RecursionError):
+                continue
+    return None

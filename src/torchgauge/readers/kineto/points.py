@@ -1,0 +1,85 @@
+"""Columns of a trace's instant events: allocations and frees, and the ends of arrows."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import numpy as np
+
+from torchgauge.readers.columns import Numbers, Parts
+from torchgauge.readers.kineto.decoding import Event
+from torchgauge.readers.kineto.heads import Heads
+from torchgauge.readers.kineto.times import Times
+from torchgauge.readers.tables import Table
+from torchgauge.records.trace.events import Codes, Flows, Integers, MemoryEvents
+
+_ID = attrgetter("id")
+
+
+class Allocations:
+    """Columns of `[memory]` events."""
+
+    def __init__(self, heads: Heads) -> None:
+        self._head_index = heads
+        self.time = Times()
+        self._heads = Parts(np.int32)
+        self._table = Table(
+            "address", "allocation", "allocated", "reserved", "device_type", "allocator", "index"
+        )
+
+    def add(self, events: list[Event], heads: Codes) -> None:
+        """Append the allocations of one chunk; one without a size is left out."""
+        sized = [i for i, e in enumerate(events) if e.args is not None and e.args.allocation]
+        sized_events = [events[i] for i in sized]
+        self._table.append([e.args for e in sized_events], np.zeros(0, dtype=np.intp))  # type: ignore[misc]
+        self.time.add([e.ts for e in sized_events])
+        self._heads.append(heads[sized])
+
+    def finish(self, origin: int) -> MemoryEvents:
+        """Return them, their times from the origin on."""
+        columns = self._table.finish()
+        del columns["row"]  # they are no spans
+        return MemoryEvents(
+            time=self.time.finish_from(origin),
+            thread=self._head_index.threads(self._heads.finish()).codes,
+            size=columns.pop("allocation"),
+            device=columns.pop("allocator"),
+            **columns,
+        )
+
+
+class Arrows:
+    """Columns of the flow events that are understood."""
+
+    def __init__(self, heads: Heads) -> None:
+        self._head_index = heads
+        self.time = Times()
+        self._heads = Parts(np.int32)
+        self._id = Numbers(np.int64)
+
+    def add(self, events: list[Event], heads: Codes) -> None:
+        """Append the arrow ends of one chunk whose ids are numbers."""
+        numbered = [i for i, e in enumerate(events) if type(e.id) is int]
+        try:
+            ids = _ids([events[i] for i in numbered])
+        except OverflowError:
+            numbered = [i for i in numbered if -(2**63) <= events[i].id < 2**63]  # type: ignore[operator]
+            ids = _ids([events[i] for i in numbered])
+        self.time.add([events[i].ts for i in numbered])
+        self._heads.append(heads[numbered])
+        self._id.append(ids)
+
+    def finish(self, origin: int) -> Flows:
+        """Return them, their times from the origin on."""
+        heads = self._heads.finish()
+        return Flows(
+            time=self.time.finish_from(origin),
+            thread=self._head_index.threads(heads).codes,
+            id=self._id.finish(),
+            category=self._head_index.column("cat", heads),
+            begins=self._head_index.column("ph", heads).where(lambda phase: phase == "s"),
+        )
+
+
+def _ids(events: list[Event]) -> Integers:
+    return np.fromiter(map(_ID, events), np.int64, len(events))

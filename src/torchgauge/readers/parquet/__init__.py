@@ -1,0 +1,1 @@
+"""Events as Parquet, written and read back."""

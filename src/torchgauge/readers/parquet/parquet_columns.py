@@ -1,0 +1,143 @@
+"""The columns of a trace as one wide table: which of them hold which fields of the events.
+
+A row is a span, an allocation or free, or an end of an arrow, in this order. `kind` says which
+table of the events has its arguments. Tables share a column where a field means the same in both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from torchgauge.records.trace.events import ABSENT, Coded, Events, Rows
+
+SPANS = "spans"
+SPAN = "span"  # the kind of one without arguments
+# Tables by what a row of theirs is called; a row has one of them at most.
+KINDS = {
+    "operator": "operators",
+    "launch": "launches",
+    "device": "device_work",
+    "python": "python",
+    "memory": "memory",
+    "flow": "flows",
+}
+OPERATOR, LAUNCH, DEVICE, PYTHON, MEMORY, FLOW = KINDS.values()
+MESSAGE = "collectives"  # beside an operator's or a kernel's
+INTEGER, FRACTION, TRUTH, TEXT, LIST = "integer", "fraction", "truth", "text", "list"
+
+
+class Column(NamedTuple):
+    """A column and the fields of tables that it holds; `axis` is that of a triple."""
+
+    name: str
+    form: str
+    fields: tuple[tuple[str, str], ...]
+    axis: int | None = None
+
+
+def _columns() -> Iterator[Column]:
+    yield Column("name", TEXT, ((SPANS, "name"),))
+    yield Column("category", TEXT, ((SPANS, "category"),))
+    yield Column("start", INTEGER, ((SPANS, "start"), (MEMORY, "time"), (FLOW, "time")))
+    yield Column("duration", INTEGER, ((SPANS, "duration"),))
+    yield Column("track", INTEGER, tuple((table, "thread") for table in (SPANS, MEMORY, FLOW)))
+    yield Column("device", INTEGER, ((DEVICE, "device"), (MEMORY, "device")))
+    yield Column("stream", INTEGER, ((DEVICE, "stream"),))
+    yield Column("correlation", INTEGER, ((LAUNCH, "correlation"), (DEVICE, "correlation")))
+    yield Column("bytes", INTEGER, ((DEVICE, "size"), (MEMORY, "size")))
+    yield Column("bandwidth", FRACTION, ((DEVICE, "bandwidth"),))
+    yield Column("copy_kind", TEXT, ((DEVICE, "kind"),))
+    yield from _operator_columns()
+    yield from _kernel_columns()
+    yield from _collective_columns()
+    for field in ("id", "parent", "module"):
+        yield Column(f"python_{field}", INTEGER, ((PYTHON, field),))
+    for field in ("address", "allocated", "reserved", "device_type"):
+        yield Column(field, INTEGER, ((MEMORY, field),))
+    yield Column("flow", TEXT, ((FLOW, "category"),))
+    yield Column("flow_id", INTEGER, ((FLOW, "id"),))
+    yield Column("flow_begins", TRUTH, ((FLOW, "begins"),))
+
+
+def _operator_columns() -> Iterator[Column]:
+    yield Column("shapes", LIST, ((OPERATOR, "dims"),))
+    for field in ("strides", "types", "inputs"):
+        yield Column(field, LIST, ((OPERATOR, field),))
+    for field in ("modules", "layer_class"):
+        yield Column(field, TEXT, ((OPERATOR, field),))
+    tables = (OPERATOR, LAUNCH, DEVICE)
+    yield Column("external_id", INTEGER, tuple((table, "external_id") for table in tables))
+    yield Column("event_index", INTEGER, ((OPERATOR, "index"), (MEMORY, "index")))
+    for field in ("sequence", "forward_thread"):
+        yield Column(field, INTEGER, ((OPERATOR, field),))
+
+
+def _kernel_columns() -> Iterator[Column]:
+    for field in ("grid", "block"):
+        for axis, letter in enumerate("xyz"):
+            yield Column(f"{field}_{letter}", INTEGER, ((DEVICE, field),), axis)
+    for field in ("registers", "shared_memory", "graph_node"):
+        yield Column(field, INTEGER, ((DEVICE, field),))
+    for field in ("blocks_per_sm", "warps_per_sm", "occupancy"):
+        yield Column(field, FRACTION, ((DEVICE, field),))
+
+
+def _collective_columns() -> Iterator[Column]:
+    yield Column("collective", TEXT, ((MESSAGE, "name"),))
+    yield Column("group_ranks", TEXT, ((MESSAGE, "ranks"),))
+    for field in ("dtype", "group", "group_description"):
+        yield Column(field, TEXT, ((MESSAGE, field),))
+    for field in ("elements_in", "elements_out", "group_size"):
+        yield Column(field, INTEGER, ((MESSAGE, field),))
+
+
+COLUMNS = tuple(_columns())
+
+
+def rows_of(events: Events) -> dict[str, Rows]:
+    """Return the rows of each table, in ascending order."""
+    first = len(events)
+    arrows = first + len(events.memory.time)
+    return {
+        SPANS: np.arange(first),
+        **{name: getattr(events, name).row for name in (OPERATOR, LAUNCH, DEVICE, PYTHON, MESSAGE)},
+        MEMORY: np.arange(first, arrows),
+        FLOW: np.arange(arrows, arrows + len(events.flows.time)),
+    }
+
+
+def field_of(events: Events, table: str, field: str) -> Any:
+    """Return a field of a table: an array or a coded column."""
+    return getattr(events if table == SPANS else getattr(events, table), field)
+
+
+def absent(form: str) -> float:
+    """Return what stands in a numeric column where there is nothing."""
+    return np.nan if form == FRACTION else ABSENT
+
+
+def texts(values: Coded[Any], form: str) -> tuple[str, ...]:
+    """Return the values of a coded column as text: lists as JSON."""
+    if form != LIST:
+        return values.values
+    return tuple(
+        json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values.values
+    )
+
+
+def values(texts: list[str], form: str) -> tuple[Any, ...]:
+    """Return what `texts` was made of; raises ValueError."""
+    if form != LIST:
+        return tuple(texts)
+    lists = tuple(_tupled(json.loads(text)) for text in texts)
+    if not all(isinstance(value, tuple) for value in lists):
+        raise ValueError("a list was expected")
+    return lists
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value

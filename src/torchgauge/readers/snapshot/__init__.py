@@ -1,0 +1,1 @@
+"""Memory snapshots: a pickle of plain values to columns."""

@@ -1,0 +1,301 @@
+"""Read a memory snapshot as torch.cuda.memory._dump_snapshot writes it: bytes to columns.
+
+Keys come and go between torch's versions: what is absent is unknown, what is there in another type
+than ever is an error that names the place.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from torchgauge.errors import InputError
+from torchgauge.readers.snapshot.primitives import load_primitives, uncollected
+from torchgauge.readers.snapshot.snapshot_contents import (
+    Annotation,
+    Events,
+    RecordedBlock,
+    RecordedFrame,
+    RecordedSegment,
+    Recording,
+)
+from torchgauge.readers.unpacking import PackingError, open_trace, unpacked
+from torchgauge.reading import SNAPSHOT
+
+_CHUNK_SIZE = 1 << 20
+_LARGEST = {"size": 1 << 50, "place": 1 << 64}  # no device has as much memory
+_STATES = {
+    "active_allocated": "allocated",
+    "active_pending_free": "pending",
+    "active_awaiting_free": "pending",
+    "inactive": "inactive",
+}
+
+
+def read_recording(source: str | Path | bytes) -> Recording:
+    """Read a snapshot: a pickle, the same as JSON, or either in gzip; nothing in it is run.
+
+    Raises InputError: `file-missing`, `file-not-regular`, `trace-directory`, `trace-too-large`,
+    `snapshot-damaged`, `snapshot-malformed`, `snapshot-not-one` for a file of another kind, and
+    what `trace.primitives.load_primitives` raises.
+    """
+    name = "The snapshot" if isinstance(source, bytes) else str(source)
+    data = _bytes(source, name)
+    with uncollected():
+        return _Reading(name, len(data)).recording(_values(data, name))
+
+
+def _values(data: bytes, name: str) -> object:
+    """Return what the text of a file stands for, made of plain values alone."""
+    start = data[:64].lstrip()
+    if start.startswith((b"{", b"[")):
+        try:
+            return msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise _damaged(name, str(error)) from error
+    if start.startswith((b"PK\x03\x04", b"<")):
+        raise _not_one(name, "It is an archive or a page, not what _dump_snapshot writes.")
+    return load_primitives(data, name)
+
+
+def is_pickle(path: Path) -> bool:
+    """Return whether a file begins as a pickle of a protocol of today, packed or not."""
+    for opened in (Path.open, gzip.open):
+        with suppress(OSError, EOFError, zlib.error), opened(path, "rb") as file:
+            if file.read(2) in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+                return True
+    return False
+
+
+def _bytes(source: str | Path | bytes, name: str) -> bytes:
+    chunks: list[bytes] = []
+    with open_trace(source if isinstance(source, bytes) else Path(source)) as file:
+        start = file.read(4)
+        if start == b"PK\x03\x04":
+            raise _not_one(name, "It is an archive, not what _dump_snapshot writes.")
+        try:
+            chunks += unpacked(file, name, _CHUNK_SIZE, bound=SNAPSHOT)
+        except PackingError as error:
+            raise _damaged(name, str(error)) from error
+    data = b"".join(chunks)
+    if not data:
+        raise _damaged(name, "It holds nothing.")
+    return data
+
+
+class _Reading:
+    """Reads the values of one file; each list is walked once, however often it is referenced."""
+
+    def __init__(self, name: str, max_elements: int) -> None:
+        self._name = name
+        # No file has more elements than bytes, unless one is in it many times.
+        self._remaining = max_elements
+        self._frames: dict[int, int] = {}
+        self._stacks: dict[int, int] = {}
+        self._known_frames: dict[RecordedFrame, int] = {}
+        self._known_stacks: dict[tuple[int, ...], int] = {}
+
+    def recording(self, contents: object) -> Recording:
+        if isinstance(contents, list):  # torch.cuda.memory_snapshot() returned the segments alone
+            contents = {"segments": contents}
+        if not isinstance(contents, dict):
+            raise _not_one(self._name, f"It holds a {type(contents).__name__}, not a dict.")
+        if not {"segments", "device_traces"} & contents.keys():
+            keys = ", ".join(str(key)[:30] for key in list(contents)[:8])
+            raise _not_one(self._name, f"It has neither 'segments' nor 'device_traces': {keys}")
+        segments = list(self._segments(self._list(contents, "segments", "")))
+        events: dict[int, Events] = {}
+        for device, trace in enumerate(self._list(contents, "device_traces", "")):
+            location = f"device_traces[{device}]"
+            read = self._events(self._typed(trace, list, location), location)
+            if len(read):
+                events[device] = read
+        frames = list(self._known_frames)
+        return Recording(
+            segments=segments,
+            events=events,
+            stacks=[tuple(frames[index] for index in stack) for stack in self._known_stacks],
+            settings=self._settings(contents),
+            annotations=list(self._annotations(contents)),
+        )
+
+    def _segments(self, listed: list[Any]) -> Iterator[RecordedSegment]:
+        for index, value in enumerate(self._counted(listed)):
+            location = f"segments[{index}]"
+            segment = self._typed(value, dict, location)
+            blocks = tuple(self._blocks(segment, location))
+            pool = segment.get("segment_pool_id")
+            yield RecordedSegment(
+                device=self._int(segment, "device", location),
+                address=self._int(segment, "address", location),
+                size=self._int(segment, "total_size", location, "size"),
+                stream=self._int(segment, "stream", location),
+                kind=self._text(segment, "segment_type", location),
+                pool=".".join(map(str, pool)) if _pair(pool) else "",
+                expandable=segment.get("is_expandable") is True,
+                blocks=blocks,
+            )
+
+    def _blocks(self, segment: dict[Any, Any], location: str) -> Iterator[RecordedBlock]:
+        address = self._int(segment, "address", location)
+        for index, value in enumerate(self._counted(self._list(segment, "blocks", location))):
+            place = f"{location}.blocks[{index}]"
+            block = self._typed(value, dict, place)
+            size = self._int(block, "size", place, "size")
+            requested = self._maybe(block, "requested_size", place, "size")
+            frames = block.get("frames")
+            if "frames" not in block and block.get("history"):  # torch 1.13
+                first = self._typed(self._list(block, "history", place)[0], dict, place)
+                requested = self._maybe(first, "real_size", place, "size")
+                frames = first.get("frames")
+            state = self._text(block, "state", place)
+            if state not in _STATES:
+                raise self._malformed(f"{place}.state", f"is {state[:40]!r}")
+            yield RecordedBlock(
+                address=self._int(block, "address", place, default=address),
+                size=size,
+                requested=requested,
+                state=_STATES[state],
+                stack=self._stack(frames, place),
+            )
+            address += size
+
+    def _events(self, listed: list[Any], location: str) -> Events:
+        read = Events()
+        for index, value in enumerate(self._counted(listed)):
+            place = f"{location}[{index}]"
+            event = self._typed(value, dict, place)
+            action = self._text(event, "action", place)
+            read.action.append(action)
+            address = "device_free" if action == "oom" else "addr"
+            read.address.append(self._int(event, address, place))
+            read.free.append(self._maybe(event, "device_free", place, "size"))
+            read.size.append(self._int(event, "size", place, "size"))
+            read.stream.append(self._int(event, "stream", place))
+            read.time.append(self._maybe(event, "time_us", place))
+            read.stack.append(self._stack(event.get("frames"), place))
+        return read
+
+    def _stack(self, frames: object, location: str) -> int | None:
+        """Return the number of a stack, None for one without frames; lists are often shared."""
+        if not frames:
+            return None
+        number = self._stacks.get(id(frames))
+        if number is None:
+            listed = self._typed(frames, list, f"{location}.frames")
+            # Most frames were there before: a stack is forty look-ups, and most of the time.
+            known_numbers = tuple(map(self._frames.get, map(id, self._counted(listed))))
+            numbers = cast("tuple[int, ...]", known_numbers)
+            if None in known_numbers:
+                places = (f"{location}.frames[{index}]" for index in range(len(listed)))
+                numbers = tuple(map(self._frame, listed, places))
+            number = self._known_stacks.setdefault(numbers, len(self._known_stacks))
+            self._stacks[id(frames)] = number
+        return number
+
+    def _frame(self, value: object, location: str) -> int:
+        frame = self._typed(value, dict, location)
+        read = RecordedFrame(
+            self._text(frame, "name", location),
+            self._text(frame, "filename", location),
+            self._int(frame, "line", location),
+        )
+        number = self._known_frames.setdefault(read, len(self._known_frames))
+        self._frames[id(value)] = number
+        return number
+
+    def _settings(self, contents: dict[Any, Any]) -> dict[str, str]:
+        listed = contents.get("allocator_settings") or {}
+        settings = self._typed(listed, dict, "allocator_settings")
+        plain = (str, int, float, bool)
+        return {str(k): str(v)[:500] for k, v in settings.items() if isinstance(v, plain)}
+
+    def _annotations(self, contents: dict[Any, Any]) -> Iterator[Annotation]:
+        for index, value in enumerate(
+            self._counted(self._list(contents, "external_annotations", ""))
+        ):
+            location = f"external_annotations[{index}]"
+            mark = self._typed(value, dict, location)
+            yield Annotation(
+                self._text(mark, "name", location),
+                self._text(mark, "stage", location),
+                self._maybe(mark, "device", location),
+                self._maybe(mark, "time_us", location),
+            )
+
+    def _counted(self, listed: list[Any]) -> list[Any]:
+        self._remaining -= len(listed)
+        if self._remaining < 0:
+            raise self._malformed("A list", "is in the file many times over")
+        return listed
+
+    def _list(self, holder: dict[Any, Any], key: str, location: str) -> list[Any]:
+        value = holder.get(key)
+        return [] if value is None else self._typed(value, list, f"{location}.{key}".lstrip("."))
+
+    def _typed(self, value: object, kind: type[Any], location: str) -> Any:
+        if not isinstance(value, kind):
+            raise self._malformed(location, f"is a {type(value).__name__}, not a {kind.__name__}")
+        return value
+
+    def _text(self, holder: dict[Any, Any], key: str, location: str) -> str:
+        value = holder.get(key)
+        if value is None:
+            return ""
+        text: str = value if type(value) is str else self._typed(value, str, f"{location}.{key}")
+        return text
+
+    def _int(
+        self, holder: dict[Any, Any], key: str, location: str, kind: str = "place", default: int = 0
+    ) -> int:
+        number = self._maybe(holder, key, location, kind)
+        return default if number is None else number
+
+    def _maybe(
+        self, holder: dict[Any, Any], key: str, location: str, kind: str = "place"
+    ) -> int | None:
+        value = holder.get(key)
+        if value is None or (type(value) is int and 0 <= value < _LARGEST[kind]):
+            return value
+        number: int = self._typed(value, int, f"{location}.{key}")
+        minimum = 0 if kind == "size" else -(1 << 63)
+        if not minimum <= number < _LARGEST[kind]:
+            raise self._malformed(f"{location}.{key}", f"is {number:.3e}")
+        return int(number)
+
+    def _malformed(self, location: str, problem: str) -> InputError:
+        return InputError(
+            f"{self._name} cannot be read as a memory snapshot.",
+            id="snapshot-malformed",
+            cause=f"{location} {problem}.",
+            remedy="Write it with torch.cuda.memory._dump_snapshot(path).",
+        )
+
+
+def _pair(pool: object) -> bool:
+    return isinstance(pool, list | tuple) and all(isinstance(part, int) for part in pool)
+
+
+def _damaged(name: str, cause: str) -> InputError:
+    return InputError(
+        f"{name} cannot be read to its end.",
+        id="snapshot-damaged",
+        cause=cause,
+        remedy="Copy it again, or record it again.",
+    )
+
+
+def _not_one(name: str, cause: str) -> InputError:
+    return InputError(
+        f"{name} is no memory snapshot.",
+        id="snapshot-not-one",
+        cause=cause,
+        remedy="A snapshot is what torch.cuda.memory._dump_snapshot(path) writes; "
+        "a trace of torch.profiler is read by `torchgauge trace`.",
+    )

@@ -1,0 +1,190 @@
+"""The bytes of a trace file, unpacked while they are read: plain, gzip, or a member of a zip."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from torchgauge.errors import InputError
+from torchgauge.files import check_readable
+from torchgauge.progress import Progress
+from torchgauge.readers.archive import SIGNATURE, UNREADABLE, find, refused, traces
+from torchgauge.reading import MEMBER, TRACE, Bound, too_large
+
+_GZIP = b"\x1f\x8b"
+# Packed bytes read at once: the bytes after the end of each of thousands of streams are copied.
+_PACKED = 1 << 14
+
+
+class PackingError(Exception):
+    """The packed bytes are cut off or damaged; what was unpacked before is good."""
+
+
+def open_trace(source: Path | bytes) -> BinaryIO:
+    """Open the bytes, the file, or the member of an archive (`ranks.zip/rank0.json`).
+
+    Raises InputError `file-missing`, `file-not-regular`, `trace-directory`.
+    """
+    if isinstance(source, bytes):
+        return io.BytesIO(source)
+    check_readable(source)
+    try:
+        if not source.is_dir():
+            return source.open("rb")
+    except OSError as error:
+        if (located := find(source)) is not None:
+            return cast("BinaryIO", Member(*located))
+        raise InputError(
+            f"{source} cannot be opened.",
+            id="file-missing",
+            cause=str(error),
+            remedy="Check the path.",
+        ) from error
+    # A directory of ranks would be read here, one file after the other.
+    raise InputError(
+        f"{source} is a directory.",
+        id="trace-directory",
+        cause="One trace is read at a time.",
+        remedy="Name one of the files in it.",
+    )
+
+
+class Member(io.BufferedIOBase):
+    """A member of an archive as a file; `packed` are its bytes there.
+
+    Reading raises PackingError where it is damaged, encrypted, or packed in another way than
+    traces are: what bzip2 and LZMA make of a few bytes has no bound.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+        self._archive, self._member = archive, member
+        self.packed = member.compress_size
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return so many bytes, less at the end."""
+        with _damage():
+            return self._file.read(-1 if size is None else size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place in what is unpacked; back means from the begin again."""
+        with _damage():
+            return self._file.seek(offset, whence)
+
+    @functools.cached_property
+    def _file(self) -> IO[bytes]:
+        if self._member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise NotImplementedError("its files are packed in another way than deflate")
+        return self._archive.open(self._member)
+
+    def close(self) -> None:
+        """Close the archive too."""
+        self._archive.close()  # its file goes with the last reference to it
+        super().close()
+
+
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, NotImplementedError) as error:
+        raise PackingError(f"The zip archive cannot be unpacked: {error}") from error
+    except (*UNREADABLE, zlib.error) as error:
+        raise PackingError(f"The zip archive is damaged or cut off: {error}") from error
+
+
+def unpacked(
+    file: BinaryIO,
+    name: str,
+    size: int,
+    progress: Progress | None = None,
+    bound: Bound = TRACE,
+) -> Iterator[bytes]:
+    """Yield the text of a trace in chunks of about `size` bytes, as packed files are unpacked.
+
+    `bound` is of a file; a member of an archive has its own. Raises PackingError where it is
+    damaged, InputError `trace-archive` for a zip that does not hold exactly one trace, or is in one
+    itself, `trace-too-large` for one that inflates beyond all reason.
+    """
+    inside = isinstance(file, Member)
+    packed = file.packed if isinstance(file, Member) else file.seek(0, io.SEEK_END)
+    file.seek(0)
+    limit = (MEMBER if inside else bound).limit_for(packed)
+    total, reported = 0, 0.0
+    for chunk in _unpacked(file, name, size):
+        total += len(chunk)
+        if (
+            progress is not None
+            and not inside
+            and (read := file.tell() / packed) >= reported + 0.02
+        ):
+            progress.update(name, read)
+            reported = read
+        if total > limit:
+            raise too_large(name, f"What its {packed:,} bytes hold", limit, "trace-too-large")
+        yield chunk
+
+
+def _unpacked(file: BinaryIO, name: str, size: int) -> Iterator[bytes]:
+    start = file.read(len(SIGNATURE))
+    file.seek(0)
+    if start != SIGNATURE:
+        yield from _text(file, size)
+    elif isinstance(file, Member):
+        raise refused(name, "It is an archive in an archive, which is not opened.")
+    else:
+        yield from _single_trace(file, name, size)
+
+
+def _text(file: IO[bytes], size: int) -> Iterator[bytes]:
+    start = file.read(len(_GZIP))
+    file.seek(0)
+    if start == _GZIP:
+        yield from _inflated(file, size)
+    else:
+        while chunk := file.read(size):
+            yield chunk
+
+
+def _inflated(file: IO[bytes], size: int) -> Iterator[bytes]:
+    """Yield what is in a gzip file, and in those that follow it in the same file."""
+    inflate = zlib.decompressobj(wbits=31)
+    waiting, started = b"", False
+    while True:
+        waiting = waiting or file.read(min(size, _PACKED))
+        if not waiting:
+            break
+        if inflate.eof:
+            waiting = waiting.lstrip(b"\0")  # padding, as on tapes
+            if not waiting:
+                continue
+            inflate = zlib.decompressobj(wbits=31)
+        try:
+            chunk = inflate.decompress(waiting, size)
+        except zlib.error as error:
+            raise PackingError(f"The gzip data is damaged: {error}") from error
+        waiting = inflate.unconsumed_tail or inflate.unused_data
+        started = True
+        if chunk:
+            yield chunk
+    if started and not inflate.eof:
+        raise PackingError("The gzip data is cut off.")
+
+
+def _single_trace(file: BinaryIO, name: str, size: int) -> Iterator[bytes]:
+    """Yield the text of the trace in an archive that holds no other."""
+    with _damage():
+        archive = zipfile.ZipFile(file)
+    with archive:
+        members = traces(archive, name, file.seek(0, io.SEEK_END))
+        if len(members) != 1:
+            names = ", ".join(archive.namelist()[:10])
+            cause = f"It holds {len(members)} traces; one was expected."
+            cause += f" In it are: {names or 'no files'}."
+            raise refused(name, cause)
+        yield from _unpacked(cast("BinaryIO", Member(archive, members[0])), name, size)

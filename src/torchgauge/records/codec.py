@@ -1,0 +1,164 @@
+"""Records to JSON and back, by schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from torchgauge.errors import RecordError
+from torchgauge.files import write_atomically
+from torchgauge.reading import RECORD, read_bytes
+from torchgauge.records.advice import SCHEMA as ADVICE
+from torchgauge.records.advice import Advice
+from torchgauge.records.comparison import SCHEMA as COMPARISON
+from torchgauge.records.comparison import Comparison
+from torchgauge.records.consistency import faults
+from torchgauge.records.doctor import SCHEMA as DIAGNOSIS
+from torchgauge.records.doctor import Diagnosis
+from torchgauge.records.profile import SCHEMA, Profile
+from torchgauge.records.record import Record
+from torchgauge.records.snapshot import GROWTH, Growth, Snapshot
+from torchgauge.records.snapshot import SCHEMA as SNAPSHOT
+from torchgauge.records.sweep import SCHEMA as SWEEP
+from torchgauge.records.sweep import Sweep
+from torchgauge.records.timeline.loop import SCHEMA as LOOP
+from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.trace.ranks import SCHEMA as RANKS
+from torchgauge.records.trace.ranks import Ranks
+from torchgauge.records.trace.trace import SCHEMA as TRACE
+from torchgauge.records.trace.trace import Trace
+from torchgauge.records.trace.trace_diff import SCHEMA as TRACE_DIFF
+from torchgauge.records.trace.trace_diff import TraceDiff
+from torchgauge.records.trend import SCHEMA as TREND
+from torchgauge.records.trend import Trend
+from torchgauge.records.verdict import SCHEMA as VERDICT
+from torchgauge.records.verdict import Verdict
+from torchgauge.records.work.count import SCHEMA as COUNT
+from torchgauge.records.work.count import Count
+
+Saved = (
+    Profile
+    | Diagnosis
+    | Count
+    | Loop
+    | Ranks
+    | Comparison
+    | Snapshot
+    | Growth
+    | Sweep
+    | Trace
+    | TraceDiff
+    | Trend
+    | Verdict
+    | Advice
+)
+KINDS: dict[str, type[Saved]] = {
+    SCHEMA: Profile,
+    DIAGNOSIS: Diagnosis,
+    COUNT: Count,
+    LOOP: Loop,
+    RANKS: Ranks,
+    COMPARISON: Comparison,
+    TRACE: Trace,
+    TRACE_DIFF: TraceDiff,
+    TREND: Trend,
+    VERDICT: Verdict,
+    SNAPSHOT: Snapshot,
+    GROWTH: Growth,
+    SWEEP: Sweep,
+    ADVICE: Advice,
+}
+
+
+class _Peek(msgspec.Struct):
+    schema: str = ""
+
+
+def encode(record: Record) -> bytes:
+    """Return the record as JSON text."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+
+
+def decode(data: bytes, origin: str = "the data") -> Saved:
+    """Return the record that `data` holds.
+
+    Raises RecordError: `record-unreadable` (no JSON, truncated), `record-foreign` (no record of
+    torchgauge), `record-newer` (a later schema than this version knows), `record-invalid` (a field
+    of the wrong type, a number that is none, or fields that do not fit together).
+    """
+    try:
+        schema = msgspec.json.decode(data, type=_Peek).schema
+    except msgspec.ValidationError as error:
+        raise _foreign(origin) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(
+            f"{origin} is not readable JSON.",
+            id="record-unreadable",
+            cause=str(error),
+            remedy="The file is damaged or was cut off: copy it again, or repeat the run.",
+        ) from error
+    _check_schema(schema, origin)
+    try:
+        record = msgspec.json.decode(data, type=KINDS[schema])
+        for fault in faults(record):
+            raise _invalid(origin, schema, f"{fault.what} - at `$.{fault.path}`")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _invalid(origin, schema, " ".join(str(error).splitlines())) from error
+    return record
+
+
+def _invalid(origin: str, schema: str, cause: str) -> RecordError:
+    return RecordError(
+        f"{origin} has a field that does not fit its schema {schema}.",
+        id="record-invalid",
+        cause=cause,
+        remedy="It was edited by hand or damaged: repair that field, or repeat the run.",
+    )
+
+
+def _check_schema(schema: str, origin: str) -> None:
+    if schema in KINDS:
+        return
+    kind, _, version = schema.partition("/")
+    versions = {name.partition("/")[0]: name.partition("/")[2] for name in KINDS}
+    if kind not in versions or not version.isdecimal():
+        raise _foreign(origin)
+    raise RecordError(
+        f"{origin} has schema {schema}; this torchgauge reads {kind}/{versions[kind]}.",
+        id="record-newer",
+        cause="It was written by a newer torchgauge.",
+        remedy="pip install --upgrade torchgauge",
+    )
+
+
+def _foreign(origin: str) -> RecordError:
+    return RecordError(
+        f"{origin} is no torchgauge record.",
+        id="record-foreign",
+        cause="It is JSON without a torchgauge 'schema' field.",
+        remedy="Give a file that torchgauge wrote (--output-dir, profile.save).",
+    )
+
+
+def save(record: Record, path: Path) -> Path:
+    """Write the record to `path`, whole or not at all, and return the path."""
+    return write_atomically(path, encode(record))
+
+
+def load(path: Path) -> Saved:
+    """Return the record saved at `path`.
+
+    Raises InputError `file-missing`, `file-not-regular`, `file-too-large` and what `decode` raises.
+    """
+    return decode(read_bytes(path, RECORD), f"'{path}'")
+
+
+def json_schema(schema: str = SCHEMA) -> dict[str, Any]:
+    """Return the JSON Schema of the records of one kind, such as "torchgauge.profile/1"."""
+    document = msgspec.json.schema(KINDS[schema])
+    record = document["$defs"][KINDS[schema].__name__]
+    record["properties"]["schema"] = {"const": schema}
+    record["required"] = ["schema", *record["required"]]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": schema, **document}

@@ -1,0 +1,162 @@
+"""The comparison of two runs: differences of context, figures and places."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torchgauge.records import rendering
+from torchgauge.records.exported import Exported
+from torchgauge.records.record import How, Interval, MeasurementWarning, Record
+from torchgauge.records.target import TargetDescription
+
+SCHEMA = "torchgauge.comparison/1"
+
+Judgement = Literal["better", "worse", "same", "inconclusive", "unknown"]
+
+
+class Side(Record, frozen=True, kw_only=True):
+    """One of the two runs: where it came from, of what, when, on which machine."""
+
+    label: str
+    target: TargetDescription
+    created: str
+    machine: str
+    processes: int
+    commit: str = ""
+
+
+class Difference(Record, frozen=True, kw_only=True):
+    """Something around the runs that is not the same.
+
+    Across it, times cannot be compared (`timing`), or counted figures cannot (`work`), or neither
+    is touched and the reader is merely told.
+    """
+
+    part: Literal["target", "machine", "software", "settings"]
+    name: str
+    baseline: str
+    current: str
+    timing: bool = True
+    work: bool = False
+
+
+class Change(Record, frozen=True, kw_only=True):
+    """One metric on both sides, in its SI unit.
+
+    `change` is current ÷ baseline − 1, None where either is unknown or the baseline is 0; its
+    `interval` holds 95 %. `exact` figures need none. `method` says how the judgement was reached,
+    `reason` why there is none. `corrected` is the change without what the machine explains of it,
+    by the fastest processes and the yardsticks of both runs: it is estimated, has an interval of
+    its own and is what was judged; None where no correction has been seen to help on this host.
+    """
+
+    metric: str
+    unit: str
+    how: How
+    better: Literal["lower", "higher"]
+    exact: bool
+    baseline: float | int | None
+    current: float | int | None
+    judgement: Judgement
+    change: float | None = None
+    interval: Interval | None = None
+    corrected: float | None = None
+    corrected_interval: Interval | None = None
+    method: str = ""
+    reason: str = ""
+
+    @property
+    def judged_interval(self) -> Interval | None:
+        """The interval that the judgement rests on."""
+        return self.interval if self.corrected is None else self.corrected_interval
+
+
+class Place(Record, frozen=True, kw_only=True):
+    """One layer, operator or kernel on both sides; a side where it is absent is None.
+
+    `baseline` and `current` are seconds of a step that are its own: of a layer with its operators
+    but without the layers that it calls, so that all places of one kind add up to the step.
+    `contribution` is what it adds to the step's change, in seconds. `interval` holds 95 % of the
+    relative change of its time; `significant` says that it changed, false discoveries among all
+    tested places kept at 5 %, None where it could not be tested. FLOPs, bytes and calls are exact.
+    """
+
+    kind: Literal["layer", "operator", "kernel"]
+    name: str
+    type: str = ""
+    baseline: float | None = None
+    current: float | None = None
+    contribution: float = 0.0
+    change: float | None = None
+    interval: Interval | None = None
+    significant: bool | None = None
+    baseline_flops: int | None = None
+    current_flops: int | None = None
+    baseline_bytes: int | None = None
+    current_bytes: int | None = None
+    baseline_calls: int | None = None
+    current_calls: int | None = None
+
+    @property
+    def appeared(self) -> bool:
+        """True where only the current run has it."""
+        return self.baseline_calls is None
+
+    @property
+    def vanished(self) -> bool:
+        """True where only the baseline has it."""
+        return self.current_calls is None
+
+    @property
+    def work_changed(self) -> bool:
+        """True where its calls, FLOPs or bytes are not the same."""
+        return (self.baseline_calls, self.baseline_flops, self.baseline_bytes) != (
+            self.current_calls,
+            self.current_flops,
+            self.current_bytes,
+        )
+
+
+class Comparison(Exported, frozen=True, kw_only=True):
+    """Two runs side by side; exact metrics come first, places by what they contribute.
+
+    `step_change` is the difference of the two trees' steps in seconds, to which the contributions
+    of layers and `elsewhere` (buckets and layers left out as too small) add up; None where one side
+    has no tree. `paired` says that the two were measured in turn, not one after the other.
+    """
+
+    schema: str = SCHEMA
+    baseline: Side
+    current: Side
+    differences: tuple[Difference, ...] = ()
+    changes: tuple[Change, ...] = ()
+    layers: tuple[Place, ...] = ()
+    operators: tuple[Place, ...] = ()
+    kernels: tuple[Place, ...] = ()
+    step_change: float | None = None
+    elsewhere: float | None = None
+    places_tested: str = ""
+    paired: bool = False
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def timing_comparable(self) -> bool:
+        """True where nothing differs that decides how long the same work takes."""
+        return not any(difference.timing for difference in self.differences)
+
+    @property
+    def work_comparable(self) -> bool:
+        """True where nothing differs that decides how much work there is."""
+        return not any(difference.work for difference in self.differences)
+
+    @property
+    def all_warnings(self) -> tuple[MeasurementWarning, ...]:
+        """The warnings, as other records have them."""
+        return self.warnings
+
+    def __str__(self) -> str:
+        return rendering.text(self, "comparison")
+
+    def change_of(self, metric: str) -> Change | None:
+        """Return the change of a metric, None where neither side has it."""
+        return next((change for change in self.changes if change.metric == metric), None)

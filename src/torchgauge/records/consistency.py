@@ -1,0 +1,276 @@
+"""Whether the fields of a record fit together, checked once: where it is decoded.
+
+Types, and numbers beyond all reason, are refused while decoding; a tree says itself that it is one.
+These are relations between fields: indices into a list, pairs, lists that must not be empty. All
+that reads a record may trust it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from torchgauge.records.advice import Advice
+from torchgauge.records.doctor import Diagnosis
+from torchgauge.records.environment import Environment
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.profile import Profile
+from torchgauge.records.record import LARGEST_INTEGER
+from torchgauge.records.snapshot import DeviceMemory, Snapshot
+from torchgauge.records.sweep import Cell, Scaling, Sweep
+from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.trace.ranks import Ranks
+from torchgauge.records.trace.trace import RankTrace, Trace
+from torchgauge.records.trend import Trend, TrendSeries
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.count import Count
+from torchgauge.records.work.roofline import Roofs
+
+# The figures of rows that are summed up over all of them.
+_WORK = (
+    "calls", "matmul_flops", "causal_matmul_flops", "vector_flops", "integer_ops", "bytes",
+)  # fmt: skip
+_FIGURES = (
+    "calls", "host", "device", "flops", "bytes", "allocated", "allocations", "peak", "retained",
+    "parameters", "unknown", "unsaid", "lower_bound",
+)  # fmt: skip
+_PHASES = ("forward", "backward", "optimizer")
+
+
+class Fault(NamedTuple):
+    """An inconsistency of a record, and the path of the field."""
+
+    path: str
+    what: str
+
+
+Faults = Iterator[Fault]
+
+
+def faults(record: object) -> Faults:
+    """Yield the inconsistencies of a saved record."""
+    check = _CHECKS.get(type(record))
+    if check is not None:
+        yield from check(record)
+
+
+def _profile(record: Profile) -> Faults:
+    yield from _environment(record.environment)
+    if record.cost is not None:
+        yield from _cost("cost", record.cost)
+    if record.latency is not None:
+        yield from _latency("latency", record.latency)
+    if record.training is not None:
+        yield from _training(record.training)
+    if record.roofline is not None:
+        nodes = 0 if record.cost is None else len(record.cost.nodes)
+        for index, layer in enumerate(record.roofline.layers):
+            yield from _place(f"roofline.layers[{index}].node", layer.node, nodes, "cost.nodes")
+        yield from _roofs("roofline.roofs", record.roofline.roofs)
+        if record.roofline.datasheet is not None:
+            yield from _roofs("roofline.datasheet", record.roofline.datasheet)
+    if record.tree is not None:
+        yield from _tree("tree", record.tree)
+
+
+def _count(record: Count) -> Faults:
+    yield from _cost("cost", record.cost)
+    training = record.training
+    if training is None:
+        return
+    if training.optimizer not in training.optimizers:
+        yield Fault("training.optimizer", "it is none of `training.optimizers`")
+        return
+    for name in training.assumed.at_peak:
+        if name not in (*training.parts, "workspace"):
+            path = f"training.optimizers.{training.optimizer}.at_peak"
+            yield Fault(path, f"'{name[:40]}' is no part of a training step")
+
+
+def _loop(record: Loop) -> Faults:
+    yield from _environment(record.environment)
+    if record.tree is not None:
+        yield from _tree("tree", record.tree)
+
+
+def _ranks(record: Ranks) -> Faults:
+    yield from _filled("ranks", record.ranks)
+    numbers = [rank.number for rank in record.ranks]
+    if record.straggler is not None and record.straggler not in numbers:
+        yield Fault("straggler", "it is none of `ranks`")
+
+
+def _sweep(record: Sweep) -> Faults:
+    yield from _environment(record.environment)
+    count = len(record.cells)
+    for index, cell in enumerate(record.cells):
+        yield from _cell(f"cells[{index}]", cell)
+    for index, number in enumerate(record.front.cells):
+        yield from _place(f"front.cells[{index}]", number, count, "cells")
+    for index, best in enumerate(record.best):
+        named = (*([] if best.cell is None else [best.cell]), *best.ties, *best.unknown)
+        for number in named:
+            yield from _place(f"best[{index}]", number, count, "cells")
+    for index, scaling in enumerate(record.scaling):
+        yield from _scaling(f"scaling[{index}]", scaling)
+
+
+def _cell(path: str, cell: Cell) -> Faults:
+    if cell.done and cell.latency is None:
+        yield Fault(f"{path}.latency", "a cell that is done has one")
+    if cell.latency is not None:
+        yield from _latency(f"{path}.latency", cell.latency)
+
+
+def _scaling(path: str, scaling: Scaling) -> Faults:
+    for name in ("latency", "memory"):
+        fit = getattr(scaling, name)
+        if fit is not None:
+            yield from _filled(f"{path}.{name}.points", fit.points)
+
+
+def _trace(record: Trace) -> Faults:
+    yield from _filled("ranks", record.ranks)
+    for index, rank in enumerate(record.ranks):
+        yield from _rank(f"ranks[{index}]", rank)
+
+
+def _rank(path: str, rank: RankTrace) -> Faults:
+    yield from _tree(f"{path}.tree", rank.tree)
+
+
+def _snapshot(record: Snapshot) -> Faults:
+    for index, device in enumerate(record.devices):
+        if device.peak is not None:
+            yield from _filled(f"devices[{index}].timeline", device.timeline)
+        for path, stack in _stacks(device):
+            yield from _place(f"devices[{index}].{path}", stack, len(record.stacks), "stacks")
+
+
+def _stacks(device: DeviceMemory) -> Iterator[tuple[str, int]]:
+    """Yield the path and the value of each stack index."""
+    held = () if device.peak is None else device.peak.held
+    named: dict[str, Sequence[Any]] = {
+        "alive": device.alive, "peak.held": held, "ooms": device.ooms, "kept": device.kept,
+    }  # fmt: skip
+    for name, rows in named.items():
+        for index, row in enumerate(rows):
+            if row.stack is not None:
+                yield f"{name}[{index}].stack", row.stack
+
+
+def _advice(record: Advice) -> Faults:
+    yield from _environment(record.environment)
+
+
+def _trend(record: Trend) -> Faults:
+    for index, series in enumerate(record.series):
+        yield from _series(f"series[{index}]", series)
+
+
+def _series(path: str, series: TrendSeries) -> Faults:
+    yield from _filled(f"{path}.points", series.points)
+    for index, point in enumerate(series.points):
+        yield from _instant(f"{path}.points[{index}].created", point.created)
+    count = len(series.points)
+    for index, change in enumerate(series.changes):
+        for name in ("at", "first", "last"):
+            yield from _place(
+                f"{path}.changes[{index}].{name}", getattr(change, name), count, "points"
+            )
+    if series.correction is not None and not series.corrected:
+        yield Fault(f"{path}.correction", "no point has a corrected value")
+
+
+def _diagnosis(record: Diagnosis) -> Faults:
+    yield from _environment(record.environment)
+    for index, check in enumerate(record.checks):
+        if (check.status == "found") != bool(check.findings):
+            yield Fault(
+                f"checks[{index}].status", "it is 'found' where there are findings, and else not"
+            )
+
+
+def _environment(environment: Environment) -> Faults:
+    yield from _instant("environment.created", environment.created)
+
+
+def _cost(path: str, cost: Cost) -> Faults:
+    yield from _filled(f"{path}.nodes", cost.nodes)
+    for index, node in enumerate(cost.nodes):
+        if not (0 <= node.parent < index if index else node.parent == -1):
+            yield Fault(
+                f"{path}.nodes[{index}].parent",
+                "the first node has none (-1), and a parent comes before its children",
+            )
+    for index, row in enumerate(cost.rows):
+        yield from _place(f"{path}.rows[{index}].node", row.node, len(cost.nodes), "nodes")
+    yield from _sums(f"{path}.nodes", cost.nodes, ("calls", "parameters"))
+    yield from _sums(f"{path}.rows", cost.rows, _WORK)
+
+
+def _latency(path: str, latency: Latency) -> Faults:
+    yield from _filled(f"{path}.processes", latency.processes)
+    for index, run in enumerate(latency.processes):
+        if not 0 <= run.warmup <= len(run.samples):
+            yield Fault(f"{path}.processes[{index}].warmup", "there are not as many samples")
+
+
+def _training(training: TrainingTime) -> Faults:
+    for name in _PHASES:
+        if name not in {phase.name for phase in training.phases}:
+            yield Fault("training.phases", f"there is no phase '{name}'")
+
+
+def _roofs(path: str, roofs: Roofs) -> Faults:
+    before = 0
+    for index, point in enumerate(roofs.bandwidth):
+        if point.working_set <= before:
+            yield Fault(f"{path}.bandwidth[{index}].working_set", "they do not rise from above 0")
+        if point.bytes_per_second <= 0:
+            yield Fault(f"{path}.bandwidth[{index}].bytes_per_second", "it is not above 0")
+        before = point.working_set
+
+
+def _tree(path: str, tree: Tree) -> Faults:
+    yield from _sums(f"{path}.rows", tree.rows, _FIGURES)
+    for index, row in enumerate(tree.rows):
+        if row.kernel is not None:
+            yield from _filled(f"{path}.rows[{index}].kernel.durations", row.kernel.durations)
+
+
+def _sums(path: str, rows: Sequence[Any], names: Sequence[str]) -> Faults:
+    """Yield the columns whose sum is beyond the integers that a record can hold."""
+    for name in names:
+        if sum(abs(getattr(row, name) or 0) for row in rows) >= LARGEST_INTEGER:
+            yield Fault(f"{path}[...].{name}", "all of them together are beyond all reason")
+
+
+def _filled(path: str, items: Sequence[object]) -> Faults:
+    if not items:
+        yield Fault(path, "it is empty")
+
+
+def _place(path: str, number: int, count: int, list_name: str) -> Faults:
+    if not 0 <= number < count:
+        yield Fault(path, f"{number} is no place in `{list_name}`, which has {count}")
+
+
+def _instant(path: str, text: str) -> Faults:
+    """Yield a time outside of 1970 to 9999; times are shown in local time and in UTC."""
+    try:
+        year = datetime.datetime.fromisoformat(text).year
+    except ValueError:
+        year = 0
+    if not 1970 < year < 9999:
+        yield Fault(path, f"'{text[:40]}' is no time of ISO 8601 since 1971")
+
+
+_CHECKS: dict[type, Callable[[Any], Faults]] = {
+    Profile: _profile, Count: _count, Loop: _loop, Ranks: _ranks, Sweep: _sweep,
+    Trace: _trace, Snapshot: _snapshot,
+    Advice: _advice, Trend: _trend, Diagnosis: _diagnosis,
+}  # fmt: skip

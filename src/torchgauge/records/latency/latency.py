@@ -1,0 +1,137 @@
+"""How long a call takes."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Literal
+
+import msgspec
+
+from torchgauge.records.latency.yardstick import Yardstick
+from torchgauge.records.record import How, Interval, IntervalScope, MeasurementWarning, Record
+
+Stop = Literal[
+    "precision reached",
+    "iterations done",
+    "short run done",
+    "sample limit reached",
+    "time budget spent",
+    "interrupted",
+]
+
+
+class LatencyRun(Record, frozen=True, kw_only=True):
+    """One process's raw measurement: every timed call after the first, in order.
+
+    `samples`, `first_call`, `median` and `device_samples` are seconds; the first `warmup` samples
+    are kept and left out of every figure. `steady` is False where no end of the warm-up was found.
+    `autocorrelation` is the integrated autocorrelation time τ of the steady samples, in samples.
+    `layer_times` are seconds of a call by layer path, without the layers that a layer calls: a
+    median over stamped calls after those of the samples, where several processes were run.
+    `yardstick` is that of `Yardstick.times`, of this process.
+    """
+
+    samples: tuple[float, ...]
+    warmup: int
+    steady: bool
+    first_call: float
+    median: float
+    interval: Interval | None
+    autocorrelation: float
+    stop: Stop
+    device_samples: tuple[float, ...] = ()
+    stage_samples: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    layer_times: dict[str, float] = msgspec.field(default_factory=dict)
+    yardstick: dict[str, float] = msgspec.field(default_factory=dict)
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def steady_samples(self) -> tuple[float, ...]:
+        """The samples after the warm-up, in seconds."""
+        return self.samples[self.warmup :]
+
+
+class Stage(Record, frozen=True, kw_only=True):
+    """One stage of an end-to-end call (preprocess, model, postprocess): seconds per call."""
+
+    name: str
+    median: float
+    interval: Interval | None
+    how: How = "measured"
+
+
+class Latency(Record, frozen=True, kw_only=True):
+    """Time per call in seconds, with the interval of the median and how it was got.
+
+    `interval` is the 95 % interval of the median, and `interval_scope` says of what: "process" of
+    the calls of this one process, by order statistics under autocorrelation, while it is not known
+    by how much runs differ; "runs" of processes that ran one after the other, by Student's t on
+    their log medians (None with two of them, which do not show their spread); "calibrated" with
+    what earlier runs on this host differed by. An entry of `percentile_intervals` is None where the
+    effective sample is too small for a finite 95 % interval. `std` is None for a single sample.
+    `device_time` is the GPU's time per call, or None. Raw samples stay in `processes`.
+    """
+
+    median: float
+    mean: float
+    std: float | None
+    min: float
+    max: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    interval: Interval | None
+    interval_method: str
+    interval_scope: IntervalScope = "process"
+    percentile_intervals: dict[str, Interval | None]
+    first_call: float
+    steady: bool
+    stop: Stop
+    device_time: float | None
+    processes: tuple[LatencyRun, ...]
+    stages: tuple[Stage, ...] = ()
+    yardstick: Yardstick | None = None
+    cold_cache: bool = False
+    warnings: tuple[MeasurementWarning, ...] = ()
+    how: How = "measured"
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """The steady samples of all processes, in order, in seconds."""
+        return tuple(sample for run in self.processes for sample in run.steady_samples)
+
+    @property
+    def relative_error(self) -> float | None:
+        """Half the width of the median's interval over the median."""
+        if self.interval is None or self.median == 0:
+            return None
+        return self.interval.half_width / self.median
+
+    @property
+    def process_medians(self) -> tuple[float, ...]:
+        """The median of each process, in seconds."""
+        return tuple(run.median for run in self.processes)
+
+    @property
+    def process_spread(self) -> float | None:
+        """Standard deviation of the process medians over their mean; None for one process."""
+        medians = self.process_medians
+        if len(medians) < 2 or not any(medians):
+            return None
+        return statistics.stdev(medians) / statistics.fmean(medians)
+
+
+class Throughput(Record, frozen=True, kw_only=True):
+    """Work per second at the measured latency: batch ÷ median, and its interval.
+
+    `calls` per second always; `samples`, `tokens` and `images` per second where the input says
+    what it holds, else None.
+    """
+
+    calls: float
+    samples: float | None = None
+    tokens: float | None = None
+    images: float | None = None
+    interval: Interval | None = None
+    how: How = "measured"

@@ -1,0 +1,102 @@
+"""The record of one profiled target: everything that reports, comparisons and gates read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from torchgauge.records import rendering
+from torchgauge.records.environment import Environment
+from torchgauge.records.exported import Exported
+from torchgauge.records.latency.latency import Latency, Throughput
+from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.memory.memory import Memory
+from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.system import System
+from torchgauge.records.target import TargetDescription
+from torchgauge.records.timeline.compilation import Compilation
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.roofline import Bottleneck, Roofline
+from torchgauge.records.work.size import Size
+
+if TYPE_CHECKING:
+    from torchgauge.records.timeline.table import Table
+
+SCHEMA = "torchgauge.profile/1"
+
+
+class ProbeRun(Record, frozen=True, kw_only=True):
+    """One probe's run: `duration` in seconds, and the process it ran in."""
+
+    probe: str
+    duration: float
+    process: Literal["this", "fresh"] = "this"
+
+
+class Profile(Exported, frozen=True, kw_only=True):
+    """All that was learned about one target; a part that was not or could not be measured is None.
+
+    Immutable. What failed, a probe or one of its processes, left a warning with `failed=True`, and
+    `complete` is False.
+    """
+
+    schema: str = SCHEMA
+    target: TargetDescription
+    environment: Environment
+    size: Size | None = None
+    cost: Cost | None = None
+    latency: Latency | None = None
+    throughput: Throughput | None = None
+    memory: Memory | None = None
+    training: TrainingTime | None = None
+    system: System | None = None
+    roofline: Roofline | None = None
+    bottleneck: Bottleneck | None = None
+    tree: Tree | None = None
+    compilation: Compilation | None = None
+    passes: tuple[ProbeRun, ...] = ()
+    interrupted: bool = False
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """True where no probe failed and nothing was interrupted."""
+        return not self.interrupted and not any(warning.failed for warning in self.all_warnings)
+
+    @property
+    def all_warnings(self) -> tuple[MeasurementWarning, ...]:
+        """The record's own warnings and those of its parts.
+
+        Memory and tree both record allocations: what the first cannot see is said once.
+        """
+        parts = (self.cost, self.latency, self.memory, self.system, self.tree)
+        memory_ids = {w.id for w in self.memory.warnings} if self.memory is not None else set()
+        return self.warnings + tuple(
+            w
+            for part in parts
+            if part is not None
+            for w in part.warnings
+            if part is not self.tree or w.id not in memory_ids
+        )
+
+    def table(self, kind: Literal["layers", "operators", "kernels"], **options: Any) -> Table:
+        """Return the tree's nodes of one kind as named columns; see `records/timeline/tables.py`.
+
+        `by_shape=True` tells operators on inputs of other shapes apart. Raises InputError
+        `no-tree` where the profile was made without one.
+        """
+        from torchgauge.records.timeline import tables
+
+        return tables.table(self.tree, kind, **options)
+
+    def to_pandas(
+        self, kind: Literal["layers", "operators", "kernels"] = "layers", **options: Any
+    ) -> Any:
+        """Return a table of the tree as a DataFrame; raises as `table`, MissingExtra `pandas`."""
+        return self.table(kind, **options).to_pandas()
+
+    def __str__(self) -> str:
+        return rendering.text(self, "console")
+
+    def _repr_html_(self) -> str:
+        return rendering.text(self, "notebook")

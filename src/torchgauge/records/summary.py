@@ -1,0 +1,80 @@
+"""The flat view of a record: one row, with units in the keys."""
+
+from __future__ import annotations
+
+from torchgauge.records.figures import Figure, Unit, figures
+from torchgauge.records.profile import Profile
+from torchgauge.records.sweep import Sweep
+from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.trace.ranks import Ranks
+from torchgauge.records.work.count import Count
+
+Value = float | int | str | None
+
+# What a key ends in, and how many of that unit one SI unit is.
+SHOWN: dict[Unit, tuple[str, float]] = {
+    "": ("", 1),
+    "s": ("_ms", 1e3),
+    "B": ("_bytes", 1),
+    "1/s": ("_per_s", 1),
+    "B/s": ("_bytes_per_s", 1),
+    "ratio": ("_fraction", 1),
+    "W": ("_w", 1),
+    "Hz": ("_hz", 1),
+}
+
+
+def summarize(record: Profile | Count | Loop | Ranks | Sweep) -> dict[str, Value]:
+    """Return one value per key; keys of parts that were not measured are there, with None."""
+    row = identity(record)
+    for figure in figures(record):
+        row.update(_cells(figure))
+    if isinstance(record, Profile):
+        latency = record.latency
+        row["latency_stop"] = None if latency is None else latency.stop
+        row["latency_interval_scope"] = None if latency is None else latency.interval_scope
+        row["bound_by"] = None if record.bottleneck is None else record.bottleneck.kind
+    warnings = record.warnings if isinstance(record, Ranks) else record.all_warnings
+    row["warnings"] = "; ".join(warning.id for warning in warnings)
+    return row
+
+
+def identity(record: Profile | Count | Loop | Ranks | Sweep) -> dict[str, Value]:
+    """Return what was measured on what, and when, as far as the record says it."""
+    if isinstance(record, Ranks):
+        return {}
+    if isinstance(record, Loop):
+        rank = None if record.rank is None else record.rank.number
+        created = record.environment.created
+        return {"model": ", ".join(record.roots), "rank": rank, "created": created}
+    if isinstance(record, Sweep):
+        created = record.environment.created
+        return {"target": record.target.spec, "model": record.target.name, "created": created}
+    target = record.target
+    return {
+        "target": target.spec,
+        "model": target.name,
+        "device": target.device,
+        "precision": target.precision,
+        "batch_size": target.batch,
+        **({"created": record.environment.created} if isinstance(record, Profile) else {}),
+    }
+
+
+def _cells(figure: Figure) -> dict[str, Value]:
+    name = figure.name
+    if figure.rank is not None:
+        name = name.replace("rank", f"rank{figure.rank}", 1)
+    suffix, factor = SHOWN[figure.unit]
+    cells: dict[str, Value] = {name + suffix: _times(figure.value, factor)}
+    if figure.bounded:
+        low, high = (None, None)
+        if figure.interval is not None:
+            low, high = figure.interval.low, figure.interval.high
+        cells[f"{name}_low{suffix}"] = _times(low, factor)
+        cells[f"{name}_high{suffix}"] = _times(high, factor)
+    return cells
+
+
+def _times(value: float | int | None, factor: float) -> float | int | None:
+    return value if value is None or factor == 1 else value * factor

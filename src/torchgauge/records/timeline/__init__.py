@@ -1,0 +1,1 @@
+"""Records of timelines: the tree, and a loop."""

@@ -1,0 +1,151 @@
+"""The record of a user's own loop: where its recorded steps went, and how long all of them took."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from pathlib import Path
+from typing import Literal
+
+from torchgauge.records import rendering
+from torchgauge.records.environment import Environment
+from torchgauge.records.exported import Exported
+from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.timeline import tables
+from torchgauge.records.timeline.table import Table
+from torchgauge.records.timeline.traced_lines import TracedFunction
+from torchgauge.records.timeline.tree import Tree
+
+SCHEMA = "torchgauge.loop/1"
+Phase = Literal["bare", "ready", "estimate", "warmup", "record", "settle", "stamp"]
+
+
+class Stretch(Record, frozen=True, kw_only=True):
+    """Steps of one kind, one after the other: their durations in seconds.
+
+    "bare" steps ran with nothing attached; "estimate" and "warmup" under the profiler, as did those
+    that were "record"ed; in "stamp" steps the times of layers were taken. In "ready" and "settle"
+    steps what the next ones need was in place and not in use.
+    """
+
+    phase: Phase
+    durations: tuple[float, ...]
+
+
+class Captured(Record, frozen=True, kw_only=True):
+    """What was recorded: `asked` and `recorded` in steps; `asked` None means as many as fit.
+
+    `events`, `memory` and `file` are what recording a step takes (bytes), None where the loop ended
+    before that was known; `budget` is the memory in bytes that a recording may take. `reason` says
+    why fewer steps were recorded.
+    """
+
+    asked: int | None
+    recorded: int
+    budget: int
+    events: int | None = None
+    memory: int | None = None
+    file: int | None = None
+    reason: str = ""
+
+
+class Rank(Record, frozen=True, kw_only=True):
+    """One process of a distributed job; `job` is the same for all that were started together."""
+
+    number: int
+    world: int
+    job: str = ""
+
+
+class Loop(Exported, frozen=True, kw_only=True):
+    """The timeline of a loop; `tree` is of one step, None where no whole step was recorded.
+
+    `by` is what ended a step: an optimizer's step, a call of the model or the loop's own
+    `run.step()`; "" where no step ended. `functions` are those traced by line, most time first;
+    None where lines were not asked for. `stretches` are the steps in order, the first 100,000 of
+    `count`. `communication` and `waiting` are seconds of a step: in which communication between
+    processes was under way, and in which the loop had nothing else to do.
+    """
+
+    schema: str = SCHEMA
+    roots: tuple[str, ...]
+    environment: Environment
+    captured: Captured
+    by: Literal["", "call", "optimizer", "explicit"] = ""
+    count: int = 0
+    tree: Tree | None = None
+    stretches: tuple[Stretch, ...] = ()
+    communication: float | None = None
+    waiting: float | None = None
+    rank: Rank | None = None
+    functions: tuple[TracedFunction, ...] | None = None
+    interrupted: bool = False
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def without_model(self) -> bool:
+        """True where no module was called, and no step ended."""
+        return not self.roots and not self.count and self.tree is None
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """The durations of all steps in seconds."""
+        return tuple(itertools.chain.from_iterable(stretch.durations for stretch in self.stretches))
+
+    @property
+    def bare(self) -> float | None:
+        """The median of the bare steps in seconds, without the first of each stretch."""
+        return self.median("bare")
+
+    def median(self, phase: Phase) -> float | None:
+        """Return the median duration of the steps of a phase, in seconds; None without any."""
+        return self.median_of(self.stretches, phase)
+
+    @staticmethod
+    def median_of(stretches: tuple[Stretch, ...], phase: Phase) -> float | None:
+        """Return the median duration of the steps of a phase, in seconds; None without any.
+
+        Of bare steps the first after a change does not count: caches are cold then.
+        """
+        durations = Loop.durations_of(stretches, phase)
+        return statistics.median(durations) if durations else None
+
+    @staticmethod
+    def durations_of(stretches: tuple[Stretch, ...], phase: Phase) -> list[float]:
+        """Return the durations of which `median_of` is the median, in seconds."""
+        return [
+            duration
+            for stretch in stretches
+            if stretch.phase == phase
+            for duration in stretch.durations[phase == "bare" :]
+        ]
+
+    @property
+    def complete(self) -> bool:
+        """True where nothing failed and nothing was interrupted."""
+        return not self.interrupted and not any(warning.failed for warning in self.all_warnings)
+
+    @property
+    def all_warnings(self) -> tuple[MeasurementWarning, ...]:
+        """The record's own warnings and those of its tree."""
+        return self.warnings + (() if self.tree is None else self.tree.warnings)
+
+    def table(self, kind: Literal["layers", "operators"] = "layers") -> Table:
+        """Return the nodes of a step as a flat table; empty where no step was recorded."""
+        if self.tree is None:
+            return Table({})
+        return (tables.layers if kind == "layers" else tables.operators)(self.tree)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the record as JSON, whole or not at all, and return the path.
+
+        Of a distributed job each process writes its own: `loop.json` becomes `loop.rank0.json`.
+        Raises InputError `output-unwritable`.
+        """
+        path = Path(path)
+        if self.rank is not None:
+            path = path.with_name(f"{path.stem}.rank{self.rank.number}{path.suffix}")
+        return rendering.save(self, path)
+
+    def __str__(self) -> str:
+        return rendering.text(self, "loop")

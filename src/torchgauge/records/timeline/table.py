@@ -1,0 +1,46 @@
+"""A flat table: named columns, printed with units."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from torchgauge.errors import missing_extra
+from torchgauge.records import rendering
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Table:
+    """Named columns of equal length; a cell is None where its figure is unknown.
+
+    Printed, or shown by a notebook, it is a table with units; `columns` and `rows()` are in SI.
+    """
+
+    columns: dict[str, list[Any]]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), []))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return each row as a mapping."""
+        names = list(self.columns)
+        return [
+            dict(zip(names, values, strict=True))
+            for values in zip(*self.columns.values(), strict=True)
+        ]
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame. Raises MissingExtra without pandas."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise missing_extra("pandas", "pandas", "A DataFrame") from error
+        return pd.DataFrame(self.columns)
+
+    def __str__(self) -> str:
+        return rendering.text(self, "table")
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return rendering.text(self, "table", html=True)

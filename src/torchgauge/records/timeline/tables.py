@@ -1,0 +1,222 @@
+"""The tree's nodes as flat tables: layers, operators, kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torchgauge.errors import InputError
+from torchgauge.records.timeline.kernel_table import kernels
+from torchgauge.records.timeline.node import Node, base_name
+from torchgauge.records.timeline.table import Table
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.work.counted_at import ITSELF, NOWHERE, counted_at
+
+# An operator's node, then those of the overloads that it dispatched to.
+Chain = list[Node]
+
+
+def table(tree: Tree | None, kind: str, **options: Any) -> Table:
+    """Return the nodes of one kind: "layers", "operators" or "kernels".
+
+    Raises InputError `no-tree` where there is none, `table-unknown`.
+    """
+    makers: dict[str, Callable[..., Table]] = {
+        "layers": layers,
+        "operators": operators,
+        "kernels": kernels,
+    }
+    if kind not in makers:
+        raise InputError(
+            f"There is no table '{kind}'.",
+            id="table-unknown",
+            remedy=f"Ask for one of {', '.join(makers)}.",
+        )
+    if tree is None:
+        raise InputError(
+            "The profile has no tree, of which tables are made.",
+            id="no-tree",
+            cause='It was made with detail="summary", on the meta device, or the probe failed.',
+            remedy='Profile with detail="operators" or "kernels".',
+        )
+    return makers[kind](tree, **options)
+
+
+def layers(tree: Tree) -> Table:
+    """Return one row per layer, in calling order: times in seconds, FLOP, bytes, elements.
+
+    `host_time_self` and `device_time_self` hold the layer's own operators, `efficiency` is the time
+    at the device's roofs as a share of the layer's.
+    """
+    nodes = [node for node in tree.root.walk() if node.kind in ("model", "layer")]
+    owned = {node.at: own(node) for node in nodes}
+    figures: dict[str, Callable[[Node], Any]] = {
+        "path": lambda node: node.row.path,
+        "type": lambda node: node.row.type,
+        "calls": lambda node: node.calls,
+        "host_time": lambda node: node.host_time,
+        "host_time_self": lambda node: sum_of(owned[node.at], "host"),
+        "device_time": lambda node: node.device_time,
+        "device_time_self": lambda node: sum_of(owned[node.at], "device"),
+        "flops": lambda node: node.flops,
+        "bytes": lambda node: node.bytes,
+        "flops_per_second": lambda node: node.flops_per_second,
+        "bytes_per_second": lambda node: node.bytes_per_second,
+        "intensity": lambda node: node.intensity,
+        "bound": lambda node: node.bound,
+        "efficiency": lambda node: node.efficiency,
+        "allocated": lambda node: node.memory,
+        "allocations": lambda node: node.allocations,
+        "peak": lambda node: node.peak,
+        "retained_for_backward": lambda node: node.retained_for_backward,
+        "parameters": lambda node: node.parameters,
+    }
+    return Table({name: [figure(node) for node in nodes] for name, figure in figures.items()})
+
+
+def own(layer: Node) -> list[Node]:
+    """Return the layer and all below it that is in no layer that it calls."""
+    owned, pending = [], [layer]
+    while pending:
+        node = pending.pop()
+        owned.append(node)
+        pending += [child for child in node.children if child.kind not in ("layer", "bucket")]
+    return owned
+
+
+def sum_of(nodes: Iterable[Node], figure: str) -> float | int | None:
+    """Return the sum of the nodes' own figures; seconds of times. None where none is known."""
+    values = [value for node in nodes if (value := getattr(node.row, figure)) is not None]
+    if not values:
+        return None
+    total: int = sum(values)
+    return total * 1e-9 if figure in ("host", "device") else total
+
+
+def operators(tree: Tree, *, by_shape: bool = False) -> Table:
+    """Return one row per operator, most time of its own first, under torch.profiler's names.
+
+    Times in seconds of one step, columns named % in percent of it; `by_shape` tells the same
+    operator on other shapes apart. `CPU total` holds what an operator calls; the columns of a
+    device are there where one worked. As in torch's table, overloads are one operator, and one that
+    calls nothing but itself under another overload ran once. `flops` and `bytes` are its own, and
+    per second of the time with what it calls (at least so many where some calls are `nowhere`);
+    `counted at` says where its work is counted (see `counted_at`; each place where its calls
+    differ), None where nothing was.
+    """
+    groups: dict[tuple[str, str], list[Chain]] = {}
+    for node in tree.root.walk():
+        if node.kind == "operator" and not _repeats_parent(node):
+            shape = node.row.shapes if by_shape else ""
+            groups.setdefault((base_name(node.name), shape), []).append(_chain(node))
+    root = tree.root
+    step_times = root.host_time or 0.0, root.device_time
+    counted = root.flops is not None
+    rows = [
+        _operator(name, shape, chains, step_times, tree.allocator) | _work(chains, counted)
+        for (name, shape), chains in groups.items()
+    ]
+    order = "Self CPU" if step_times[1] is None else "Self CUDA"
+    rows.sort(key=lambda row: -(row[order] or 0.0))
+    columns: dict[str, list[Any]] = {name: [] for name in (rows[0] if rows else {})}
+    for row in rows:
+        for name, value in row.items():
+            columns[name].append(value)
+    if not by_shape:
+        columns.pop("Input Shapes", None)
+    return Table(columns)
+
+
+def _repeats_parent(node: Node) -> bool:
+    """Whether it is the only child of an operator of the same name: another overload."""
+    above = node.parent
+    return (
+        above is not None
+        and above.kind == "operator"
+        and len(above.children) == 1
+        and above.calls == node.calls
+        and base_name(above.name) == base_name(node.name)
+    )
+
+
+def _chain(node: Node) -> Chain:
+    """Return the node with the overloads that it dispatched to."""
+    chain = [node]
+    while len(chain[-1].children) == 1 and _repeats_parent(chain[-1].children[0]):
+        chain.append(chain[-1].children[0])
+    return chain
+
+
+def _operator(
+    name: str,
+    shape: str,
+    chains: list[Chain],
+    step_times: tuple[float, float | None],
+    allocator: str,
+) -> dict[str, Any]:
+    nodes = [chain[0] for chain in chains]
+    selves = [node for chain in chains for node in chain]
+    calls = sum(node.calls for node in nodes)
+    memory = [size for node in nodes if (size := node.memory) is not None]
+    host, device = step_times
+    row = {
+        "Name": name,
+        "Input Shapes": shape,
+        **_times("CPU", sum_of(selves, "host"), [n.host_time for n in nodes], host, calls),
+    }
+    if device is not None:
+        launched = [member for node in selves for member in (node, *_kernels(node))]
+        totals = [node.device_time for node in nodes]
+        row |= _times("CUDA", sum_of(launched, "device"), totals, device, calls)
+    return row | {
+        f"{allocator} Mem": sum(memory) if memory else None,
+        f"Self {allocator} Mem": sum_of(selves, "allocated"),
+        "# of Calls": calls,
+    }
+
+
+def _work(chains: list[Chain], counted: bool) -> dict[str, Any]:
+    """Return the work of the calls counted at themselves, and where each call is counted."""
+    if not counted:
+        return dict.fromkeys(
+            ("flops", "bytes", "flops_per_second", "bytes_per_second", "counted at")
+        )
+    places = [counted_at(chain) for chain in chains]
+    answering = [chain for chain, place in zip(chains, places, strict=True) if place == ITSELF]
+    own_nodes = [node for chain in answering for node in chain]
+    if any(node.row.unknown for node in own_nodes):
+        places.append(NOWHERE)
+    flops = sum_of(own_nodes, "flops")
+    moved = None if any(node.row.unsaid for node in own_nodes) else sum_of(own_nodes, "bytes")
+    # The operators that an operator calls are part of its work.
+    times = [chain[0].time for chain in answering]
+    time = None if None in times else sum(time for time in times if time is not None)
+    return {
+        "flops": flops,
+        "bytes": moved,
+        "flops_per_second": flops / time if flops is not None and time else None,
+        "bytes_per_second": moved / time if moved is not None and time else None,
+        "counted at": ", ".join(dict.fromkeys(places)),
+    }
+
+
+def _times(
+    clock: str, own_time: float | None, totals: list[float | None], step_time: float, calls: int
+) -> dict[str, float | None]:
+    known_times = [time for time in totals if time is not None]
+    total = sum(known_times) if known_times else None
+    return {
+        f"Self {clock} %": _percent(own_time, step_time),
+        f"Self {clock}": own_time,
+        f"{clock} total %": _percent(total, step_time),
+        f"{clock} total": total,
+        f"{clock} time avg": total / calls if total is not None and calls else None,
+    }
+
+
+def _kernels(node: Node) -> list[Node]:
+    return [child for child in node.children if child.kind == "kernel"]
+
+
+def _percent(part: float | None, step_time: float) -> float | None:
+    return None if part is None or not step_time else 100 * part / step_time

@@ -1,0 +1,132 @@
+"""The tree of a run: model, layers, operators, kernels and what belongs to none of them."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+from typing import Literal, get_args
+
+from torchgauge.errors import InputError
+from torchgauge.records.record import How, Interval, MeasurementWarning, Record, UnfitError
+from torchgauge.records.timeline.device_use import DeviceUse
+from torchgauge.records.timeline.line_time import LineTime
+from torchgauge.records.timeline.node import Node, Totals
+from torchgauge.records.timeline.tree_row import TreeRow
+
+Detail = Literal["summary", "layers", "operators", "kernels"]
+DETAIL: Detail = "kernels"
+
+
+class Pass(Record, frozen=True, kw_only=True):
+    """One instrumented run: `steps`, and `duration` of a step in seconds, beside the bare one's.
+
+    `bare` is a median, `bare_interval` what is known of it.
+    """
+
+    name: str
+    steps: int
+    duration: float
+    bare: float | None = None
+    bare_interval: Interval | None = None
+
+    @property
+    def overhead(self) -> float | None:
+        """Instrumented ÷ bare; None where the bare duration is not known well enough to tell.
+
+        Instruments make nothing faster: below 1 it was the bare steps that were disturbed.
+        """
+        if not self.bare:
+            return None
+        upper = self.bare if self.bare_interval is None else self.bare_interval.high
+        return self.duration / self.bare if self.duration > max(upper, self.bare) else None
+
+
+class Tree(Record, frozen=True, kw_only=True, dict=True):
+    """Where a step's time, work and memory go; a parent's row comes before its children's.
+
+    `passes` are the runs that the figures come from, `residual` the seconds by which the tree's sum
+    is above (or, negative, below) the time of the bare step; None where that was not measured.
+    `headline_ratio` is the tree's sum ÷ the profile's `latency.median`, which was measured at
+    another time; None where that is no latency of these steps. `allocator` is whose bytes the
+    memory is: "CPU" or "CUDA". The rows' figures are of `steps` steps; `devices` says how busy each
+    was in that time. `lines` are there where asked for.
+    """
+
+    rows: tuple[TreeRow, ...]
+    step: Literal["inference", "training", "loop"] = "inference"
+    passes: tuple[Pass, ...] = ()
+    residual: float | None = None
+    headline_ratio: float | None = None
+    steps: int = 1
+    devices: tuple[DeviceUse, ...] = ()
+    allocator: str = "CPU"
+    lines: tuple[LineTime, ...] = ()
+    warnings: tuple[MeasurementWarning, ...] = ()
+    how: How = "measured"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        above = [row.parent for row in self.rows]
+        if (
+            not above
+            or above[0] >= 0
+            or any(not 0 <= parent < index for index, parent in enumerate(above) if index)
+        ):
+            raise UnfitError(
+                "Tree.rows would be no tree.",
+                id="tree-malformed",
+                cause="The first row is the model, and a parent's row comes before its children's.",
+                remedy="The file was edited by hand or damaged: copy it again, or repeat the run.",
+            )
+
+    @functools.cached_property
+    def nodes(self) -> list[Node]:
+        """One node for each row; the first is the model with all below it."""
+        nodes: list[Node] = []
+        totals = Totals(self.rows)
+        for index, row in enumerate(self.rows):
+            parent = nodes[row.parent] if row.parent >= 0 else None
+            node = Node(row, index, parent, totals)
+            nodes.append(node)
+            if parent is not None:
+                parent.children.append(node)
+        return nodes
+
+    @property
+    def root(self) -> Node:
+        """The model with all below it, as nodes."""
+        return self.nodes[0]
+
+    def find(self, path: str) -> Node:
+        """Return the layer of this qualified name, the first that was called of several.
+
+        Raises KeyError with the names most like it.
+        """
+        names = []
+        for node in self.root.walk():
+            if node.kind in ("layer", "model"):
+                if node.row.path == path:
+                    return node
+                names.append(node.row.path)
+        import difflib
+
+        near = difflib.get_close_matches(path, names, 3, 0.4)
+        raise KeyError(f"no layer {path!r}" + (f"; is it {', '.join(near)}?" if near else ""))
+
+    def match(self, pattern: str) -> list[Node]:
+        """Return the layers whose qualified name fits a pattern like `*.attention*`."""
+        return [
+            node
+            for node in self.root.walk()
+            if node.kind in ("layer", "model") and fnmatch.fnmatchcase(node.row.path, pattern)
+        ]
+
+
+def check_detail(detail: str) -> None:
+    """Raise InputError `detail-unknown` for what is no `Detail`."""
+    if detail not in get_args(Detail):
+        raise InputError(
+            f"'{detail}' is no level of detail.",
+            id="detail-unknown",
+            remedy=f"Give one of {', '.join(get_args(Detail))}.",
+        )

@@ -1,0 +1,1 @@
+"""Records of traces that were recorded elsewhere."""

@@ -1,0 +1,250 @@
+"""The record of a trace that was recorded elsewhere: of each rank, and of all of them together."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from torchgauge.records import rendering
+from torchgauge.records.exported import Exported
+from torchgauge.records.finding import Finding
+from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.timeline import tables
+from torchgauge.records.timeline.table import Table
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.trace.breakdown import DeviceTime
+from torchgauge.records.trace.critical_path import CriticalPath
+
+SCHEMA = "torchgauge.trace/1"
+Layers = Literal["torchgauge", "torch"]
+
+
+class Contents(Record, frozen=True, kw_only=True):
+    """What the file has: counts of events (spans and allocations), and what else was recorded.
+
+    `layers` says whose ranges of layers there are, None without any. `begin` and `end` are ns since
+    1970, None where the file's clock has another origin. `recorder` is "PyTorch", "JAX" or
+    "Proton", None where the file does not say; of the last two `operators` are the host's spans.
+    `steps` are those that it marks.
+    """
+
+    events: int
+    operators: int
+    launches: int
+    device_work: int
+    python: int
+    memory: int
+    shapes: bool
+    layers: Layers | None
+    begin: int | None = None
+    end: int | None = None
+    recorder: str | None = None
+    steps: int = 0
+
+
+class Device(Record, frozen=True, kw_only=True):
+    """A device as the file's header has it; `memory` in bytes."""
+
+    number: int
+    name: str
+    memory: int | None = None
+    capability: str = ""
+
+
+class Copies(Record, frozen=True, kw_only=True):
+    """All copies or memory sets of one kind: `time` in seconds and `bytes` of all together.
+
+    `bytes` is None where not every one says its own. `pageable`: the host's memory is not pinned.
+    """
+
+    kind: str
+    count: int
+    time: float
+    bytes: int | None
+    pageable: bool | None = None
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes per second while they ran."""
+        return self.bytes / self.time if self.bytes is not None and self.time else None
+
+
+class Collectives(Record, frozen=True, kw_only=True):
+    """Calls of one collective on messages of one size: seconds of all together.
+
+    `bytes` are those of one call's message, `group` the ranks that took part. `wait` is the time
+    that this rank waited for the last one to arrive, `transfer` the rest; None where only one
+    rank's file is known, since both look alike then. `bus_bandwidth` is bytes per second over the
+    slowest link, by nccl-tests' factors, of `transfer`, else of all the time: then it is at least
+    so much.
+    """
+
+    name: str
+    dtype: str | None
+    bytes: int | None
+    group: int | None
+    calls: int
+    time: float
+    exposed: float
+    wait: float | None = None
+    transfer: float | None = None
+    bus_bandwidth: float | None = None
+
+
+class Queue(Record, frozen=True, kw_only=True):
+    """How far the host was ahead of a stream.
+
+    `mean` (over the stream's time) and `most` are pieces of work launched and not yet begun;
+    `empty` is the share of pieces that began with none behind them. `delay_median` and `delay_p99`
+    are the seconds from the begin of the host's call to that of the work.
+    """
+
+    device: int | None
+    stream: int | None
+    mean: float
+    most: int
+    empty: float
+    delay_median: float
+    delay_p99: float
+
+
+class Synchronisation(Record, frozen=True, kw_only=True):
+    """Calls in which the host waited for a device: `time` seconds of all together.
+
+    `operator` is that around the call ("aten::item"), `layer` the layer with most of the time.
+    """
+
+    call: str
+    operator: str
+    layer: str
+    count: int
+    time: float
+
+
+class MemoryUse(Record, frozen=True, kw_only=True):
+    """What an allocator held over the recording; `device` is None for the host's.
+
+    Bytes: `before` the first event, at the `peak` (`peak_at` seconds after the window's begin),
+    `after` the last; `reserved` from the device at most, None where nothing says so; `allocated` by
+    all `allocations` together. The timeline has seconds, bytes held and reserved: every point up to
+    1,000, beyond that the lowest and highest of equal stretches of events.
+    """
+
+    device: int | None
+    before: int
+    peak: int
+    peak_at: float
+    after: int
+    reserved: int | None
+    allocations: int
+    allocated: int
+    timeline: tuple[tuple[float, int, int | None], ...] = ()
+
+
+class RankTrace(Record, frozen=True, kw_only=True, dict=True):
+    """One rank's file: what is in it, and where its time went, in seconds.
+
+    `window` is the time from the first event to the last. `launched_before` and `device_time` are
+    of device work: what the file has no launch of, and all of it. `missing` says in words what was
+    not recorded and what that leaves unknown. `versions` are those that the file names: of CUDA,
+    HIP, their drivers, NCCL.
+    """
+
+    file: str
+    rank: int | None
+    world: int | None
+    window: float
+    contents: Contents
+    devices: tuple[Device, ...]
+    times: tuple[DeviceTime, ...]
+    tree: Tree
+    device_time: float
+    launched_before: float
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    copies: tuple[Copies, ...] = ()
+    collectives: tuple[Collectives, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    synchronisations: tuple[Synchronisation, ...] = ()
+    critical_path: CriticalPath | None = None
+    memory: tuple[MemoryUse, ...] = ()
+    missing: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    def called(self, device: int | None) -> str:
+        """Return what a device is called: "GPU 0"."""
+        kind = "TPU" if any(listed.name == "TPU" for listed in self.devices) else "GPU"
+        return kind if device is None else f"{kind} {device}"
+
+    def table(self, kind: str = "kernels", *, by_shape: bool = False) -> Table:
+        """Return layers, operators or kernels as a flat table, of all marked steps together.
+
+        Raises InputError `table-unknown`.
+        """
+        options = {"by_shape": by_shape} if kind == "operators" else {}
+        return tables.table(self.tree, kind, **options)
+
+
+class RankWait(Record, frozen=True, kw_only=True):
+    """Seconds that a rank `waits` in collectives for the last one, and is `waited_for` as the last.
+
+    That counts from when the middle one of the others came. `skew` is by how much its clock is
+    ahead of the middle one of the ranks, of those that groups join.
+    """
+
+    rank: int
+    waits: float
+    waited_for: float
+    skew: float
+
+
+class SlowCall(Record, frozen=True, kw_only=True):
+    """A call of a collective whose transfer took much longer than the others of its kind.
+
+    `number` counts the calls of this collective and size from 0; `at` is seconds from the begin of
+    the first collective, `transfer` and `usual` (the median of its kind) are seconds.
+    """
+
+    name: str
+    bytes: int | None
+    number: int
+    at: float
+    transfer: float
+    usual: float
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """What the files of several ranks say together, from `calls` collectives.
+
+    Each is put side by side on the ranks of its group. `waits` are of the ranks with any of them.
+
+    `straggler` is the rank that the others wait for, `lost` for how many seconds; None where none
+    stands out. `unmatched` are kinds that not all ranks of their group have equally often: those
+    that differ from most are left out of them.
+    """
+
+    calls: int
+    waits: tuple[RankWait, ...]
+    slow: tuple[SlowCall, ...] = ()
+    straggler: int | None = None
+    lost: float | None = None
+    unmatched: int = 0
+
+
+class Trace(Exported, frozen=True, kw_only=True):
+    """What a file, or a directory with the files of ranks, says: the ranks in order of number.
+
+    `missing` are ranks of the job without a file. `job` is there where two ranks or more are.
+    """
+
+    schema: str = SCHEMA
+    name: str
+    ranks: tuple[RankTrace, ...]
+    missing: tuple[int, ...] = ()
+    job: Job | None = None
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    def __str__(self) -> str:
+        return rendering.text(self, "trace")

@@ -1,0 +1,79 @@
+"""Two recorded traces side by side: what got slower, faster, appeared or vanished."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torchgauge.records import rendering
+from torchgauge.records.comparison import Difference, Place
+from torchgauge.records.exported import Exported
+from torchgauge.records.record import MeasurementWarning, Record
+
+SCHEMA = "torchgauge.trace_diff/1"
+Part = Literal[
+    "compute",
+    "communication",
+    "copies",
+    "idle: host",
+    "idle: device",
+    "idle: other",
+]
+
+
+class TraceSide(Record, frozen=True, kw_only=True):
+    """One of the two traces; `steps` are those that were marked in it, by which times are divided.
+
+    Times of both are of the whole window, and `steps` is 1, where one of them marks none.
+    """
+
+    label: str
+    device: str
+    rank: int | None
+    world: int | None
+    steps: int
+    window: float
+
+
+class PartChange(Record, frozen=True, kw_only=True):
+    """A part of the devices' time on both sides, in seconds of a step."""
+
+    part: Part
+    baseline: float
+    current: float
+
+    @property
+    def contribution(self) -> float:
+        """Seconds that it adds to the change of the window."""
+        return self.current - self.baseline
+
+
+class Changes(Record, frozen=True, kw_only=True):
+    """Places of one kind, by what they contribute to `total`, the change of all of them in seconds.
+
+    `rest` is what is in no place shown: the contributions and it add up to `total`.
+    """
+
+    kind: Literal["layers", "operators", "shapes", "kernels"]
+    places: tuple[Place, ...]
+    total: float
+    rest: float
+
+
+class TraceDiff(Exported, frozen=True, kw_only=True):
+    """Two traces side by side, in seconds of a step on the devices, or on the host without any.
+
+    `window` is the change of the devices' window, to which the `parts` add up. A trace is one
+    recording: nothing here is tested, and what differs by chance is not told from what changed.
+    """
+
+    schema: str = SCHEMA
+    baseline: TraceSide
+    current: TraceSide
+    differences: tuple[Difference, ...] = ()
+    window: float = 0.0
+    parts: tuple[PartChange, ...] = ()
+    tables: tuple[Changes, ...] = ()
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    def __str__(self) -> str:
+        return rendering.text(self, "trace_diff")

@@ -1,0 +1,1 @@
+"""Records of work and its bounds."""

@@ -1,0 +1,1 @@
+"""What a report says, before a format decides how it looks."""

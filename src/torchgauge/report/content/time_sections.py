@@ -1,0 +1,118 @@
+"""The summary's sections of times: latency with its interval, throughput, a training step."""
+
+from __future__ import annotations
+
+from torchgauge import units
+from torchgauge.records.latency.latency import Latency, Throughput
+from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.latency.yardstick import Yardstick
+from torchgauge.records.record import Interval, IntervalScope
+from torchgauge.report.content.section import SMALLEST_SHARE, Row, Section
+
+SCOPES: dict[IntervalScope, str] = {
+    "process": "within this process",
+    "runs": "of processes seconds apart",
+    "calibrated": "of runs on this host",
+}
+
+
+def latency(record: Latency, *, stages: bool = True) -> Section:
+    """Say how long one call takes, and how sure that is; stages where no section has them."""
+    samples = sum(len(run.steady_samples) for run in record.processes)
+    warmup = sum(run.warmup for run in record.processes)
+    processes = len(record.processes)
+    in_processes = f" in {processes} processes" if processes > 1 else ""
+    rows = [
+        Row("median", units.time(record.median), _interval(record, record.interval, record.median)),
+        *(
+            Row(name, units.time(getattr(record, name)), _percentile(record, name))
+            for name in ("p90", "p95", "p99")
+        ),
+        Row("mean", units.time(record.mean), f"standard deviation {units.time(record.std)}"),
+    ]
+    if record.device_time is not None:
+        rows.append(Row("GPU time", units.time(record.device_time), "per call, by its own events"))
+    rows += [
+        Row(stage.name, units.time(stage.median), _interval(record, stage.interval, stage.median))
+        for stage in record.stages
+        if stages
+    ]
+    rows += [
+        Row("first call", units.time(record.first_call)),
+        Row(
+            "samples",
+            f"{samples:,}{in_processes}",
+            f"after {warmup} of warm-up; stopped: {record.stop}",
+        ),
+    ]
+    if record.yardstick is not None and record.yardstick.unusual:
+        rows.append(_machine(record.yardstick))
+    if processes > 1:
+        medians = sorted(record.process_medians)
+        rows.append(Row("between", units.times(medians[0], medians[-1]), "process medians"))
+    return Section("Latency", record.how, tuple(rows))
+
+
+def _machine(yardstick: Yardstick) -> Row:
+    """Say that the machine ran at another speed than usual; the yardstick has it."""
+    speed, interval = yardstick.speed, yardstick.speed_interval
+    assert speed is not None  # noqa: S101 - it is unusual
+    assert interval is not None  # noqa: S101
+    reach = f"95 % in {interval.low:.2f} … {interval.high:.2f}"
+    usual = f"of its usual speed in {yardstick.runs} earlier runs, {yardstick.how}; {reach}"
+    return Row("machine", f"×{speed:.2f}", usual, how=yardstick.how)
+
+
+def _interval(record: Latency, interval: Interval | None, median: float) -> str:
+    if interval is None:
+        return "no interval: " + _missing_interval_reason(record)
+    share = f"±{units.percent(interval.half_width / median, smallest=1e-5)}" if median else ""
+    short = ", wider than asked" if interval.short else ""
+    between = units.times(interval.low, interval.high)
+    if interval.scope == "process":
+        return f"{share or between} within this process{short}; between runs unknown"
+    reach = f", {SCOPES[interval.scope]}" if interval.scope is not None else ""
+    inside = f"{interval.confidence:.0%} in {between}".replace("%", " %", 1)
+    return f"{inside}{share and f' ({share})'}{reach}{short}"
+
+
+def _missing_interval_reason(record: Latency) -> str:
+    several = len(record.processes) > 1
+    return "processes are too few to tell" if several else "too few samples"
+
+
+def _percentile(record: Latency, name: str) -> str:
+    interval = record.percentile_intervals.get(name)
+    if interval is None and len(record.processes) > 1:
+        return "of all processes together, n too small for an interval"
+    if interval is None:
+        return "n too small for an interval"
+    return f"{units.times(interval.low, interval.high)}"
+
+
+def throughput(record: Throughput) -> Section:
+    """Say how much work is done per second."""
+    rates = [(record.images, "images"), (record.tokens, "tokens"), (record.samples, "samples")]
+    if record.images == record.samples:
+        rates.pop()
+    rows = [Row(name, units.rate(value, name)) for value, name in rates if value is not None]
+    if not rows:
+        rows = [Row("calls", units.rate(record.calls, "calls"), "the batch size is not known")]
+    return Section("Throughput", record.how, tuple(rows))
+
+
+def training(record: TrainingTime) -> Section:
+    """Say how a training step's time is divided."""
+    parts = [Row(p.name, units.time(p.seconds), "", p.share) for p in record.phases]
+    scaled = ", scaled gradients" if record.scaled else ""
+    mixed = f", {record.autocast} autocast{scaled}" if record.autocast else ""
+    outside = f"{units.percent(max(record.outside, 0.0))} of it outside the phases"
+    return Section(
+        "Training step",
+        record.how,
+        (
+            *(part for part in parts if part.share is None or part.share >= SMALLEST_SHARE),
+            Row("step", units.time(record.step), outside),
+            Row("with", record.optimizer, f"by the {record.clock}'s clock{mixed}"),
+        ),
+    )

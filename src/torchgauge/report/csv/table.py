@@ -1,0 +1,105 @@
+"""A flat table of layers, operators or kernels, as text and for a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Group, RenderableType
+
+from torchgauge import units
+from torchgauge.records.timeline.table import Table
+from torchgauge.records.timeline.table_columns import Quantity, quantity_of
+from torchgauge.report.console.fitted_table import NAME, Column, Line, fitted_table
+from torchgauge.report.console.plain import plain
+from torchgauge.report.console.text import Text
+from torchgauge.report.content.operand_shapes import labels
+from torchgauge.report.page.markup import escaped
+
+MAX_ROWS = 60  # rows
+LONGEST_TEXT = 40  # columns of a text that is not the first
+NO_NAME = "(the whole model)"
+SHAPES = "Input Shapes"
+
+_FORMATS: dict[Quantity, Callable[[Any], str]] = {
+    "time": lambda value: units.time(value, 3),
+    "bytes": lambda value: units.size(value, 3),
+    "count": lambda value: units.count(value, 3),
+    "percent": lambda value: f"{value:.1f}",
+    "share": lambda value: f"{100 * value:.1f} %",
+    "rate": lambda value: units.count(value, 3),
+    "number": units.significant,
+}
+
+
+def render(table: Table, *, html: bool = False) -> str:
+    """Return the first rows as text (see `plain`), or all columns of them as HTML."""
+    return _html(table) if html else plain(lambda width: view(table, width=width))
+
+
+def view(table: Table, *, width: int) -> RenderableType:
+    """Return the first rows, in as many of the columns, from the left, as `width` has room for."""
+    if not len(table):
+        return Text("a table without rows", style="dim")
+    first, *names = _nonempty_columns(table)
+    columns = [_column(name, index) for index, name in enumerate(names)]
+    cells = {name: _cells(table, name) for name in names}
+    lines = [
+        Line(0, label, {name: cells[name][index] for name in names})
+        for index, label in enumerate(_labels(table, first))
+    ]
+    grid = fitted_table(first, lines, columns, width, width if SHAPES in table.columns else NAME)
+    shown_names = {str(column.header).strip() for column in grid.columns}
+    notes = []
+    if len(table) > MAX_ROWS:
+        notes.append(f"… {len(table) - MAX_ROWS} other rows; rows() has all")
+    if absent := [name for name in names if name not in shown_names]:
+        notes.append(f"… no room for {', '.join(absent)}; .columns has them")
+    return Group(grid, *(Text(note, style="dim") for note in notes))
+
+
+def _column(name: str, index: int) -> Column:
+    """Return a column that is shown before those right of it; a text comes after three figures."""
+    text = quantity_of(name) == "text"
+    return Column(name, index + 3 * text, left_aligned=text, max_width=LONGEST_TEXT)
+
+
+def _nonempty_columns(table: Table) -> list[str]:
+    """Return the columns with any known value, without shapes, which are in the names."""
+    nonempty = [
+        name
+        for name, values in table.columns.items()
+        if any(value not in (None, "") for value in values[:MAX_ROWS])
+    ]
+    return [name for name in nonempty if name != SHAPES]
+
+
+def _labels(table: Table, first: str) -> list[str]:
+    names = [name or NO_NAME for name in table.columns[first][:MAX_ROWS]]
+    shapes = table.columns.get(SHAPES)
+    return names if shapes is None else labels(names, shapes[:MAX_ROWS])
+
+
+def _cells(table: Table, name: str) -> list[str]:
+    """Return a column's figures with units; an unknown figure is empty."""
+    show = _FORMATS.get(quantity_of(name), _text)
+    return ["" if value is None else show(value) for value in table.columns[name][:MAX_ROWS]]
+
+
+def _text(value: object) -> str:
+    return "×".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _html(table: Table) -> str:
+    """Return an HTML fragment without style or script of its own; every text is escaped."""
+    if not len(table):
+        return "<p>a table without rows</p>"
+    first, *names = _nonempty_columns(table)
+    head = "".join(f'<th scope="col">{escaped(name)}</th>' for name in (first, *names))
+    columns = [_labels(table, first), *(_cells(table, name) for name in names)]
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>"
+        for row in zip(*columns, strict=True)
+    )
+    note = f"<p>… {len(table) - MAX_ROWS} other rows</p>" if len(table) > MAX_ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{note}"

@@ -1,0 +1,29 @@
+"""A record as metrics, tags and an artifact of an MLflow run; needs the extra `mlflow`."""
+
+from __future__ import annotations
+
+from torchgauge.errors import missing_extra
+from torchgauge.records import codec
+from torchgauge.records.exported import Exported
+from torchgauge.report.export.scalars import GROUP, scalars
+
+LONGEST = 5000  # characters of a tag's value
+
+
+def log(record: Exported, *, step: int | None = None) -> None:
+    """Log the known figures into the active run, or a new one as MLflow's own functions do.
+
+    The texts of the summary become tags, the record itself an artifact. Raises MissingExtra.
+    """
+    try:
+        import mlflow
+    except ImportError as error:
+        raise missing_extra("mlflow", "mlflow", "Logging to MLflow") from error
+    texts = {
+        f"{GROUP}.{name}": value[:LONGEST]
+        for name, value in record.summary().items()
+        if isinstance(value, str)
+    }
+    mlflow.set_tags(texts)
+    mlflow.log_metrics(scalars(record), step=step)
+    mlflow.log_text(codec.encode(record).decode(), f"{GROUP}/record.json")

@@ -1,0 +1,93 @@
+"""A part of a recorded trace as a trace of its own, with the events' text unchanged.
+
+The file is read once more, chunk by chunk. Names of processes and threads are kept, and so is the
+text around the events; they are in the order of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from torchgauge.analyze.trace.selection import Selection
+from torchgauge.readers.kineto.categories import ARROWS, MODULE_CALL, PYTHON, current_name
+from torchgauge.readers.kineto.raw_events import Head, RawEvents
+from torchgauge.readers.kineto.times import nanoseconds
+from torchgauge.records.trace.events import ABSENT, Events
+
+_METADATA, _MOMENT, _ROW, _ARROW = range(4)
+
+
+def parts(raw: RawEvents, events: Events, selection: Selection) -> Iterator[bytes]:
+    """Yield the file's text; `events` are those of the same file, with Python's module calls."""
+    event_filter = _EventFilter(events, selection)
+    between = b"\n"
+    for number, batch in enumerate(raw):
+        if not number:
+            yield raw.before
+        mask = event_filter.select(batch.heads)
+        if texts := [
+            text for text, is_selected in zip(batch.texts, mask, strict=True) if is_selected
+        ]:
+            yield between + b",\n".join(texts)
+            between = b",\n"
+    yield b"\n" + raw.after
+
+
+class _EventFilter:
+    """Selects the events to keep as they are read."""
+
+    def __init__(self, events: Events, selection: Selection) -> None:
+        self._selection = selection
+        self._origin = events.metadata.origin
+        self._threads = {thread: code for code, thread in enumerate(events.thread.values)}
+        flows = events.flows
+        self._arrows = {
+            (flows.category[index], int(flows.id[index]))
+            for index in np.flatnonzero(selection.flows).tolist()
+        }
+        self._spans = 0  # read so far
+
+    def select(self, heads: list[Head]) -> list[bool]:
+        """Return which of the next events are kept."""
+        kinds = [_kind(head) for head in heads]
+        mask = np.array(kinds, np.int8) == _METADATA
+        rows = [index for index, kind in enumerate(kinds) if kind == _ROW]
+        mask[rows] = self._selection.spans[self._spans : self._spans + len(rows)]
+        self._spans += len(rows)
+        moments = [index for index, kind in enumerate(kinds) if kind == _MOMENT]
+        if not _timed([heads[index] for index in moments]):
+            moments = [index for index in moments if _timed([heads[index]])]
+        mask[moments] = self._moment_mask([heads[index] for index in moments])
+        for index, kind in enumerate(kinds):
+            if kind == _ARROW:
+                key = (current_name(heads[index].cat), heads[index].id)
+                mask[index] = key in self._arrows
+        return list(map(bool, mask.tolist()))
+
+    def _moment_mask(self, heads: list[Head]) -> np.ndarray:
+        time = nanoseconds([head.ts for head in heads]) - self._origin
+        codes = (self._threads.get((head.pid, head.tid), ABSENT) for head in heads)
+        return self._selection.moments(time, np.fromiter(codes, np.int32, len(heads)))
+
+
+def _kind(head: Head) -> int:
+    """Return what decides whether an event is kept."""
+    if head.ph == "M":
+        return _METADATA
+    if not head.ts:
+        return -1
+    if head.ph == "X":
+        inner = head.cat == PYTHON and not head.name.startswith(MODULE_CALL)
+        return _MOMENT if inner else _ROW
+    return _ARROW if head.ph in "sf" and head.cat in ARROWS else _MOMENT
+
+
+def _timed(heads: list[Head]) -> bool:
+    """Whether these events have times; those that the trace reader skips may have none."""
+    try:
+        nanoseconds([head.ts for head in heads])
+    except ValueError:
+        return False
+    return True

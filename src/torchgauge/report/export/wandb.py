@@ -1,0 +1,30 @@
+"""The figures of a record in a run of Weights & Biases; needs the extra `wandb`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgauge.errors import InputError, missing_extra
+from torchgauge.records.exported import Exported
+from torchgauge.report.export.scalars import GROUP, scalars
+
+
+def log(record: Exported, *, run: Any = None, step: int | None = None) -> None:
+    """Log the known figures into `run`, or the active one; the texts become its configuration.
+
+    Raises MissingExtra, InputError `no-run` where none is active.
+    """
+    try:
+        import wandb
+    except ImportError as error:
+        raise missing_extra("wandb", "wandb", "Logging to Weights & Biases") from error
+    run = wandb.run if run is None else run
+    if run is None:
+        raise InputError(
+            "No run of Weights & Biases is active.",
+            id="no-run",
+            remedy="Call wandb.init() first, or give the run.",
+        )
+    texts = {name: value for name, value in record.summary().items() if isinstance(value, str)}
+    run.config.update({GROUP: texts}, allow_val_change=True)
+    run.log(scalars(record), step=step)

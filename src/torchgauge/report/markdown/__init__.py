@@ -1,0 +1,1 @@
+"""Records as Markdown, short enough for a pull request."""

@@ -1,0 +1,1 @@
+"""The report page: the data that its script draws."""

@@ -1,0 +1,189 @@
+"""The page of a comparison: figures with their changes, contributions by layer, tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from torchgauge import units
+from torchgauge.records.comparison import Change, Comparison, Place
+from torchgauge.report.console.comparison import (
+    corrected_change,
+    interval,
+    notable_places,
+    relative,
+    side_details,
+    signed,
+)
+from torchgauge.report.page import page_tables
+from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_shorter import short
+from torchgauge.report.page.page_tables import Column
+
+CARDS = ("latency", "throughput", "memory", "params", "flops")
+BARS = 12
+PLACES = (
+    Column("name", "", "text"),
+    Column("type", "type", "text"),
+    Column("baseline", "baseline", "time"),
+    Column("current", "current", "time"),
+    Column("contribution", "adds", "delta"),
+    Column("change", "change", "change"),
+    Column("low", "at least", "change"),
+    Column("high", "at most", "change"),
+    Column("proven", "proven", "text"),
+    Column("baseline_calls", "calls before", "count"),
+    Column("current_calls", "calls now", "count"),
+    Column("baseline_flops", "FLOPs before", "count"),
+    Column("current_flops", "FLOPs now", "count"),
+    Column("baseline_bytes", "bytes before", "bytes"),
+    Column("current_bytes", "bytes now", "bytes"),
+)
+
+
+def overview(comparison: Comparison) -> dict[str, Any]:
+    """Return the first screen of a comparison."""
+    sides = (("baseline", comparison.baseline), ("current", comparison.current))
+    facts = [[name, side.label, side_details(side)] for name, side in sides]
+    headline_changes = [
+        change for name in CARDS if (change := comparison.change_of(name)) is not None
+    ]
+    return {
+        "facts": facts,
+        "created": comparison.current.created,
+        "figures": [_card(change) for change in headline_changes],
+        "bound": None,
+        "phases": None,
+        "findings": [
+            place_finding(place) for place in notable_places(comparison.layers, comparison, 3)
+        ],
+        "warnings": warnings(comparison.all_warnings),
+        "complete": True,
+        "interrupted": False,
+    }
+
+
+def _card(change: Change) -> dict[str, str]:
+    parts = [relative(change.change), f"was {units.amount(change.baseline, change.unit)}"]
+    if change.interval is not None:
+        parts.insert(1, f"95 % in {interval(change)}")
+    parts += [corrected_change(change), change.judgement]
+    return {
+        "label": change.metric,
+        "value": units.amount(change.current, change.unit),
+        "note": ", ".join(part for part in parts if part),
+        "how": change.how,
+        "view": "changes",
+    }
+
+
+def place_finding(place: Place) -> dict[str, Any]:
+    """Return a place that changed as the first screen says it."""
+    name = place.name or "the model itself"
+    appearance = "appeared" if place.appeared else "vanished" if place.vanished else ""
+    how = appearance or f"{relative(place.change) or 'other work'}"
+    sure = {True: "proven", False: "not proven", None: "not tested"}[place.significant]
+    text = f"{signed(place.contribution)} of the step; {place.type or place.kind}, {sure}."
+    title = short(f"{name}: {how}")
+    return {"title": title, "text": short(text), "view": "tables", "node": None, "search": ""}
+
+
+def changes(comparison: Comparison) -> dict[str, Any]:
+    """Return every metric with its change and interval, and the differences of environment."""
+    rows = [
+        {
+            "metric": change.metric,
+            "baseline": units.amount(change.baseline, change.unit),
+            "current": units.amount(change.current, change.unit),
+            "change": change.change,
+            "text": relative(change.change),
+            "interval": None
+            if change.interval is None
+            else [change.interval.low, change.interval.high],
+            "range": interval(change),
+            "judgement": change.judgement,
+            "how": change.how,
+            "note": change.reason or change.method,
+            "bounds": [],
+        }
+        for change in comparison.changes
+    ]
+    differences = [
+        [
+            f"{difference.part}: {difference.name}",
+            f"{difference.baseline} → {difference.current}",
+            "times cannot be compared" if difference.timing else "",
+        ]
+        for difference in comparison.differences
+    ]
+    return {"rows": rows, "differences": differences, "paired": comparison.paired}
+
+
+def contributions(comparison: Comparison) -> list[dict[str, Any]] | None:
+    """Return each layer's share of the step's change, in nanoseconds; None without trees."""
+    if comparison.step_change is None:
+        return None
+    ordered = sorted(comparison.layers, key=lambda place: -abs(place.contribution))
+    bars = [place for place in ordered[:BARS] if place.contribution]
+    remainder = comparison.step_change - math.fsum(place.contribution for place in bars)
+    other_count = len(comparison.layers) - len(bars)
+    tested = comparison.places_tested
+    tested = f"{tested[0].upper()}{tested[1:]}." if tested else ""
+    return [
+        {
+            "title": "",
+            "note": f"A step's own time by layer. {tested}",
+            "bars": [
+                [
+                    place.name or "the model itself",
+                    round(place.contribution * 1e9),
+                    place.significant,
+                ]
+                for place in bars
+            ],
+            "rest": round(remainder * 1e9),
+            "others": f"{other_count} other layers, and time in no layer",
+            "total": round(comparison.step_change * 1e9),
+            "whole": "the step as a whole",
+            "unit": "delta",
+        }
+    ]
+
+
+def tables(comparison: Comparison) -> list[dict[str, Any]] | None:
+    """Return layers, operators and kernels with both sides' figures."""
+    listed_tables = [
+        table(name, places)
+        for name, places in (
+            ("layers", comparison.layers),
+            ("operators", comparison.operators),
+            ("kernels", comparison.kernels),
+        )
+        if places
+    ]
+    return listed_tables or None
+
+
+def table(
+    name: str,
+    places: tuple[Place, ...],
+    extra_columns: Mapping[Column, list[Any]] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return a table of places, with columns of their own after the names."""
+    cells: dict[str, list[Any]] = {
+        field: [getattr(place, field) for place in places]
+        for field in (
+            "type", "baseline", "current", "contribution", "change", "baseline_calls",
+            "current_calls", "baseline_flops", "current_flops", "baseline_bytes", "current_bytes",
+        )
+    }  # fmt: skip
+    cells["name"] = [place.name or "(the model itself)" for place in places]
+    cells["low"] = [place.interval and place.interval.low for place in places]
+    cells["high"] = [place.interval and place.interval.high for place in places]
+    sure = {True: "yes", False: "no", None: ""}
+    cells["proven"] = [sure[place.significant] for place in places]
+    cells |= {column.key: values for column, values in extra_columns.items()}
+    columns = [PLACES[0]._replace(title=name.removesuffix("s")), *extra_columns, *PLACES[1:]]
+    return page_tables.table(name, columns, cells)

@@ -1,0 +1,146 @@
+"""The page's time series: calls, bytes alive, use of the machine; whole ns and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torchgauge.records.latency.latency import Latency, LatencyRun
+from torchgauge.records.profile import Profile
+from torchgauge.records.record import Interval
+from torchgauge.records.system import GpuUse, System
+from torchgauge.report.content import sections, time_sections
+from torchgauge.report.content.section import Row, Section
+
+FLOWS = {
+    "disk_read": "Read from disk by the process",
+    "disk_write": "Written to disk by the process",
+    "io_read": "Read by the process, from caches and pipes too",
+    "io_write": "Written by the process, to caches and pipes too",
+    "network_sent": "Sent by the whole machine",
+    "network_received": "Received by the whole machine",
+}
+
+
+def latency(profile: Profile) -> dict[str, Any] | None:
+    """Return every timed call of every process, with the summary's rows."""
+    record = profile.latency
+    if record is None:
+        return None
+    return {
+        "runs": [_run(run) for run in record.processes],
+        "median": _ns(record.median),
+        "interval": _interval(record.interval),
+        "interval_title": _interval_title(record),
+        "percentiles": {name: _ns(getattr(record, name)) for name in ("p90", "p95", "p99")},
+        "mean": _ns(record.mean),
+        "steady": record.steady,
+        "rows": _rows(time_sections.latency(record, stages=profile.training is None)),
+        "how": record.how,
+        "summary": _summary(record),
+    }
+
+
+def _interval_title(record: Latency) -> str:
+    scope = record.interval_scope
+    level = "" if scope == "process" else "95 % "
+    return f"Interval of the median, {level}{time_sections.SCOPES[scope]}"
+
+
+def _run(run: LatencyRun) -> dict[str, Any]:
+    return {"samples": [_ns(sample) for sample in run.samples], "warmup": run.warmup}
+
+
+def _summary(record: Latency) -> str:
+    """Describe the two charts in a sentence, for screen readers."""
+    rows = {row.label: row for row in time_sections.latency(record).rows}
+    calls = sum(len(run.samples) for run in record.processes)
+    return (
+        f"{calls:,} timed calls: median {rows['median'].value}, {rows['median'].note}; "
+        f"99 % of steady calls took at most {rows['p99'].value}."
+    )
+
+
+def memory(profile: Profile) -> dict[str, Any] | None:
+    """Return the bytes alive over a step, and the parts of the peak; None without a timeline."""
+    record = profile.memory
+    if record is None or not record.timeline:
+        return None
+    return {
+        "time": [point.time for point in record.timeline],
+        "live": [point.live for point in record.timeline],
+        "peak": record.peak,
+        "average": record.average,
+        "parts": {name: part for name, part in record.parts.items() if part},
+        "rows": _rows(sections.memory(record)),
+        "method": record.method,
+        "how": record.how,
+    }
+
+
+def system(profile: Profile) -> dict[str, Any] | None:
+    """Return the samples of the process's use of the machine; None where memory is unknown."""
+    record = profile.system
+    if record is None or any(sample.rss is None for sample in record.samples):
+        return None
+    return {
+        "time": [round(sample.time * 1e9) for sample in record.samples],
+        "cores": [float(f"{sample.cores:.4g}") for sample in record.samples],
+        "rss": [sample.rss for sample in record.samples],
+        "core_count": record.core_count,
+        "gpus": [*_flows(record), *(series for gpu in record.gpus for series in _gpu(gpu))],
+        "rows": _rows(sections.system(record)),
+        "how": record.how,
+    }
+
+
+def _flows(record: System) -> list[dict[str, Any]]:
+    """Return bytes read, written, sent and received over time, without series of zeros."""
+    times = [_ns(sample.time) for sample in record.samples]
+    flows = []
+    for name, title in FLOWS.items():
+        values = [getattr(sample, name) for sample in record.samples]
+        if any(values):
+            flows.append({"title": title, "unit": "bytes/s", "time": times, "values": values})
+    return flows
+
+
+def _gpu(gpu: GpuUse) -> list[dict[str, Any]]:
+    """Return the driver's readings of a GPU over time, without series that it does not report."""
+    samples = gpu.samples
+    readings: dict[tuple[str, str], list[Any]] = {
+        ("in use", "share"): [sample.utilization for sample in samples],
+        ("memory, used by anybody", "bytes"): [sample.memory for sample in samples],
+        ("power", "watt"): [sample.power for sample in samples],
+        ("clock", "hertz"): [sample.clock for sample in samples],
+    }
+    times = [_ns(sample.time) for sample in samples]
+    return [
+        {"title": f"GPU {gpu.index} {title}", "unit": unit, "time": times, "values": values}
+        for (title, unit), values in readings.items()
+        if any(value is not None for value in values)
+    ]
+
+
+def _rows(section: Section) -> list[list[str]]:
+    return rows(section.rows)
+
+
+def rows(section_rows: Iterable[Row]) -> list[list[str]]:
+    """Return label, figure and note of each row; a share becomes part of the note."""
+    return [
+        [
+            row.label,
+            row.value,
+            row.note if row.share is None else f"{row.share:.1%}".replace("%", " %"),
+        ]
+        for row in section_rows
+    ]
+
+
+def _interval(interval: Interval | None) -> list[int] | None:
+    return None if interval is None else [_ns(interval.low), _ns(interval.high)]
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)

@@ -1,0 +1,133 @@
+"""Size limits of a page: short names, and only the largest rows and nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.timeline.tree_row import TreeRow
+from torchgauge.report.page.page_tree import LACKING, OWN
+
+LONGEST = 500  # characters of a name; templates of C++ have thousands
+_END = 80
+
+
+def short(text: str) -> str:
+    """Return a name with its middle left out where it is very long."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST - _END]}…{text[-_END:]}"
+
+
+class ReducedTree(NamedTuple):
+    """A tree of fewer nodes; `node_map` gives, for each original node, the node that shows it."""
+
+    tree: Tree
+    node_map: Sequence[int]
+
+
+def largest(tree: Tree, max_nodes: int) -> ReducedTree:
+    """Return the `max_nodes` nodes that take most; the others below each become one node.
+
+    Every sum stays what it was.
+    """
+    rows = tuple(map(_with_short_names, tree.rows))
+    if len(rows) <= max_nodes:
+        return ReducedTree(msgspec.structs.replace(tree, rows=rows), range(len(rows)))
+    is_kept = _largest_nodes(tree, max_nodes // 2)
+    node_map: list[int] = []
+    new_rows: list[TreeRow] = []
+    remainders: dict[int, int] = {}  # by parent
+    sums: dict[int, dict[str, int | None]] = {}
+    nodes = tree.nodes
+    for number, row in enumerate(rows):
+        parent = node_map[row.parent] if row.parent >= 0 else -1
+        if is_kept[number]:
+            node_map.append(len(new_rows))
+            new_rows.append(msgspec.structs.replace(row, parent=parent))
+        elif not is_kept[row.parent]:
+            node_map.append(parent)
+        else:
+            if parent not in remainders:
+                remainders[parent] = len(new_rows)
+                new_rows.append(row)  # its place: its figures come when all are known
+                sums[parent] = dict.fromkeys((*OWN, "calls", "nodes"))
+            node_map.append(remainders[parent])
+            node = nodes[number]
+            figures = {name: node.total(name) for name in OWN} | {"calls": row.calls, "nodes": 1}
+            sums[parent] = {k: _sum(v, figures[k]) for k, v in sums[parent].items()}
+    for parent, place in remainders.items():
+        new_rows[place] = _remainder_row(parent, sums[parent])
+    return ReducedTree(msgspec.structs.replace(tree, rows=tuple(new_rows)), node_map)
+
+
+def _largest_nodes(tree: Tree, max_nodes: int) -> list[bool]:
+    """Return which nodes take most; no node is kept without its parents."""
+    figure = "host" if tree.root.total("device") is None else "device"
+    sizes = [node.total(figure) or 0 for node in tree.nodes]
+    for number in range(len(sizes) - 1, 0, -1):
+        above = tree.rows[number].parent
+        sizes[above] = max(sizes[above], sizes[number])
+    order = sorted(range(len(sizes)), key=lambda number: (-sizes[number], number))
+    is_kept = [False] * len(sizes)
+    for number in order[: max(max_nodes, 1)]:
+        is_kept[number] = True
+    return is_kept
+
+
+def _remainder_row(parent: int, sums: dict[str, int | None]) -> TreeRow:
+    count = sums.pop("nodes") or 0
+    calls = sums.pop("calls") or 0
+    figures: dict[str, Any] = {**sums, **{name: sums[name] or 0 for name in LACKING}}
+    name = f"{count:,} smaller"
+    return TreeRow(name=name, kind="bucket", parent=parent, calls=calls, **figures)
+
+
+def _sum(amount: int | None, other: int | None) -> int | None:
+    return other if amount is None else amount if other is None else amount + other
+
+
+def _with_short_names(row: TreeRow) -> TreeRow:
+    if max(len(row.name), len(row.path), len(row.type), len(row.shapes)) <= LONGEST:
+        return row
+    return msgspec.structs.replace(
+        row, **{name: short(getattr(row, name)) for name in ("name", "path", "type", "shapes")}
+    )
+
+
+def shortened_table(
+    table: dict[str, Any], max_rows: int, node_map: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """Return a table of the page with the rows that took longest, in their order.
+
+    `node_map` gives the node that shows each node of the full tree.
+    """
+    columns = table["columns"]
+    chosen: Sequence[int] = range(table["rows"])
+    if table["rows"] > max_rows:
+        times: list[int | None] | None = next(
+            (column["values"] for column in columns if column["unit"] == "time"), None
+        )
+        if times is not None:
+            chosen = sorted(chosen, key=lambda row: -(times[row] or 0))
+        chosen = sorted(chosen[:max_rows])
+    nodes = table["nodes"]
+    if nodes:
+        nodes = [nodes[row] if node_map is None else node_map[nodes[row]] for row in chosen]
+    return {
+        **table,
+        "rows": len(chosen),
+        "left": table["rows"] - len(chosen),
+        "columns": [
+            {**column, "values": [_value(column["values"][row]) for row in chosen]}
+            for column in columns
+        ],
+        "nodes": nodes,
+    }
+
+
+def _value(value: Any) -> Any:
+    return short(value) if isinstance(value, str) else value

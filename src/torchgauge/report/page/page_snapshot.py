@@ -1,0 +1,269 @@
+"""The page of a memory snapshot, a device at a time: holders, timeline, segments, failures.
+
+Sizes are bytes, times whole nanoseconds; None is unknown.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from torchgauge import units
+from torchgauge.records.snapshot import DeviceMemory, Holding, Oom, Snapshot
+from torchgauge.report.console.snapshot import window
+from torchgauge.report.content.snapshot_sheets import CAUSES
+from torchgauge.report.content.snapshot_words import stack_text
+from torchgauge.report.page.page_choice import Choice, Option
+from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_shorter import short
+from torchgauge.report.page.page_snapshot_layout import layout
+from torchgauge.report.page.page_snapshot_marks import marks
+from torchgauge.report.page.page_tables import Column, table
+from torchgauge.report.page.page_trace import finding_entry
+
+MAX_ROWS = 2_000  # of a table
+SHOWN_OOMS = 3
+_VIEWS = {"peak-holder": "held", "kept": "held", "no-stacks": "held"} | {
+    f"oom-{cause}": "ooms" for cause in CAUSES
+}
+_HELD = (
+    Column("stack", "allocated by", "text"),
+    Column("bytes", "bytes", "bytes"),
+    Column("share", "share", "share"),
+    Column("blocks", "blocks", "count"),
+    Column("category", "category", "text"),
+)
+_RETAINED = (
+    Column("stack", "allocated by", "text"),
+    Column("bytes", "bytes", "bytes"),
+    Column("blocks", "kept", "count"),
+    Column("allocations", "of allocations", "count"),
+    Column("category", "category", "text"),
+)
+_OOMS = (
+    Column("cause", "cause", "text"),
+    Column("at", "at", "time"),
+    Column("event", "event", "count"),
+    Column("asked", "asked for", "bytes"),
+    Column("device_free", "device had left", "bytes"),
+    Column("cached", "free in segments", "bytes"),
+    Column("largest", "largest piece", "bytes"),
+    Column("usable", "largest it may use", "bytes"),
+    Column("alive", "alive", "bytes"),
+    Column("reserved", "reserved", "bytes"),
+    Column("stack", "asked by", "text"),
+)
+
+
+def choice(snapshot: Snapshot) -> Choice:
+    """Return the parts of each device; the one that reserves most is shown first."""
+    options = [
+        Option(
+            f"{device.device}",
+            {
+                "overview": overview(snapshot, device),
+                "held": held(snapshot, device),
+                "course": memory_timeline(snapshot, device),
+                "layout": layout(device),
+                "ooms": ooms(snapshot, device),
+            },
+        )
+        for device in snapshot.devices
+    ]
+    if not options:
+        options = [Option("", {"overview": overview(snapshot, None)})]
+    sizes = [device.reserved for device in snapshot.devices] or [0]
+    return Choice("GPU", options, sizes.index(max(sizes)))
+
+
+def overview(snapshot: Snapshot, device: DeviceMemory | None) -> dict[str, Any]:
+    """Return the first screen of a device."""
+    settings = ", ".join(f"{name} {value}" for name, value in sorted(snapshot.settings.items()))
+    facts = [("window", window(device))] if device is not None else []
+    if len(snapshot.devices) != 1:
+        facts.insert(0, ("devices", f"{len(snapshot.devices)}"))
+    facts += [("settings", settings)] if settings else []
+    return {
+        "facts": [[label, short(text), ""] for label, text in facts],
+        "created": "",
+        "figures": [] if device is None else _figures(device),
+        "bound": None,
+        "phases": None,
+        "findings": [finding_entry(finding, _VIEWS, "layout") for finding in snapshot.findings],
+        "warnings": warnings(snapshot.warnings),
+        "complete": True,
+        "interrupted": False,
+    }
+
+
+def _figures(device: DeviceMemory) -> list[dict[str, str]]:
+    lost, peak = device.fragmentation, device.peak
+    figures = []
+    if peak is not None:
+        event_text = "before the first event" if peak.event < 0 else f"at event {peak.event:,}"
+        moment = event_text if peak.at is None else f"{units.time(peak.at)} after the first event"
+        figures.append(_figure("peak", peak.bytes, moment, "measured", "course"))
+    pending = ", with pending" * bool(device.pending)
+    blocks = f"{device.blocks:,} block{'s' * (device.blocks != 1)} at the end{pending}"
+    segments = f"{len(device.segments):,} segment{'s' * (len(device.segments) != 1)}"
+    figures += [
+        _figure("in use", device.allocated, blocks, "counted", "layout"),
+        _figure("reserved", device.reserved, segments, "counted", "layout"),
+        _figure(
+            "free", lost.cached, f"largest piece {units.size(lost.largest)}", "counted", "layout"
+        ),
+    ]
+    if device.ooms:
+        last = device.ooms[-1]
+        note = f"the last: {CAUSES[last.cause]}"
+        figures.append(
+            {
+                "label": "failed allocations",
+                "value": f"{len(device.ooms):,}",
+                "note": note,
+                "how": "counted",
+                "view": "ooms",
+            }
+        )
+    return figures
+
+
+def _figure(label: str, size: int, note: str, how: str, view: str) -> dict[str, str]:
+    return {"label": label, "value": units.size(size), "note": note, "how": how, "view": view}
+
+
+def held(snapshot: Snapshot, device: DeviceMemory) -> list[dict[str, Any]] | None:
+    """Return the stacks that held memory at the peak and at the end, or all through."""
+    tables = []
+    peak = device.peak
+    if peak is not None and peak.held:
+        tables.append(_holders(snapshot, "At the peak", peak.held, peak.bytes))
+    if device.alive:
+        total = device.allocated + device.pending
+        tables.append(_holders(snapshot, "At the end", device.alive, total))
+    if device.kept:
+        columns = {
+            "stack": [_stack(snapshot, holder.stack) for holder in device.kept],
+            "category": [_category(snapshot, holder.stack) for holder in device.kept],
+            **{
+                name: [getattr(holder, name) for holder in device.kept]
+                for name in ("bytes", "blocks")
+            },
+            "allocations": [holder.allocations for holder in device.kept],
+        }
+        note = "Allocated all through the window, and almost none freed: a leak, or a cache."
+        tables.append(
+            {
+                "title": "Kept all through",
+                "note": note,
+                "categories": [],
+                "whole": sum(holder.bytes for holder in device.kept),
+                "table": first_rows(table("stacks that kept memory", _RETAINED, columns)),
+            }
+        )
+    return tables or None
+
+
+def _holders(snapshot: Snapshot, title: str, rows: Sequence[Holding], total: int) -> dict[str, Any]:
+    categories: Counter[str] = Counter()
+    for holding in rows:
+        categories[_category(snapshot, holding.stack)] += holding.bytes
+    columns: dict[str, list[Any]] = {
+        "stack": [_stack(snapshot, holding.stack) for holding in rows],
+        "bytes": [holding.bytes for holding in rows],
+        "share": [holding.bytes / total if total else None for holding in rows],
+        "blocks": [holding.blocks for holding in rows],
+        "category": [_category(snapshot, holding.stack) for holding in rows],
+    }
+    has_categories = set(categories) > {"unknown"} or "unknown" not in categories
+    guess = "Categories are what stacks let guess: estimated."
+    return {
+        "title": title,
+        "note": guess if has_categories else "No stack lets guess what the memory is for.",
+        "categories": [list(pair) for pair in categories.most_common()] if has_categories else [],
+        "whole": total,
+        "table": first_rows(table("stacks", _HELD, columns)),
+    }
+
+
+def first_rows(page_table: dict[str, Any]) -> dict[str, Any]:
+    """Return the first rows of a table, those with most bytes."""
+    columns = [
+        {**column, "values": column["values"][:MAX_ROWS]} for column in page_table["columns"]
+    ]
+    rows = min(page_table["rows"], MAX_ROWS)
+    return {
+        **page_table,
+        "columns": columns,
+        "rows": rows,
+        "left": page_table["rows"] - rows,
+        "nodes": [],
+    }
+
+
+def _stack(snapshot: Snapshot, row: int | None) -> str:
+    return short(stack_text(None if row is None else snapshot.stacks[row]).plain)
+
+
+def _category(snapshot: Snapshot, row: int | None) -> str:
+    return "unknown" if row is None else snapshot.stacks[row].category
+
+
+def memory_timeline(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] | None:
+    """Return the bytes alive and reserved over the window, and its marks; None without a window."""
+    points, peak = device.timeline, device.peak
+    if len(points) < 2 or peak is None:
+        return None
+    timed = device.window is not None and device.window.length is not None
+    x = [point[0] for point in points]
+    failed = [oom.at if timed else oom.event + 1 for oom in device.ooms]
+    reserved = [point[2] for point in points]
+    peak_reserved = max((size for size in reserved if size is not None), default=None)
+    marked = marks(snapshot, device, timed=timed)
+    return {
+        "x": [round(position * 1e9) for position in x] if timed else x,
+        "timed": timed,
+        "alive": [point[1] for point in points],
+        "reserved": reserved if peak_reserved is not None else None,
+        "failed": sorted(
+            {max(bisect_right(x, position) - 1, 0) for position in failed if position is not None}
+        ),
+        "peak": peak.bytes,
+        "marks": marked,
+        "note": "Alive: as asked for, without rounding, until the free is complete.",
+        "summary": f"Alive at most {units.size(peak.bytes)}"
+        + ("." if peak_reserved is None else f", reserved at most {units.size(peak_reserved)}.")
+        + (f" With {len(marked['drawn']):,} marks, in the table below too." if marked else ""),
+    }
+
+
+def ooms(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] | None:
+    """Return the allocations that failed, the last first; None without any."""
+    rows = device.ooms[::-1]
+    if not rows:
+        return None
+    names = [column.key for column in _OOMS]
+    columns: dict[str, list[Any]] = {
+        name: [getattr(oom, name) for oom in rows] for name in names if name != "stack"
+    }
+    columns["cause"] = [CAUSES[oom.cause] for oom in rows]
+    columns["stack"] = [_stack(snapshot, oom.stack) for oom in rows]
+    page_table = table("allocations that failed", _OOMS, columns)
+    return {"last": [_bars(oom) for oom in rows[:SHOWN_OOMS]], "table": first_rows(page_table)}
+
+
+def _bars(oom: Oom) -> dict[str, Any]:
+    sizes = (
+        ("asked for", oom.asked),
+        ("the device had left", oom.device_free),
+        ("free in segments, all pieces", oom.cached),
+        ("the largest piece", oom.largest),
+        ("the largest of its stream and pool", oom.usable),
+    )
+    time_text = "" if oom.at is None else f" after {units.time(oom.at)}"
+    return {
+        "title": f"{units.size(oom.asked)} asked for{time_text}: {CAUSES[oom.cause]}",
+        "bars": [[label, size] for label, size in sizes],
+    }

@@ -1,0 +1,214 @@
+"""The tables of the page: their columns and values; the script sorts and formats them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from torchgauge.records.profile import Profile
+from torchgauge.records.timeline import tables
+from torchgauge.records.timeline.kernel_table import kernels
+from torchgauge.records.timeline.node import Node
+from torchgauge.records.timeline.tree import Tree
+
+Unit = Literal[
+    "text",
+    "time",
+    "bytes",
+    "count",
+    "number",
+    "share",
+    "flop/s",
+    "bytes/s",
+    "flop/byte",
+    "delta",
+    "change",
+    "growth",
+]
+
+
+class Column(NamedTuple):
+    """A column's key in the table of `model.tables`, its title, and its figures' unit."""
+
+    key: str
+    title: str
+    unit: Unit
+
+
+LAYERS = (
+    Column("path", "layer", "text"),
+    Column("type", "type", "text"),
+    Column("calls", "calls", "count"),
+    Column("time", "time", "time"),
+    Column("share", "share of time", "share"),
+    Column("self", "of its own", "time"),
+    Column("host_time", "host time", "time"),
+    Column("flops", "FLOPs", "count"),
+    Column("bytes", "bytes", "bytes"),
+    Column("flops_per_second", "FLOP/s", "flop/s"),
+    Column("bytes_per_second", "B/s", "bytes/s"),
+    Column("intensity", "FLOP/B", "flop/byte"),
+    Column("bound", "bound by", "text"),
+    Column("efficiency", "efficiency", "share"),
+    Column("peak", "peak memory", "bytes"),
+    Column("allocations", "allocated", "bytes"),
+    Column("retained_for_backward", "kept for backward", "bytes"),
+    Column("parameters", "parameters", "count"),
+)
+OPERATORS = (
+    Column("Name", "operator", "text"),
+    Column("Input Shapes", "input shapes", "text"),
+    Column("# of Calls", "calls", "count"),
+    Column("Self {clock}", "of its own", "time"),
+    Column("share", "share of time", "share"),
+    Column("{clock} total", "with what it calls", "time"),
+    Column("{clock} time avg", "per call", "time"),
+    Column("Self {other}", "host, of its own", "time"),
+    Column("flops", "FLOPs", "count"),
+    Column("bytes", "bytes", "bytes"),
+    Column("Self {allocator} Mem", "memory kept", "bytes"),
+)
+KERNELS = (
+    Column("name", "kernel", "text"),
+    Column("calls", "calls", "count"),
+    Column("device_time", "device time", "time"),
+    Column("share", "share of device", "share"),
+    Column("median", "median", "time"),
+    Column("max", "longest", "time"),
+    Column("grid", "grid", "text"),
+    Column("block", "block", "text"),
+    Column("registers", "registers", "count"),
+    Column("shared_memory", "shared memory", "bytes"),
+    Column("occupancy", "occupancy", "share"),
+    Column("limiter", "limited by", "text"),
+    Column("bandwidth", "B/s", "bytes/s"),
+    Column("operator", "operator", "text"),
+    Column("layers", "layer", "text"),
+)
+BUCKETS = (
+    Column("name", "bucket", "text"),
+    Column("calls", "calls", "count"),
+    Column("time", "time", "time"),
+    Column("share", "share of time", "share"),
+    Column("host_time", "host time", "time"),
+    Column("flops", "FLOPs", "count"),
+    Column("allocations", "allocated", "bytes"),
+)
+LINES = (
+    Column("place", "line", "text"),
+    Column("source", "source", "text"),
+    Column("layer", "layer", "text"),
+    Column("time", "time", "time"),
+    Column("share", "share of time", "share"),
+    Column("samples", "samples", "count"),
+)
+
+
+def profile_tables(profile: Profile) -> list[dict[str, Any]] | None:
+    """Return the tables of a profile's tree; None without one."""
+    return None if profile.tree is None else tree_tables(profile.tree)
+
+
+def tree_tables(tree: Tree) -> list[dict[str, Any]]:
+    """Return the tables that have rows: layers, operators, kernels, buckets, lines."""
+    nodes = tree.nodes
+    all_tables = [
+        _layers(tree, nodes),
+        _operators(tree),
+        _kernels(tree),
+        _buckets(nodes),
+        _lines(tree),
+    ]
+    return [table for table in all_tables if table["rows"]]
+
+
+def _layers(tree: Tree, nodes: list[Node]) -> dict[str, Any]:
+    cells = tables.layers(tree).columns
+    on_device = any(time is not None for time in cells["device_time"])
+    times = cells["device_time"] if on_device else cells["host_time"]
+    total_time = times[0] if times else None
+    cells["path"] = [path or tree.rows[0].name for path in cells["path"]]
+    cells["time"] = times
+    cells["share"] = [_part(time, total_time) for time in times]
+    cells["self"] = cells["device_time_self" if on_device else "host_time_self"]
+    if not on_device:
+        del cells["host_time"]
+    indices = [node.at for node in nodes[0].walk() if node.kind in ("model", "layer")]
+    return table("layers", LAYERS, cells, indices)
+
+
+def _operators(tree: Tree) -> dict[str, Any]:
+    cells = tables.operators(tree, by_shape=True).columns
+    clock, other = ("CUDA", "CPU") if "Self CUDA" in cells else ("CPU", "CUDA")
+    names = {"clock": clock, "other": other, "allocator": tree.allocator}
+    columns = [column._replace(key=column.key.format(**names)) for column in OPERATORS]
+    percents = cells.get(f"Self {clock} %", [])
+    cells["share"] = [_part(percent, 100) for percent in percents]
+    return table("operators", columns, cells)
+
+
+def _kernels(tree: Tree) -> dict[str, Any]:
+    cells = kernels(tree).columns
+    for name in ("grid", "block"):
+        cells[name] = ["×".join(map(str, size or ())) for size in cells.get(name, [])]
+    return table("kernels", KERNELS, cells)
+
+
+def _buckets(nodes: list[Node]) -> dict[str, Any]:
+    buckets = [node for node in nodes if node.kind == "bucket"]
+    cells: dict[str, list[Any]] = {
+        "name": [_with_layer(node) for node in buckets],
+        "calls": [node.calls for node in buckets],
+        "time": [node.time for node in buckets],
+        "share": [_part(node.time, nodes[0].time) for node in buckets],
+        "flops": [node.flops for node in buckets],
+        "allocations": [node.allocations for node in buckets],
+    }
+    if nodes[0].device_time is not None:
+        cells["host_time"] = [node.host_time for node in buckets]
+    return table("buckets", BUCKETS, cells, [node.at for node in buckets])
+
+
+def _with_layer(bucket: Node) -> str:
+    return bucket.name + (f" in {bucket.path}" if bucket.path else "")
+
+
+def _lines(tree: Tree) -> dict[str, Any]:
+    cells: dict[str, list[Any]] = {
+        "place": [f"{line.file}:{line.line}" for line in tree.lines],
+        **{
+            name: [getattr(line, name) for line in tree.lines]
+            for name in ("source", "layer", "time", "share", "samples")
+        },
+    }
+    return table("lines", LINES, cells)
+
+
+def table(
+    name: str,
+    columns: Sequence[Column],
+    cells: dict[str, list[Any]],
+    nodes: list[int] | None = None,
+) -> dict[str, Any]:
+    """Return the columns that hold anything, times as whole nanoseconds."""
+    filled_columns = []
+    for column in columns:
+        values = cells.get(column.key, [])
+        if any(value is not None and value != "" for value in values):
+            filled_columns.append(
+                {"title": column.title, "unit": column.unit, "values": _values(values, column.unit)}
+            )
+    rows = len(next(iter(cells.values()), []))
+    return {"name": name, "rows": rows, "columns": filled_columns, "nodes": nodes}
+
+
+def _values(values: list[Any], unit: Unit) -> list[Any]:
+    if unit == "text":
+        return [value or "" for value in values]
+    if unit in ("time", "delta"):
+        return [None if value is None else round(value * 1e9) for value in values]
+    return [float(f"{value:.6g}") if isinstance(value, float) else value for value in values]
+
+
+def _part(part: float | None, total: float | None) -> float | None:
+    return part / total if part is not None and total else None

@@ -1,0 +1,283 @@
+"""The page of recorded traces: all ranks side by side, and the details of one at a time.
+
+Times are whole nanoseconds, sizes bytes; None is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from torchgauge import units
+from torchgauge.records.finding import Finding
+from torchgauge.records.trace.breakdown import Breakdown
+from torchgauge.records.trace.trace import Job, RankTrace, Trace
+from torchgauge.report.console.trace import chosen_rank, facts
+from torchgauge.report.content.trace_devices import side_by_side
+from torchgauge.report.content.trace_findings import rank_findings, rank_warnings
+from torchgauge.report.page import page_trace_tables, page_tree
+from torchgauge.report.page.page_choice import Choice, Option
+from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_shorter import largest, short
+
+# Nodes and rows of all ranks together, so that a page of many ranks still opens at once.
+NODES = 40_000
+ROWS = 30_000
+MAX_DETAILED = 64  # ranks with details
+PARTS = (
+    "compute", "communication", "copies", "idle: host", "idle: device", "idle: other",
+    "idle: outside",
+)  # fmt: skip
+# The view that details a finding, by its id.
+_VIEWS = {
+    "straggler": "ranks",
+    "slow-collective": "ranks",
+    "fp32-products": "tables",
+    "pageable-copies": "tables",
+    "synchronisation": "tables",
+    "launched-before": "tree",
+}
+
+
+def choice(trace: Trace) -> Choice:
+    """Return the parts of each rank; the straggler, if any, is shown first."""
+    first = chosen_rank(trace)
+    detailed = _detailed(trace)
+    nodes, rows = max(NODES // len(detailed), 100), max(ROWS // len(detailed), 100)
+    options = [Option(rank_name(rank), _parts(trace, rank, nodes, rows)) for rank in detailed]
+    return Choice(
+        "Rank", options, next(index for index, rank in enumerate(detailed) if rank is first)
+    )
+
+
+def _detailed(trace: Trace) -> list[RankTrace]:
+    """Return the ranks that there is room for, the one shown first among them."""
+    detailed = list(trace.ranks[:MAX_DETAILED])
+    first = chosen_rank(trace)
+    if not any(rank is first for rank in detailed):
+        detailed[-1] = first
+    return detailed
+
+
+def _parts(trace: Trace, rank: RankTrace, nodes: int, rows: int) -> dict[str, Any]:
+    reduced = largest(rank.tree, nodes)
+    return {
+        "overview": overview(trace, rank),
+        "devices": devices(rank),
+        "path": page_trace_tables.path(rank.critical_path),
+        "course": memory_timeline(rank),
+        "tree": {
+            **page_tree.columns(reduced.tree),
+            "note": _tree_note(rank, len(reduced.tree.rows)),
+        },
+        "tables": page_trace_tables.tables(rank, rows, reduced.node_map),
+        "unrecorded": [short(name) for name in rank.missing] or None,
+    }
+
+
+def memory_timeline(rank: RankTrace) -> dict[str, Any] | None:
+    """Return the bytes held over the window by the device that held most; None without any."""
+    used = max(rank.memory, key=lambda memory: memory.peak, default=None)
+    if used is None or len(used.timeline) < 2:
+        return None
+    name = "the host" if used.device is None else f"GPU {used.device}"
+    reserved_text = (
+        "." if used.reserved is None else f", reserved at most {units.size(used.reserved)}."
+    )
+    return {
+        "x": [round(point[0] * 1e9) for point in used.timeline],
+        "timed": True,
+        "alive": [point[1] for point in used.timeline],
+        "reserved": [point[2] for point in used.timeline] if used.reserved is not None else None,
+        "failed": [],
+        "peak": used.peak,
+        "marks": None,
+        "note": "Alive: the allocator's own total at each allocation and free.",
+        "summary": f"Tensors of {name}: at most {units.size(used.peak)}{reserved_text}",
+    }
+
+
+def _tree_note(rank: RankTrace, shown_nodes: int) -> str:
+    steps, nodes = rank.tree.steps, len(rank.tree.rows)
+    steps_note = f"All {steps:,} marked steps together, in the tables too." if steps > 1 else ""
+    reduced_note = (
+        f"The largest of {nodes:,} nodes; what is smaller is one." if nodes > shown_nodes else ""
+    )
+    return f"{steps_note} {reduced_note}".strip()
+
+
+def rank_name(rank: RankTrace) -> str:
+    """Return the rank's number, or the file's name if it has none."""
+    return short(rank.file) if rank.rank is None else f"{rank.rank}"
+
+
+def overview(trace: Trace, rank: RankTrace) -> dict[str, Any]:
+    """Return the first screen of a rank."""
+    several = [["file", short(rank.file), ""]] if len(trace.ranks) > 1 else []
+    listed_warnings = rank_warnings(trace, rank)
+    return {
+        "facts": [*several, *([label, short(text), ""] for label, text in facts(trace, rank))],
+        "created": _created(rank.contents.begin),
+        "figures": _figures(rank),
+        "bound": None,
+        "phases": None,
+        "findings": [finding_entry(finding) for finding in rank_findings(trace, rank)],
+        "warnings": warnings(listed_warnings),
+        "complete": not any(warning.failed for warning in listed_warnings),
+        "interrupted": False,
+    }
+
+
+def _created(begin: int | None) -> str:
+    if begin is None or not 0 <= begin < 2**62:
+        return ""
+    return datetime.fromtimestamp(begin // 10**9, UTC).isoformat()
+
+
+def finding_entry(
+    finding: Finding, views: dict[str, str] = _VIEWS, view: str = "devices"
+) -> dict[str, Any]:
+    """Return a finding as the first screen shows it, with the view that details it."""
+    return {
+        "title": short(finding.title),
+        "text": short(f"{finding.evidence} {finding.remedy}"),
+        "view": views.get(finding.id, view),
+        "node": None,
+        "search": "",
+    }
+
+
+def _figures(rank: RankTrace) -> list[dict[str, str]]:
+    figures = [_figure("window", units.time(rank.window), f"{rank.contents.events:,} events")]
+    totals = _added(device.breakdown for device in rank.times)
+    window = sum(device.breakdown.window for device in rank.times)
+    if window:
+        idle = {name: time for name, time in totals.items() if name.startswith("idle")}
+        idle_text = ", ".join(
+            f"{name.partition(': ')[2]} {units.percent(time / window)}"
+            for name, time in idle.items()
+            if time
+        )
+        for name in ("compute", "communication", "copies"):
+            if totals[name]:
+                qualifier = "" if name == "compute" else "beside no computation"
+                note = ", ".join(filter(None, (units.time(totals[name]), qualifier)))
+                figures.append(_figure(name, units.percent(totals[name] / window), note, "devices"))
+        figures.append(
+            _figure("idle", units.percent(sum(idle.values()) / window), idle_text, "devices")
+        )
+    if flops := rank.tree.root.flops:
+        prefix = "at least " * rank.tree.root.at_least
+        rate = units.amount(rank.tree.root.flops_per_second, "FLOP/s")
+        figures.append(
+            _figure("FLOPs", prefix + units.count(flops), rate, "tree") | {"how": "counted"}
+        )
+    return figures
+
+
+def _figure(label: str, value: str, note: str, view: str = "") -> dict[str, str]:
+    return {"label": label, "value": value, "note": note, "how": "measured", "view": view}
+
+
+def devices(rank: RankTrace) -> dict[str, Any] | None:
+    """Return the time breakdown of each device and stream; None without any."""
+    rows = []
+    for device in rank.times:
+        name = rank.called(device.device)
+        rows.append(_row(name, [device.breakdown], _hidden(device.breakdown)))
+        if len(device.streams) > 1:
+            for stream in device.streams:
+                number = "unknown" if stream.stream is None else f"{stream.stream}"
+                stream_row = _row(f"stream {number}", [stream.breakdown], _hidden(stream.breakdown))
+                rows.append({**stream_row, "level": 1})
+    extra_titles = ["comm. in all", "beside compute", "copies in all"]
+    filled = [
+        index
+        for index in range(len(extra_titles))
+        if any(row["more"][index] != "–" for row in rows)
+    ]
+    for row in rows:
+        row["more"] = [row["more"][index] for index in filled]
+    return (
+        {"parts": PARTS, "more": [extra_titles[index] for index in filled], "rows": rows}
+        if rows
+        else None
+    )
+
+
+def _hidden(breakdown: Breakdown) -> list[str]:
+    overlap = "–" if breakdown.overlap is None else units.percent(breakdown.overlap)
+    return [_time(breakdown.communication or None), overlap, _time(breakdown.copies or None)]
+
+
+def _time(seconds: float | None) -> str:
+    return "–" if seconds is None else units.time(seconds, 3).replace("-", "−")
+
+
+def _row(name: str, breakdowns: list[Breakdown], extra_cells: list[str]) -> dict[str, Any]:
+    parts = _added(breakdowns)
+    return {
+        "name": name,
+        "level": 0,
+        "whole": round(sum(breakdown.window for breakdown in breakdowns) * 1e9),
+        "amounts": [round(parts[part] * 1e9) for part in PARTS],
+        "more": extra_cells,
+        "note": "",
+        "option": None,
+    }
+
+
+def _added(breakdowns: Iterable[Breakdown]) -> dict[str, float]:
+    sums = dict.fromkeys(PARTS, 0.0)
+    for breakdown in breakdowns:
+        idle = breakdown.idle
+        times = (
+            breakdown.compute, breakdown.exposed_communication, breakdown.exposed_copies,
+            idle.host_wait, idle.kernel_wait, idle.other, idle.outside,
+        )  # fmt: skip
+        for part, time in zip(PARTS, times, strict=True):
+            sums[part] += time
+    return sums
+
+
+def ranks(trace: Trace) -> dict[str, Any] | None:
+    """Return the ranks side by side, with notes on the job; None for a single rank."""
+    if len(trace.ranks) < 2:
+        return None
+    options = {id(rank): index for index, rank in enumerate(_detailed(trace))}
+    rows = []
+    for rank in trace.ranks:
+        row = _row(
+            rank_name(rank), [device.breakdown for device in rank.times], _waits(trace.job, rank)
+        )
+        late = trace.job is not None and rank.rank is not None and rank.rank == trace.job.straggler
+        rows.append({**row, "note": "straggler" * late, "option": options.get(id(rank))})
+    absent = ", ".join(map(str, trace.missing[:MAX_DETAILED]))
+    notes = [
+        f"Details are of {len(options)} of {len(trace.ranks):,} ranks."
+        * (len(options) < len(rows)),
+        f"No file of rank{'s' * (len(trace.missing) > 1)} {absent}." if absent else "",
+        *side_by_side(trace.job),
+        *_straggler(trace.job),
+    ]
+    return {
+        "parts": PARTS,
+        "more": ["waits", "waited for", "clock ahead"] if trace.job is not None else [],
+        "rows": rows,
+        "said": [line for line in notes if line],
+        "slow": page_trace_tables.slow(trace.job),
+    }
+
+
+def _waits(job: Job | None, rank: RankTrace) -> list[str]:
+    if job is None:
+        return []
+    wait = next((wait for wait in job.waits if wait.rank == rank.rank), None)
+    times = (None,) * 3 if wait is None else (wait.waits, wait.waited_for, wait.skew)
+    return [_time(time) for time in times]
+
+
+def _straggler(job: Job | None) -> Iterable[str]:
+    if job is not None and job.straggler is not None and job.lost is not None:
+        yield f"The others wait for rank {job.straggler}: {units.time(job.lost, 3)}."

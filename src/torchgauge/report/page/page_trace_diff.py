@@ -1,0 +1,166 @@
+"""The page of two recorded traces: differences of environment, contributions, tables."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torchgauge import units
+from torchgauge.records.comparison import Difference, Place
+from torchgauge.records.trace.trace_diff import Changes, TraceDiff
+from torchgauge.report.console.comparison import relative
+from torchgauge.report.console.trace_diff import TITLES, side_details
+from torchgauge.report.page import page_comparison
+from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_shorter import short, shortened_table
+from torchgauge.report.page.page_tables import Column
+
+MAX_ROWS = 5_000  # of a table
+FINDINGS = 3
+_CHANGE_KIND = Column("what", "what", "text")
+
+
+def overview(diff: TraceDiff) -> dict[str, Any]:
+    """Return the first screen: first of all, other reasons why times may differ."""
+    sides = (("baseline", diff.baseline), ("current", diff.current))
+    around = [difference for difference in diff.differences if difference.timing]
+    differing = ", ".join(f"{difference.name} ({_both_sides(difference)})" for difference in around)
+    return {
+        "notices": [short(f"Times may differ for this alone: not the same {differing}.")]
+        * bool(around),
+        "facts": [
+            *([name, short(side.label), short(side_details(side))] for name, side in sides),
+            *(
+                [difference.name, short(_both_sides(difference)), ""]
+                for difference in diff.differences
+                if not difference.timing
+            ),
+        ],
+        "created": "",
+        "figures": _figures(diff),
+        "bound": None,
+        "phases": None,
+        "findings": _findings(diff),
+        "warnings": warnings(diff.warnings),
+        "complete": True,
+        "interrupted": False,
+    }
+
+
+def _both_sides(difference: Difference) -> str:
+    return f"{difference.baseline or 'unknown'} → {difference.current or 'unknown'}"
+
+
+def _figures(diff: TraceDiff) -> list[dict[str, str]]:
+    sides = (diff.baseline.window, diff.current.window)
+    steps = max(diff.baseline.steps, diff.current.steps) > 1
+    rows = [("time of a step" if steps else "window", *sides)]
+    parts: dict[str, tuple[float, float]] = {}
+    for part in diff.parts:
+        old, new = parts.get(name := part.part.partition(":")[0], (0.0, 0.0))
+        parts[name] = (old + part.baseline, new + part.current)
+    rows += [(name, *times) for name, times in parts.items()]
+    return [
+        {
+            "label": label,
+            "value": units.time(new),
+            "note": f"{_changed(old, new)}was {units.time(old)}",
+            "how": "measured",
+            "view": "contributions",
+        }
+        for label, old, new in rows
+        if old or new
+    ]
+
+
+def _changed(old: float, new: float) -> str:
+    return f"{relative(new / old - 1)}, " if old else ""
+
+
+def _findings(diff: TraceDiff) -> list[dict[str, Any]]:
+    """Return the layers that changed most; without layers, the operators or kernels."""
+    places = next((changes.places for changes in _listed_changes(diff)), ())
+    largest = sorted(places, key=lambda place: -abs(place.contribution))[:FINDINGS]
+    return [page_comparison.place_finding(place) for place in largest if place.contribution]
+
+
+def _listed_changes(diff: TraceDiff) -> list[Changes]:
+    """Return the tables, without layers if the model is the only one: the parts cover it."""
+    return [
+        changes for changes in diff.tables if changes.kind != "layers" or len(changes.places) > 1
+    ]
+
+
+def contributions(diff: TraceDiff) -> list[dict[str, Any]] | None:
+    """Return a chart for the devices' window and for each kind of place.
+
+    Whole nanoseconds.
+    """
+    charts = []
+    if diff.parts:
+        bars = [[part.part, round(part.contribution * 1e9), None] for part in diff.parts]
+        charts.append(_chart("Devices", bars, 0, "", diff.window, "the devices' window"))
+    charts += [_places_chart(changes) for changes in _listed_changes(diff)]
+    return charts or None
+
+
+def _places_chart(changes: Changes) -> dict[str, Any]:
+    order = sorted(changes.places, key=lambda place: -abs(place.contribution))
+    bars = [place for place in order[: page_comparison.BARS] if place.contribution]
+    remainder = changes.total - math.fsum(place.contribution for place in bars)
+    labelled_bars = [[short(_name(place)), round(place.contribution * 1e9), None] for place in bars]
+    return _chart(
+        TITLES[changes.kind],
+        labelled_bars,
+        round(remainder * 1e9),
+        "all others",
+        changes.total,
+        "all of them",
+    )
+
+
+def _chart(
+    title: str,
+    bars: list[list[Any]],
+    remainder: int,
+    remainder_label: str,
+    total: float,
+    total_label: str,
+) -> dict[str, Any]:
+    return {
+        "title": title,
+        "note": "",
+        "bars": bars,
+        "rest": remainder,
+        "others": remainder_label,
+        "total": round(total * 1e9),
+        "whole": total_label,
+        "unit": "delta",
+    }
+
+
+def _name(place: Place) -> str:
+    return place.name or "(the model itself)"
+
+
+def tables(diff: TraceDiff) -> list[dict[str, Any]] | None:
+    """Return layers, operators, shapes and kernels with both sides' figures."""
+    listed_tables = [
+        shortened_table(
+            page_comparison.table(
+                changes.kind,
+                changes.places,
+                {_CHANGE_KIND: [_change_kind(p) for p in changes.places]},
+            ),
+            MAX_ROWS,
+        )
+        for changes in _listed_changes(diff)
+        if changes.places
+    ]
+    return listed_tables or None
+
+
+def _change_kind(place: Place) -> str:
+    if place.appeared or place.vanished:
+        return "appeared" if place.appeared else "vanished"
+    return "slower" if place.contribution > 0 else "faster" if place.contribution < 0 else "same"

@@ -1,0 +1,149 @@
+"""Tables of a recorded trace: its tree, host and device interaction, the critical path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchgauge.records.record import Record
+from torchgauge.records.trace.critical_path import CriticalPath
+from torchgauge.records.trace.trace import Job, RankTrace
+from torchgauge.report.page.page_shorter import shortened_table
+from torchgauge.report.page.page_tables import Column, table, tree_tables
+
+MAX_ROWS = 1_000  # of a table that is not the tree's
+LINKS = ("compute", "communication", "copy", "host", "launch", "pause")
+_PATH = (
+    Column("name", "name", "text"),
+    Column("link", "link", "text"),
+    Column("time", "time", "time"),
+    Column("share", "share of the path", "share"),
+    Column("count", "links", "count"),
+)
+_COLLECTIVES = (
+    Column("name", "collective", "text"),
+    Column("dtype", "type", "text"),
+    Column("bytes", "size", "bytes"),
+    Column("group", "ranks", "count"),
+    Column("calls", "calls", "count"),
+    Column("time", "time", "time"),
+    Column("exposed", "beside nothing", "time"),
+    Column("wait", "waited", "time"),
+    Column("transfer", "transfer", "time"),
+    Column("bus_bandwidth", "bus", "bytes/s"),
+)
+_COPIES = (
+    Column("kind", "copy", "text"),
+    Column("pageable", "host memory", "text"),
+    Column("count", "count", "count"),
+    Column("time", "time", "time"),
+    Column("bytes", "bytes", "bytes"),
+    Column("bandwidth", "B/s", "bytes/s"),
+)
+_QUEUES = (
+    Column("stream", "stream", "text"),
+    Column("mean", "mean", "number"),
+    Column("most", "most", "count"),
+    Column("empty", "found empty", "share"),
+    Column("delay_median", "delay, median", "time"),
+    Column("delay_p99", "delay, p99", "time"),
+)
+_SYNCHRONISATIONS = (
+    Column("call", "call", "text"),
+    Column("operator", "operator", "text"),
+    Column("layer", "layer", "text"),
+    Column("count", "calls", "count"),
+    Column("time", "time", "time"),
+)
+_SLOW = (
+    Column("name", "collective", "text"),
+    Column("bytes", "size", "bytes"),
+    Column("number", "call", "count"),
+    Column("at", "at", "time"),
+    Column("transfer", "transfer", "time"),
+    Column("usual", "usual", "time"),
+)
+_NOTES = {
+    "queues": "Pieces of work that were launched and had not begun, over the stream's time. Empty: "
+    "none waited behind the piece that began. Delay: from the launch to the begin of the work.",
+    "synchronisations": "Calls in which the host waited for a device, with the operator around.",
+    "least": "The bus carried at least so much: waiting is in the time, as one rank's file has it.",
+}
+
+
+def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict[str, Any]] | None:
+    """Return the tables that have rows, of `most` rows in all; `at` is where nodes are shown."""
+    listed_tables = [
+        shortened_table(tree_table, max(max_rows // 4, 25), node_map)
+        for tree_table in tree_tables(rank.tree)
+        # A trace without layers has only the model's row, which the first screen covers.
+        if tree_table["name"] != "layers" or tree_table["rows"] > 1
+    ]
+    for name, columns, rows in (
+        ("collectives", _COLLECTIVES, rank.collectives),
+        ("copies", _COPIES, rank.copies),
+        ("queues", _QUEUES, rank.queues),
+        ("synchronisations", _SYNCHRONISATIONS, rank.synchronisations),
+    ):
+        if rows:
+            listed_tables.append(_record_table(name, columns, rows, min(max_rows // 4, MAX_ROWS)))
+    return listed_tables or None
+
+
+def _record_table(
+    name: str, columns: Sequence[Column], rows: Sequence[Record], max_rows: int
+) -> dict[str, Any]:
+    """Return a table of records; its rows are of no node."""
+    cells: dict[str, list[Any]] = {
+        column.key: [_cell(record, column.key) for record in rows] for column in columns
+    }
+    page_table = shortened_table(table(name, columns, cells), max(max_rows, 25))
+    is_lower_bound = (
+        name == "collectives" and not any(cells["wait"]) and any(cells["bus_bandwidth"])
+    )
+    return {
+        **page_table,
+        "nodes": [],
+        "note": _NOTES["least"] if is_lower_bound else _NOTES.get(name, ""),
+    }
+
+
+def _cell(record: Any, key: str) -> Any:
+    if key == "pageable":
+        return {True: "pageable", False: "pinned", None: ""}[record.pageable]
+    if key == "stream":
+        device, stream = (
+            "?" if number is None else number for number in (record.device, record.stream)
+        )
+        return f"GPU {device} stream {stream}"
+    return getattr(record, key)
+
+
+def path(critical_path: CriticalPath | None) -> dict[str, Any] | None:
+    """Return the critical path by kind of link and by name."""
+    if critical_path is None or not critical_path.length:
+        return None
+    times = {link: getattr(critical_path, link) for link in LINKS}
+    columns: dict[str, list[Any]] = {
+        name: [getattr(segment, name) for segment in critical_path.items]
+        for name in ("name", "link", "time", "count")
+    }
+    columns["share"] = [segment.time / critical_path.length for segment in critical_path.items]
+    return {
+        "length": round(critical_path.length * 1e9),
+        "parts": [[link, round(time * 1e9)] for link, time in times.items() if time],
+        "table": {
+            **shortened_table(table("the critical path", _PATH, columns), MAX_ROWS),
+            "nodes": [],
+        },
+    }
+
+
+def slow(job: Job | None) -> dict[str, Any] | None:
+    """Return the collectives that took much longer than usual; None without any."""
+    if job is None or not job.slow:
+        return None
+    cells = {
+        column.key: [getattr(collective, column.key) for collective in job.slow] for column in _SLOW
+    }
+    return shortened_table(table("slow collectives", _SLOW, cells), MAX_ROWS)

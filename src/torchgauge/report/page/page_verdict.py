@@ -1,0 +1,90 @@
+"""The page of a gate's verdict: the rulings, and behind them the comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgauge.records.verdict import Ruling, Verdict
+from torchgauge.report.console.comparison import side_details
+from torchgauge.report.content import rulings
+from torchgauge.report.page import page_comparison
+from torchgauge.report.page.page_overview import warnings
+
+
+def overview(verdict: Verdict) -> dict[str, Any]:
+    """Return the first screen of a verdict."""
+    compared = verdict.comparison
+    sides = rulings.sides(compared) if compared is not None else ()
+    regressions = [
+        {"title": name, "text": "", "view": "contributions", "node": None, "search": ""}
+        for name in verdict.guilty
+    ]
+    return {
+        "facts": [[name.strip(), side.label, side_details(side)] for name, side in sides],
+        "created": compared.current.created if compared is not None else "",
+        "figures": [_card(ruling) for ruling in verdict.rulings],
+        "bound": None,
+        "phases": None,
+        "findings": regressions,
+        "warnings": warnings(verdict.all_warnings),
+        "complete": True,
+        "interrupted": False,
+    }
+
+
+def _card(ruling: Ruling) -> dict[str, str]:
+    parts = [ruling.outcome, rulings.change(ruling), rulings.allowed(ruling)]
+    figure = rulings.figure(ruling).rpartition("→")[2].strip()
+    note = ", ".join(part for part in parts if part)
+    return {
+        "label": ruling.metric,
+        "value": figure,
+        "note": note,
+        "how": ruling.how,
+        "view": "changes",
+    }
+
+
+def changes(verdict: Verdict) -> dict[str, Any]:
+    """Return the rulings as rows of a table, and the differences of environment."""
+    compared = verdict.comparison
+    around = page_comparison.changes(compared) if compared is not None else {"differences": []}
+    return {
+        "rows": [_row(ruling) for ruling in verdict.rulings],
+        "differences": around["differences"],
+        "paired": bool(verdict.blocks),
+    }
+
+
+def _row(ruling: Ruling) -> dict[str, Any]:
+    old, arrow, new = rulings.figure(ruling).rpartition("→")
+    tolerance = ruling.tolerance
+    relative = ruling.interval if ruling.limit is None else None
+    return {
+        "metric": ruling.metric,
+        "baseline": old.strip() if arrow else "",
+        "current": new.strip(),
+        "change": ruling.change,
+        "text": rulings.change(ruling),
+        "interval": None if relative is None else [relative.low, relative.high],
+        "range": rulings.interval(ruling),
+        "judgement": ruling.outcome,
+        "how": ruling.how,
+        "note": "; ".join(
+            part for part in (rulings.allowed(ruling), rulings.explanation(ruling)) if part
+        ),
+        "bounds": [tolerance.accepted, tolerance.refused]
+        if tolerance is not None and tolerance.refused
+        else [],
+    }
+
+
+def contributions(verdict: Verdict) -> list[dict[str, Any]] | None:
+    """Return each layer's share of the step's change, from the comparison."""
+    compared = verdict.comparison
+    return None if compared is None else page_comparison.contributions(compared)
+
+
+def tables(verdict: Verdict) -> list[dict[str, Any]] | None:
+    """Return the comparison's tables of places."""
+    return None if verdict.comparison is None else page_comparison.tables(verdict.comparison)

@@ -1,0 +1,1 @@
+"""Builds of a target: their source, home and git revision, for a fresh process."""

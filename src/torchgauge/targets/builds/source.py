@@ -1,0 +1,99 @@
+"""Where a target comes from, so that any process can open it: loaded again, or sent by value."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from torchgauge.errors import InputError
+from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.inputs.content import with_inputs
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.modules import check_tree
+from torchgauge.targets.names import name_of
+from torchgauge.targets.placement import Placement, place
+from torchgauge.targets.target import Target, TargetRequest
+
+
+def _check(model: Any) -> None:
+    """Raise InputError `not-callable`, and as `modules.check_tree`."""
+    if not callable(model):
+        raise InputError(
+            f"A {type(model).__name__} cannot be called.",
+            id="not-callable",
+            remedy="Give a torch.nn.Module, or a function.",
+        )
+    module = module_of(model)
+    if module is not None:
+        check_tree(module)
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A target as a request (command line) or as an object (Python), and how it is to run.
+
+    A request is loaded anew in every process; an object travels to a fresh process by value.
+    """
+
+    target: TargetRequest | Target
+    device: str | None = None
+    precision: str | None = None
+    training: bool = False
+
+    @staticmethod
+    def of_object(
+        model: Callable[..., Any] | Target,
+        inputs: Any,
+        *,
+        device: str | None = None,
+        precision: str | None = None,
+        training: bool = False,
+    ) -> Source:
+        """Return the source for a model (or any callable, or a loaded target) of the caller's."""
+        example_inputs = Inputs.of(inputs)
+        if not isinstance(model, Target):
+            _check(model)
+            kind = "module" if isinstance(model, nn.Module) else "callable"
+            name = name_of(model)
+            model = Target(model=model, inputs=example_inputs, spec=name, kind=kind, name=name)
+        return Source(with_inputs(model, example_inputs), device, precision, training)
+
+    @staticmethod
+    def of_request(request: TargetRequest) -> Source:
+        """Return the source for a target named on the command line."""
+        return Source(request, request.device, request.precision, request.training)
+
+    @property
+    def is_request(self) -> bool:
+        """True where every process loads the target itself."""
+        return not isinstance(self.target, Target)
+
+    def on_cpu(self) -> Source:
+        """Return the source with values, on the CPU: loaded there, or a copy filled at random."""
+        from torchgauge.targets.inputs.concrete_values import with_values
+
+        target: TargetRequest | Target
+        if isinstance(self.target, Target):
+            target = with_values(self.target)
+        else:
+            target = dataclasses.replace(self.target, device="cpu")
+        return dataclasses.replace(self, target=target, device="cpu")
+
+    def open(self) -> Placement:
+        """Load the target where it must be loaded, and place it on its device."""
+        if isinstance(self.target, Target):
+            target, owned = self.target, False
+        else:
+            from torchgauge.targets.loaders.load import load
+
+            target, owned = load(self.target), True
+        return place(
+            target,
+            device=self.device,
+            precision=self.precision,
+            training=self.training,
+            owned=owned,
+        )

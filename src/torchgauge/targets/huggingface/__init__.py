@@ -1,0 +1,1 @@
+"""Transformers models by name or folder, without the network."""

@@ -1,0 +1,242 @@
+"""The inputs a transformers model needs, from its forward signature and its configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from torchgauge.errors import InputError
+from torchgauge.targets.huggingface import huggingface_images as images
+from torchgauge.targets.huggingface import huggingface_other_inputs as other_inputs
+from torchgauge.targets.huggingface import huggingface_sizes as sizes
+from torchgauge.targets.huggingface.huggingface_labels import labels_for
+from torchgauge.targets.inputs.input_spec import InputSpec, parse_all
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.inputs.random_tensors import RandomTensors
+from torchgauge.targets.target import TargetRequest
+
+CHOICES = 4
+TOKENS = ("input_ids", "decoder_input_ids")
+INPUTS_OF_MODALITY = {
+    "audio": ("input_features", "input_values"),
+    "image": ("pixel_values",),
+    "video": ("pixel_values", "pixel_values_videos"),
+}
+# Types whose pixel_values are clips although they call themselves image models.
+CLIP_TYPES = ("timesformer", "vivit", "vjepa2", "xclip", "xclip_vision_model")
+# Types that take several images as one example: pairs to match, or pages beside a text.
+IMAGES_TOGETHER = {
+    **dict.fromkeys(("efficientloftr", "lightglue", "superglue"), (2,)),
+    **dict.fromkeys(("idefics", "modernvbert", "colmodernvbert", "ultravbert"), (1,)),
+}
+# Inputs, and which input each replaces: models refuse both together.
+REPLACED_INPUTS = {
+    "inputs_embeds": "input_ids",
+    "decoder_inputs_embeds": "decoder_input_ids",
+    "encoder_outputs": "input_ids",
+}
+
+
+def example_inputs(model: Any, request: TargetRequest) -> Inputs:
+    """Return keyword inputs: those given by --input, and random ones for the rest.
+
+    Positional --input values are taken for the first parameters of `forward`. With
+    `request.training`, labels are added where `forward` takes them.
+
+    Raises:
+        InputError: `input-missing` where an input is needed that nothing describes;
+            `input-spec`.
+    """
+    needs = Needs(model, RandomTensors(request.device), request.batch or 1)
+    specs = _specs_by_name(request, needs)
+    if specs and request.batch is None:
+        needs = dataclasses.replace(needs, batch=_batch(specs))
+    inputs: dict[str, Any] = {
+        name: _tensor_of(spec.with_batch(request.batch), needs) for name, spec in specs.items()
+    }
+    for name in needs.names(specs):
+        make = needs.makers().get(name)
+        try:
+            inputs[name] = make() if make else None
+        except (AttributeError, TypeError):  # the configuration lacks what the size follows from
+            inputs[name] = None
+        if inputs[name] is None:
+            raise _missing(request, model, name)
+    if "input_ids" in inputs and "input_ids" not in specs:
+        inputs |= _with_image(needs, inputs)
+    if request.training:
+        inputs |= labels_for(model, inputs, needs.draw)
+    return Inputs(kwargs=inputs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Needs:
+    """The inputs that one model needs, for one batch size."""
+
+    model: Any
+    draw: RandomTensors
+    batch: int
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of `forward`, without *args and **kwargs."""
+        signature_parameters = inspect.signature(self.model.forward).parameters
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return {name: p for name, p in signature_parameters.items() if p.kind not in variable}
+
+    def names(self, specs: Mapping[str, Any]) -> list[str]:
+        """Return the inputs to fill in: the main one, those without default, the second stack's."""
+        main = self.model.main_input_name
+        required: list[str] = [
+            name for name in ([main] if isinstance(main, str) else main) if self._takes(name)
+        ]
+        required += [name for name, p in self.parameters.items() if p.default is p.empty]
+        if not required:  # the main input belongs to another part of the architecture
+            required = [name for name in self.makers() if self._takes(name)][:1]
+        required += self._partners(required)
+        required += other_inputs.BEYOND_SIGNATURE.get(self.model.config.model_type, ())
+        absent = {REPLACED_INPUTS[name] for name in specs if name in REPLACED_INPUTS} | set(specs)
+        return [name for name in dict.fromkeys(required) if name not in absent]
+
+    def _takes(self, name: str) -> bool:
+        return name in self.parameters
+
+    def _partners(self, required: list[str]) -> list[str]:
+        """Return the inputs that go with `required`: the decoder's tokens, the other modality.
+
+        A model that matches text with images or sound, as CLIP does, takes both. One that
+        generates text and may see an image as well gets one in `_with_image`, where it can be made.
+        """
+        partners = ["decoder_input_ids"]
+        if "input_ids" in required and not self.model.can_generate():
+            heard = self._modalities() & {"image", "video", "audio"}
+            partners += [
+                name for modality in sorted(heard) for name in INPUTS_OF_MODALITY[modality]
+            ]
+        if "pixel_values" in required:
+            partners.append("input_ids")
+        return [name for name in partners if self._takes(name)]
+
+    def _modalities(self) -> set[str]:
+        named = self.model.input_modalities
+        return {named} if isinstance(named, str) else set(named)
+
+    def makers(self) -> dict[str, Callable[[], torch.Tensor]]:
+        """Return how each input is made that is known by its name."""
+        model, draw, batch = self.model, self.draw, self.batch
+        config = model.config
+        return {
+            "input_ids": lambda: self.tokens(sizes.sequence(model)),
+            "decoder_input_ids": self.decoder_tokens,
+            "pixel_values": self.pixels,
+            "pixel_values_videos": self.clip,
+            "input_features": lambda: draw.normal(batch, *sizes.spectrogram(config)),
+            "input_values": lambda: draw.normal(batch, *sizes.waveform(config)),
+            **other_inputs.makers(model, draw, batch),
+        }
+
+    def tokens(self, length: int, *, decoder: bool = False) -> torch.Tensor:
+        """Return token ids (batch, length) without special ones, and the end token at the end."""
+        vocabulary = sizes.vocabulary(self.model, decoder=decoder)
+        choices = (CHOICES,) if type(self.model).__name__.endswith("MultipleChoice") else ()
+        ids = self.draw.integers(vocabulary, self.batch, *choices, length)
+        if ids.is_meta:
+            return ids
+        special = sizes.special_tokens(self.model.config)
+        plain = next((token for token in range(vocabulary) if token not in special), 0)
+        for token in special:
+            ids[ids == token] = plain
+        end = getattr(self.model.config, "eos_token_id", None)
+        if isinstance(end, int) and 0 <= end < vocabulary:
+            ids[..., -1] = end
+        return ids
+
+    def decoder_tokens(self) -> torch.Tensor:
+        """Return the decoder's token ids; a decoder of sound has one row for each codebook."""
+        length = sizes.sequence(self.model, sizes.TARGET_POSITIONS)
+        codebooks = sizes.find(self.model.config, ("num_codebooks",), ("decoder",))
+        if codebooks and self.model.config.model_type.startswith("musicgen"):
+            rows = dataclasses.replace(self, batch=self.batch * codebooks)
+            return rows.tokens(length, decoder=True)
+        return self.tokens(length, decoder=True)
+
+    def pixels(self) -> torch.Tensor:
+        """Return images (batch, channels, height, width), with what the type puts in between."""
+        config = self.model.config
+        if config.model_type in CLIP_TYPES or self._modalities() & {"image", "video"} == {"video"}:
+            return self.clip()
+        if self._takes("grid_thw"):  # then the images come cut into patches
+            return self.makers()["flat_pixel_values"]()
+        if self._takes("spatial_shapes"):
+            patches = self.makers()["flat_pixel_values"]()
+            return patches.reshape(self.batch, -1, patches.shape[-1])
+        between = IMAGES_TOGETHER.get(config.model_type, ())
+        return self.draw.normal(self.batch, *between, *sizes.image(config))
+
+    def clip(self) -> torch.Tensor:
+        """Return clips (batch, frames, channels, height, width)."""
+        config = self.model.config
+        return self.draw.normal(self.batch, sizes.frames(config), *sizes.image(config))
+
+
+def _with_image(needs: Needs, inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Return text and image for a model that generates text on images; nothing for any other.
+
+    The tokens that stand for the image come before the text.
+    """
+    token = images.placeholder(needs.model)
+    if token is None or "pixel_values" not in needs.parameters:
+        return {}
+    pixels = inputs.get("pixel_values")
+    if pixels is None:
+        pixels = needs.pixels()
+    count = images.image_token_count(needs.model, pixels)
+    text = inputs["input_ids"]
+    if count is None or len(pixels) != len(text):
+        return {}
+    image = torch.full_like(text[:, :1], token).expand(-1, count)
+    return {"input_ids": torch.cat([image, text], dim=1), "pixel_values": pixels}
+
+
+def _specs_by_name(request: TargetRequest, needs: Needs) -> dict[str, InputSpec]:
+    order = iter(needs.parameters)
+    specs = parse_all(request.inputs)
+    used_names = {spec.name for spec in specs}
+    by_name = {}
+    for spec in specs:
+        name = spec.name or next((free for free in order if free not in used_names), None)
+        if name is None:
+            raise InputError(
+                f"{type(needs.model).__name__} takes fewer positional inputs than are given.",
+                id="input-spec",
+                remedy=f"Name the inputs: {', '.join(needs.parameters)}.",
+            )
+        by_name[name] = spec
+    return by_name
+
+
+def _batch(specs: Mapping[str, InputSpec]) -> int:
+    return next((spec.shape[0] for spec in specs.values() if spec.shape), 1)
+
+
+def _tensor_of(spec: InputSpec, needs: Needs) -> torch.Tensor:
+    """Return the tensor of a spec; without a dtype, what ends in _ids or _mask holds integers."""
+    name = spec.name or "input_ids"
+    if name in TOKENS:
+        return spec.tensor(needs.draw, dtype="int64", high=sizes.vocabulary(needs.model))
+    if name.endswith(("_ids", "_mask")):
+        return spec.tensor(needs.draw, dtype="int64")
+    return spec.tensor(needs.draw)
+
+
+def _missing(request: TargetRequest, model: Any, name: str) -> InputError:
+    return InputError(
+        f"{request.spec} needs the input {name!r}, and nothing says its shape.",
+        id="input-missing",
+        cause=f"{type(model).__name__} is called as forward{inspect.signature(model.forward)}.",
+        remedy=f"Give it by name, for example --input {name}=1x128:int64<100.",
+    )

@@ -1,0 +1,103 @@
+"""Restores the model, its inputs and the process after a measurement, on success and on error."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from types import MethodType
+from typing import Any
+
+import torch
+
+from torchgauge.signals import restoring
+from torchgauge.targets.hygiene.functions import save_functions
+from torchgauge.targets.hygiene.kept import Restoration, not_restored
+from torchgauge.targets.hygiene.process import save_process, save_randomness
+from torchgauge.targets.hygiene.structure import (
+    save_gradients,
+    save_hooks,
+    save_state,
+    save_structure,
+)
+from torchgauge.targets.hygiene.values import save_values
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.turn import turn
+
+__all__ = ["Restoration", "evaluation", "module_of", "not_restored", "training", "untouched"]
+
+
+@restoring
+def untouched(
+    model: Callable[..., Any], *inputs: Inputs, training: bool = False
+) -> Iterator[Restoration]:
+    """Put the model, its inputs and the process back as they were, on success and on error.
+
+    The model: attributes of every submodule (with them training flags, hooks, registered
+    parameters, buffers and caches made by a forward) and what is mutable below them (`state.py`),
+    buffer values, `requires_grad` and `.grad` of parameters. Values of parameters, gradients and
+    inputs are put back where a copy is cheap (see `values.py`), those of parameters always with
+    `training`; elsewhere a change is noticed. The process: what `process.py` and `functions.py`
+    list, warnings filters. Other threads that measure wait meanwhile (`turn.py`).
+    The block gets what was copied and, afterwards, what the forward changed. What cannot be put
+    back is noted there too, and never hides the error that the block raised. Not put back: a lazy
+    module stays initialised; what `state.py` leaves alone; files, threads and processes that the
+    model's own code opened stay open. Any callable is allowed; of a module's bound method the
+    module is restored. No signal cuts it short: Ctrl-C counts in the block alone.
+    """
+    restoration = Restoration()
+    with turn(), warnings.catch_warnings(), contextlib.ExitStack() as undo:
+
+        def put_back(part: str, restore: Callable[[], None]) -> None:
+            undo.push(restoration.guarded(part, restore))
+
+        put_back("the process's settings", save_process())
+        put_back("random states", save_randomness())
+        module = module_of(model)
+        put_back("functions", save_functions(module))
+        put_back("hooks of all modules", save_hooks())
+        if module is not None:
+            put_back("attributes", save_structure(module))
+            put_back("gradients", save_gradients(module))
+        state = save_state(model, module, inputs, restoration)
+        put_back("what attributes hold", state.restore)
+        put_back(
+            "values", save_values(module, inputs, restoration, state.named(), training=training)
+        )
+        yield restoration
+
+
+@restoring
+def evaluation(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Restoration]:
+    """`untouched`, with the model in evaluation mode and under torch.inference_mode."""
+    with untouched(model, *inputs) as restoration:
+        module = module_of(model)
+        if module is not None and any(
+            getattr(submodule, "training", True) for submodule in module.modules()
+        ):
+            # Exported and frozen programs have their mode built in and refuse to change it.
+            with contextlib.suppress(NotImplementedError, AttributeError):
+                module.eval()
+        with torch.inference_mode():
+            yield restoration
+
+
+@restoring
+def training(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Restoration]:
+    """`untouched`, with gradients on and the model in training mode.
+
+    A model that is in training mode already keeps its flags: parts frozen on purpose (batch
+    normalisation in evaluation mode) are measured frozen.
+    """
+    with untouched(model, *inputs, training=True) as restoration:
+        module = module_of(model)
+        if module is not None and not getattr(module, "training", True):
+            module.train()
+        with torch.inference_mode(mode=False):  # which turns gradients on as well
+            yield restoration
+
+
+def module_of(model: Callable[..., Any]) -> torch.nn.Module | None:
+    """Return the module behind a target: itself, or the one a bound method belongs to."""
+    owner = model.__self__ if isinstance(model, MethodType) else model
+    return owner if isinstance(owner, torch.nn.Module) else None

@@ -1,0 +1,1 @@
+"""The example inputs of a call."""

@@ -1,0 +1,96 @@
+"""Copies a target to the CPU with random values, where its tensors have only shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_leaves
+
+from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.inputs.random_tensors import SEED, RandomTensors
+from torchgauge.targets.modules import copied
+from torchgauge.targets.target import Target
+
+# Standard deviation of weights that no layer of torch initialises; usual for language models.
+SPREAD = 0.02
+
+
+def with_values(target: Target) -> Target:
+    """Return the target on the CPU, with random weights and inputs where it has no values.
+
+    Layers of torch are filled as torch fills new ones, other parameters with small random numbers,
+    buffers with ones. Integers are 0, which every table of embeddings has; masks let all through.
+    """
+    with torch.random.fork_rng([]):
+        torch.default_generator.manual_seed(SEED)
+        return dataclasses.replace(
+            target, model=_model(target.model), inputs=_inputs(target.inputs)
+        )
+
+
+def _model(model: Callable[..., Any]) -> Callable[..., Any]:
+    module = module_of(model)
+    if module is None:
+        return model
+    filled = _filled(module)
+    if module is model:
+        return filled
+    return types.MethodType(model.__func__, filled)  # type: ignore[attr-defined]
+
+
+def _filled(module: nn.Module) -> nn.Module:
+    draw = RandomTensors("cpu")
+    # A copy takes what the memo holds in the place of a tensor, wherever the tensor is used.
+    memo: dict[int, Any] = {}
+    for submodule in module.modules():
+        for leaf in tree_leaves(list(vars(submodule).values())):
+            if isinstance(leaf, torch.Tensor) and _is_empty(leaf) and id(leaf) not in memo:
+                memo[id(leaf)] = _values(leaf, draw)
+    values = copied(module, memo).to("cpu")
+    for original, submodule in zip(module.modules(), values.modules(), strict=True):
+        own = [*original.parameters(recurse=False), *original.buffers(recurse=False)]
+        if type(submodule).__module__.startswith("torch.nn.") and all(map(_is_empty, own)):
+            getattr(submodule, "reset_parameters", lambda: None)()
+    return values  # type: ignore[no-any-return]
+
+
+def _is_empty(tensor: torch.Tensor) -> bool:
+    return tensor.is_meta and not is_lazy(tensor) and type(tensor) in (torch.Tensor, nn.Parameter)
+
+
+def _values(tensor: torch.Tensor, draw: RandomTensors) -> torch.Tensor:
+    shape, dtype = tuple(tensor.shape), tensor.dtype
+    if not isinstance(tensor, nn.Parameter):
+        return draw.ones(*shape, dtype=dtype) if _real(dtype) else draw.zeros(*shape, dtype=dtype)
+    values = draw.zeros(*shape, dtype=dtype)
+    if dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        values = draw.normal(*shape, dtype=dtype) * SPREAD
+    return nn.Parameter(values, requires_grad=tensor.requires_grad)
+
+
+def _real(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex or dtype is torch.bool
+
+
+def _inputs(inputs: Inputs) -> Inputs:
+    draw = RandomTensors("cpu")
+    named = {id(tensor): name for name, tensor in inputs.tensors()}
+
+    def filled(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_meta:
+            return tensor
+        shape, dtype = tuple(tensor.shape), tensor.dtype
+        if dtype.is_floating_point or dtype.is_complex:
+            return draw.normal(*shape, dtype=dtype)
+        if dtype is torch.bool or named[id(tensor)].endswith("mask"):
+            return draw.ones(*shape, dtype=dtype)
+        return draw.zeros(*shape, dtype=dtype)
+
+    return inputs.map(filled)

@@ -1,0 +1,140 @@
+"""Loads a target as written on the command line: a model with example inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from torchgauge.errors import InputError
+from torchgauge.files import check_readable
+from torchgauge.folders import expanded
+from torchgauge.signals import restoring
+from torchgauge.targets.inputs.content import with_inputs
+from torchgauge.targets.inputs.random_tensors import SEED
+from torchgauge.targets.loaders import exported, python_factory
+from torchgauge.targets.loaders.weights import load_weights
+from torchgauge.targets.target import Target, TargetRequest
+
+FORMS = (
+    "file.py:factory or package.module:factory (returns a model, or (model, inputs)); "
+    "a Hugging Face folder (with config.json); a saved program (.pt2, TorchScript); "
+    "hf:ARCHITECTURE; torchvision:NAME; timm:NAME"
+)
+UNSUPPORTED = {
+    ".pt2": "an exported program",
+    ".onnx": "an ONNX model",
+    ".pt": "a checkpoint",
+    ".pth": "a checkpoint",
+    ".ts": "a TorchScript program",
+    ".bin": "a checkpoint",
+    ".safetensors": "a checkpoint",
+}
+CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
+
+
+def load(request: TargetRequest) -> Target:
+    """Return the model a request names, on the request's device, with example inputs.
+
+    Random weights and inputs are the same in every process; the caller's random number generators
+    are left as they were. The model's training flags are what its library or factory gave.
+
+    Raises:
+        InputError: the target, its inputs or its weights cannot be used; the `id` says which.
+        MissingExtraError: the library the target comes from is not installed.
+    """
+    with _seeded(request.device):
+        target = _load(request)
+    if request.weights is not None:
+        load_weights(target.model, request.weights)
+        target = dataclasses.replace(target, weights=request.weights.name, files=(request.weights,))
+    return with_inputs(target, target.inputs)
+
+
+def _load(request: TargetRequest) -> Target:
+    scheme, _, name = request.spec.partition(":")
+    # Imported where needed: each of them pulls a library that takes seconds to import.
+    if scheme == "torchvision":
+        from torchgauge.targets.loaders import torchvision_models
+
+        return torchvision_models.load(request, name)
+    if scheme == "timm":
+        from torchgauge.targets.loaders import timm_models
+
+        return timm_models.load(request, name)
+    if scheme == "hf":
+        from torchgauge.targets.huggingface import huggingface
+
+        return huggingface.load_architecture(request, name)
+    path = _path(request.spec)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise _unknown(request.spec, f"the folder {path} has no config.json")
+        from torchgauge.targets.huggingface import huggingface
+
+        return huggingface.load_directory(request, path)
+    if exported.matches(path):
+        return exported.load(request, path)
+    if path.suffix in UNSUPPORTED:
+        raise _unsupported(path)
+    if python_factory.matches(request.spec):
+        return python_factory.load(request)
+    raise _unknown(request.spec, "it has none of the known forms")
+
+
+def _path(spec: str) -> Path:
+    """Return the spec as a path; raises InputError `target-unknown` where it cannot be one."""
+    try:
+        path = expanded(spec)
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _unknown(spec, f"as a path it cannot be used: {error}") from error
+    check_readable(path)
+    return path
+
+
+@restoring
+def _seeded(device: str) -> Iterator[None]:
+    """Seed torch, NumPy and `random` alike, and put their states back afterwards."""
+    on_cuda = torch.device(device).type == "cuda"
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng([torch.device(device)] if on_cuda else []):
+        # Not torch.manual_seed: that would also reseed every other CUDA device.
+        torch.default_generator.manual_seed(SEED)
+        if on_cuda:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(SEED)
+        random.seed(SEED)
+        np.random.seed(SEED)
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)
+
+
+def _unknown(spec: str, cause: str) -> InputError:
+    return InputError(
+        f"{spec!r} is not a target.",
+        id="target-unknown",
+        cause=f"{cause}.",
+        remedy=f"Give one of: {FORMS}.",
+    )
+
+
+def _unsupported(path: Path) -> InputError:
+    if not path.exists():
+        return InputError(f"There is no file {path}.", id="file-missing", remedy="Check the path.")
+    remedy = "Write a file.py:factory that returns the model, and give that"
+    if path.suffix in CHECKPOINTS:
+        remedy += f"; where the file is a state dict, add --weights {path}"
+    return InputError(
+        f"{path} cannot be loaded as a target.",
+        id="target-not-supported",
+        cause=f"torchgauge does not load {path.suffix} files yet ({UNSUPPORTED[path.suffix]}).",
+        remedy=f"{remedy}.",
+    )

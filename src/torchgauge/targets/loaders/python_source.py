@@ -1,0 +1,137 @@
+"""Imports the user's Python file or module as running it would, and reports its errors."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from torchgauge.errors import InputError, text_of
+from torchgauge.files import check_readable, is_file
+from torchgauge.folders import expanded, working_folder
+from torchgauge.forks import Owner
+
+
+def imported(place: str) -> ModuleType:
+    """Return the module that `place` names, a file or a dotted name; raises as those below do."""
+    return import_file(Path(place)) if place.endswith(".py") else import_module(place)
+
+
+def import_file(path: Path) -> ModuleType:
+    """Return the module in a file, freshly executed, its folder on `sys.path` as when it is run.
+
+    Raises:
+        InputError: `file-missing`, or `factory-raised` where executing the file raised.
+    """
+    path = expanded(path)
+    check_readable(path)
+    path = path.resolve()
+    if not is_file(path):
+        raise InputError(
+            f"There is no file {path}.",
+            id="file-missing",
+            remedy="Check the path before the colon.",
+        )
+    _put_first_on_path(str(path.parent))
+    name = _module_name(path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is not a Python file.", id="file-missing")
+    module = importlib.util.module_from_spec(spec)
+    # Known under its name before it runs: dataclasses and pickles look their module up.
+    sys.modules[name] = module
+    owner = Owner()
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        if owner.in_fork:
+            raise
+        del sys.modules[name]
+        raise _import_failed(str(path), error) from error
+    return module
+
+
+def import_module(name: str) -> ModuleType:
+    """Return a module by its dotted name, looked for in the current folder first.
+
+    Raises:
+        InputError: `module-missing`, or `factory-raised` where importing it raised.
+    """
+    _put_first_on_path(str(working_folder()))
+    importlib.invalidate_caches()
+    owner = Owner()
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        absent = error.name or ""
+        if name != absent and not name.startswith(f"{absent}."):
+            raise _import_failed(name, error) from error
+        raise InputError(
+            f"There is no Python module {name!r}.",
+            id="module-missing",
+            cause=f"{absent!r} was found neither in {working_folder()} nor among the installed "
+            "packages.",
+            remedy="Run from the folder it lies in, or give the file: path/file.py:factory.",
+        ) from error
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        if owner.in_fork:
+            raise
+        raise _import_failed(name, error) from error
+
+
+def candidates(path: Path) -> list[str]:
+    """Return the possible factories in a file: functions without required arguments, and classes.
+
+    The file is parsed, not run.
+    """
+    if not is_file(path):
+        return []
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return []
+    names = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            arguments = node.args
+            positional = len(arguments.posonlyargs) + len(arguments.args)
+            required = positional - len(arguments.defaults)
+            if required or None in arguments.kw_defaults:
+                continue
+        elif not isinstance(node, ast.ClassDef):
+            continue
+        if not node.name.startswith("_"):
+            names.append(node.name)
+    return names
+
+
+def _put_first_on_path(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def _module_name(path: Path) -> str:
+    """Return the file's stem, unless another module already has that name."""
+    loaded = sys.modules.get(path.stem)
+    if loaded is None and importlib.util.find_spec(path.stem) is None:
+        return path.stem
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return path.stem
+    spec = importlib.util.find_spec(path.stem) if loaded is None else None
+    if spec is not None and spec.origin == str(path):
+        return path.stem
+    return f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+
+
+def _import_failed(place: str, error: BaseException) -> InputError:
+    return InputError(
+        f"Importing {place} raised {text_of(error)}",
+        id="factory-raised",
+        cause="The target's own code failed; its traceback says where.",
+        remedy="Make the import work first; code that should not run on import belongs under "
+        'if __name__ == "__main__".',
+    )

@@ -1,0 +1,109 @@
+"""`torchvision:NAME`: every model torchvision lists, with random weights."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from torchgauge.errors import InputError, missing_extra
+from torchgauge.targets.inputs.input_spec import make_inputs
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.inputs.random_tensors import RandomTensors
+from torchgauge.targets.loaders.building import build
+from torchgauge.targets.loaders.near_names import near_names
+from torchgauge.targets.target import Target, TargetRequest
+
+LIST_CODE = "from torchvision.models import list_models; print(*list_models())"
+IMAGE_SIZE = 224
+# Where a family's weights say no size: what its reference scripts train or evaluate with.
+DETECTION_SIZE = (800, 800)
+DETECTION_SIZES = {"ssd300": (300, 300), "320": (320, 320)}
+FLOW_SIZE = (368, 496)
+CLIP_FRAMES = 16
+
+
+def import_torchvision() -> ModuleType:
+    """Return torchvision.
+
+    Raises:
+        MissingExtraError: it is not installed.
+        InputError: `torchvision-broken`: it is installed and does not fit the installed torch.
+    """
+    try:
+        import torchvision
+    except ModuleNotFoundError as error:
+        if error.name != "torchvision":
+            raise
+        raise missing_extra("torchvision", "torchvision", "A torchvision: target") from error
+    except (RuntimeError, ImportError, AttributeError) as error:
+        import torch
+
+        raise InputError(
+            "torchvision is installed and cannot be imported.",
+            id="torchvision-broken",
+            cause=f"{str(error).splitlines()[0]} (its compiled operators do not fit "
+            f"torch {torch.__version__}).",
+            remedy="Install the torchvision release made for this torch, from the same place: "
+            "see https://github.com/pytorch/vision#installation",
+        ) from error
+    module: ModuleType = torchvision
+    return module
+
+
+def load(request: TargetRequest, name: str) -> Target:
+    """Return a torchvision model by its registered name.
+
+    Raises:
+        InputError: `torchvision-unknown`, `torchvision-broken`, or an --input that cannot be read.
+        MissingExtraError: torchvision is not installed.
+    """
+    models = import_torchvision().models
+    model_names = models.list_models()
+    if name not in model_names:
+        raise InputError(
+            f"torchvision has no model {name!r}.",
+            id="torchvision-unknown",
+            remedy=near_names(name, model_names, LIST_CODE),
+        )
+    model = build(lambda: models.get_model(name, **_no_weights(models, name)), request.device)
+    draw = RandomTensors(request.device)
+    if request.inputs:
+        inputs = make_inputs(request.inputs, request.batch, draw)
+    else:
+        inputs = _example_inputs(models, name, model, request.batch or 1, draw)
+    return Target(
+        model=model,
+        inputs=inputs,
+        spec=request.spec,
+        kind="torchvision",
+        name=name,
+        weights="random",
+    )
+
+
+def _no_weights(models: Any, name: str) -> dict[str, Any]:
+    family = models.get_model_builder(name).__module__
+    with_backbone = ".detection." in family or ".segmentation." in family
+    # GoogLeNet and Inception warn, and take seconds, unless told how to initialise.
+    slow = {"init_weights": False} if family.endswith(("googlenet", "inception")) else {}
+    slow = {} if ".quantization." in family else slow
+    return {"weights": None, **({"weights_backbone": None} if with_backbone else {}), **slow}
+
+
+def _example_inputs(models: Any, name: str, model: Any, batch: int, draw: RandomTensors) -> Inputs:
+    family = models.get_model_builder(name).__module__
+    weights = next(iter(models.get_model_weights(name)))
+    if ".detection." in family:
+        size = next((s for key, s in DETECTION_SIZES.items() if key in name), DETECTION_SIZE)
+        return Inputs(args=([draw.normal(3, *size) for _ in range(batch)],))
+    if ".optical_flow." in family:
+        return Inputs(args=tuple(draw.normal(batch, 3, *FLOW_SIZE) for _ in range(2)))
+    preset = weights.transforms()
+    crop = getattr(preset, "crop_size", None) or getattr(preset, "resize_size", [IMAGE_SIZE])
+    size = (crop[0], crop[-1])
+    if ".video." in family:
+        frames = max(CLIP_FRAMES, weights.meta.get("min_temporal_size", 1))
+        return Inputs(args=(draw.normal(batch, 3, frames, *size),))
+    # Vision transformers take one size alone, and their first weights may be for a larger one.
+    side = getattr(model, "image_size", None)
+    return Inputs(args=(draw.normal(batch, 3, *((side, side) if side else size)),))

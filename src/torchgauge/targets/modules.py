@@ -1,0 +1,74 @@
+"""Checks that a module's tree can be walked, and copies modules."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch import nn
+
+from torchgauge.errors import InputError, text_of
+
+
+def check_tree(module: nn.Module) -> None:
+    """Raise InputError for modules whose own methods raise: `eval()`, `modules()`, `state_dict()`.
+
+    `module-unhashable` where a class compares by value and has no hash, `module-cycle` where a
+    module contains itself.
+    """
+    above: list[int] = []
+    done: set[int] = set()
+    pending: list[tuple[nn.Module, str, bool]] = [(module, "", True)]
+    while pending:
+        submodule, path, enters = pending.pop()
+        if not enters:
+            above.pop()
+            done.add(id(submodule))
+        elif id(submodule) in above:
+            raise _cycle(submodule, path)
+        elif id(submodule) not in done:
+            if type(submodule).__hash__ is None:
+                raise _unhashable(submodule, path)
+            above.append(id(submodule))
+            pending.append((submodule, path, False))
+            for name, child in _children(submodule).items():
+                if child is not None:
+                    pending.append((child, f"{path}.{name}" if path else name, True))
+
+
+def copied(module: Any, memo: dict[int, Any] | None = None) -> Any:
+    """Return a deep copy of a module. Raises InputError `not-copyable`."""
+    try:
+        return copy.deepcopy(module, memo)
+    except Exception as error:  # the user's own __deepcopy__ or __reduce__ may raise anything
+        raise InputError(
+            "The model cannot be copied, and the original is not changed.",
+            id="not-copyable",
+            cause=text_of(error),
+            remedy="Convert or move it yourself, and leave the option out; or give the class a "
+            "__deepcopy__ that leaves out what cannot be copied.",
+        ) from error
+
+
+def _children(module: nn.Module) -> Any:
+    # What was traced keeps them elsewhere, and finds them when asked.
+    return vars(module).get("_modules") or dict(module.named_children())
+
+
+def _cycle(module: nn.Module, path: str) -> InputError:
+    return InputError(
+        f"The model contains itself: '{path}' is a module that it is in.",
+        id="module-cycle",
+        cause=f"torch's own methods ({type(module).__name__}.eval(), state_dict()) never end.",
+        remedy="Keep the reference where torch registers no module: in a list, or by "
+        "object.__setattr__.",
+    )
+
+
+def _unhashable(module: nn.Module, path: str) -> InputError:
+    return InputError(
+        f"Module '{path or 'the model'}' cannot be put into a set, which torch does with modules.",
+        id="module-unhashable",
+        cause=f"{type(module).__qualname__} has __eq__ and no __hash__.",
+        remedy="Add `__hash__ = torch.nn.Module.__hash__` to the class (a dataclass: eq=False).",
+    )

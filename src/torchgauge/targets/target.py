@@ -1,0 +1,63 @@
+"""The target of a measurement: a model with its inputs, and the request that loads it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torchgauge.errors import InputError
+from torchgauge.targets.inputs.inputs import Inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetRequest:
+    """A target as asked for on the command line; enough to load it again in another process.
+
+    `inputs` are the texts of --input; `batch` replaces the leading dimension; `device` is "cpu",
+    "cuda", "cuda:N" or "meta" (already resolved, never "auto"); `precision` None leaves the model
+    as it is; `training` asks for inputs with labels where the target knows them; `trust` allows
+    files that hold a program.
+
+    Raises InputError `option-invalid`.
+    """
+
+    spec: str
+    inputs: tuple[str, ...] = ()
+    weights: Path | None = None
+    batch: int | None = None
+    device: str = "cpu"
+    precision: str | None = None
+    training: bool = False
+    trust: bool = False
+
+    def __post_init__(self) -> None:
+        if self.batch is not None and self.batch < 1:
+            raise InputError(
+                f"batch = {self.batch} is not possible.",
+                id="option-invalid",
+                cause="A batch holds at least one sample.",
+                remedy="Give the batch as 1 or more.",
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A loaded model (or any callable) with example inputs.
+
+    `kind` names how it was got ("module", "callable", "python", "torchvision", "timm",
+    "huggingface", "exported", "torchscript"); `files` are the weight files that were read;
+    `tokens` and `images` are what one call processes, None where nothing says so.
+    """
+
+    model: Callable[..., Any]
+    inputs: Inputs
+    spec: str
+    kind: str
+    name: str
+    weights: str = "as given"
+    files: tuple[Path, ...] = ()
+    batch: int | None = None
+    tokens: int | None = None
+    images: int | None = None

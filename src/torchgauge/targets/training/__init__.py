@@ -1,0 +1,1 @@
+"""Training steps: loss, optimizer and metric."""

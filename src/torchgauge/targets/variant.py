@@ -1,0 +1,165 @@
+"""A target under the settings of one cell: loaded, changed and placed in its own process.
+
+All happens in `open`, so that a setting that fails ends that process only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchgauge import units
+from torchgauge.device.select import resolve
+from torchgauge.errors import InputError
+from torchgauge.targets import quantization
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.inputs.batching import with_batch, with_length
+from torchgauge.targets.inputs.content import with_inputs
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.names import name_of
+from torchgauge.targets.placement import Placement, place
+from torchgauge.targets.target import Target, TargetRequest
+
+IMAGES = 4  # dimensions of what channels-last is about
+MODES = ("none", "default", "reduce-overhead", "max-autotune")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelWithInputs:
+    """A model of the caller's, and the factory of its inputs: `make(batch, seq_len)`.
+
+    `make` takes what of the two is given, or is the inputs themselves.
+    """
+
+    model: Callable[..., Any]
+    make: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant(Source):
+    """A source of which `open` applies a cell's settings; None leaves each as it is.
+
+    `memory_limit` is the bytes that the process may have of its own (the data segment on Linux),
+    or may take of a GPU.
+    """
+
+    target: TargetRequest | ModelWithInputs  # type: ignore[assignment]
+    batch: int | None = None
+    compile: str | None = None
+    channels_last: bool | None = None
+    threads: int | None = None
+    interop: int | None = None
+    seq_len: int | None = None
+    memory_limit: int | None = None
+
+    def open(self) -> Placement:
+        """Load the target, change it as the settings say, and place it."""
+        device = resolve(self.device) if self.device is not None else None
+        self._limit(device)
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        target = self._target(device)
+        if self.interop is not None:
+            _set_interop(self.interop)
+        placement = self._placed(target, device)
+        if self.channels_last:
+            placement = _channels_last(placement)
+        if self.compile not in (None, "none"):
+            mode = None if self.compile == "default" else self.compile
+            compiled = torch.compile(placement.model, mode=mode)
+            placement = dataclasses.replace(placement, model=compiled)
+        return placement
+
+    def _limit(self, device: str | None) -> None:
+        if self.memory_limit is None:
+            return
+        if device is not None and device.startswith("cuda"):
+            capacity = torch.cuda.get_device_properties(device).total_memory
+            torch.cuda.set_per_process_memory_fraction(
+                min(self.memory_limit / capacity, 1.0), device
+            )
+        elif sys.platform == "linux":
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_DATA, (self.memory_limit, self.memory_limit))
+
+    def _target(self, device: str | None) -> Target:
+        if isinstance(self.target, ModelWithInputs):
+            target = _target_of_object(self.target, self.batch, self.seq_len)
+        else:
+            from torchgauge.targets.loaders.load import load
+
+            precision = None if self.precision == "int8" else self.precision
+            request = dataclasses.replace(
+                self.target, batch=self.batch, device=device or "cpu", precision=precision
+            )
+            target = load(request)
+        if self.seq_len is None or (
+            isinstance(self.target, ModelWithInputs) and callable(self.target.make)
+        ):
+            return target
+        return with_inputs(target, with_length(target.inputs, self.seq_len))
+
+    def _placed(self, target: Target, device: str | None) -> Placement:
+        if self.precision != "int8":
+            return place(target, device=device, precision=self.precision, owned=True)
+        placement = place(target, device=device, owned=True)
+        model = placement.model
+        share = quantization.share(model) if isinstance(model, nn.Module) else 0.0
+        return dataclasses.replace(
+            placement,
+            model=quantization.dynamic_int8(model, placement.device),
+            precision="int8",
+            method=f"dynamic, {units.percent(share)} of the weights",
+        )
+
+
+def _target_of_object(held: ModelWithInputs, batch: int | None, seq_len: int | None) -> Target:
+    if callable(held.make):
+        sizes = [size for size in (batch, seq_len) if size is not None]
+        inputs = Inputs.of(held.make(*sizes))
+    else:
+        inputs = Inputs.of(held.make)
+        inputs = inputs if batch is None else with_batch(inputs, batch)
+    name = name_of(held.model)
+    kind = "module" if isinstance(held.model, nn.Module) else "callable"
+    return with_inputs(Target(held.model, inputs, spec=name, kind=kind, name=name), inputs)
+
+
+def _channels_last(placement: Placement) -> Placement:
+    model = placement.model
+    images = [t for _, t in placement.inputs.tensors() if t.dim() == IMAGES]
+    if not images or not isinstance(model, nn.Module):
+        raise InputError(
+            "Channels-last is not possible here.",
+            id="channels-last-unsupported",
+            cause="It is an order of tensors of four dimensions, and no input has four."
+            if not images
+            else "A plain callable has no weights that could be reordered.",
+            remedy="Leave --channels-last out.",
+        )
+
+    def reordered(tensor: torch.Tensor) -> torch.Tensor:
+        form = torch.channels_last if tensor.dim() == IMAGES else torch.preserve_format
+        return tensor.contiguous(memory_format=form) if tensor.dim() == IMAGES else tensor
+
+    inputs = placement.inputs.map(reordered)
+    changed = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return dataclasses.replace(placement, model=changed, inputs=inputs)
+
+
+def _set_interop(number: int) -> None:
+    try:
+        torch.set_num_interop_threads(number)
+    except RuntimeError as error:
+        raise InputError(
+            "The number of interop threads cannot be set.",
+            id="interop-unsupported",
+            cause=f"torch takes it once, before parallel work began: {error}",
+            remedy="Take torch.set_num_interop_threads out of the model's file.",
+        ) from error

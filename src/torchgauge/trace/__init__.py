@@ -1,1 +1,0 @@
-"""Recorded bytes in, columns of events out; nothing here needs torch."""

@@ -1,0 +1,1 @@
+"""The files of recorded traces: read side by side, and kept for the next time."""

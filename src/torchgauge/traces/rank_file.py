@@ -1,0 +1,80 @@
+"""The file of one rank, read in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from torchgauge.analyze.trace.rank_calls import Calls
+from torchgauge.analyze.trace.rank_trace import rank_trace
+from torchgauge.errors import TorchgaugeError
+from torchgauge.progress import Progress
+from torchgauge.readers.kineto.heads import PythonDetail
+from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records.trace.events import Events
+from torchgauge.records.trace.trace import RankTrace
+
+
+class RankResult(NamedTuple):
+    """What was read from one rank's file: its record and collectives, or the error it ended in."""
+
+    file: str
+    rank: RankTrace | None = None
+    calls: Calls = Calls({})
+    error: TorchgaugeError | None = None
+
+
+def read_rank(
+    file: str,
+    *,
+    python: bool,
+    partial: bool,
+    cache: bool = False,
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+) -> RankResult:
+    """Read one file in this process; what is wrong with it is raised."""
+    events = events_of(
+        file,
+        python=python,
+        launch_arrows=False,
+        partial=partial,
+        cache=cache,
+        memory_limit=memory_limit,
+        progress=progress,
+    )
+    if progress is not None:
+        progress.start("analysing")
+    rank, calls = rank_trace(events, Path(file).name)
+    return RankResult(file, rank, calls)
+
+
+def events_of(
+    file: str,
+    *,
+    python: bool,
+    partial: bool,
+    cache: bool,
+    memory_limit: int | None = None,
+    launch_arrows: bool = True,
+    progress: Progress | None = None,
+) -> Events:
+    """Return the events of one file, from the cache beside it where one is wanted.
+
+    `launch_arrows` as `read_events` takes it; a cache has them in any case.
+    """
+    detail: PythonDetail = "all" if python else "modules"
+    if progress is not None:
+        progress.start("reading")
+    if not cache:
+        return read_events(
+            file,
+            python=detail,
+            launch_arrows=launch_arrows,
+            partial=partial,
+            memory_limit=memory_limit,
+            progress=progress,
+        )
+    from torchgauge.traces.trace_cache import cached_events
+
+    return cached_events(Path(file), python=detail, partial=partial, progress=progress)

@@ -1,0 +1,151 @@
+"""The files of several ranks, each read in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from torchgauge.analyze.trace.rank_calls import Calls, Message
+from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.progress import Progress
+from torchgauge.records.failure import Failure
+from torchgauge.records.trace.trace import RankTrace
+from torchgauge.temporary import temporary_folder
+from torchgauge.traces.rank_file import RankResult, read_rank
+
+CHILD = Path(__file__).with_name("trace_child.py")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`Read` as it travels between processes."""
+
+    rank: RankTrace | None = None
+    calls: tuple[tuple[Message, tuple[int, ...], tuple[int, ...]], ...] = ()
+    failure: Failure | None = None
+
+
+def read_ranks(
+    files: Sequence[str],
+    *,
+    python: bool,
+    partial: bool,
+    cache: bool = False,
+    memory_limit: int | None = None,
+    workers: int,
+    progress: Progress,
+) -> list[RankResult]:
+    """Read each file in a process of its own, `workers` at once; answers hold what is wrong.
+
+    `memory_limit` is that of each process.
+    """
+    done: list[RankResult] = []
+    with temporary_folder() as folder:
+        options = {
+            "python": python,
+            "partial": partial,
+            "cache": cache,
+            "memory_limit": memory_limit,
+        }
+        children = _Children(folder, options)
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                for result in pool.map(children.read, range(len(files)), files):
+                    done.append(result)
+                    progress.update(Path(result.file).name, len(done) / len(files))
+            except BaseException:  # Ctrl-C as well must leave no child running
+                children.stop()
+                raise
+    return done
+
+
+class _Children:
+    """The processes that read, so that all of them can be ended."""
+
+    def __init__(self, folder: Path, options: dict[str, bool | int | None]) -> None:
+        self._folder = folder
+        self._options = options
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End all that run, and start no other."""
+        self._is_stopped = True
+        for child in tuple(self._running):
+            child.kill()
+
+    def read(self, number: int, file: str) -> RankResult:
+        """Read one file in a new process."""
+        answer = self._folder / str(number)
+        request = json.dumps(
+            {"how": self._options, "path": sys.path, "file": file, "answer": str(answer)}
+        )
+        command = [sys.executable, "-P", str(CHILD)]
+        if self._is_stopped:
+            return RankResult(file)
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as child:
+            self._running.add(child)
+            try:
+                _, error_output = child.communicate(request.encode())
+            finally:
+                self._running.discard(child)
+        if not answer.exists():
+            return RankResult(file, error=_died(file, child.returncode, error_output))
+        return _decoded(file, answer.read_bytes())
+
+
+def answered(file: str, **options: Any) -> Answer:
+    """Return what a child answers that reads the file so."""
+    try:
+        result = read_rank(file, **options)
+    except TorchgaugeError as error:
+        return Answer(failure=Failure.of(error))
+    calls = tuple(
+        (message, tuple(begin.tolist()), tuple(end.tolist()))
+        for message, (begin, end) in result.calls.by_message.items()
+    )
+    return Answer(rank=result.rank, calls=calls)
+
+
+def encoded(answer: Answer) -> bytes:
+    """Return the answer as bytes."""
+    return msgspec.msgpack.encode(answer)
+
+
+def _decoded(file: str, data: bytes) -> RankResult:
+    try:
+        answer = msgspec.msgpack.decode(data, type=Answer)
+    except msgspec.MsgspecError as error:
+        return RankResult(file, error=_died(file, 0, str(error).encode()))
+    if answer.failure is not None:
+        return RankResult(file, error=answer.failure.error())
+    calls = {
+        message: (np.array(begin, np.int64), np.array(end, np.int64))
+        for message, begin, end in answer.calls
+    }
+    return RankResult(file, answer.rank, Calls(calls))
+
+
+def _died(file: str, code: int, error_output: bytes) -> MeasurementError:
+    text = error_output.decode(errors="replace").strip().splitlines()
+    return MeasurementError(
+        f"The process that read {file} ended without an answer.",
+        id="child-killed" if code < 0 else "child-failed",
+        cause=f"Signal {-code}." if code < 0 else (text[-1] if text else f"Exit code {code}."),
+        remedy="If memory ran out, read fewer files at once (--workers 1).",
+    )
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,167 @@
+"""Limits against records made by hand, whose truths are plain."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support import exported_records, records
+
+from torchgauge.analyze.gate.limits import judge, judge_limit, judged, parse_limit, percentile_of
+from torchgauge.errors import ExitCode, InputError
+from torchgauge.records.figures import Figure
+from torchgauge.records.latency.latency import Throughput
+from torchgauge.records.metric import METRICS
+from torchgauge.records.record import Interval
+from torchgauge.records.verdict import Limit
+
+UNITS = {"latency": "ms", "throughput": "samples/s", "memory": "MB", "disk": "MB", "traffic": "MB"}
+
+
+def profile(**changes):
+    """10 ms in 9.9 … 10.1 ms, 200 samples/s in 198 … 202, 1,000 B, 100 parameters, 608 FLOP."""
+    rate = Throughput(
+        calls=100.0, samples=200.0, images=200.0, interval=Interval(low=99.0, high=101.0)
+    )
+    return records.profile(**{"throughput": rate, **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "borderline"),
+    [
+        ("latency:100ms", "pass", False),
+        ("latency:10.2ms", "pass", False),
+        ("latency:10.05ms", "pass", True),
+        ("latency:10ms", "pass", True),  # at the limit is within it
+        ("latency:9.95ms", "fail", True),
+        ("latency:9.8ms", "fail", False),
+        ("p50:9ms", "fail", False),
+        ("p95:10.1ms", "pass", False),
+        ("p95:10ms", "fail", False),
+        ("throughput:100samples/s", "pass", False),
+        ("throughput:200samples/s", "pass", True),
+        ("throughput:201samples/s", "fail", True),
+        ("throughput:203samples/s", "fail", False),
+        ("throughput:200images/s", "pass", True),
+        ("throughput:100calls/s", "pass", True),
+        ("throughput:102requests/s", "fail", False),
+        ("throughput:1tokens/s", "inconclusive", False),  # the input holds none
+        ("memory:1kB", "pass", False),
+        ("memory:999B", "fail", False),
+        ("params:100", "pass", False),
+        ("params:99", "fail", False),
+        ("disk:500B", "pass", False),
+        ("disk:0.4kB", "fail", False),
+        ("first_call:50ms", "pass", False),
+        ("first_call:49ms", "fail", False),
+        ("flops:1T", "inconclusive", False),  # no cost in this record
+        ("device_time:1s", "inconclusive", False),
+        ("backward:1s", "inconclusive", False),
+    ],
+)
+def test_the_estimate_decides_and_the_unknown_never_passes(text, outcome, borderline):
+    ruling = judge_limit(parse_limit(text), profile())
+    assert (ruling.outcome, ruling.borderline) == (outcome, borderline)
+    assert (ruling.current is None) == (outcome == "inconclusive")
+    assert ruling.limit.text == text
+
+
+@pytest.mark.parametrize(
+    ("limit", "outcome"), [("600", "fail"), ("608", "inconclusive"), ("1G", "inconclusive")]
+)
+def test_at_least_so_much_fails_above_and_is_not_known_below(limit, outcome):
+    cost = exported_records.count().cost  # 608 FLOP and one operator without formula
+    ruling = judge_limit(parse_limit(f"flops:{limit}"), profile(cost=cost))
+    assert (ruling.outcome, ruling.at_least, ruling.current) == (outcome, True, 608)
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [("99", "fail"), ("100", "inconclusive")])
+def test_parameters_without_shape_leave_the_total_open(limit, outcome):
+    size = msgspec.structs.replace(records.profile().size, uninitialized=("lazy.weight",))
+    ruling = judge_limit(parse_limit(f"params:{limit}"), profile(size=size))
+    assert (ruling.outcome, ruling.at_least) == (outcome, True)
+
+
+def test_known_work_passes():
+    cost = exported_records.count().cost
+    known = msgspec.structs.replace(cost, rows=cost.rows[:2])
+    ruling = judge_limit(parse_limit("flops:608FLOP"), profile(cost=known))
+    assert (ruling.outcome, ruling.at_least, ruling.how) == ("pass", False, "counted")
+
+
+def test_the_ruling_carries_the_interval_in_the_unit_of_the_figure():
+    ruling = judge_limit(parse_limit("throughput:150images/s"), profile())
+    assert (ruling.interval.low, ruling.interval.high, ruling.unit) == (198.0, 202.0, "1/s")
+
+
+def test_a_percentile_on_few_samples_says_so():
+    ruling = judge_limit(parse_limit("p99:1s"), profile())
+    assert ruling.outcome == "pass"
+    assert ruling.reason == "4 independent samples of the 368 needed (precision reached)"
+
+
+def test_a_verdict_of_limits_is_the_worst_of_its_rulings():
+    def outcome(*texts):
+        return judged(map(parse_limit, texts), profile())
+
+    assert outcome("latency:1s", "params:1M").exit_code == ExitCode.DONE
+    assert outcome("latency:1s", "flops:1T").exit_code == ExitCode.INCONCLUSIVE
+    assert outcome("flops:1T", "latency:1ms", "params:1M").exit_code == ExitCode.THRESHOLD
+
+
+@pytest.mark.parametrize(
+    ("texts", "percentile"),
+    [(["latency:1s"], None), (["p90:1s", "latency:1s"], 0.9), (["p95:1s", "p99:2s"], 0.99),
+     (["p50:1s"], None)],
+)  # fmt: skip
+def test_which_percentile_is_sampled_for(texts, percentile):
+    assert percentile_of([parse_limit(text) for text in texts]) == percentile
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ("latency:100", "threshold-invalid"),
+        ("latency:0ms", "threshold-invalid"),
+        ("latency", "threshold-invalid"),
+        ("latency=100ms", "metric-unknown"),
+        ("latency:2GB", "threshold-invalid"),
+        ("memory:20ms", "threshold-invalid"),
+        ("throughput:100ms", "threshold-invalid"),
+        ("latecny:100ms", "metric-unknown"),
+        (":100ms", "metric-unknown"),
+        ("", "metric-unknown"),
+    ],
+)
+def test_what_is_no_limit_says_how_to_write_it(text, id):
+    with pytest.raises(InputError) as caught:
+        parse_limit(text)
+    assert caught.value.id == id
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_can_be_limited(name):
+    metric = METRICS[name]
+    unit = UNITS.get(name, "" if metric.kind in {"count", "size"} else "ms")
+    limit = parse_limit(f"{name}:1{unit}")
+    assert limit.least == (name == "throughput")
+    assert judge_limit(limit, profile()).metric == name
+
+
+values = st.floats(min_value=1e-9, max_value=1e15)
+
+
+@given(
+    value=values, limit=values, least=st.booleans(), at_least=st.booleans(), width=st.floats(0, 1)
+)
+def test_what_holds_of_every_ruling(value, limit, least, at_least, width):
+    interval = Interval(low=value * (1 - width), high=value * (1 + width))
+    figure = Figure("x", "s", "measured", "", value, True, interval)
+    asked = Limit(metric="latency", value=limit, text="", least=least)
+    ruling = judge(asked, figure, at_least=at_least)
+    over = value < limit if least else value > limit
+    assert (ruling.outcome == "fail") == over
+    assert (ruling.outcome == "pass") == (not over and not at_least)
+    assert ruling.borderline == (interval.low <= limit <= interval.high)
+    unknown = judge(asked, figure._replace(value=None, interval=None), at_least=at_least)
+    assert (unknown.outcome, unknown.borderline) == ("inconclusive", False)

@@ -1,0 +1,164 @@
+"""Ranks side by side where they work in groups: tensor and data parallel at once."""
+
+import numpy as np
+import pytest
+from tests.support.kineto_events import launched, read
+
+from torchgauge.analyze.trace.job import job
+from torchgauge.analyze.trace.rank_calls import Calls, Message
+from torchgauge.analyze.trace.rank_trace import rank_trace
+
+ROUNDS = 10
+CLOCKS = [0, 5000, -3000, 7000]  # µs
+TENSOR, DATA = ([0, 1], [2, 3]), ([0, 2], [1, 3])
+
+
+def allreduce(start, duration, group, name):
+    return launched(
+        "ncclDevKernel_AllReduce_Sum_f32", start, duration, at=start - 5, stream=9,
+        **{"Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000,
+           "dtype": "Float", "Group size": 2, "Process Group Name": name,
+           "Process Group Ranks": str(group)},
+    )  # fmt: skip
+
+
+def one_rank(rank, *, groups=True):
+    """In each round both pairs work apart, 37 µs from each other; then both halves meet.
+
+    Rank 1 comes 20 µs after 0, and 3 comes 40 µs after 2; a transfer takes 30 µs.
+    """
+    found = []
+    for number in range(ROUNDS):
+        begin = 10_000 + 1000 * number + CLOCKS[rank]
+        pair, half = rank // 2, rank % 2
+        late = (20, 40)[pair]
+        apart = 37 * number * pair
+        found += launched("gemm", begin + apart, 50 + late * half, at=begin - 5)
+        tensor = begin + apart + 60
+        found += allreduce(tensor + late * half, 30 + late * (1 - half), TENSOR[pair], "tensor")
+        if groups:
+            found += allreduce(begin + 600, 30, DATA[half], f"data{half}")
+    return rank_trace(read(*found, baseTimeNanoseconds=0), f"{rank}.json")
+
+
+def together(ranks, **more):
+    return put({rank: one_rank(rank, **more) for rank in ranks})
+
+
+def put(found):
+    return job(
+        {rank: one for rank, (one, _) in found.items()},
+        {rank: calls for rank, (_, calls) in found.items()},
+    )
+
+
+def test_a_collective_is_put_beside_those_of_its_group_alone():
+    found, ranks = together(range(4))
+    assert found.unmatched == 0
+    assert found.calls == 4 * ROUNDS  # two groups of each kind
+    ahead = [one.skew for one in found.waits]
+    assert ahead == pytest.approx([(clock - 2500) * 1e-6 for clock in CLOCKS])
+    assert [one.waits for one in found.waits] == pytest.approx([2e-4, 0, 4e-4, 0])
+    assert [one.waited_for for one in found.waits] == pytest.approx([0, 2e-4, 0, 4e-4])
+    assert found.straggler == 3
+    for rank, wait in zip(ranks, (2e-4, 0, 4e-4, 0), strict=True):
+        (row,) = rank.collectives  # both groups are of two ranks
+        assert (row.calls, row.wait) == (2 * ROUNDS, pytest.approx(wait))
+        assert row.transfer == pytest.approx(2 * ROUNDS * 30e-6)
+
+
+def test_nanoseconds_count_however_long_ago_1970_is():
+    def one(rank):
+        parts = [
+            allreduce(1000 * number + 0.1 * rank, 30, [0, 1], "pair") for number in range(1, 4)
+        ]
+        since = 1_700_000_000_000_000_001
+        return rank_trace(read(*parts, baseTimeNanoseconds=since), f"{rank}.json")
+
+    found, ranks = put({rank: one(rank) for rank in (0, 1)})
+    assert [one.skew for one in found.waits] == pytest.approx([-50e-9, 50e-9], abs=1e-12)
+    assert [one.waits for one in found.waits] == [0, 0]
+    assert ranks[0].collectives[0].transfer == pytest.approx(90e-6, abs=1e-12)
+
+
+def test_groups_that_share_no_rank_are_not_put_beside_each_other():
+    found, _ = together(range(4), groups=False)
+    assert (found.calls, found.unmatched) == (2 * ROUNDS, 0)
+    assert [one.waits for one in found.waits] == pytest.approx([2e-4, 0, 4e-4, 0])
+    # How far the clocks of one pair are from those of the other, nothing says.
+    assert [one.skew for one in found.waits] == pytest.approx([-2.5e-3, 2.5e-3, -5e-3, 5e-3])
+
+
+def test_of_a_group_with_one_file_nobody_knows_who_waited():
+    found, ranks = together([0, 1, 2])
+    assert found.unmatched == 2  # the pair of 2 and 3, and that of 1 and 3
+    assert found.calls == 2 * ROUNDS
+    assert [one.wait for one in ranks[2].collectives] == [None]
+
+
+def test_a_rank_that_was_cut_off_leaves_the_others_beside_each_other():
+    def cut(rank, calls):
+        comes = 10_000 + (50 if rank == 2 else 0)
+        parts = [
+            allreduce(comes + 1000 * number, 130 if rank != 2 else 80, [0, 1, 2, 3], "all")
+            for number in range(calls)
+        ]
+        return rank_trace(read(*parts, baseTimeNanoseconds=0), f"{rank}.json")
+
+    found, ranks = put({rank: cut(rank, 6 if rank == 3 else 10) for rank in range(4)})
+    assert (found.calls, found.unmatched) == (10, 1)
+    assert found.straggler == 2
+    # What nobody knows of the one is no 0.
+    assert [one.rank for one in found.waits] == [0, 1, 2]
+    assert ranks[3].collectives[0].wait is None
+    assert ranks[0].collectives[0].wait == pytest.approx(10 * 50e-6)
+
+
+def calls(*ranks, name="allreduce"):
+    """One collective of these ranks: begin and end in µs of each call."""
+    said = Message(name, "Float", 4000, len(ranks))
+    return [
+        Calls({said: tuple(1000 * np.array(each, np.int64).T)} if each else {}) for each in ranks
+    ]
+
+
+def side_by_side(*found):
+    one = one_rank(0)[0]  # of 10 ms
+    return job(dict.fromkeys(range(len(found)), one), dict(enumerate(found)))[0]
+
+
+def test_where_each_is_the_last_in_turn_none_is_a_straggler():
+    each = [
+        [(1000 * at + 400 * (at % 3 == rank), 1000 * at + 500) for at in range(9)]
+        for rank in range(3)
+    ]
+    found = side_by_side(*calls(*each))
+    assert [one.waited_for for one in found.waits] == pytest.approx([1.2e-3] * 3)
+    assert found.straggler is None
+    alone = [
+        [(1000 * at + 400 * (rank == 2), 1000 * at + 500) for at in range(9)] for rank in range(3)
+    ]
+    assert side_by_side(*calls(*alone)).straggler == 2
+
+
+def test_nobody_waits_for_one_that_comes_when_others_have_gone():
+    found = side_by_side(*calls([(0, 100)] * 1, [(0, 100)] * 1, [(150, 200)] * 1))
+    # On one clock they end together: the third, 100 µs ahead, came at 50.
+    assert [one.waits for one in found.waits] == pytest.approx([50e-6, 50e-6, 0])
+    more = [(1000 * at, 1000 * at + 100) for at in range(1, 4)]
+    found = side_by_side(*calls([(0, 100), *more], [(0, 100), *more], [(150, 200), *more]))
+    assert [one.waits for one in found.waits] == pytest.approx([100e-6, 100e-6, 0])
+
+
+def test_what_one_side_has_alone_is_not_put_together():
+    parts = launched(
+        "ncclDevKernel_SendRecv", 100, 30, at=5,
+        **{"Collective name": "send", "In msg nelems": 10, "dtype": "Float", "Group size": 2},
+    )  # fmt: skip
+    assert rank_trace(read(*parts), "0.json")[1].by_message == {}
+
+
+def test_where_no_count_is_that_of_most_ranks_nothing_is_put_together():
+    found, _ = put({rank: one_rank(rank) for rank in (0, 1)} | {2: (one_rank(2)[0], Calls({}))})
+    assert [one.rank for one in found.waits] == [0, 1]
+    assert found.unmatched == 2  # the two groups of data, each with one file

@@ -1,0 +1,580 @@
+"""What one rank's trace says, on traces made by hand and on recorded ones."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from tests.support.kineto_events import (
+    DEVICE,
+    copy,
+    kernel,
+    launch,
+    launched,
+    mark,
+    module,
+    op,
+    read,
+)
+from tests.support.paths import public_trace, public_traces
+
+from torchgauge.analyze.timeline.host_work import HostWork
+from torchgauge.analyze.trace.rank_trace import rank_trace
+from torchgauge.analyze.trace.recorded_tree import attributed
+from torchgauge.readers.kineto.kineto import read_events
+
+US = 1e-6
+FILES = public_traces()
+
+
+def trace(*parts, **header):
+    return rank_trace(read(*parts, **header), "made.json")[0]
+
+
+def approx(microseconds):
+    return pytest.approx(microseconds * US, abs=1e-12)
+
+
+def test_the_parts_of_a_device_add_up_to_its_window():
+    found = trace(
+        launched("gemm", 100, 50, at=10),
+        launched("ncclDevKernel_AllReduce_Sum", 120, 60, at=12, stream=9),
+        launched("gemm", 200, 20, at=14),
+        [launch(1, 16), copy("Memcpy HtoD (Pinned -> Device)", 240, 10, 1, stream=8)],
+    )
+    (device,) = found.times
+    whole = device.breakdown
+    assert whole.window == approx(150)
+    assert whole.compute == approx(70)
+    assert whole.communication == approx(60)
+    assert whole.exposed_communication == approx(30)  # 150 to 180
+    assert whole.overlap == pytest.approx(0.5)
+    assert whole.copies == whole.exposed_copies == approx(10)
+    assert whole.idle.total == approx(40)  # 180 to 200, 220 to 240
+    assert whole.busy + whole.idle.total == approx(150)
+    assert {one.stream for one in device.streams} == {7, 8, 9}
+    for stream in device.streams:
+        part = stream.breakdown
+        assert part.window == approx(150)
+        assert part.busy + part.idle.total == approx(150)
+    (talk,) = [one.breakdown for one in device.streams if one.stream == 9]
+    assert talk.idle.outside == approx(20 + 70)
+    assert talk.exposed_communication == approx(60)  # on its stream nothing else ran
+
+
+def test_a_pause_has_its_cause():
+    found = trace(
+        launched("a", 100, 10, at=0),
+        launched("b", 113, 10, at=1),  # after 3 µs, launched long ago: the device's own
+        launched("c", 143, 10, at=2),  # after 20 µs though launched: something else
+        launched("d", 203, 10, at=195),  # after 50 µs: the host was late
+        kernel("e", 223, 10, 999),  # no launch in the file
+    )
+    idle = found.times[0].breakdown.idle
+    assert (idle.kernel_wait, idle.other, idle.host_wait) == (approx(3), approx(30), approx(50))
+    assert idle.outside == 0
+    assert found.launched_before == approx(10)
+    assert found.device_time == approx(50)
+
+
+def test_of_pieces_that_begin_together_the_last_launched_says_why():
+    found = trace(
+        launched("a", 100, 10, at=0),
+        launched("b", 140, 10, at=1),
+        launched("c", 140, 10, at=130, stream=8),
+    )
+    assert found.times[0].breakdown.idle.host_wait == approx(30)
+
+
+def test_each_device_has_a_window_of_its_own():
+    found = trace(launched("a", 100, 10, at=0), launched("b", 500, 30, at=1, device=1))
+    assert [(one.device, one.breakdown.window) for one in found.times] == [
+        (0, approx(10)),
+        (1, approx(30)),
+    ]
+
+
+def sized(name, start, duration, *shapes, types=None):
+    said = {
+        "Input Dims": [list(one) for one in shapes],
+        "Input type": types or ["float"] * len(shapes),
+    }
+    return op(name, start, duration, **said)
+
+
+def test_operators_have_work_bytes_and_rates_from_recorded_shapes():
+    found = trace(
+        sized("aten::mm", 0, 10, (8, 4), (4, 2)),
+        [launch(1, 2), kernel("gemm", 20, 4, 1)],
+        sized("aten::_to_copy", 50, 10, (16,)),
+        sized("aten::copy_", 52, 5, (16,), (16,)),
+        [launch(2, 54), kernel("copy", 60, 2, 2)],
+    )
+    rows = {row["Name"]: row for row in found.table("operators", by_shape=True).rows()}
+    product = rows["aten::mm"]
+    assert product["flops"] == 2 * 8 * 4 * 2
+    assert product["bytes"] == 4 * (8 * 4 + 4 * 2 + 8 * 2)
+    assert product["flops_per_second"] == pytest.approx(128 / 4e-6)
+    assert product["bytes_per_second"] == pytest.approx(224 / 4e-6)
+    # What type it was converted to is not in the trace: unknown, and never 0.
+    assert rows["aten::_to_copy"]["bytes"] is None
+    assert rows["aten::_to_copy"]["counted at"] == "itself"
+    inside = rows["aten::copy_"]
+    assert (inside["bytes"], inside["counted at"]) == (None, "aten::_to_copy")
+    assert found.tree.root.bytes is None  # a part of it is unknown
+    assert found.tree.root.flops == 128
+
+
+def held(ts, size, total, *, device=0, kind=1, reserved=4096):
+    return {
+        "ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts,
+        "args": {"Device Type": kind, "Device Id": device, "Addr": ts, "Bytes": size,
+                 "Total Allocated": total, "Total Reserved": reserved},
+    }  # fmt: skip
+
+
+def test_memory_is_what_each_allocator_held():
+    found = trace(
+        op("aten::empty", 0, 100),
+        held(10, 512, 1512),  # 1,000 were there before
+        held(30, 1024, 2536),
+        held(20, -512, 1000, device=1),
+        held(40, -512, 2024),
+        held(50, 64, 64, kind=0, device=-1, reserved=0),
+    )
+    host, first, second = found.memory
+    assert (host.device, host.peak, host.reserved, host.before) == (None, 64, None, 0)
+    assert (first.before, first.peak, first.after, first.reserved) == (1000, 2536, 2024, 4096)
+    assert first.peak_at == approx(30)
+    assert (first.allocations, first.allocated) == (2, 1536)
+    assert [point[1:] for point in first.timeline] == [(1512, 4096), (2536, 4096), (2024, 4096)]
+    assert (second.device, second.before, second.after) == (1, 1512, 1000)
+
+
+def test_what_was_there_before_the_first_event_may_be_the_most():
+    found = trace(op("aten::empty", 0, 100), held(10, -3000, 1000), held(30, 500, 1500))
+    (used,) = found.memory
+    assert (used.before, used.peak, used.after) == (4000, 4000, 1500)
+    assert used.peak_at == approx(10)
+    assert [point[1] for point in used.timeline] == [4000, 1000, 1500]
+
+
+def test_a_moment_that_does_not_say_what_was_reserved_is_unknown():
+    events = [held(10, 500, 500), held(20, 500, 1000), held(30, 500, 1500)]
+    del events[1]["args"]["Total Reserved"]
+    (used,) = trace(op("aten::empty", 0, 100), *events).memory
+    assert [point[2] for point in used.timeline] == [4096, None, 4096]
+    assert used.reserved == 4096
+
+
+def test_what_the_host_did_is_sought_where_it_was():
+    events = read(
+        op("aten::long", 0, 10_000, tid=2),
+        *(op("aten::short", 10 * at, 5) for at in range(1000)),
+    )
+    _, spans = attributed(events)
+    work = HostWork(events, spans, np.unique(events.thread.codes))
+    asked = []
+
+    class Counted(list):
+        def __getitem__(self, place):
+            asked.append(place)
+            return super().__getitem__(place)
+
+    work._begin = Counted(work._begin)
+    assert list(work.between(5_000_000, 6_000_000)) == [("aten::long", 1_000_000)]
+    assert len(asked) < 10
+
+
+def test_a_long_course_keeps_its_ends_and_extremes():
+    levels = [1000 + at % 7 for at in range(5000)]
+    levels[777], levels[3210] = 9999, 1
+    events = [
+        held(at, level - before, level) if level != before else held(at, 1, level)
+        for at, (before, level) in enumerate(zip([1000, *levels], levels, strict=False), 1)
+    ]
+    (used,) = trace(op("aten::empty", 0, 6000), *events).memory
+    kept = [point[1] for point in used.timeline]
+    assert len(kept) <= 1000
+    assert (used.peak, max(kept), min(kept)) == (9999, 9999, 1)
+    assert (kept[0], kept[-1]) == (levels[0], levels[-1])
+
+
+def test_queues_are_what_was_launched_and_has_not_begun():
+    found = trace(
+        launched("a", 10, 20, at=0),
+        launched("b", 30, 20, at=5),
+        launched("c", 50, 20, at=6),
+    )
+    (queue,) = found.queues
+    # 1 until 5, 2 until 6, 3 until 10, 2 until 30, 1 until 50
+    assert queue.mean == pytest.approx((5 + 2 + 12 + 40 + 20) / 50)
+    assert (queue.most, queue.empty) == (3, pytest.approx(1 / 3))
+    assert queue.delay_median == approx(25)
+
+
+def test_work_that_seems_to_begin_before_its_launch_began_with_it():
+    (queue,) = trace(launched("a", 10, 20, at=12), launched("b", 40, 20, at=20)).queues
+    assert queue.delay_median == approx(10)
+    assert queue.most == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "kind", "pageable"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", {}, "host to device", True),
+        ("Memcpy DtoH (Device -> Pinned)", {}, "device to host", False),
+        ("Memcpy DtoD (Device -> Device)", {}, "device to device", None),
+        ("CopyDeviceToHost", {}, "device to host", None),
+        ("Copy", {"kind": "HostToDevice"}, "host to device", None),
+    ],
+)
+def test_copies_by_kind(name, more, kind, pageable):
+    first = [launch(1, 0), copy(name, 10, 5, 1, size=4000, **more)]
+    second = [launch(2, 1), copy(name, 20, 15, 2, size=6000, **more)]
+    (found,) = trace(first, second).copies
+    assert (found.kind, found.pageable, found.count) == (kind, pageable, 2)
+    assert found.time == approx(20)
+    assert found.bytes == 10_000
+    assert found.bandwidth == pytest.approx(0.5e9)
+
+
+def test_memory_sets_are_apart_and_what_says_no_bytes_is_unknown():
+    parts = [launch(1, 0), kernel("Memset (Device)", 10, 5, 1, cat="gpu_memset")]
+    (found,) = trace(parts).copies
+    assert (found.kind, found.bytes, found.bandwidth) == ("memory set", None, None)
+
+
+@pytest.mark.parametrize(("sizes", "said"), [([2**62] * 3, 3 * 2**62), ([-5, 1, 1], None)])
+def test_bytes_of_copies_are_exact_or_unknown(sizes, said):
+    parts = [
+        [launch(n, n), copy("Memcpy HtoD (Pinned -> Device)", 10 * n, 5, n, size=size)]
+        for n, size in enumerate(sizes, 1)
+    ]
+    found = trace(*parts)
+    assert found.copies[0].bytes == said
+    assert {one.row.kernel.bytes for one in found.tree.root.walk() if one.row.kernel} == {said}
+
+
+def test_a_collective_of_less_than_nothing_is_of_unknown_size():
+    (found,) = trace(nccl(10, 20, 0, elements=-7, ranks=-4)).collectives
+    assert (found.bytes, found.group, found.bus_bandwidth) == (None, None, None)
+
+
+def test_an_operator_on_more_than_any_device_holds_has_no_figures():
+    found = trace(
+        sized("aten::mm", 0, 10, (2**31, 2**31), (2**31, 2**31)),
+        sized("aten::mm", 20, 10, (-2, 3), (3, 5)),
+        sized("aten::mm", 40, 10, (2, 3), (3, 5)),
+    )
+    rows = found.table("operators", by_shape=True).rows()
+    assert [row["flops"] for row in rows] == [None, None, 2 * 2 * 3 * 5]
+
+
+def nccl(ts, dur, at, name="allreduce", elements=1000, dtype="Float", ranks=4, out=None):
+    args = {
+        "Collective name": name,
+        "In msg nelems": elements,
+        "Out msg nelems": elements if out is None else out,
+        "dtype": dtype,
+        "Group size": ranks,
+    }
+    return launched("ncclDevKernel_Any", ts, dur, at=at, stream=9, **args)
+
+
+@pytest.mark.parametrize(
+    ("name", "elements", "out", "bytes_", "share"),
+    [
+        ("allreduce", 1000, 1000, 4000, 2 * 3 / 4),
+        ("_allgather_base", 250, 1000, 4000, 3 / 4),
+        ("_reduce_scatter_base", 1000, 250, 4000, 3 / 4),
+        ("broadcast", 1000, 1000, 4000, 1.0),
+        ("all_to_all", 1000, 1000, 4000, 3 / 4),
+        ("strange", 1000, 1000, 4000, None),
+    ],
+)
+def test_bus_bandwidth_is_by_the_factor_of_the_collective(name, elements, out, bytes_, share):
+    (found,) = trace(
+        nccl(10, 20, 0, name, elements, out=out), nccl(40, 20, 1, name, elements, out=out)
+    ).collectives
+    assert found.bytes == bytes_
+    assert (found.calls, found.group, found.dtype) == (2, 4, "Float")
+    assert found.time == approx(40)
+    if share is None:
+        assert found.bus_bandwidth is None
+    else:
+        assert found.bus_bandwidth == pytest.approx(2 * 4000 * share / (40 * US))
+    assert (found.wait, found.transfer) == (None, None)  # of one rank both look alike
+
+
+def test_communication_without_metadata_is_named_by_its_kernel():
+    found = trace(
+        launched("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgs)", 10, 5, at=0),
+        launched("ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclWorkElem)", 20, 4, at=1),
+        launched("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", 30, 3, at=2),
+    )
+    assert [(one.name, one.bytes) for one in found.collectives] == [
+        ("allgather", None),
+        ("broadcast", None),
+        ("unknown", None),
+    ]
+
+
+def test_exposed_is_what_has_no_computation_beside_it_on_the_device():
+    found = trace(
+        nccl(10, 20, 0),
+        launched("gemm", 20, 30, at=1),
+        launched("gemm", 0, 30, at=2, device=1),
+    )
+    assert found.collectives[0].exposed == approx(10)
+
+
+def test_synchronisations_are_named_by_the_operator_that_the_user_called():
+    found = trace(
+        mark("ProfilerStep#1", 0, 200),
+        module("Head_0", 5, 100),
+        op("aten::item", 10, 50),
+        op("aten::_local_scalar_dense", 11, 48),
+        launch(1, 20, 30, name="cudaStreamSynchronize"),
+        launch(2, 150, 20, name="cudaDeviceSynchronize"),
+        launch(3, 180, 10, name="cudaStreamWaitEvent"),  # the stream waits, not the host
+        launch(4, 191, 4, name="cudaMemcpyAsync"),
+        launched("a", 12, 30, at=11),
+    )
+    first, second = found.synchronisations
+    assert (first.call, first.operator, first.layer, first.count) == (
+        "cudaStreamSynchronize", "aten::item", "", 1,
+    )  # fmt: skip
+    assert first.time == approx(30)
+    assert (second.call, second.operator) == ("cudaDeviceSynchronize", "")
+
+
+def test_a_copy_to_pageable_memory_holds_the_host_until_it_is_done():
+    found = trace(
+        op("aten::item", 2, 60),
+        launched("slow", 10, 50, at=3),
+        [launch(1, 6, 56, name="cudaMemcpyAsync")],
+        copy("Memcpy DtoH (Device -> Pageable)", 60, 1, 1),
+        launch(2, 64, 1, name="cudaMemcpyAsync"),  # from pageable memory it is staged first
+        copy("Memcpy HtoD (Pageable -> Device)", 66, 1, 2),
+        launch(3, 68, 1, name="cudaMemcpyAsync"),
+        copy("Memcpy DtoH (Device -> Pinned)", 70, 1, 3),
+        launch(4, 72, 1, name="cudaGraphLaunch"),  # in a graph it is the device that copies
+        copy("Memcpy DtoH (Device -> Pageable)", 75, 1, 4),
+    )
+    (only,) = found.synchronisations
+    assert (only.call, only.operator, only.count) == ("cudaMemcpyAsync", "aten::item", 1)
+    assert only.time == approx(56)
+    # The last copy was launched at 72, and until 61 the host had waited for the first one.
+    assert path(found) == {"compute": 50, "host": 12, "launch": 10, "copy": 2}
+    assert "1 × aten::item (cudaMemcpyAsync): 56.00 µs" in found.findings[0].evidence
+
+
+def test_a_trace_without_operators_has_synchronisations_too():
+    found = trace(launched("a", 10, 5, at=0), launch(1, 20, 5, name="cudaDeviceSynchronize"))
+    assert [(one.operator, one.layer) for one in found.synchronisations] == [("", "")]
+
+
+def path(found):
+    one = found.critical_path
+    parts = (one.compute, one.communication, one.copy, one.host, one.launch, one.pause)
+    assert math.isclose(sum(parts), one.length, abs_tol=1e-12)
+    return {name: round(value / US, 6) for name, value in
+            zip(("compute", "communication", "copy", "host", "launch", "pause"), parts, strict=True)
+            if value}  # fmt: skip
+
+
+def test_a_busy_device_is_its_own_critical_path():
+    found = trace(
+        op("aten::mm", 0, 20),
+        launched("a", 10, 100, at=1),
+        launched("b", 112, 100, at=3),
+        launched("c", 212, 50, at=5),
+    )
+    assert path(found) == {"host": 1, "launch": 9, "compute": 250, "pause": 2}
+
+
+def test_a_late_host_is_the_critical_path():
+    found = trace(
+        op("aten::mm", 0, 20),
+        op("aten::add", 40, 70),
+        launched("a", 10, 10, at=5),
+        launched("b", 108, 10, at=100),
+    )
+    assert path(found) == {"host": 100, "launch": 8, "compute": 10}
+    items = {(one.link, one.name): one.time for one in found.critical_path.items}
+    assert items["host", "aten::mm"] == approx(20)
+    assert items["host", "aten::add"] == approx(60)
+    assert items["host", "outside of operators"] == approx(20)
+    assert items["launch", "aten::add"] == approx(8)
+
+
+def test_a_host_that_waited_leads_back_to_what_it_waited_for():
+    found = trace(
+        op("aten::item", 2, 60),
+        launched("slow", 10, 50, at=4),
+        launch(1, 6, 56, name="cudaStreamSynchronize"),  # until 62
+        op("aten::mm", 70, 20),
+        launched("next", 90, 10, at=80),
+    )
+    # next 10, launch 10, host 60 to 80, slow 50, launch 6, host 2 to 4
+    assert path(found) == {"compute": 60, "launch": 16, "host": 22}
+
+
+def test_a_stream_that_waits_for_another_leads_to_it():
+    found = trace(
+        launched("gemm", 10, 10, at=0),
+        launched("ncclDevKernel_AllReduce", 20, 80, at=1, stream=9),
+        launched("optimizer", 101, 10, at=2),
+        op("aten::mm", 0, 8),
+    )
+    assert path(found) == {"compute": 20, "communication": 80, "pause": 1, "launch": 10}
+
+
+def test_clocks_that_disagree_end_the_path_and_do_not_hang():
+    found = trace(
+        launched("a", 10, 0, at=30),
+        launched("b", 10, 0, at=40),
+        launch(1, 25, 10, name="cudaStreamSynchronize"),
+        op("aten::mm", 0, 50),
+    )
+    assert sum(path(found).values()) == pytest.approx(found.critical_path.length / US)
+
+
+def test_what_was_not_recorded_is_said():
+    found = trace(op("aten::mm", 0, 5))
+    assert found.times == ()
+    assert found.critical_path is None
+    text = " | ".join(found.missing)
+    for word in ("layers", "shapes", "memory", "device work"):
+        assert word in text
+
+
+def test_the_header_says_device_and_rank():
+    header = {"distributedInfo": {"rank": 3, "world_size": 8}}
+    device = {"id": 0, "name": "H100", "totalGlobalMem": 8 << 30, "computeMajor": 9,
+              "computeMinor": 0}  # fmt: skip
+    found = trace(launched("a", 10, 5, at=0), devices=(device,), **header)
+    assert (found.rank, found.world) == (3, 8)
+    (one,) = found.devices
+    assert (one.name, one.memory, one.capability) == ("H100", 8 << 30, "9.0")
+
+
+def test_findings_are_what_costs_most_first():
+    small = [launched(f"k{n}", 20 * n + 10, 2, at=20 * n + 5) for n in range(50)]
+    found = trace(*small, nccl(1010, 200, 900), op("aten::mm", 0, 5))
+    ids = [one.id for one in found.findings]
+    assert ids[:2] == ["idle-host", "exposed-communication"]
+    assert "50 of 50 kernels take less than 5 µs" in found.findings[0].evidence
+    assert "CUDA graphs" in found.findings[0].remedy
+
+
+def test_where_no_kernel_computes_none_is_called_short():
+    found = trace(nccl(100, 10, at=90), nccl(310, 10, at=300))
+    idle = found.findings[0]
+    assert idle.id == "idle-host"
+    assert idle.evidence == "200.0 µs of 220.0 µs."
+
+
+def test_pageable_copies_and_stalls_are_findings():
+    found = trace(
+        [launch(1, 0), copy("Memcpy HtoD (Pageable -> Device)", 10, 50, 1)],
+        op("aten::item", 5, 60),
+        launch(2, 6, 56, name="cudaStreamSynchronize"),
+    )
+    assert {"pageable-copies", "synchronisation"} <= {one.id for one in found.findings}
+
+
+def test_a_quiet_trace_has_no_findings():
+    found = trace(op("aten::mm", 0, 5), *[launched("k", 10 + 100 * n, 99, at=n) for n in range(9)])
+    assert found.findings == ()
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.name.partition(".")[0])
+def test_recorded_traces_keep_the_invariants(file):
+    found, calls = rank_trace(read_events(file), file.name)
+    assert found.times
+    for device in found.times:
+        for part in (device.breakdown, *(one.breakdown for one in device.streams)):
+            assert part.busy + part.idle.total == pytest.approx(part.window, abs=1e-9)
+            assert part.exposed_communication <= part.communication + 1e-12
+    root = found.tree.root
+    assert root.device_time == pytest.approx(found.device_time, abs=1e-9)
+    one = found.critical_path
+    parts = (one.compute, one.communication, one.copy, one.host, one.launch, one.pause)
+    assert sum(parts) == pytest.approx(one.length, abs=1e-9)
+    assert one.length <= found.window + 1e-9
+    talk = sum(each.time for each in found.collectives)
+    ends = [end for _, end in calls.by_message.values()]
+    assert (talk > 0) == bool(ends)
+
+
+def test_a_training_on_mi300_is_mostly_communication_launched_before():
+    file = public_trace("mi300_resnet_ddp_checkpoint_rank0of8")
+    found, _ = rank_trace(read_events(file), file.name)
+    assert found.launched_before / found.device_time == pytest.approx(0.317, abs=0.001)
+    talk = sum(one.time for one in found.collectives)
+    assert talk / found.device_time == pytest.approx(0.735, abs=0.025)
+    assert "launched-before" in {one.id for one in found.findings}
+
+
+@pytest.mark.parametrize(
+    ("name", "major", "named"),
+    [
+        ("ampere_sgemm_128x64_tn", 8, True),
+        ("cutlass_80_simt_sgemm_128x32_8x5_nn_align1", 9, True),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_stage3_ffma_aligna4", 9, True),
+        ("ampere_sgemm_128x64_tn", 7, False),  # there is no TF32
+        ("cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4", 8, False),  # it is TF32
+        ("sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw", 8, False),
+        ("ampere_fp16_sgemm_fp16_128x128_tn", 8, False),
+        ("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn", 8, False),
+    ],
+)
+def test_products_in_full_fp32_are_a_finding_where_the_device_has_tf32(name, major, named):
+    device = DEVICE | {"computeMajor": major}
+    parts = [launched(name, 100, 10, at=0), launched("relu", 110, 90, at=1)]
+    found = trace(*parts, devices=(device,)).findings
+    products = [one for one in found if one.id == "fp32-products"]
+    assert bool(products) == named
+    if named:
+        assert "take 10 % of" in products[0].title
+        assert "1 calls" in products[0].evidence
+        assert name[:60] in products[0].evidence
+
+
+def test_a_little_fp32_is_no_finding():
+    parts = [launched("ampere_sgemm_32x32", 100, 4, at=0), launched("relu", 110, 96, at=1)]
+    assert "fp32-products" not in {one.id for one in trace(*parts).findings}
+
+
+def test_json_has_no_half_numbers():
+    found = trace(launched("a", 10, 5, at=0))
+    import msgspec
+
+    again = msgspec.json.decode(msgspec.json.encode(found), type=type(found))
+    assert again == found
+    assert json.loads(msgspec.json.encode(found))["times"][0]["breakdown"]["window"] == approx(5)
+
+
+def test_work_that_begins_with_its_launch_was_waiting_first():
+    (queue,) = trace(launched("a", 10, 20, at=10), launched("b", 40, 20, at=40)).queues
+    assert (queue.most, queue.mean, queue.empty) == (1, 0, 1)
+
+
+def test_a_host_that_waited_for_what_had_ended_goes_on_from_before():
+    found = trace(
+        op("aten::item", 0, 60),
+        launched("quick", 10, 20, at=4),
+        launch(1, 40, 10, name="cudaStreamSynchronize"),  # from 40 on: nothing ran
+        launched("next", 90, 10, at=80),
+    )
+    assert path(found) == {"compute": 10, "launch": 10, "host": 80}
+
+
+def test_memory_is_in_the_order_of_time_and_then_of_the_recorder():
+    events = [held(30, 8, 16), held(10, 8, 8), held(30, -16, 0)]
+    events[0]["args"]["Ev Idx"], events[2]["args"]["Ev Idx"] = 7, 9
+    for given in (events, events[::-1]):
+        (used,) = trace(op("aten::empty", 0, 100), *given).memory
+        assert [point[1] for point in used.timeline] == [8, 16, 0]

@@ -1,0 +1,102 @@
+"""Operators whose meta kernel refuses a type that real kernels take: counted as on real tensors."""
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import torchgauge as tg
+from torchgauge.api.counts import count_request
+from torchgauge.errors import MeasurementError
+from torchgauge.measure.forward import opened
+from torchgauge.measure.work.counted import measure_cost
+from torchgauge.targets.builds.source import Source
+
+# 36 float32 are a multiple of 16 bytes apart, as grouped products want it; 36 bfloat16 are not.
+WIDTH, GROUPS, ROWS = 36, 3, 10
+OUT = 20
+EXPERTS = (
+    "num_hidden_layers=2&hidden_size=36&num_attention_heads=3&num_key_value_heads=1&vocab_size=50"
+)
+MIXTURES = {
+    "mixtral": f"{EXPERTS}&intermediate_size=20&num_local_experts=4",
+    "qwen3_moe": f"{EXPERTS}&intermediate_size=20&moe_intermediate_size=20&num_experts=4"
+    "&num_experts_per_tok=2",
+    "gpt_oss": f"{EXPERTS}&head_dim=12&intermediate_size=20&num_local_experts=4",
+}
+
+
+class Grouped(nn.Module):
+    """Experts: a product for each group of rows, or of batches, the operands as linear layers."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(GROUPS, OUT, WIDTH, dtype=dtype))
+
+    def forward(self, operand, offsets=None):
+        weight = self.weight.transpose(-2, -1)
+        return torch.nn.functional.grouped_mm(operand, weight, offs=offsets)
+
+
+def rows_in_groups():
+    return (torch.zeros(ROWS, WIDTH), torch.tensor([4, 6, 10], dtype=torch.int32))
+
+
+def batches():
+    return (torch.zeros(GROUPS, ROWS, WIDTH),)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize(("inputs", "rows"), [(rows_in_groups(), ROWS), (batches(), GROUPS * ROWS)])
+def test_a_grouped_product_in_float32_counts_on_meta_as_on_real_tensors(inputs, rows, backward):
+    model = Grouped(torch.float32)
+    real = tg.count_cost(model, inputs, backward=backward)
+    meta = tg.count_cost(
+        model.to("meta"), tuple(one.to("meta") for one in inputs), backward=backward
+    )
+    assert meta.macs == (2 if backward else 1) * rows * WIDTH * OUT  # backward: of the weight
+    assert (meta.matmul_flops, meta.bytes) == (real.matmul_flops, real.bytes)
+    assert {row.dtype for row in meta.rows if row.matmul_flops} == {"float32"}
+    assert meta.unknown == {}
+
+
+def test_fake_tensors_in_float32():
+    with FakeTensorMode():
+        model = Grouped(torch.float32)
+        cost = tg.count_cost(model, batches())
+    assert cost.counted_on == "fake"
+    assert cost.macs == GROUPS * ROWS * WIDTH * OUT
+
+
+@pytest.mark.parametrize(
+    ("weight", "operand"),
+    [
+        (torch.float64, torch.zeros(GROUPS, ROWS, WIDTH, dtype=torch.float64)),
+        (torch.bfloat16, torch.zeros(GROUPS, ROWS, WIDTH)),
+        (torch.float32, torch.zeros(GROUPS, ROWS, WIDTH - 4)),
+    ],
+    ids=["float64", "types that differ", "sizes that differ"],
+)
+def test_what_no_kernel_takes_is_still_refused(weight, operand):
+    for device in ("cpu", "meta"):
+        with pytest.raises(MeasurementError, match="raised"):
+            count_on(device, Grouped(weight), operand)
+
+
+def count_on(device, model, operand):
+    source = Source.of_object(model.to(device), operand.to(device))
+    return measure_cost(opened(source), backward=False)
+
+
+@pytest.mark.parametrize(
+    "name", ["mixtral", *(pytest.param(name, marks=pytest.mark.slow) for name in [*MIXTURES][1:])]
+)
+def test_experts_in_float32_count_on_meta_as_on_the_cpu(name):
+    spec = f"hf:{name}?{MIXTURES[name]}"
+    meta = count_request(spec, device="meta").cost
+    real = count_request(spec, device="cpu").cost
+    assert meta.counted_on == "meta"
+    assert meta.unknown == real.unknown == {}
+    assert (meta.matmul_flops, meta.causal_matmul_flops) == (
+        real.matmul_flops, real.causal_matmul_flops
+    )  # fmt: skip

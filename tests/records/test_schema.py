@@ -1,0 +1,95 @@
+"""The published JSON Schema: current, and what records are is what it says."""
+
+import importlib.util
+import json
+import pickle
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+from tests.analyze.history.test_alerts import change, rule, series
+from tests.support import advices
+from tests.support import exported_records as records
+from tests.support import records as plain
+from tests.support import snapshots as made
+from tests.support.paths import ROOT
+
+from torchgauge.analyze.history.alerts import alerts
+from torchgauge.analyze.snapshot.growth import growth
+from torchgauge.analyze.snapshot.snapshot import snapshot
+from torchgauge.readers.snapshot.snapshot import read_recording
+from torchgauge.records import codec
+from torchgauge.records.doctor import Diagnosis
+from torchgauge.records.trend import Trend
+
+SCHEMAS = ROOT / "docs" / "schema"
+FREED = snapshot(read_recording(pickle.dumps(made.step())), "freed")
+NOTHING = snapshot(read_recording(pickle.dumps(made.whole([]))), "nothing")
+SAVED = records.every() | {
+    "snapshot": FREED,
+    "growth": growth(NOTHING, FREED),
+    "advice": advices.advice(),
+    "diagnosis": Diagnosis(environment=plain.environment(), fingerprint="f", checks=()),
+    "trend": Trend(
+        store="h.db",
+        series=(series([1.0] * 3, changes=(change(1, 0.1), change(2, -0.1, interval=None))),),
+        alerts=alerts(rule(limit=0.5), [series([1.0])]),
+        unmatched=("other",),
+    ),
+    "profile without parts": plain.profile(latency=None, memory=None, size=None),
+}
+
+
+def published(schema):
+    kind, _, version = schema.removeprefix("torchgauge.").partition("/")
+    return json.loads((SCHEMAS / f"{kind}-{version}.json").read_text())
+
+
+def test_it_is_current():
+    spec = importlib.util.spec_from_file_location("write", SCHEMAS / "write.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    files = script.schemas()
+    assert {path.name for path in files} == {path.name for path in SCHEMAS.glob("*.json")}
+    stale = [path.name for path, text in files.items() if path.read_bytes() != text]
+    assert not stale, f"run {SCHEMAS / 'write.py'}"
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_saved_records_are_valid(name):
+    content = json.loads(codec.encode(SAVED[name]))
+    schema = published(content["schema"])
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(schema).validate(content)
+
+
+def test_what_a_run_saves_is_valid(tmp_path):
+    model = "from torch import nn, ones\ndef make(): return nn.Linear(4, 2), ones(1, 4)\n"
+    (tmp_path / "mymodel.py").write_text(model)
+    command = ["profile", f"{tmp_path}/mymodel.py:make", "--iterations", "3", "--warmup", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "torchgauge", *command, "--json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    content = json.loads(done.stdout)
+    assert content["tree"] is not None
+    jsonschema.Draft202012Validator(published(content["schema"])).validate(content)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda content: content.pop("target"),
+        lambda content: content.pop("schema"),
+        lambda content: content.update(schema="torchgauge.profile/0"),
+        lambda content: content["latency"].update(median="10 ms"),
+        lambda content: content["tree"]["rows"][0].update(kind="module"),
+        lambda content: content["memory"]["timeline"].append([1]),
+    ],
+)
+def test_what_is_no_record_is_not_valid(break_it):
+    content = json.loads(codec.encode(records.profile()))
+    break_it(content)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(published("torchgauge.profile/1")).validate(content)

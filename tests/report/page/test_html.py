@@ -1,0 +1,374 @@
+"""The page before a browser sees it: what it holds, what of it could run, how big it is."""
+
+import base64
+import hashlib
+import html.parser
+import json
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from tests.support import operator_costs as costs
+from tests.support import pages, records
+
+from torchgauge.analyze.trace.recorded_tree import recorded_tree
+from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records import codec
+from torchgauge.records.latency.latency import LatencyRun
+from torchgauge.records.system import GpuSample, GpuUse, SystemSample, Use
+from torchgauge.records.timeline import tables
+from torchgauge.records.timeline.loop import Captured, Loop, Stretch
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.roofline import BandwidthPoint, Roofline, Roofs
+from torchgauge.report.content import findings
+from torchgauge.report.page.html import page, render
+from torchgauge.visible import visible
+
+TINY_TRACE = "tests/data/tiny_training.json.gz"
+
+
+class Elements(html.parser.HTMLParser):
+    """What elements a browser would see, with their texts; scripts hold text alone."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.inside = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        self.texts.append("")
+        self.inside = True
+
+    def handle_endtag(self, tag):
+        self.inside = False
+
+    def handle_data(self, data):
+        if self.inside:
+            self.texts[-1] += data
+
+
+def data(text: str) -> dict:
+    elements = Elements(text)
+    at = next(i for i, (_, attrs) in enumerate(elements.found) if attrs.get("id") == "data")
+    return json.loads(elements.texts[at])
+
+
+def parts(record) -> dict:
+    return data(render(record))["parts"]
+
+
+def table(record, name):
+    found = next(one for one in parts(record)["tables"] if one["name"] == name)
+    return {column["title"]: column["values"] for column in found["columns"]}
+
+
+def cost() -> Cost:
+    """A layer of 100 FLOP on float32, and an operator without formula."""
+    return costs.cost(
+        costs.row(1, "aten::addmm", matmul_flops=90, vector_flops=10, bytes=40),
+        costs.row(0, "my::op", "int8", calls=2, known=False),
+        nodes=(costs.node("", -1), costs.node("fc", 0)),
+    )
+
+
+def test_without_data_a_page_is_below_200_kb():
+    assert len(page("", {}).encode()) < 200_000
+
+
+def test_nothing_in_the_page_points_outside_of_it():
+    for tag, attributes in Elements(render(pages.with_tree())).found:
+        assert not {"src", "href", "action", "data", "srcset"} & set(attributes), tag
+
+
+def test_the_policy_admits_this_script_and_this_style_alone():
+    elements = Elements(render(pages.with_tree()))
+    policy = next(a["content"] for _, a in elements.found if a.get("http-equiv"))
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    for (tag, attributes), text in zip(elements.found, elements.texts, strict=True):
+        if tag == "style" or (tag == "script" and "type" not in attributes):
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "</script><script>x</script>",
+        "<img src=x onerror=y>",
+        "<!--",
+        "&lt;",
+        "\"'`",
+        "\u202e\u2028",
+    ],
+)
+def test_a_name_is_data_and_comes_back_as_it_can_be_seen(name):
+    tree = pages.tree()
+    rows = (tree.rows[0], msgspec.structs.replace(tree.rows[1], name=name), *tree.rows[2:])
+    target = msgspec.structs.replace(records.profile().target, name=name, spec=name)
+    record = records.profile(tree=msgspec.structs.replace(tree, rows=rows), target=target)
+    text = render(record)
+    plain = render(pages.with_tree())
+    assert [tag for tag, _ in Elements(text).found] == [tag for tag, _ in Elements(plain).found]
+    assert visible(name) in data(text)["parts"]["tree"]["texts"]
+    assert data(text)["title"] == visible(name)
+
+
+def test_a_part_that_was_not_measured_is_no_view_and_no_zero():
+    found = parts(
+        records.profile(latency=None, throughput=None, memory=None, system=None, size=None)
+    )
+    assert set(found) == {"overview", "method", "environment"}
+    assert {one["value"] for one in found["overview"]["figures"]} == {"unknown"}
+
+
+def test_figures_say_whether_they_were_measured_or_counted():
+    figures = {one["label"]: one for one in parts(records.profile())["overview"]["figures"]}
+    assert figures["latency"]["how"] == "measured"
+    assert figures["latency"]["note"] == "95 % in 9.900 … 10.10 ms (±1.0 %)"
+    assert figures["parameters"]["how"] == "counted"
+    assert figures["FLOPs"] == {
+        "label": "FLOPs",
+        "value": "unknown",
+        "note": "not measured in this run",
+        "how": "",
+        "view": "",
+    }
+
+
+def test_the_trees_columns_hold_every_node_and_leave_out_what_is_unknown():
+    tree = parts(pages.with_tree())["tree"]
+    columns = tree["columns"]
+    assert {len(column) for column in columns.values()} == {9}
+    assert [tree["texts"][at] for at in columns["name"]] == [row.name for row in pages.tree().rows]
+    assert columns["flops"][:4] == [None, None, None, 6_000_000]
+    assert "device" not in columns
+
+
+def test_tables_are_those_of_the_record():
+    record = pages.with_tree()
+    shown, meant = table(record, "layers"), tables.layers(record.tree).columns
+    assert shown["layer"] == ["Net", *meant["path"][1:]]
+    assert shown["time"] == [10_000_000, 5_000_000, 3_000_000, 1_500_000, 2_500_000]
+    assert shown["share of time"] == [1, 0.5, 0.3, 0.15, 0.25]
+    assert "device time" not in shown
+    assert table(record, "buckets")["time"] == [1_500_000]
+    assert table(record, "operators")["of its own"] == [3_000_000, 2_500_000, 1_500_000]
+
+
+def test_rows_of_layers_know_their_node():
+    found = next(one for one in parts(pages.with_tree())["tables"] if one["name"] == "layers")
+    rows = pages.tree().rows
+    assert [rows[node].name for node in found["nodes"]] == ["Net", "block", "conv", "relu", "head"]
+
+
+def test_on_a_device_time_is_the_devices():
+    record = records.profile(tree=pages.on_device())
+    layers = table(record, "layers")
+    assert layers["time"][0] == 4_000_000
+    assert layers["host time"][0] == 3_000_000
+    assert table(record, "kernels")["grid"] == ["8×1×1", "4×1×1"]
+
+
+def test_a_recorded_trace_is_shown_with_its_tables():
+    record = records.profile(tree=recorded_tree(read_events(TINY_TRACE)))
+    names = {one["name"] for one in parts(record)["tables"]}
+    assert {"layers", "operators"} <= names
+
+
+def test_a_count_alone_gives_a_tree_by_work():
+    tree = parts(records.profile(cost=cost(), latency=None, throughput=None))["tree"]
+    assert tree["own"] == ["flops", "bytes", "unknown"]
+    assert tree["columns"]["parent"] == [-1, 0, 1, 0]
+    assert tree["columns"]["flops"] == [0, 0, 100, None]  # no formula is not no work
+    assert tree["columns"]["unknown"] == [0, 0, 0, 2]
+    assert tree["how"] == "counted"
+
+
+def roofs() -> Roofs:
+    return Roofs(
+        device="A CPU",
+        source="datasheet",
+        method="a document",
+        peaks={"float32": 1e12, "int8": 4e12},
+        bandwidth=(
+            BandwidthPoint(working_set=1_000, bytes_per_second=4e11),
+            BandwidthPoint(working_set=10_000_000, bytes_per_second=1e11),
+        ),
+    )
+
+
+def test_the_roofline_has_the_roofs_of_the_dtypes_that_the_model_multiplies():
+    near = Roofline(
+        roofs=roofs(),
+        intensity=None,
+        lower_bound=0.001,
+        time=None,
+        flops_per_second=None,
+        bytes_per_second=None,
+        efficiency=None,
+        at_least=False,
+    )
+    found = parts(pages.with_tree(cost=cost(), roofline=near))["roofline"]
+    assert found["roofs"] == [
+        {
+            "device": "A CPU",
+            "source": "datasheet",
+            "peaks": {"float32": 1e12},
+            "traffic": {"memory": 1e11, "cache": 4e11},
+        }
+    ]
+    both = msgspec.structs.replace(
+        near, roofs=msgspec.structs.replace(roofs(), source="measured"), datasheet=roofs()
+    )
+    drawn = parts(pages.with_tree(cost=cost(), roofline=both))["roofline"]["roofs"]
+    assert [one["source"] for one in drawn] == ["measured", "datasheet"]
+    assert found["missing"] == ""
+    without = parts(pages.with_tree(cost=cost()))["roofline"]
+    assert "--roofs" in without["missing"]
+    target = msgspec.structs.replace(records.profile().target, training=True)
+    step = parts(pages.with_tree(cost=cost(), target=target))["roofline"]
+    assert "inference" in step["missing"]
+    points = found["points"]
+    assert points["path"] == ["Net", "block.conv", "block.relu", "head"]  # block does nothing
+    assert points["intensity"][1] == 6_000
+    assert points["speed"][1] == pytest.approx(2e9)  # 6 MFLOP in 3 ms
+
+
+def test_every_timed_call_is_there_with_its_warm_up():
+    found = parts(records.profile())["latency"]
+    assert found["runs"] == [
+        {"samples": [13_000_000, 10_000_000, 10_100_000, 9_900_000, 10_000_000], "warmup": 1}
+    ]
+    assert found["interval"] == [9_900_000, 10_100_000]
+
+
+def test_what_was_alive_at_the_peak_adds_up_to_it():
+    found = parts(records.profile())["memory"]
+    assert sum(found["parts"].values()) == found["peak"] == 1_000
+    assert (found["time"], found["live"]) == ([0, 10], [600, 1_000])
+
+
+def system_with_gpu():
+    """A GPU whose driver tells of its use (after the first second), memory and clock, not power."""
+    samples = tuple(
+        GpuSample(time=second / 2, utilization=use, memory=memory, power=None, clock=1.8e9)
+        for second, use, memory in ((1, None, 2 * 10**9), (2, 0.5, 3 * 10**9), (3, 0.75, 10**9))
+    )
+    gpu = GpuUse(
+        index=0,
+        name="A GPU",
+        utilization=Use(mean=0.625, max=0.75),
+        memory=Use(mean=2e9, max=3e9),
+        power=None,
+        temperature=None,
+        clock=Use(mean=1.8e9, max=1.8e9),
+        samples=samples,
+    )
+    host = tuple(SystemSample(time=one.time, cores=1.0, rss=2_500) for one in samples)
+    return msgspec.structs.replace(records.system(), gpus=(gpu,), samples=host)
+
+
+def test_what_a_gpu_did_is_a_series_for_each_figure_that_its_driver_told():
+    found = parts(records.profile(system=system_with_gpu()))["system"]["gpus"]
+    times = [500_000_000, 1_000_000_000, 1_500_000_000]
+    assert found == [
+        {"title": "GPU 0 in use", "unit": "share", "time": times, "values": [None, 0.5, 0.75]},
+        {
+            "title": "GPU 0 memory, used by anybody",
+            "unit": "bytes",
+            "time": times,
+            "values": [2_000_000_000, 3_000_000_000, 1_000_000_000],
+        },
+        {"title": "GPU 0 clock", "unit": "hertz", "time": times, "values": [1.8e9] * 3},
+    ]
+
+
+def test_three_findings_in_order_of_what_they_are_about():
+    found = findings.findings(pages.with_tree())
+    assert [one.title for one in found] == [
+        "aten::conv2d takes 30 % of the time",
+        "block.conv takes 30 % of the time",
+        "ReLU takes 15 % of the time for <0.1 % of the FLOPs",
+    ]
+    assert found[1].node == 2
+
+
+def test_time_out_of_proportion_to_work_is_found():
+    """relu: 1.5 of 10 ms, for 1 of 10,001 kFLOP."""
+    timed = findings.Timed(pages.with_tree(), pages.tree().nodes, 0.01)
+    found = findings.out_of_proportion(timed)
+    assert found is not None
+    assert found.title == "ReLU takes 15 % of the time for <0.1 % of the FLOPs"
+    assert found.node == 4
+
+
+def test_a_few_slow_calls_are_a_finding_only_among_many():
+    few = records.latency()
+    slow = msgspec.structs.replace(few, p99=0.03)
+    assert findings.slow_tail(findings.Timed(records.profile(latency=slow), [], 0.0)) is None
+    run = msgspec.structs.asdict(few.processes[0]) | {"samples": (0.01,) * 300}
+    many = msgspec.structs.replace(slow, processes=(LatencyRun(**run),))
+    found = findings.slow_tail(findings.Timed(records.profile(latency=many), [], 0.0))
+    assert found is not None
+    assert found.title == "The slowest calls take 3.0× the median"
+
+
+def loop() -> Loop:
+    return Loop(
+        roots=("Net",),
+        environment=records.environment(),
+        captured=Captured(asked=2, recorded=1, budget=1_000_000),
+        by="optimizer",
+        count=4,
+        tree=pages.tree(),
+        stretches=(
+            Stretch(phase="bare", durations=(0.02, 0.01, 0.01)),
+            Stretch(phase="record", durations=(0.015,)),
+        ),
+    )
+
+
+def test_a_loop_has_a_page_of_its_steps(tmp_path):
+    path = tmp_path / "loop.html"
+    text = loop().to_html(path)
+    assert path.read_text() == text
+    found = data(text)["parts"]
+    assert found["steps"]["durations"] == [20_000_000, 10_000_000, 10_000_000, 15_000_000]
+    assert found["steps"]["phases"] == [["bare", 3], ["record", 1]]
+    assert found["overview"]["figures"][0]["value"] == "10.00 ms"
+    assert {"tree", "tables", "method", "environment"} <= set(found)
+
+
+def test_a_saved_record_renders_the_same_without_torch(tmp_path):
+    record = pages.with_tree()
+    record.save(tmp_path / "profile.json")
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from pathlib import Path\n"
+        "from torchgauge.records import codec\n"
+        "codec.load(Path(sys.argv[1])).to_html(sys.argv[2])\n"
+    )
+    page_path = tmp_path / "page.html"
+    command = [sys.executable, "-c", script, str(tmp_path / "profile.json"), str(page_path)]
+    subprocess.run(command, check=True)
+    assert page_path.read_text() == record.to_html()
+    assert codec.load(tmp_path / "profile.json").to_html() == record.to_html()
+
+
+def test_a_node_is_a_finding_once():
+    """A layer that takes most of the time and is farthest from the roofs is told of once."""
+    tree = pages.tree()
+    rows = [
+        msgspec.structs.replace(row, lower_bound=1_000) if row.kind == "operator" else row
+        for row in tree.rows
+    ]
+    record = pages.with_tree(tree=msgspec.structs.replace(tree, rows=tuple(rows)))
+    timed = findings.Timed(record, record.tree.nodes, 0.01)
+    assert findings.farthest_from_roof(timed).node == findings.widest_layer(timed).node == 2
+    nodes = [one.node for one in findings.findings(record) if one.node is not None]
+    assert len(nodes) == len(set(nodes)) == 2

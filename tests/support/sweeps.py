@@ -1,0 +1,73 @@
+"""Cells and sweeps made by hand."""
+
+import msgspec
+from tests.support import records
+
+from torchgauge.analyze.latency.throughput import throughput
+from torchgauge.records.record import Interval
+from torchgauge.records.sweep import Cell, CellCost, CellSettings
+from torchgauge.records.target import TargetDescription
+from torchgauge.sweeps.result import result
+
+
+def latency(seconds, error=0.01, p99=None):
+    interval = None if error is None else Interval(low=seconds * (1 - error),
+                                                   high=seconds * (1 + error))  # fmt: skip
+    run = msgspec.structs.replace(
+        records.latency().processes[0], samples=(seconds,) * 4, warmup=0, first_call=2 * seconds,
+        median=seconds, interval=interval,
+    )  # fmt: skip
+    return msgspec.structs.replace(
+        records.latency(), median=seconds, mean=seconds, min=seconds, max=seconds, p50=seconds,
+        p90=seconds, p95=seconds, p99=p99 or seconds, interval=interval, first_call=2 * seconds,
+        processes=(run,), warnings=(), percentile_intervals={},
+    )  # fmt: skip
+
+
+def target(batch=None, **changes):
+    known = {"spec": "model.py:make", "kind": "python", "name": "Net", "device": "cpu",
+             "precision": "fp32", "precision_method": "native", "batch": batch}  # fmt: skip
+    return TargetDescription(**{**known, **changes})
+
+
+def cell(batch=None, seconds=0.01, memory=1000, *, error=0.01, p99=None, capacity=10_000,
+         overhead=0, machine="m", **settings):  # fmt: skip
+    """Return a cell that is done; `memory` None is unknown."""
+    timed, what = latency(seconds, error, p99), target(batch)
+    kept = None
+    if memory is not None:
+        kept = msgspec.structs.replace(records.memory(), peak=memory)
+    return Cell(
+        settings=CellSettings(batch=batch, **settings),
+        status="done",
+        target=what,
+        latency=timed,
+        throughput=throughput(timed, what),
+        memory=kept,
+        cost=CellCost(flops=100, macs=50, bytes=10),
+        capacity=capacity,
+        overhead=overhead,
+        machine=machine,
+        duration=2.0,
+    )
+
+
+def ended(status, reason="so it is", batch=None, **settings):
+    """Return a cell without figures."""
+    return Cell(settings=CellSettings(batch=batch, **settings), status=status, reason=reason)
+
+
+def sweep(cells=None, **options):
+    """Return a sweep of two precisions over the batch, with an end of every kind."""
+    cells = cells or [
+        cell(1, 0.003, 3000, precision="fp32"),
+        cell(1, 0.002, 1000, precision="bf16"),
+        cell(2, 0.004, 4000, precision="fp32"),
+        cell(2, 0.003, 1500, precision="bf16"),
+        cell(4, 0.006, 6000, precision="fp32"),
+        ended("crashed", "killed by SIGABRT", 4, precision="bf16"),
+        ended("out of memory", "64 GB were asked for", 8, precision="fp32"),
+        ended("skipped", "batch 8 ran out of memory", 16, precision="fp32"),
+    ]
+    axes = {"batch": ("1", "2", "4", "8", "16"), "precision": ("fp32", "bf16")}
+    return result(cells, records.environment(), target(), **{"axes": axes, **options})

@@ -1,0 +1,138 @@
+"""Saved programs: refused without --trust, measured in a process of their own with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import torchgauge as tg
+from torchgauge.cli.main import main
+from torchgauge.errors import InputError
+from torchgauge.targets.loaders.load import load
+from torchgauge.targets.target import TargetRequest
+
+QUICK = ("--iterations", "3", "--warmup", "1", "--json")
+FILES = ("program.pt2", "script.pt", "script.ts")
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).eval()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("programs")
+    example = torch.ones(2, 4)
+    batch = {0: torch.export.Dim("batch")}
+    program = torch.export.export(network(), (example,), dynamic_shapes=(batch,))
+    torch.export.save(program, folder / "program.pt2")
+    for name in ("script.pt", "script.ts"):
+        torch.jit.save(torch.jit.trace(network(), example), folder / name)
+    torch.save(network().state_dict(), folder / "state.pt")
+    for name in ("garbage.pt2", "garbage.ts", "garbage.pt"):
+        (folder / name).write_bytes(b"PK\x03\x04 nothing")
+    return folder
+
+
+def refused(request: TargetRequest) -> InputError:
+    with pytest.raises(InputError) as caught:
+        load(request)
+    return caught.value
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_without_trust_nothing_of_the_file_is_loaded(name, folder, monkeypatch):
+    def loaded(*_, **__):
+        pytest.fail("the file was loaded")
+
+    monkeypatch.setattr(torch.export, "load", loaded)
+    monkeypatch.setattr(torch.jit, "load", loaded)
+    monkeypatch.setattr(torch, "load", loaded)
+    error = refused(TargetRequest(str(folder / name)))
+    assert error.id == "untrusted-file"
+    assert "--trust" in error.remedy
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_with_trust_it_is_measured_like_the_module_it_was(name, folder, capsys, monkeypatch):
+    monkeypatch.setattr(torch.export, "load", lambda _: pytest.fail("loaded in this process"))
+    monkeypatch.setattr(torch.jit, "load", lambda *_, **__: pytest.fail("loaded in this process"))
+    given = ("--input", "2x4") if "script" in name else ()
+    assert main(["profile", str(folder / name), "--trust", *given, *QUICK]) == 0
+    record = json.loads(capsys.readouterr().out)
+    size = tg.measure_size(network())
+    assert record["target"]["kind"] == ("exported" if "program" in name else "torchscript")
+    assert record["size"]["parameters"] == size.parameters
+    assert record["size"]["buffer_bytes"] == size.buffer_bytes
+    assert record["target"]["batch"] == 2
+    memory = record["memory"]
+    assert memory["parameters"] == size.parameter_bytes
+    assert memory["inputs"] == 2 * 4 * 4
+    assert memory["peak"] == tg.measure_memory(network(), torch.ones(2, 4)).peak
+    said = {warning["id"] for warning in memory["warnings"]}
+    assert said == ({"activations-undivided"} if "script" in name else set())
+    assert {done["process"] for done in record["passes"]} == {"fresh"}
+    assert len(record["latency"]["processes"][0]["samples"]) == 4
+
+
+def test_an_exported_program_takes_another_batch_and_processes_of_its_own(folder, capsys):
+    arguments = [str(folder / "program.pt2"), "--trust", "--batch", "6", "--processes", "2"]
+    assert main(["profile", *arguments, *QUICK]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["target"]["inputs"][0]["shape"] == [6, 4]
+    assert len(record["latency"]["processes"]) == 2
+
+
+def test_its_outputs_are_those_of_the_module_it_was(folder):
+    x = torch.randn(2, 4)
+    for name in FILES:
+        request = TargetRequest(str(folder / name), inputs=("2x4",), trust=True)
+        torch.testing.assert_close(load(request).model(x), network()(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("program.pt2", "exported"), ("script.pt", "torchscript")]
+)
+def test_a_program_is_known_by_what_it_holds_not_by_its_name(name, kind, folder, tmp_path):
+    latest = str(shutil.copy(folder / name, tmp_path / "latest"))
+    assert refused(TargetRequest(latest)).id == "untrusted-file"
+    assert load(TargetRequest(latest, inputs=("2x4",), trust=True)).kind == kind
+    shutil.copy(folder / "state.pt", latest)
+    assert refused(TargetRequest(latest, trust=True)).id == "target-unknown"
+
+
+def test_a_script_brings_no_inputs(folder):
+    error = refused(TargetRequest(str(folder / "script.pt"), trust=True))
+    assert error.id == "input-missing"
+    assert "Tensor input" in error.cause
+
+
+@pytest.mark.parametrize("name", ["garbage.pt2", "garbage.ts"])
+def test_what_is_no_program_is_said_from_the_child(name, folder, capsys):
+    if name.endswith(".ts"):
+        assert refused(TargetRequest(str(folder / name))).id == "target-not-supported"
+        return
+    assert main(["profile", str(folder / name), "--trust", *QUICK]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["id"] == "program-unreadable"
+    assert error["cause"]
+
+
+@pytest.mark.parametrize("name", ["state.pt", "garbage.pt"])
+def test_a_checkpoint_is_no_program(name, folder):
+    error = refused(TargetRequest(str(folder / name), trust=True))
+    assert error.id == "target-not-supported"
+    assert "--weights" in error.remedy
+
+
+def test_the_module_of_an_exported_program_is_measured_from_python():
+    program = torch.export.export(nn.Linear(4, 2).eval(), (torch.ones(3, 4),))
+    profile = tg.profile(program.module(), torch.ones(3, 4), warmup=1, iterations=3)
+    assert profile.complete, profile.warnings
+    assert profile.size.parameters == 10
