@@ -264,7 +264,7 @@ def test_a_percentile_limit_extends_a_real_sampling(model, tmp_path):
     assert main(["profile", model, *limit, "--budget", "2", *common, str(tmp_path / "more")]) == 0
     few, more = (tg.load(tmp_path / name / "profile.json").latency for name in ("few", "more"))
     assert few.percentile_intervals["p99"] is None
-    assert all(len(run.samples) > 5 for run in more.processes)
+    assert sum(len(run.samples) for run in more.processes) > 5
     ruling = tg.load(tmp_path / "more" / "verdict.json").rulings[0]
     if more.percentile_intervals["p99"] is not None:
         assert ruling.reason == ""

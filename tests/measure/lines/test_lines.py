@@ -59,6 +59,12 @@ def own(node):
     return node.row.host * 1e-9
 
 
+def has_most_of(node, line):
+    """Tell whether the line has most of its layer's own time, as it has on a loaded machine too,
+    where any line may be held up."""
+    return 0.5 * own(node) < line.time <= own(node) * (1 + 1e-9)
+
+
 def profiled(model, *inputs, **options):
     quick = {"iterations": 3, "warmup": 1, "progress": False}
     return tg.profile(model, inputs, lines=True, **quick, **options)
@@ -96,7 +102,7 @@ def test_a_loop_in_python_is_the_first_line_and_has_its_time():
 def test_what_waits_in_c_without_an_operator_counts_too():
     tree = profiled(Waiting(), torch.ones(4)).tree
     assert tree.lines[0].line == line_of(Waiting, "sleep")
-    assert tree.lines[0].time == pytest.approx(own(tree.root), rel=0.25)
+    assert has_most_of(tree.root, tree.lines[0])
 
 
 def test_time_of_operators_is_no_line_s():
@@ -122,7 +128,7 @@ def test_a_loss_function_is_outside_of_the_model():
     first = tree.lines[0]
     assert (first.layer, first.line) == ("outside the model", line_of(loss, "while"))
     (bucket,) = (n for n in tree.root.children if n.name == "outside the model")
-    assert first.time == pytest.approx(own(bucket), rel=0.25)
+    assert has_most_of(bucket, first)
 
 
 def test_signal_and_timer_are_as_before_also_where_the_step_raises():
