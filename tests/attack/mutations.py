@@ -43,9 +43,13 @@ def bytes_changed(data, dice):
 
 
 def places(value, path=()):
-    """Yield the path of every value in a nest of lists and dicts, but for the outermost."""
+    """Yield the path of every value in a nest of lists and dicts, but for the outermost.
+
+    What is deeper than 50 is left out: Python cannot follow `NESTED` with a generator each.
+    """
     items = (
-        value.items() if isinstance(value, dict)
+        () if len(path) > 50
+        else value.items() if isinstance(value, dict)
         else enumerate(value) if isinstance(value, list | tuple)
         else ()
     )  # fmt: skip

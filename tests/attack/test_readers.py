@@ -22,7 +22,8 @@ def test_a_reader_gives_a_result_or_one_of_our_errors(reader, tmp_path):
     assert not found.fallen
     assert "no id" not in found.said  # it could not be told from another
     assert found.said["result"] or reader == "program"  # which is refused whatever it holds
-    assert len(found.said) > 1  # else the mutations hurt nothing
+    # Else the mutations hurt nothing; for a damaged cache its trace is read.
+    assert len(found.said) > 1 or reader == "cached_trace"
 
 
 @pytest.mark.parametrize("reader", READERS)
