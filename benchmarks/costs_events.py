@@ -73,7 +73,7 @@ def _counted(cost: Cost) -> dict[Key, Sums]:
     sums: dict[Key, Sums] = {}
     for row in cost.rows:
         before = sums.get(key := (paths[row.node], row.phase), Sums())
-        added = row.matmul_flops, row.vector_flops, 0 if row.known else row.calls
+        added = row.matmul_flops, row.vector_flops, 0 if row.has_formula else row.calls
         sums[key] = Sums(*(a + b for a, b in zip(before, added, strict=True)))
     return sums
 

@@ -141,16 +141,17 @@ def run_gate(path: Path, current: str, blocks: int) -> dict[str, Any]:
     wanted = GateOptions.parsed(["latency"], blocks=blocks)
     verdict = gate_targets(request, wanted, base_target=f"{path}:base", progress=False)
     (ruling,) = verdict.rulings
-    named = bool(verdict.guilty) and verdict.guilty[0].startswith(f"layers.{GUILTY} ")
+    regressed = list(verdict.regressed_layers)
+    named = bool(regressed) and regressed[0].startswith(f"layers.{GUILTY} ")
     return {
         "outcome": verdict.outcome,
         "change": ruling.change,
         "needed": ruling.needed,
         "blocks": len(verdict.blocks),
         "duration": verdict.duration,
-        "guilty": list(verdict.guilty),
+        "guilty": regressed,
         "warnings": [f"{one.message} {one.cause}" for one in verdict.warnings],
-        "named": named and "not proven" not in verdict.guilty[0],
+        "named": named and "not proven" not in regressed[0],
         "visits": [block.medians for block in verdict.blocks],
     }
 

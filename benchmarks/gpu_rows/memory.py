@@ -93,7 +93,7 @@ def estimated(of: str, machine: Machine, name: str, peak: int) -> Line:
     counted = count_request(**asked, backward=True, optimizer="adamw").training
     if counted is None:
         return Line(of, verdict="missed", note="no estimate")
-    total, least = counted.assumed.total, counted.assumed.least
+    total, least = counted.assumed.total, counted.assumed.lower_bound
     return judged(
         of,
         f"{total:,} B together, {least:,} B at least",

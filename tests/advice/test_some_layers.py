@@ -35,7 +35,7 @@ from torchgauge.targets.changed_target import changed
 KNOWN = {one.id: one for one in ALL_CANDIDATES}
 LINEAR = made(layers={"Linear": 3})
 BROKEN = OutputCheck(passed=False, bound=0.1, max_relative=0.5, reason=DIFFERS)
-SENSITIVE = LeftOut(paths=("head.fc",), output=BROKEN, alone=True)
+SENSITIVE = LeftOut(paths=("head.fc",), output=BROKEN, tested_alone=True)
 
 
 class Uneven(nn.Module):
@@ -83,7 +83,7 @@ def test_one_sensitive_layer_is_left_out_of_int8_and_the_others_hold():
     found = choice(model, x, KNOWN["int8-dynamic"].by_layer, LINEAR, tolerance=0.1)
     assert found.paths == ("wide", "last")
     (odd,) = found.left_out
-    assert (odd.paths, odd.alone, odd.output.passed) == (("odd",), True, False)
+    assert (odd.paths, odd.tested_alone, odd.output.passed) == (("odd",), True, False)
     # Without its weights the layer gives its bias alone.
     with torch.no_grad():
         before = model(x)
@@ -166,8 +166,8 @@ def test_layers_that_hold_alone_are_taken_by_size_while_they_hold_together():
     found = choice(Identities(), torch.ones(2, 4), by_layer, LINEAR, tolerance=0.1)
     assert found.paths == ("a", "c")
     d, b = found.left_out
-    assert (d.paths, d.alone, d.output.max_relative) == (("d",), True, pytest.approx(0.3))
-    assert (b.paths, b.alone, b.output.max_relative) == (("b",), False, pytest.approx(0.11))
+    assert (d.paths, d.tested_alone, d.output.max_relative) == (("d",), True, pytest.approx(0.3))
+    assert (b.paths, b.tested_alone, b.output.max_relative) == (("b",), False, pytest.approx(0.11))
     assert found.share == pytest.approx((5 + 2) / (5 + 2 + 2 + 2))
 
 
@@ -257,7 +257,7 @@ def test_choosing_that_runs_on_is_stopped_by_the_budget():
 def test_layers_left_out_are_told_with_the_reason(changes, said):
     output = msgspec.structs.replace(BROKEN, **changes)
     for alone, end in ((True, ""), (False, " with the others")):
-        layers = LeftOut(paths=("a.0", "a.1"), output=output, alone=alone)
+        layers = LeftOut(paths=("a.0", "a.1"), output=output, tested_alone=alone)
         trial = Trial(id="x", title="x", outcome="accepted", reason="", left_out=(layers,))
         assert words.details(trial) == [f"left out: {said}{end}"]
 

@@ -212,7 +212,10 @@ def diagnosis():
         Diagnosis(
             environment=records.environment(),
             fingerprint="f",
-            checks=(Check.of("load", "Load", findings=(finding,)), Check.of("cpu", "CPU", "fine")),
+            checks=(
+                Check.from_findings("load", "Load", findings=(finding,)),
+                Check.from_findings("cpu", "CPU", "fine"),
+            ),
             noise=noise,
         )
     )

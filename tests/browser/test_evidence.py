@@ -97,7 +97,9 @@ def test_tables_without_nodes_lead_nowhere_and_those_of_kernels_to_the_tree(open
 def test_bytes_that_some_calls_do_not_say_are_at_least_so_many(opened):
     whole = evidence.trace()
     rank = whole.ranks[0]
-    rows = [msgspec.structs.replace(row, bytes=500, unsaid=0) for row in rank.tree.rows]
+    rows = [
+        msgspec.structs.replace(row, bytes=500, calls_without_bytes=0) for row in rank.tree.rows
+    ]
 
     def shown(rows):
         tree = msgspec.structs.replace(rank.tree, rows=tuple(rows))
@@ -107,7 +109,7 @@ def test_bytes_that_some_calls_do_not_say_are_at_least_so_many(opened):
 
     said = f"{len(rows) * 500 / 1000:.3g}"
     assert shown(rows).startswith(said)
-    rows[-1] = msgspec.structs.replace(rows[-1], unsaid=1)
+    rows[-1] = msgspec.structs.replace(rows[-1], calls_without_bytes=1)
     assert shown(rows).startswith(f"≥ {said}")
 
 

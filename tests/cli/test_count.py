@@ -64,7 +64,7 @@ def test_the_record_as_json_is_read_back(target, capsys, tmp_path):
     assert record.cost.macs == MACS
     assert record.size.parameters == 8 * 16 + 16 + 16 * 4 + 4
     assert record.cost.counted_on == "meta"
-    assert json.loads(out)["schema"] == "torchgauge.count/1"
+    assert json.loads(out)["schema"] == "torchgauge.count/2"
 
 
 def test_the_table_as_csv_adds_up(target, capsys):
@@ -151,8 +151,8 @@ def test_a_step_that_reads_values_is_at_least_and_never_may_fit(target, capsys):
     asked = ("--backward", "--on", "h100,l4")
     record = json.loads(counted(capsys, target("reads"), *asked, "--json"))
     assert {one["total"] for one in record["training"]["optimizers"].values()} == {None}
-    assert record["training"]["optimizers"]["adamw"]["least"] > 0
-    assert {one["fits"] for one in record["elsewhere"]} == {None}
+    assert record["training"]["optimizers"]["adamw"]["lower_bound"] > 0
+    assert {one["fits"] for one in record["other_devices"]} == {None}
     assert "training-memory-at-least" in [one["id"] for one in record["warnings"]]
     text = counted(capsys, target("reads"), *asked)
     assert "at least" in text
@@ -175,7 +175,7 @@ def test_the_optimizer_is_the_one_asked_for_elsewhere_too(target, capsys):
     asked = ("--backward", "--on", "l4", "--optimizer", "Adafactor")
     record = json.loads(counted(capsys, target("make"), *asked, "--json"))
     training = record["training"]
-    assert record["elsewhere"][0]["memory"] == training["optimizers"]["adafactor"]["total"]
+    assert record["other_devices"][0]["memory"] == training["optimizers"]["adafactor"]["total"]
     assert "Elsewhere, training with adafactor" in counted(capsys, target("make"), *asked)
 
 
@@ -210,7 +210,7 @@ def test_other_devices_are_estimated(target, capsys):
     assert "Elsewhere  estimated" in out
     assert "H100" in out
     record = json.loads(counted(capsys, target("make"), "--on", "l4", "--json"))
-    (there,) = record["elsewhere"]
+    (there,) = record["other_devices"]
     assert there["how"] == "estimated"
     assert 0 < there["latency"] < 1e-3
 

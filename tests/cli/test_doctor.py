@@ -34,7 +34,7 @@ def test_the_verb_prints_json_and_exits_with_zero():
     done = torchgauge("doctor", "--quick", "--json")
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
-    assert record["schema"] == "torchgauge.diagnosis/1"
+    assert record["schema"] == "torchgauge.diagnosis/2"
     assert len(record["checks"]) == len(every.ALL_CHECKS) + 1
     assert {check["status"] for check in record["checks"]} <= {"clear", "found", "unknown"}
     assert record["noise"] is None
@@ -107,9 +107,9 @@ def test_the_view_fits_80_columns_and_names_every_check_and_finding(tmp_path):
 
 def test_found_stands_before_unknown_and_unknown_before_clear():
     (finding,) = environment_finding()
-    assert Check.of("a", "A").status == "clear"
-    assert Check.of("a", "A", unknown="hidden").status == "unknown"
-    assert Check.of("a", "A", unknown="hidden", findings=(finding,)).status == "found"
+    assert Check.from_findings("a", "A").status == "clear"
+    assert Check.from_findings("a", "A", unknown="hidden").status == "unknown"
+    assert Check.from_findings("a", "A", unknown="hidden", findings=(finding,)).status == "found"
 
 
 def environment_finding():

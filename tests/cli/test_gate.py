@@ -246,8 +246,8 @@ def test_a_slow_commit_fails_and_names_the_layer(repository):
     code, verdict = gate(repository, "--blocks", "5")
     assert code == 3, verdict["rulings"]
     assert verdict["outcome"] == "fail"
-    assert verdict["guilty"][0].startswith("second (Slow) +")
-    assert "not proven" not in verdict["guilty"][0]
+    assert verdict["regressed_layers"][0].startswith("second (Slow) +")
+    assert "not proven" not in verdict["regressed_layers"][0]
     failed = [one["metric"] for one in verdict["rulings"] if one["outcome"] == "fail"]
     assert failed == ["latency"]
 
@@ -261,7 +261,7 @@ def test_a_commit_with_more_work_fails_at_once_without_timing(repository):
     assert verdict["blocks"] == []
     failed = {one["metric"] for one in verdict["rulings"] if one["outcome"] == "fail"}
     assert {"flops", "params"} <= failed
-    assert any("first" in one for one in verdict["guilty"])
+    assert any("first" in one for one in verdict["regressed_layers"])
 
 
 @pytest.mark.slow

@@ -142,8 +142,8 @@ FAULTS = [
     ({"variables": {"ONEDNN_VERBOSE": "2"}}, "slowing-variable", "warning"),
     (gpu(limit=400.0), "gpu-power-limit", "warning"),
     (gpu(throttled=("power cap",)), "gpu-throttled", "serious"),
-    (gpu(others=2), "gpu-shared", "warning"),
-    (gpu(others=1, utilization=0.5), "gpu-shared", "serious"),
+    (gpu(other_processes=2), "gpu-shared", "warning"),
+    (gpu(other_processes=1, utilization=0.5), "gpu-shared", "serious"),
     (gpu(persistent=False), "gpu-persistence", "warning"),
     (gpu(application_clock=1.2e9), "gpu-clocks", "info"),
 ]
@@ -157,7 +157,7 @@ def test_on_a_clean_machine_every_check_is_clear(tmp_path):
     answers = every.checks(machine(tmp_path))
     assert {check.id: check.status for check in answers} == {c.id: "clear" for c in answers}
     assert len(answers) == len(every.ALL_CHECKS) == 18
-    assert all(check.seen for check in answers)
+    assert all(check.observed for check in answers)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_driver_is_read_in_si_units_and_its_faults_are_found(tmp_path):
     (state,) = gpus.states
     assert (state.limit, state.default_limit) == (400.0, 700.0)
     assert (state.clock, state.highest_clock) == (345e6, 1980e6)
-    assert (state.others, state.used, state.application_clock) == (1, 10**9, None)
+    assert (state.other_processes, state.used, state.application_clock) == (1, 10**9, None)
     assert [finding.id for finding in findings(machine(tmp_path, gpus=gpus))] == [
         "gpu-power-limit", "gpu-throttled", "gpu-shared", "gpu-persistence",
     ]  # fmt: skip

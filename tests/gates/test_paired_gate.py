@@ -94,7 +94,7 @@ def test_the_same_passes(monkeypatch):
     verdict = gated()
     assert (verdict.outcome, bench.made, verdict.looks) == ("pass", 8, 1)
     assert {one.metric for one in verdict.rulings} == {"params", "flops", "memory", "latency"}
-    assert verdict.guilty == ()
+    assert verdict.regressed_layers == ()
     assert codec.decode(codec.encode(verdict)) == verdict
 
 
@@ -152,7 +152,7 @@ def test_builds_that_got_other_inputs_are_not_comparable_however_the_times_are(m
     change = verdict.comparison.change_of("latency")
     assert (change.judgement, change.reason) == ("unknown", "not comparable: inputs differ")
     assert change.change == pytest.approx(math.expm1(d), rel=1e-3)
-    assert verdict.guilty == ()
+    assert verdict.regressed_layers == ()
 
 
 def test_what_goes_wrong_in_a_first_look_names_the_build(monkeypatch):

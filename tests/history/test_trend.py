@@ -37,7 +37,7 @@ def test_a_step_is_between_two_commits(store):
     assert series.values == tuple(step(day) for day in range(40))
     assert series.points[0].low == 0.99 * step(0)
     (change,) = series.changes
-    assert (change.at, change.after, change.until) == (20, "c19", "c20")
+    assert (change.likeliest, change.after, change.until) == (20, "c19", "c20")
     assert change.size == pytest.approx(0.1)
     assert change.worse is True
     assert change.how == "estimated"
@@ -140,7 +140,7 @@ def test_a_slower_machine_is_no_change_of_the_corrected_latency(store):
 def test_a_true_step_is_found_beside_a_slower_machine(store):
     series = on_changing_machine(store, factor=lambda day: 1.1 if day >= 20 else 1.0)
     (change,) = series.changes
-    assert (change.at, change.after, change.until) == (20, "c19", "c20")
+    assert (change.likeliest, change.after, change.until) == (20, "c19", "c20")
     assert change.interval.low <= 0.1 <= change.interval.high
 
 

@@ -29,7 +29,7 @@ def test_a_diagnosis_comes_back_too():
 
 def test_the_file_is_json_that_others_can_read(tmp_path):
     content = json.loads(records.profile().save(tmp_path / "run.json").read_text())
-    assert content["schema"] == "torchgauge.profile/1"
+    assert content["schema"] == "torchgauge.profile/2"
     assert content["latency"]["median"] == 0.010
     assert content["memory"]["timeline"] == [[0, 600], [10, 1000]]
     assert content["latency"]["percentile_intervals"]["p99"] is None
@@ -54,7 +54,7 @@ def test_unknown_parts_stay_unknown():
         (b'{"schema": "other/1"}', "record-foreign"),
         (b'{"traceEvents": []}', "record-foreign"),
         (b'{"schema": "torchgauge.profile/999"}', "record-newer"),
-        (b'{"schema": "torchgauge.profile/1"}', "record-invalid"),
+        (b'{"schema": "torchgauge.profile/2"}', "record-invalid"),
     ],
 )
 def test_what_is_no_record_is_named(data, id):
@@ -64,14 +64,14 @@ def test_what_is_no_record_is_named(data, id):
 
 
 def test_a_file_of_a_hundred_thousand_brackets_is_named():
-    data = b'{"schema": "torchgauge.profile/1", "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    data = b'{"schema": "torchgauge.profile/2", "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     with pytest.raises(RecordError) as caught:
         codec.decode(data)
     assert caught.value.id == "record-unreadable"
 
 
 def test_a_newer_record_names_both_versions():
-    with pytest.raises(RecordError, match=r"torchgauge.profile/999.*torchgauge.profile/1"):
+    with pytest.raises(RecordError, match=r"torchgauge.profile/999.*torchgauge.profile/2"):
         codec.decode(b'{"schema": "torchgauge.profile/999"}')
 
 

@@ -65,7 +65,7 @@ TABLES = ("csv", "layers", "operators", "kernels", "lines", "tensors")
 
 def diagnosis():
     finding = Finding(id="x", severity="serious", title="A", evidence="B", remedy="C")
-    check = Check(id="x", title="A check", status="found", seen="seen", findings=(finding,))
+    check = Check(id="x", title="A check", status="found", observed="seen", findings=(finding,))
     return Diagnosis(environment=plain.environment(), fingerprint="f", checks=(check,))
 
 
@@ -73,7 +73,7 @@ def count():
     part = MemoryPart(bytes=10, how="counted", by_dtype={"float32": 10})
     one = OptimizerMemory(
         states=part,
-        least=40,
+        lower_bound=40,
         total=50,
         moment="backward",
         at_peak={"parameters": 10, "gradients": 40},
@@ -334,7 +334,7 @@ def test_a_workflow_gets_one_annotation_for_each_ruling(how):
 def test_regressions_are_a_line_each(how):
     changed = with_texts(SAMPLES["comparison of profiles"], POISONS[how])
     found = Regressions(
-        found=changed.changes[:2], undecided=changed.changes[2:4], comparison=changed
+        regressed=changed.changes[:2], undecided=changed.changes[2:4], comparison=changed
     )
     text = str(found)
     assert len(text.splitlines()) == 4

@@ -56,7 +56,7 @@ def count():
     rows = (
         CostRow(node=1, operator="aten::addmm", matmul_flops=600, bytes=50, **known),
         CostRow(node=0, operator="aten::add", vector_flops=8, bytes=96, **known),
-        CostRow(node=1, operator="my::op", **known, known=False),
+        CostRow(node=1, operator="my::op", **known, has_formula=False),
     )
     cost = Cost(nodes=nodes, rows=rows, backward=False, counted_on="meta")
     return Count(target=target(), cost=cost, size=records.profile().size, totals=cost.totals)
@@ -66,7 +66,9 @@ def loop():
     return Loop(
         roots=(ODD, "Second"),
         environment=records.environment(),
-        captured=Captured(asked=2, recorded=1, budget=1000, events=10, memory=100, reason="full"),
+        captured=Captured(
+            requested=2, recorded=1, budget=1000, events=10, memory=100, reason="full"
+        ),
         by="optimizer",
         count=7,
         tree=tree(),

@@ -43,7 +43,7 @@ GPU = GpuState(
     throttled=(),
     utilization=0.0,
     used=0,
-    others=0,
+    other_processes=0,
 )
 CLEAN = Readings(
     files=SystemFiles(),

@@ -28,7 +28,7 @@ def series(metric, unit, values, changes=(), target="net.py:make"):
 
 def trend(target="net.py:make", metric="latency_median") -> Trend:
     change = TrendChange(
-        at=38, first=37, last=38, after="c37", until="c38", size=0.06,
+        likeliest=38, first=37, last=38, after="c37", until="c38", size=0.06,
         interval=Interval(low=0.05, high=0.07), worse=True,
     )  # fmt: skip
     latency = [0.010 * (1.06 if number >= 38 else 1.0) for number in range(60)]

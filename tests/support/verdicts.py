@@ -39,8 +39,8 @@ LIMITED = ruling(
 RATE = ruling(
     metric="throughput", outcome="fail", unit="1/s", current=912.3, baseline=None, change=None,
     interval=Interval(low=901.0, high=920.0), tolerance=None,
-    limit=Limit(metric="throughput", value=1000, text="throughput:1000samples/s", least=True,
-                of="samples"), method="the estimate against the limit",
+    limit=Limit(metric="throughput", value=1000, text="throughput:1000samples/s", is_minimum=True,
+                rate_unit="samples"), method="the estimate against the limit",
 )  # fmt: skip
 UNDECIDED = ruling(
     outcome="inconclusive", current=0.0104, change=0.0196, needed=24,
@@ -74,7 +74,9 @@ def paired(*rulings, **changes):
 def failed():
     return paired(
         EXACT, ruling(), LIMITED, RATE,
-        guilty=("layer1.0.conv2 (Conv2d) +12 % [9, 15]", "layer1.0.bn2 (BatchNorm2d) +3 % [1, 5]"),
+        regressed_layers=(
+            "layer1.0.conv2 (Conv2d) +12 % [9, 15]", "layer1.0.bn2 (BatchNorm2d) +3 % [1, 5]",
+        ),
         warnings=(MeasurementWarning(id="noisy", message="The machine is noisy."),),
     )  # fmt: skip
 
@@ -86,7 +88,7 @@ def odd():
         baseline=side(ODD, machine=ODD), current=side(ODD, target=target()), differences=(differs,)
     )
     return verdict(
-        ruling(metric=ODD, reason=ODD, method=ODD), comparison=compared, guilty=(ODD,),
+        ruling(metric=ODD, reason=ODD, method=ODD), comparison=compared, regressed_layers=(ODD,),
         warnings=(MeasurementWarning(id="odd", message=ODD, remedy=ODD),),
     )  # fmt: skip
 

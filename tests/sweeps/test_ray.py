@@ -116,7 +116,7 @@ def test_answers_travel_as_text():
 
     entry = Entry(number=1, cell=cell(4, precision="bf16"))
     assert answer(msgspec.json.encode(entry)) == entry
-    error = answer(msgspec.json.encode(Failure.of(InputError("No.", id="x", remedy="y"))))
+    error = answer(msgspec.json.encode(Failure.from_error(InputError("No.", id="x", remedy="y"))))
     assert isinstance(error, InputError)
     assert (error.id, error.remedy) == ("x", "y")
     assert entry.cell.settings == CellSettings(batch=4, precision="bf16")

@@ -100,5 +100,5 @@ export function nodeLink(context: Context, node: number, here: string | null = n
 function least(tree: Tree, key: string, node: number): string {
   const lacking = (calls: string) => tree.data.own.includes(calls) && tree.total(calls)[node] > 0;
   const more = (key === "flops" || key === "bytes") && lacking("unknown");
-  return more || (key === "bytes" && lacking("unsaid")) ? "≥ " : "";
+  return more || (key === "bytes" && lacking("calls_without_bytes")) ? "≥ " : "";
 }

@@ -228,7 +228,7 @@ def _recorded_rank(number: int | None, name: str) -> int | None:
 
 def _unread_warning(error: TorchgaugeError) -> MeasurementWarning:
     """Return the warning about a file that was not read: JSON of another kind is no failure."""
-    warning = MeasurementWarning.of(error, "trace")
+    warning = MeasurementWarning.from_error(error, "trace")
     if error.id != _OTHER:
         return warning
     remedy = "Leave it where it is a configuration or a result; else record it again."

@@ -205,7 +205,7 @@ def code(sweep: Sweep) -> ExitCode:
         return ExitCode.INTERRUPTED
     if not any(cell.done for cell in sweep.cells):
         return ExitCode.MEASUREMENT_FAILED
-    if sweep.where and all(choice.cell is None for choice in sweep.best):
+    if sweep.constraints and all(choice.cell is None for choice in sweep.best):
         unknown = any(choice.unknown for choice in sweep.best)
         return ExitCode.INCONCLUSIVE if unknown else ExitCode.THRESHOLD
     return ExitCode.DONE

@@ -39,7 +39,7 @@ def _outermost(layers: list[Node], name: str) -> list[Node]:
     """Return the layers that fit, without those inside of another that does."""
     exact = [node for node in layers if node.row.path == name]
     fit = exact or [node for node in layers if _fits(node, name.lower())]
-    places = {node.at for node in fit}
+    places = {node.index for node in fit}
     return [node for node in fit if not _inside(node, places)]
 
 
@@ -53,7 +53,7 @@ def _fits(node: Node, name: str) -> bool:
 def _inside(node: Node, places: set[int]) -> bool:
     above = node.parent
     while above is not None:
-        if above.at in places:
+        if above.index in places:
             return True
         above = above.parent
     return False

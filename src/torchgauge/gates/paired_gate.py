@@ -277,7 +277,7 @@ class _Gate:
             outcome=overall(self.rulings),
             rulings=self.rulings,
             comparison=self.compared,
-            guilty=regressed_layers(self.compared, self.rulings),
+            regressed_layers=regressed_layers(self.compared, self.rulings),
             blocks=tuple(
                 Block(medians=block.figures["latency"], difference=block.differences()["latency"])
                 for block in self.blocks

@@ -36,7 +36,7 @@ def entry(profile: Profile, facts: Facts) -> Entry:
     run = Run(
         **msgspec.structs.asdict(facts),
         uuid=str(uuid4()),
-        digest=hashlib.sha256(msgspec.json.encode(profile)).hexdigest(),
+        digest=digest(profile),
         created=moment(environment.created),
         recorded=datetime.now(UTC).isoformat(timespec="microseconds"),
         machine=machine.fingerprint,
@@ -51,6 +51,11 @@ def entry(profile: Profile, facts: Facts) -> Entry:
         schema=profile.schema,
     )
     return Entry(run=run, profile=profile)
+
+
+def digest(profile: Profile) -> str:
+    """Return the hash of a record's content, by which a store tells that it has it already."""
+    return hashlib.sha256(msgspec.json.encode(profile)).hexdigest()
 
 
 def moment(text: str) -> str:

@@ -105,7 +105,7 @@ def _change(series: TrendSeries, change: Change) -> TrendChange:
     before, after = series.points[change.first], series.points[change.last]
     higher = worse_when_higher(series.metric, series.unit)
     return TrendChange(
-        at=change.start,
+        likeliest=change.start,
         first=change.first,
         last=change.last,
         after=before.commit,

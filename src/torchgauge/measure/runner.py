@@ -62,7 +62,10 @@ class Runner:
                 self.progress.start(probe)
                 return measure()
         except TorchgaugeError as error:
-            self.warnings += (MeasurementWarning.of(error, probe), *not_restored(error, probe))
+            self.warnings += (
+                MeasurementWarning.from_error(error, probe),
+                *not_restored(error, probe),
+            )
             if tells and error.id in STEP_FAILURES:
                 self.blocked = error.message
         except KeyboardInterrupt as interrupt:

@@ -10,7 +10,7 @@ from torchgauge.records.exported import Exported
 from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 
-SCHEMA = "torchgauge.advice/1"
+SCHEMA = "torchgauge.advice/2"
 
 Outcome = Literal["accepted", "rejected", "failed", "untried"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -88,12 +88,13 @@ class LeftOut(Record, frozen=True, kw_only=True):
     Attributes:
         paths: The layers' module paths, or those of modules around them.
         output: The output with the change made to them.
-        alone: Whether they alone were changed, else beside the layers that were chosen before.
+        tested_alone: Whether they alone were changed, else together with the layers that were
+            chosen before.
     """
 
     paths: tuple[str, ...]
     output: OutputCheck
-    alone: bool
+    tested_alone: bool
 
 
 class Trial(Record, frozen=True, kw_only=True):

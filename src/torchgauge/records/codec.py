@@ -17,6 +17,7 @@ from torchgauge.records.comparison import Comparison
 from torchgauge.records.consistency import faults
 from torchgauge.records.doctor import SCHEMA as DIAGNOSIS
 from torchgauge.records.doctor import Diagnosis
+from torchgauge.records.migration import migrated
 from torchgauge.records.profile import SCHEMA, Profile
 from torchgauge.records.record import Record
 from torchgauge.records.snapshot import GROWTH, Growth, Snapshot
@@ -82,7 +83,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes, origin: str = "the data") -> Saved:
-    """Return the record that `data` holds.
+    """Return the record that `data` holds, with the names of today where it is of an older schema.
 
     Raises RecordError: `record-unreadable` (no JSON, truncated), `record-foreign` (no record of
     torchgauge), `record-newer` (a later schema than this version knows), `record-invalid` (a field
@@ -99,11 +100,11 @@ def decode(data: bytes, origin: str = "the data") -> Saved:
             cause=str(error),
             remedy="The file is damaged or was cut off: copy it again, or repeat the run.",
         ) from error
-    _check_schema(schema, origin)
+    kind, is_current = _kind_of(schema, origin)
     try:
-        record = msgspec.json.decode(data, type=KINDS[schema])
+        record = msgspec.json.decode(data, type=kind) if is_current else migrated(data, kind)
         for fault in faults(record):
-            raise _invalid(origin, schema, f"{fault.what} - at `$.{fault.path}`")
+            raise _invalid(origin, schema, f"{fault.message} - at `$.{fault.path}`")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _invalid(origin, schema, " ".join(str(error).splitlines())) from error
     return record
@@ -118,15 +119,18 @@ def _invalid(origin: str, schema: str, cause: str) -> RecordError:
     )
 
 
-def _check_schema(schema: str, origin: str) -> None:
+def _kind_of(schema: str, origin: str) -> tuple[type[Saved], bool]:
+    """Return the type of the records of a schema, and whether it is the current schema."""
     if schema in KINDS:
-        return
+        return KINDS[schema], True
     kind, _, version = schema.partition("/")
-    versions = {name.partition("/")[0]: name.partition("/")[2] for name in KINDS}
-    if kind not in versions or not version.isdecimal():
+    latest = {name.partition("/")[0]: name for name in KINDS}.get(kind)
+    if latest is None or not version.isdecimal():
         raise _foreign(origin)
+    if version in map(str, range(1, int(latest.partition("/")[2]))):
+        return KINDS[latest], False
     raise RecordError(
-        f"{origin} has schema {schema}; this torchgauge reads {kind}/{versions[kind]}.",
+        f"{origin} has schema {schema}; this torchgauge reads {latest}.",
         id="record-newer",
         cause="It was written by a newer torchgauge.",
         remedy="pip install --upgrade torchgauge",
@@ -156,7 +160,7 @@ def load(path: Path) -> Saved:
 
 
 def json_schema(schema: str = SCHEMA) -> dict[str, Any]:
-    """Return the JSON Schema of the records of one kind, such as "torchgauge.profile/1"."""
+    """Return the JSON Schema of the records of one kind, such as "torchgauge.profile/2"."""
     document = msgspec.json.schema(KINDS[schema])
     record = document["$defs"][KINDS[schema].__name__]
     record["properties"]["schema"] = {"const": schema}

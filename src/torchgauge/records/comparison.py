@@ -9,7 +9,7 @@ from torchgauge.records.exported import Exported
 from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 
-SCHEMA = "torchgauge.comparison/1"
+SCHEMA = "torchgauge.comparison/2"
 
 Judgement = Literal["better", "worse", "same", "inconclusive", "unknown"]
 
@@ -121,7 +121,7 @@ class Comparison(Exported, frozen=True, kw_only=True):
     """Two runs side by side; exact metrics come first, places by what they contribute.
 
     `step_change` is the difference of the two trees' steps in seconds, to which the contributions
-    of layers and `elsewhere` (buckets and layers left out as too small) add up; None where one side
+    of layers and `remainder` (buckets and layers left out as too small) add up; None where one side
     has no tree. `paired` says that the two were measured in turn, not one after the other.
     """
 
@@ -134,7 +134,7 @@ class Comparison(Exported, frozen=True, kw_only=True):
     operators: tuple[Place, ...] = ()
     kernels: tuple[Place, ...] = ()
     step_change: float | None = None
-    elsewhere: float | None = None
+    remainder: float | None = None
     places_tested: str = ""
     paired: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()

@@ -35,7 +35,7 @@ _WORK = (
 )  # fmt: skip
 _FIGURES = (
     "calls", "host", "device", "flops", "bytes", "allocated", "allocations", "peak", "retained",
-    "parameters", "unknown", "unsaid", "lower_bound",
+    "parameters", "unknown", "calls_without_bytes", "lower_bound",
 )  # fmt: skip
 _PHASES = ("forward", "backward", "optimizer")
 
@@ -44,7 +44,7 @@ class Fault(NamedTuple):
     """An inconsistency of a record, and the path of the field."""
 
     path: str
-    what: str
+    message: str
 
 
 Faults = Iterator[Fault]
@@ -154,7 +154,8 @@ def _stacks(device: DeviceMemory) -> Iterator[tuple[str, int]]:
     """Yield the path and the value of each stack index."""
     held = () if device.peak is None else device.peak.held
     named: dict[str, Sequence[Any]] = {
-        "alive": device.alive, "peak.held": held, "ooms": device.ooms, "kept": device.kept,
+        "alive": device.alive, "peak.held": held, "ooms": device.ooms,
+        "possible_leaks": device.possible_leaks,
     }  # fmt: skip
     for name, rows in named.items():
         for index, row in enumerate(rows):
@@ -177,7 +178,7 @@ def _series(path: str, series: TrendSeries) -> Faults:
         yield from _instant(f"{path}.points[{index}].created", point.created)
     count = len(series.points)
     for index, change in enumerate(series.changes):
-        for name in ("at", "first", "last"):
+        for name in ("likeliest", "first", "last"):
             yield from _place(
                 f"{path}.changes[{index}].{name}", getattr(change, name), count, "points"
             )

@@ -10,13 +10,13 @@ from torchgauge.records.environment import Environment
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import How, Record
 
-SCHEMA = "torchgauge.diagnosis/1"
+SCHEMA = "torchgauge.diagnosis/2"
 
 Status = Literal["clear", "found", "unknown"]
 
 
 class Check(Record, frozen=True, kw_only=True):
-    """One thing looked at: `seen` says what is there, `unknown` what could not be read and why.
+    """One thing looked at: `observed` says what is there, `unknown` what could not be read and why.
 
     `status` is "found" with any finding, else "unknown" where anything could not be read; "clear"
     is said of what was seen whole.
@@ -25,18 +25,22 @@ class Check(Record, frozen=True, kw_only=True):
     id: str
     title: str
     status: Status
-    seen: str = ""
+    observed: str = ""
     unknown: str = ""
     findings: tuple[Finding, ...] = ()
 
     @staticmethod
-    def of(
-        id: str, title: str, seen: str = "", findings: tuple[Finding, ...] = (), unknown: str = ""
+    def from_findings(
+        id: str,
+        title: str,
+        observed: str = "",
+        findings: tuple[Finding, ...] = (),
+        unknown: str = "",
     ) -> Check:
         """Return the check with the status that follows."""
         status: Status = "found" if findings else "unknown" if unknown else "clear"
         return Check(
-            id=id, title=title, status=status, seen=seen, unknown=unknown, findings=findings
+            id=id, title=title, status=status, observed=observed, unknown=unknown, findings=findings
         )
 
 

@@ -17,7 +17,7 @@ class Failure(Record, frozen=True, kw_only=True):
     traceback: str
 
     @staticmethod
-    def of(error: TorchgaugeError) -> Failure:
+    def from_error(error: TorchgaugeError) -> Failure:
         """Return `error` as a record, to raise it in another process."""
         return Failure(
             kind=type(error).__name__,

@@ -173,7 +173,7 @@ def _count(count: Count) -> Iterator[Figure]:
     step = None if count.training is None else count.training.assumed
     yield Figure(
         "training_memory_least", "B", "estimated", "Memory of a training step at least",
-        None if step is None else step.least,
+        None if step is None else step.lower_bound,
     )  # fmt: skip
     yield Figure(
         "training_memory", "B", "estimated", "Memory of a training step at its peak",

@@ -22,7 +22,7 @@ from torchgauge.records.work.size import Size
 if TYPE_CHECKING:
     from torchgauge.records.timeline.table import Table
 
-SCHEMA = "torchgauge.profile/1"
+SCHEMA = "torchgauge.profile/2"
 
 
 class ProbeRun(Record, frozen=True, kw_only=True):

@@ -60,14 +60,14 @@ def _finite(value: object) -> bool:
     return True
 
 
-def whole(text: str) -> str:
+def encodable(text: str) -> str:
     """Return the text with escapes in place of halves of characters (lone surrogates)."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _has_surrogate(value: object) -> bool:
     if isinstance(value, str):
-        return whole(value) != value
+        return encodable(value) != value
     if isinstance(value, tuple):
         return set(map(type, value)) - _NUMBERS != set() and any(map(_has_surrogate, value))
     return isinstance(value, dict) and any(_has_surrogate(part) for part in value.items())
@@ -75,7 +75,7 @@ def _has_surrogate(value: object) -> bool:
 
 def _with_escapes(value: Any) -> Any:
     if isinstance(value, str):
-        return whole(value)
+        return encodable(value)
     if isinstance(value, tuple):
         return tuple(_with_escapes(item) for item in value)
     if isinstance(value, dict):
@@ -119,11 +119,11 @@ class MeasurementWarning(Record, frozen=True, kw_only=True):
     traceback: str = ""
 
     @staticmethod
-    def of(error: TorchgaugeError, probe: str, where: str = "") -> MeasurementWarning:
-        """Return the warning that `probe` failed with `error`; `where` begins its message."""
+    def from_error(error: TorchgaugeError, probe: str, prefix: str = "") -> MeasurementWarning:
+        """Return the warning that `probe` failed with `error`; `prefix` begins its message."""
         return MeasurementWarning(
             id=error.id,
-            message=where + error.message,
+            message=prefix + error.message,
             probe=probe,
             failed=True,
             cause=error.cause,

@@ -10,23 +10,23 @@ from torchgauge.records.record import Record
 
 
 class Regressions(Record, frozen=True, kw_only=True):
-    """The metrics that surely got worse, and those of which it cannot be told.
+    """The metrics that surely `regressed`, and those `undecided`, of which it cannot be told.
 
     True where anything got worse; iterates over those.
     """
 
-    found: tuple[Change, ...]
+    regressed: tuple[Change, ...]
     undecided: tuple[Change, ...]
     comparison: Comparison
 
     def __bool__(self) -> bool:
-        return bool(self.found)
+        return bool(self.regressed)
 
     def __len__(self) -> int:
-        return len(self.found)
+        return len(self.regressed)
 
     def __iter__(self) -> Iterator[Change]:
-        return iter(self.found)
+        return iter(self.regressed)
 
     def __str__(self) -> str:
         return rendering.text(self, "regressions")

@@ -12,7 +12,7 @@ from torchgauge.records.exported import Csv, Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning, Record
 
-SCHEMA = "torchgauge.snapshot/1"
+SCHEMA = "torchgauge.snapshot/2"
 GROWTH = "torchgauge.growth/1"
 Category = Literal["parameters", "gradients", "optimizer", "activations", "unknown"]
 OomCause = Literal["fragmentation", "full", "elsewhere", "limit", "unknown"]
@@ -97,29 +97,30 @@ class Segment(Record, frozen=True, kw_only=True):
 class Peak(Record, frozen=True, kw_only=True):
     """The moment of the window at which most was alive: `bytes` as asked for, without rounding.
 
-    `at` is seconds after the first event, None without times; `event` its number, -1 where it was
+    `time` is seconds after the first event, None without times; `event` its number, -1 where it was
     before the first. `held` adds up to
     `bytes`. `reserved` is None where the events contradict the segments.
     """
 
     bytes: int
-    at: float | None
+    time: float | None
     event: int
     reserved: int | None
     held: tuple[Holding, ...]
 
 
 class Oom(Record, frozen=True, kw_only=True):
-    """An allocation that failed: bytes asked for against what was free.
+    """An allocation that failed: `requested` bytes against what was free.
 
-    `device_free` is what the device had left. `cached` were free bytes in segments, `largest` the
-    largest such block, `usable` the largest of the stream and pool that asked; these three are
-    estimated, by undoing the events since, and None where that cannot be done.
+    `time` is seconds after the first event, None without times. `device_free` is what the
+    device had left. `cached` were free bytes in segments, `largest` the largest such block,
+    `usable` the largest of the stream and pool that asked; these three are estimated, by undoing
+    the events since, and None where that cannot be done.
     """
 
-    at: float | None
+    time: float | None
     event: int
-    asked: int
+    requested: int
     device_free: int | None
     alive: int
     reserved: int | None
@@ -130,7 +131,7 @@ class Oom(Record, frozen=True, kw_only=True):
     stack: int | None
 
 
-class Kept(Record, frozen=True, kw_only=True):
+class PossibleLeak(Record, frozen=True, kw_only=True):
     """A stack that allocated all through the window and let go of almost nothing.
 
     `blocks` with `bytes` are still alive of its `allocations`. It may leak, or fill a cache.
@@ -180,16 +181,16 @@ class DeviceMemory(Record, frozen=True, kw_only=True):
     peak: Peak | None = None
     timeline: tuple[TimelinePoint, ...] = ()
     ooms: tuple[Oom, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    possible_leaks: tuple[PossibleLeak, ...] = ()
 
 
 class Mark(Record, frozen=True, kw_only=True):
-    """A range's begin or end that the program marked, `at` seconds after its device's window."""
+    """A range's begin or end that the program marked, `time` seconds after its device's window."""
 
     name: str
     stage: str
     device: int | None
-    at: float | None
+    time: float | None
 
 
 class Snapshot(Exported, frozen=True, kw_only=True):
@@ -218,7 +219,7 @@ class Snapshot(Exported, frozen=True, kw_only=True):
         return rendering.text(self, "csv", path, table=table)
 
 
-class Grown(Record, frozen=True, kw_only=True):
+class StackGrowth(Record, frozen=True, kw_only=True):
     """What allocations of one stack on one device held before and after, in bytes and blocks."""
 
     device: int
@@ -248,7 +249,7 @@ class Growth(Exported, frozen=True, kw_only=True):
     after: int
     reserved_before: int
     reserved_after: int
-    stacks: tuple[Grown, ...]
+    stacks: tuple[StackGrowth, ...]
     warnings: tuple[MeasurementWarning, ...] = ()
 
     def __str__(self) -> str:

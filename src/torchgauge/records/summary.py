@@ -12,7 +12,7 @@ from torchgauge.records.work.count import Count
 Value = float | int | str | None
 
 # What a key ends in, and how many of that unit one SI unit is.
-SHOWN: dict[Unit, tuple[str, float]] = {
+KEY_SUFFIXES: dict[Unit, tuple[str, float]] = {
     "": ("", 1),
     "s": ("_ms", 1e3),
     "B": ("_bytes", 1),
@@ -65,7 +65,7 @@ def _cells(figure: Figure) -> dict[str, Value]:
     name = figure.name
     if figure.rank is not None:
         name = name.replace("rank", f"rank{figure.rank}", 1)
-    suffix, factor = SHOWN[figure.unit]
+    suffix, factor = KEY_SUFFIXES[figure.unit]
     cells: dict[str, Value] = {name + suffix: _times(figure.value, factor)}
     if figure.bounded:
         low, high = (None, None)

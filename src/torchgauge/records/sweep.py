@@ -16,7 +16,7 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 
-SCHEMA = "torchgauge.sweep/1"
+SCHEMA = "torchgauge.sweep/2"
 
 Status = Literal["done", "out of memory", "unsupported", "crashed", "failed", "skipped"]
 Objective = Literal["latency", "throughput", "memory"]
@@ -147,14 +147,14 @@ class Fit(Record, frozen=True, kw_only=True):
 
     `points` are (batch, figure) as measured. Intervals hold 95 % and are None for two points.
     `spread` is the relative standard deviation of a point around the line, `covariance` that of
-    fixed, both, and marginal, `quantile` Student's t. `holds` is False where the points do not lie
-    on a line, for the reason given.
+    fixed, both, and marginal, `quantile` Student's t. `is_linear` is False where the points do not
+    lie on a line, for the reason given.
     """
 
     fixed: float
     marginal: float
     points: tuple[tuple[int, float], ...]
-    holds: bool
+    is_linear: bool
     reason: str = ""
     fixed_interval: Interval | None = None
     marginal_interval: Interval | None = None
@@ -163,13 +163,13 @@ class Fit(Record, frozen=True, kw_only=True):
     quantile: float | None = None
     how: How = "estimated"
 
-    def at(self, batch: float) -> float:
+    def value_at(self, batch: float) -> float:
         """Return the line at a batch."""
         return self.fixed + self.marginal * batch
 
     def predict(self, batch: int) -> Prediction:
         """Return the figure expected at a batch, with the 95 % interval of one measurement."""
-        value, batches = self.at(batch), [point[0] for point in self.points]
+        value, batches = self.value_at(batch), [point[0] for point in self.points]
         interval = None
         if self.quantile is not None:
             fixed, mixed, marginal = self.covariance
@@ -222,7 +222,7 @@ class Best(Record, frozen=True, kw_only=True):
 
 
 class Sweep(Exported, frozen=True, kw_only=True):
-    """All cells of a grid, and what they say together; `where` are the constraints as written.
+    """All cells of a grid, and what they say together; `constraints` as written.
 
     `target` is that of the first cell that ran. `axes` are the values asked for by name. `repeats`
     is how many processes, measured in turn, a cell has; `duration` the seconds of all cells.
@@ -236,7 +236,7 @@ class Sweep(Exported, frozen=True, kw_only=True):
     front: Front
     best: tuple[Best, ...] = ()
     scaling: tuple[Scaling, ...] = ()
-    where: str = ""
+    constraints: str = ""
     repeats: int = 1
     executor: str = "process"
     duration: float = 0.0

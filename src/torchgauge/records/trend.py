@@ -8,7 +8,7 @@ from typing import Literal
 from torchgauge.records import rendering
 from torchgauge.records.record import How, Interval, IntervalScope, Record
 
-SCHEMA = "torchgauge.trend/1"
+SCHEMA = "torchgauge.trend/2"
 CONFIRM = "Advice, not proof: a paired run of both commits (torchgauge gate) confirms it."
 
 Lasting = Literal["stays", "went away", "return"]
@@ -53,13 +53,13 @@ class TrendCorrection(Record, frozen=True, kw_only=True):
 class TrendChange(Record, frozen=True, kw_only=True):
     """A change of level: it happened after point `first`, at the latest with point `last`.
 
-    `at` is the likeliest first point of the new level, `after` and `until` are the commits of
-    `first` and `last`. `size` is relative (0.05 is 5 % more), with a 95 % interval; None with
-    `how` "counted", where it is exact. `lasting` says whether the former level came back since.
-    `software` is what else differs across the change.
+    `likeliest` is the most probable first point of the new level, `after` and `until` are the
+    commits of `first` and `last`. `size` is relative (0.05 is 5 % more), with a 95 % interval; None
+    with `how` "counted", where it is exact. `lasting` says whether the former level came back
+    since. `software` is what else differs across the change.
     """
 
-    at: int
+    likeliest: int
     first: int
     last: int
     after: str

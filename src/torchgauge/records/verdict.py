@@ -11,7 +11,7 @@ from torchgauge.records.comparison import Comparison
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 
-SCHEMA = "torchgauge.verdict/1"
+SCHEMA = "torchgauge.verdict/2"
 
 Outcome = Literal["pass", "fail", "inconclusive", "not comparable"]
 
@@ -36,16 +36,18 @@ class Tolerance(Record, frozen=True, kw_only=True):
 
 
 class Limit(Record, frozen=True, kw_only=True):
-    """An absolute limit in the metric's SI unit: a `most` or, of throughput, a least.
+    """An absolute limit in the metric's SI unit.
 
-    `text` is what the user wrote. `of` is what a rate counts: samples, tokens, images or calls.
+    `text` is what the user wrote. `is_minimum` says that the value may not be below it, as of
+    throughput; else it may not be above. `rate_unit` is what a rate counts: samples, tokens, images
+    or calls.
     """
 
     metric: str
     value: float
     text: str
-    least: bool = False
-    of: str = ""
+    is_minimum: bool = False
+    rate_unit: str = ""
 
 
 class Ruling(Record, frozen=True, kw_only=True):
@@ -91,15 +93,15 @@ class Verdict(Exported, frozen=True, kw_only=True):
     """A gate's verdict; `outcome` is fail where any ruling fails, and passes only if all pass.
 
     `blocks` are the ABBA blocks of a paired run, `looks` how often they were judged (once, or once
-    more after the one extension), `duration` the seconds it all took. `guilty` names what got
-    worse, most first: "layer1.0.conv2 (Conv2d) +12 % [9, 15]".
+    more after the one extension), `duration` the seconds it all took. `regressed_layers` names the
+    layers that got worse, most first: "layer1.0.conv2 (Conv2d) +12 % [9, 15]".
     """
 
     schema: str = SCHEMA
     outcome: Outcome
     rulings: tuple[Ruling, ...]
     comparison: Comparison | None = None
-    guilty: tuple[str, ...] = ()
+    regressed_layers: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
     looks: int = 0
     duration: float | None = None

@@ -87,7 +87,7 @@ def work(job: bytes, folder: str, path: list[str]) -> bytes:
     try:
         return msgspec.json.encode(perform(cloudpickle.loads(job)))
     except TorchgaugeError as error:
-        return msgspec.json.encode(Failure.of(error))
+        return msgspec.json.encode(Failure.from_error(error))
 
 
 def answer(data: bytes) -> Entry | TorchgaugeError:

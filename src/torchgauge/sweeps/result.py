@@ -44,7 +44,7 @@ def result(
         front=front(cells),
         best=tuple(best(cells, metric, limits, environment) for metric in by),
         scaling=scaling(cells),
-        where=constraints,
+        constraints=constraints,
         repeats=repeats,
         executor=executor,
         duration=sum(cell.duration or 0.0 for cell in cells),

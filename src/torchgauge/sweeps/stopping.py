@@ -47,7 +47,7 @@ def _too_large(batch: int, done: list[Cell]) -> str:
     scaling = scaling_of(done) if done else None
     if scaling is None or scaling.memory is None or scaling.capacity is None:
         return ""
-    needed = scaling.memory.at(batch) + overhead(done)
+    needed = scaling.memory.value_at(batch) + overhead(done)
     if needed <= scaling.capacity:
         return ""
     batches = ", ".join(str(point[0]) for point in scaling.memory.points)

@@ -109,7 +109,7 @@ def answered(file: str, **options: Any) -> Answer:
     try:
         result = read_rank(file, **options)
     except TorchgaugeError as error:
-        return Answer(failure=Failure.of(error))
+        return Answer(failure=Failure.from_error(error))
     calls = tuple(
         (message, tuple(begin.tolist()), tuple(end.tolist()))
         for message, (begin, end) in result.calls.by_message.items()

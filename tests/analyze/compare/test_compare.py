@@ -129,7 +129,7 @@ def test_contributions_and_what_is_elsewhere_add_up_to_the_steps_change():
     found = compare(timed(*TEN), timed(*TEN, tree=changed_tree(host=4 * pages.MS, flops=8_000_000)))
     assert found.step_change == pytest.approx(0.0015)
     parts = [place.contribution for place in found.layers]
-    assert math.fsum(parts) + found.elsewhere == pytest.approx(found.step_change)
+    assert math.fsum(parts) + found.remainder == pytest.approx(found.step_change)
     first = found.layers[0]
     assert (first.name, first.contribution) == ("head", pytest.approx(0.0015))
     assert (first.baseline_flops, first.current_flops) == (4_000_000, 8_000_000)

@@ -144,7 +144,7 @@ def test_every_metric_can_be_limited(name):
     metric = METRICS[name]
     unit = UNITS.get(name, "" if metric.kind in {"count", "size"} else "ms")
     limit = parse_limit(f"{name}:1{unit}")
-    assert limit.least == (name == "throughput")
+    assert limit.is_minimum == (name == "throughput")
     assert judge_limit(limit, profile()).metric == name
 
 
@@ -157,7 +157,7 @@ values = st.floats(min_value=1e-9, max_value=1e15)
 def test_what_holds_of_every_ruling(value, limit, least, at_least, width):
     interval = Interval(low=value * (1 - width), high=value * (1 + width))
     figure = Figure("x", "s", "measured", "", value, True, interval)
-    asked = Limit(metric="latency", value=limit, text="", least=least)
+    asked = Limit(metric="latency", value=limit, text="", is_minimum=least)
     ruling = judge(asked, figure, at_least=at_least)
     over = value < limit if least else value > limit
     assert (ruling.outcome == "fail") == over

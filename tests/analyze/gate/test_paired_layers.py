@@ -56,7 +56,7 @@ def test_the_layer_that_changed_is_the_one_that_is_significant():
     assert conv.contribution == pytest.approx(1e-3 * math.expm1(0.1), rel=1e-3)
     assert conv.change == pytest.approx(math.expm1(0.1))
     assert conv.interval.low < conv.change < conv.interval.high
-    assert found.elsewhere == pytest.approx(
+    assert found.remainder == pytest.approx(
         1.5e-4 - math.fsum(place.contribution for place in found.layers)
     )
     assert "6 ABBA blocks" in found.places_tested

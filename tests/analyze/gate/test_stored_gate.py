@@ -45,7 +45,7 @@ def test_the_same_run_passes_where_the_host_is_quiet():
     verdict = gate(timed(*TEN), timed(*TEN), noise=QUIET)
     assert outcomes(verdict) == {"params": "pass", "memory": "pass", "latency": "pass"}
     assert (verdict.outcome, int(verdict.exit_code)) == ("pass", 0)
-    assert verdict.guilty == ()
+    assert verdict.regressed_layers == ()
 
 
 def test_a_tenth_slower_fails_with_the_interval_above_what_is_accepted():
@@ -129,14 +129,14 @@ def test_limits_join_the_verdict():
 def test_the_guilty_layer_is_named_with_its_interval():
     old = timed(*TEN, tree=layered(), layers=layer_times(noise=0.01))
     new = timed(*ELEVEN, tree=layered(1.3), layers=layer_times(1.3, noise=0.01))
-    (named,) = gate(old, new, noise=QUIET).guilty
+    (named,) = gate(old, new, noise=QUIET).regressed_layers
     assert named.startswith("layer3 (Linear) +30.0 % [+2")
     assert named.endswith("+300 µs")
 
 
 def test_without_a_test_the_largest_contribution_is_named_as_unproven():
     new = timed(*ELEVEN, tree=changed_tree(host=4 * pages.MS))
-    (named,) = gate(timed(*TEN), new, noise=QUIET).guilty
+    (named,) = gate(timed(*TEN), new, noise=QUIET).regressed_layers
     assert named.startswith("head (Linear) +60.0 %")
     assert named.endswith("(not proven)")
 

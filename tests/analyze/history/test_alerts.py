@@ -44,7 +44,7 @@ def rule(kind="threshold", limit=0.010, unit="s", **more):
 
 def change(at, size, **more):
     return TrendChange(
-        at=at, first=at - 1, last=at, after="a" * 40, until="b" * 40, size=size,
+        likeliest=at, first=at - 1, last=at, after="a" * 40, until="b" * 40, size=size,
         **{"worse": size > 0, "interval": Interval(low=size, high=size)} | more,
     )  # fmt: skip
 

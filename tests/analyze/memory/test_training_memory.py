@@ -136,7 +136,7 @@ def test_a_step_by_hand():
         "activations": 1500, "workspace": 500,
     }  # fmt: skip
     assert (found.assumed.total, found.assumed.moment) == (900 + 40 + 7 + 900 + 2600, "backward")
-    assert found.assumed.least == 900 + 40 + 7 + 900 + 2000
+    assert found.assumed.lower_bound == 900 + 40 + 7 + 900 + 2000
     assert found.assumed.how == "estimated"
     assert found.optimizers["adamw"].states.by_dtype == {"float32": 1608, "bfloat16": 200}
     assert found.optimizers["adafactor"].states.bytes == 4 * 30 + 2 * 50 + 2 * 4
@@ -160,7 +160,7 @@ def test_without_simulated_passes_there_is_the_least_alone():
     found = step("sgd", None)
     assert found.activations.bytes == 1
     assert {one.total for one in found.optimizers.values()} == {None}
-    assert found.assumed.least == 900 + 40 + 7 + 900
+    assert found.assumed.lower_bound == 900 + 40 + 7 + 900
     assert found.assumed.at_peak == {}
 
 

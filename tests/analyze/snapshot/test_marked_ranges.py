@@ -5,7 +5,7 @@ from torchgauge.records.snapshot import Mark
 
 
 def mark(name, stage, at, device=0):
-    return Mark(name=name, stage=stage, device=device, at=at)
+    return Mark(name=name, stage=stage, device=device, time=at)
 
 
 def test_a_begin_and_the_end_of_its_name_are_a_range():

@@ -39,7 +39,7 @@ def test_the_peak_and_what_was_alive_at_it():
     (one,) = found.devices
     assert one.peak.bytes == 14 * MIB
     assert one.peak.event == 2
-    assert one.peak.at == pytest.approx(2e-6)
+    assert one.peak.time == pytest.approx(2e-6)
     assert one.peak.reserved == 20 * MIB
     assert by_function(found, one.peak.held) == {"keep": (10 * MIB, 1), "step": (4 * MIB, 1)}
     assert by_function(found, one.alive) == {"step": (4 * MIB, 1)}
@@ -170,7 +170,7 @@ def test_why_memory_ran_out(asked, left, why, words):
     found = told(whole(segments, trace))
     (one,) = found.devices[0].ooms
     assert one.cause == why
-    assert (one.asked, one.device_free) == (asked, left)
+    assert (one.requested, one.device_free) == (asked, left)
     assert (one.alive, one.reserved) == (20 * MIB, 40 * MIB)
     assert (one.cached, one.largest, one.usable) == (20 * MIB, 10 * MIB, 10 * MIB)
     assert found.stacks[one.stack].frames[0].name == "keep"
@@ -364,7 +364,7 @@ def test_a_leak_is_named():
         blocks.append(block(BASE + number * MIB, MIB, stack=LOG))
     free = block(BASE + 10 * MIB, 30 * MIB, 0, "inactive")
     found = told(whole([segment(BASE, *blocks, free)], trace))
-    (kept,) = found.devices[0].kept
+    (kept,) = found.devices[0].possible_leaks
     assert (kept.bytes, kept.blocks, kept.allocations) == (10 * MIB, 10, 10)
     assert found.stacks[kept.stack].frames[0].name == "keep"
     (finding,) = [one for one in found.findings if one.id == "kept"]
@@ -379,7 +379,7 @@ def test_what_was_allocated_in_one_go_is_no_leak():
     for _ in range(10):
         trace.alloc(BASE + 30 * MIB, 10 * MIB)
         trace.free(BASE + 30 * MIB, 10 * MIB)
-    assert device(whole([segment(BASE, *blocks)], trace)).kept == ()
+    assert device(whole([segment(BASE, *blocks)], trace)).possible_leaks == ()
 
 
 def leaking(blocks):

@@ -21,7 +21,7 @@ HERE = records.environment()
     ],
 )  # fmt: skip
 def test_what_is_written_is_read(text, limits):
-    assert [(one.metric, one.value, one.least) for one in parse(text)] == limits
+    assert [(one.metric, one.value, one.is_minimum) for one in parse(text)] == limits
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def points(noise=0.0, batches=BATCHES, seed=0, error=0.0):
 def test_a_line_is_found_again_exactly():
     found = fit(points())
     assert (found.fixed, found.marginal) == (pytest.approx(2e-3), pytest.approx(1e-3))
-    assert found.holds
+    assert found.is_linear
     assert found.reason == ""
     assert found.predict(12).value == pytest.approx(14e-3)
     assert found.predict(12).interval.half_width == pytest.approx(0, abs=1e-12)
@@ -50,21 +50,21 @@ def test_one_disturbed_cell_does_not_turn_the_line(times, said):
     found = fit(disturbed)
     assert found.marginal == pytest.approx(1e-3, rel=0.02)
     assert found.fixed == pytest.approx(2e-3, rel=0.02)
-    assert not found.holds
+    assert not found.is_linear
     assert found.reason.startswith("batch 4 lies ")
     assert found.reason.endswith(f"{said} the line")
 
 
 def test_what_steps_up_is_no_line():
     steps = [Point(b, 1e-3 * math.ceil(b / 16)) for b in (1, 4, 16, 17, 32, 33, 48)]
-    assert not fit(steps).holds
+    assert not fit(steps).is_linear
 
 
 def test_two_points_have_no_interval_and_prove_nothing():
     found = fit(points(batches=(1, 4)))
-    assert found.at(8) == pytest.approx(10e-3)
+    assert found.value_at(8) == pytest.approx(10e-3)
     assert found.predict(8).interval is None
-    assert not found.holds
+    assert not found.is_linear
     assert "third" in found.reason
 
 
@@ -77,7 +77,7 @@ def test_nothing_is_fitted_to_one_batch_or_to_nothing():
 def test_a_cost_that_is_not_told_from_none_is_said():
     flat = [Point(b, 1e-3 * (1 + 0.02 * (-1) ** i)) for i, b in enumerate((1, 2, 3, 4))]
     found = fit(flat)
-    assert not found.holds
+    assert not found.is_linear
     assert "not told from none" in found.reason
 
 
@@ -104,7 +104,7 @@ def test_a_row_says_what_fits():
     row = [sweeps.cell(b, 0.001 * b, 1000 + 500 * b, overhead=1000, capacity=10_000)
            for b in (1, 2, 4)]  # fmt: skip
     found = scaling_of([*row, sweeps.ended("out of memory", batch=32)])
-    assert found.memory.at(10) == pytest.approx(6000)
+    assert found.memory.value_at(10) == pytest.approx(6000)
     assert found.largest == 16  # 1000 beyond the tensors + 1000 + 500 × 16 are 10,000
     assert found.largest_done == 4
     assert found.smallest_failed == 32

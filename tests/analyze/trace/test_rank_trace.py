@@ -209,14 +209,14 @@ def test_queues_are_what_was_launched_and_has_not_begun():
     (queue,) = found.queues
     # 1 until 5, 2 until 6, 3 until 10, 2 until 30, 1 until 50
     assert queue.mean == pytest.approx((5 + 2 + 12 + 40 + 20) / 50)
-    assert (queue.most, queue.empty) == (3, pytest.approx(1 / 3))
+    assert (queue.max_length, queue.empty) == (3, pytest.approx(1 / 3))
     assert queue.delay_median == approx(25)
 
 
 def test_work_that_seems_to_begin_before_its_launch_began_with_it():
     (queue,) = trace(launched("a", 10, 20, at=12), launched("b", 40, 20, at=20)).queues
     assert queue.delay_median == approx(10)
-    assert queue.most == 1
+    assert queue.max_length == 1
 
 
 @pytest.mark.parametrize(
@@ -559,7 +559,7 @@ def test_json_has_no_half_numbers():
 
 def test_work_that_begins_with_its_launch_was_waiting_first():
     (queue,) = trace(launched("a", 10, 20, at=10), launched("b", 40, 20, at=40)).queues
-    assert (queue.most, queue.mean, queue.empty) == (1, 0, 1)
+    assert (queue.max_length, queue.mean, queue.empty) == (1, 0, 1)
 
 
 def test_a_host_that_waited_for_what_had_ended_goes_on_from_before():

@@ -15,7 +15,7 @@ def loop(number, step, waiting, *, world=2, job="job", recorded=3, created="2026
     return Loop(
         roots=("Net",),
         environment=environment,
-        captured=Captured(asked=3, recorded=recorded, budget=10**9),
+        captured=Captured(requested=3, recorded=recorded, budget=10**9),
         by="optimizer",
         count=3,
         stretches=(Stretch(phase="record", durations=(step,) * recorded),) if recorded else (),

@@ -52,7 +52,9 @@ def test_what_changed_is_named_by_layer_operator_shape_and_kernel():
         assert first.name == name
         assert (first.baseline, first.current) == (pytest.approx(20 * US), pytest.approx(60 * US))
         assert one.total == pytest.approx(40 * US)
-        assert math.fsum(p.contribution for p in one.places) + one.rest == pytest.approx(one.total)
+        assert math.fsum(p.contribution for p in one.places) + one.remainder == pytest.approx(
+            one.total
+        )
         assert sum(place.contribution != 0 for place in places.values()) == 1
 
 
@@ -156,7 +158,7 @@ def test_recorded_traces_reconcile():
     assert found.window == pytest.approx(window, abs=1e-9)
     for one in found.tables:
         shown = math.fsum(place.contribution for place in one.places)
-        assert shown + one.rest == pytest.approx(one.total, abs=1e-12)
+        assert shown + one.remainder == pytest.approx(one.total, abs=1e-12)
     kernels, _ = table(found, "kernels")
     steps = (found.baseline.steps, found.current.steps)
     device = new.device_time / steps[1] - old.device_time / steps[0]

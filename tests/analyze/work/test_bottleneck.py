@@ -57,9 +57,11 @@ def test_what_roofs_and_dispatch_hardly_explain_is_not_called_by_the_nearer_roof
 
 
 def test_unknown_operators_may_be_what_takes_the_rest():
-    made = cost(*PRODUCT.rows, row(operator="my::op", known=False))
+    made = cost(*PRODUCT.rows, row(operator="my::op", has_formula=False))
     assert answer(made, 0.03) == (None, "unsure")
-    many = cost(row(calls=100, matmul_flops=10**9, bytes=10**6), row(operator="x", known=False))
+    many = cost(
+        row(calls=100, matmul_flops=10**9, bytes=10**6), row(operator="x", has_formula=False)
+    )
     assert answer(many, 0.03) == ("compute", "unsure")
 
 
@@ -87,7 +89,7 @@ def test_a_bound_above_the_measured_time_is_not_believed():
 
 
 def test_an_unknown_operator_makes_it_less_sure():
-    made = cost(*PRODUCT.rows, row(operator="my::op", known=False))
+    made = cost(*PRODUCT.rows, row(operator="my::op", has_formula=False))
     found = bottleneck(made, latency(0.0125), ROOFS)
     assert (found.kind, found.confidence) == ("compute", "likely")
     assert any("my::op ×1" in line for line in found.evidence)
@@ -128,7 +130,7 @@ def test_without_roofs_nothing_is_said():
 
 
 def test_with_most_operators_unknown_nothing_is_said():
-    made = cost(*PRODUCT.rows, row(operator="my::op", calls=9, known=False))
+    made = cost(*PRODUCT.rows, row(operator="my::op", calls=9, has_formula=False))
     found = bottleneck(made, latency(0.0125), ROOFS)
     assert found.kind is None
     assert "90 %" in found.evidence[0]

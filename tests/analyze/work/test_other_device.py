@@ -73,7 +73,7 @@ def test_a_device_of_unknown_memory():
 
 
 def test_an_unknown_operator_makes_the_latency_at_least():
-    made = cost(*MADE.rows, row(operator="my::op", known=False))
+    made = cost(*MADE.rows, row(operator="my::op", has_formula=False))
     assert estimate_on_device(made, size(), ROOFS).latency_at_least
 
 

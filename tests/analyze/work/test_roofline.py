@@ -87,7 +87,7 @@ def test_integer_bookkeeping_without_a_peak_does_not():
 
 
 def test_an_unknown_operator_makes_it_at_least():
-    assert bound(row(operator="my::op", bytes=100, known=False)).at_least
+    assert bound(row(operator="my::op", bytes=100, has_formula=False)).at_least
 
 
 def stack(layers, parameters):

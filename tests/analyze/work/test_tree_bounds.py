@@ -70,7 +70,7 @@ def test_a_layer_with_an_unknown_operator_has_no_bound():
     known = cost((800_000, 10, 1))
     import msgspec
 
-    rows = tuple(msgspec.structs.replace(row, known=False) for row in known.rows)
+    rows = tuple(msgspec.structs.replace(row, has_formula=False) for row in known.rows)
     unknown = msgspec.structs.replace(known, rows=rows)
     assert with_bounds(tree(1_000_000), unknown, ROOFS).find("layer0").bound is None
     assert with_bounds(tree(1_000_000), known, ROOFS).find("layer0").bound == "compute"
@@ -81,7 +81,8 @@ def test_unknown_work_is_at_least():
 
     known = cost((5, 10, 2))
     unknown = msgspec.structs.replace(
-        known, rows=(*known.rows, msgspec.structs.replace(known.rows[0], known=False, calls=3))
+        known,
+        rows=(*known.rows, msgspec.structs.replace(known.rows[0], has_formula=False, calls=3)),
     )
     layer = with_costs(tree(1_000), unknown).find("layer0")
     assert layer.at_least

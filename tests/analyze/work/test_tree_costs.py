@@ -58,5 +58,5 @@ def test_what_was_recorded_only_inside_another_is_the_layers_own():
 
 def test_an_operator_without_formula_is_unknown_and_so_is_its_inside():
     tree = tree_of(("mine::op", 1, 2), ("aten::sort", 2, 2))
-    found = figures(counted(tree, {"operator": "mine::op", "calls": 2, "known": False}))
+    found = figures(counted(tree, {"operator": "mine::op", "calls": 2, "has_formula": False}))
     assert found == [NOTHING, NOTHING, (None, 0, 2), NOTHING]

@@ -572,7 +572,7 @@ def test_no_more_is_recorded_than_the_memory_holds():
         train(model)
     # One of them warms up, the lengths of numbers in the file vary a little.
     assert 5 <= run.captured.recorded <= 8
-    assert (run.captured.asked, run.captured.reason) == (
+    assert (run.captured.requested, run.captured.reason) == (
         2000,
         "no more fit into the memory budget",
     )
@@ -606,7 +606,7 @@ def test_all_that_fits_may_be_asked_for():
     model = Net()
     with tg.timeline(model, schedule=tg.Schedule(record=None)) as run:
         train(model, 50)
-    assert (run.captured.asked, run.captured.recorded) == (None, 50 - 5)
+    assert (run.captured.requested, run.captured.recorded) == (None, 50 - 5)
 
 
 @pytest.mark.parametrize(

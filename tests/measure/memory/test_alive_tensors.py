@@ -65,7 +65,7 @@ def test_a_training_step_names_gradients_and_the_optimizer_s_state():
 def test_after_the_call_its_outputs_are_held_and_a_leak_stays():
     linear = measured(nn.Linear(4, 8), torch.ones(2, 4))
     # 32 + 8 weights, 8 numbers in, 16 out.
-    assert (linear.before, linear.after, linear.left) == (4 * 48, 4 * 64, 64)
+    assert (linear.before, linear.after, linear.growth) == (4 * 48, 4 * 64, 64)
 
     class Leaking(nn.Linear):
         def __init__(self):
@@ -77,7 +77,7 @@ def test_after_the_call_its_outputs_are_held_and_a_leak_stays():
             return super().forward(x)
 
     leaking = measured(Leaking(), torch.ones(2, 4))
-    assert leaking.left == 64 + 4000
+    assert leaking.growth == 64 + 4000
     assert ("workspace", "kept") in {key[:2] for key in rows(leaking)}
     assert_sums(leaking)
 

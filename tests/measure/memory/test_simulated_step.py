@@ -45,7 +45,7 @@ def test_the_peak_is_near_what_a_real_step_takes(name, optimizer):
     step = estimated(CASES[name], optimizer=optimizer).assumed
     peak = measured(CASES[name], optimizer=optimizer).peak
     assert LOW < step.total / peak < HIGH
-    assert step.least <= peak
+    assert step.lower_bound <= peak
     assert sum(step.at_peak.values()) == step.total
 
 

@@ -18,7 +18,7 @@ COST = Cost(
         row(1, "mm", calls=2, matmul_flops=100, causal_matmul_flops=60, bytes=50),
         row(2, "mm", "recompute", calls=1, matmul_flops=40, causal_matmul_flops=40, bytes=20),
         row(2, "mm", "backward", calls=2, matmul_flops=80, causal_matmul_flops=80, bytes=40),
-        row(3, "my::op", calls=4, known=False, bytes=8),
+        row(3, "my::op", calls=4, has_formula=False, bytes=8),
         row(3, "int", calls=1, integer_ops=7),
     ),
     backward=True,

@@ -94,7 +94,7 @@ def counted(found=None, *, training=None, on=()):
         cost=found,
         totals=found.totals,
         training=training,
-        elsewhere=tuple(there),
+        other_devices=tuple(there),
     )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def lines(count, width, *arguments):
     return [line.rstrip() for line in buffer.getvalue().splitlines()]
 
 
-UNKNOWN = row(1, "my::op", known=False, calls=3)
+UNKNOWN = row(1, "my::op", has_formula=False, calls=3)
 EVERYTHING = counted(training=TRAINING, on=("h100", "a100", "l4", "rtx 4090", "mi300x"))
 COUNTS = {
     "forward": counted(),
@@ -306,7 +306,7 @@ def test_the_json_is_the_whole_record_and_comes_back_equal():
     plain = json.loads(data)
     assert plain["totals"]["flops"] == 16 * 10**12 + 4 * 1234
     assert plain["training"]["optimizers"]["adamw"]["total"] == 56_900_000_512 + 1024 + 70 * 4
-    assert {one["how"] for one in plain["elsewhere"]} == {"estimated"}
+    assert {one["how"] for one in plain["other_devices"]} == {"estimated"}
 
 
 def test_nothing_at_all_is_shown_as_nothing():

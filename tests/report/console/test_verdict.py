@@ -103,7 +103,9 @@ def test_colours_follow_the_outcome():
 
 
 def test_many_guilty_places_are_counted():
-    many = msgspec.structs.replace(EVERY["fail"], guilty=tuple(f"l{n}" for n in range(25)))
+    many = msgspec.structs.replace(
+        EVERY["fail"], regressed_layers=tuple(f"l{n}" for n in range(25))
+    )
     assert "… 15 more" in str(many)
     assert "· l10" not in str(many)
 
@@ -144,7 +146,10 @@ def huge(text, count):
     differs = msgspec.structs.replace(found.differences[0], name=text, baseline=text)
     compared = msgspec.structs.replace(found, differences=(differs,) * count)
     return verdicts.verdict(
-        *[ruling] * count, comparison=compared, guilty=(text,) * count, warnings=(warning,) * count
+        *[ruling] * count,
+        comparison=compared,
+        regressed_layers=(text,) * count,
+        warnings=(warning,) * count,
     )
 
 

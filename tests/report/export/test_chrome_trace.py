@@ -20,7 +20,7 @@ from torchgauge.measure.forward import opened
 from torchgauge.measure.timeline import timeline
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.readers.nesting import nest
-from torchgauge.records.record import whole
+from torchgauge.records.record import encodable
 from torchgauge.report.export import chrome_trace
 from torchgauge.targets.builds.source import Source
 
@@ -135,9 +135,9 @@ def test_what_is_written_is_read_with_its_layers_and_steps(training, written):
     assert rows == {
         "": "Net",
         "first": "Linear",
-        whole(ODD): "Sequential",
-        whole(f"{ODD}.0"): "Linear",
-        whole(f"{ODD}.1"): "ReLU",
+        encodable(ODD): "Sequential",
+        encodable(f"{ODD}.0"): "Linear",
+        encodable(f"{ODD}.1"): "ReLU",
     }
     assert tree.root.name == "Net"
     assert not {"no-layers", "no-layer-paths"} & {one.id for one in tree.warnings}

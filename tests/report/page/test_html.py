@@ -70,7 +70,7 @@ def cost() -> Cost:
     """A layer of 100 FLOP on float32, and an operator without formula."""
     return costs.cost(
         costs.row(1, "aten::addmm", matmul_flops=90, vector_flops=10, bytes=40),
-        costs.row(0, "my::op", "int8", calls=2, known=False),
+        costs.row(0, "my::op", "int8", calls=2, has_formula=False),
         nodes=(costs.node("", -1), costs.node("fc", 0)),
     )
 
@@ -322,7 +322,7 @@ def loop() -> Loop:
     return Loop(
         roots=("Net",),
         environment=records.environment(),
-        captured=Captured(asked=2, recorded=1, budget=1_000_000),
+        captured=Captured(requested=2, recorded=1, budget=1_000_000),
         by="optimizer",
         count=4,
         tree=pages.tree(),

@@ -39,9 +39,9 @@ def test_the_largest_nodes_stay_and_every_sum_with_them():
 
 def test_what_figures_lack_is_summed_as_they_are():
     rows = [row("Net", "model", -1)]
-    rows += [row(f"l{at}", "layer", 0, host=1, unknown=1, unsaid=2) for at in range(9)]
+    rows += [row(f"l{at}", "layer", 0, host=1, unknown=1, calls_without_bytes=2) for at in range(9)]
     found = largest(Tree(rows=tuple(rows)), 3).tree
-    assert (found.root.total("unknown"), found.root.total("unsaid")) == (9, 18)
+    assert (found.root.total("unknown"), found.root.total("calls_without_bytes")) == (9, 18)
     assert found.root.bytes is None
 
 

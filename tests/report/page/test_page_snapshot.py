@@ -42,7 +42,7 @@ def test_the_course_has_the_peak_and_where_memory_ran_out(found):
     assert course["timed"]
     (at,) = course["failed"]
     assert course["alive"][at] == 30 * MIB
-    assert course["x"][at] == round(evidence.snapshot().devices[0].ooms[0].at * 1e9)
+    assert course["x"][at] == round(evidence.snapshot().devices[0].ooms[0].time * 1e9)
     assert len(course["x"]) == len(course["alive"])
 
 
@@ -71,7 +71,7 @@ def test_marks_of_another_device_are_not_drawn_and_without_any_there_is_no_table
 
 def test_marks_without_a_time_are_in_the_table_alone():
     record = evidence.snapshot()
-    unknown = tuple(msgspec.structs.replace(one, at=None) for one in record.marks)
+    unknown = tuple(msgspec.structs.replace(one, time=None) for one in record.marks)
     marks = page_snapshot.memory_timeline(
         msgspec.structs.replace(record, marks=unknown), record.devices[0]
     )["marks"]
@@ -82,7 +82,7 @@ def test_marks_without_a_time_are_in_the_table_alone():
 def test_of_many_marks_the_longest_are_kept_in_their_order():
     record = evidence.snapshot()
     many = [
-        Mark(name=f"{at}", stage=stage, device=0, at=at + (stage == "END") * at / 1e6)
+        Mark(name=f"{at}", stage=stage, device=0, time=at + (stage == "END") * at / 1e6)
         for at in range(2_500)
         for stage in ("START", "END")
     ]

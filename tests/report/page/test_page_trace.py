@@ -123,7 +123,7 @@ def test_ranks_stand_beside_each_other_with_the_straggler_first(job):
 
 
 def test_a_slow_collective_stands_with_what_is_usual(job):
-    call = SlowCall(name="allreduce", bytes=64, number=3, at=0.5, transfer=0.02, usual=0.001)
+    call = SlowCall(name="allreduce", bytes=64, number=3, time=0.5, transfer=0.02, usual=0.001)
     found = msgspec.structs.replace(job, job=msgspec.structs.replace(job.job, slow=(call,)))
     slow = data(render(found))["parts"]["ranks"]["slow"]
     assert [column(slow, title) for title in ("transfer", "usual", "call")] == [

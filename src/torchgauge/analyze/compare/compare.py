@@ -68,7 +68,7 @@ def compare(
         operators=placed.operators,
         kernels=placed.kernels,
         step_change=placed.step_change,
-        elsewhere=placed.remaining_change,
+        remainder=placed.remaining_change,
         places_tested=placed.places_tested,
     )
 

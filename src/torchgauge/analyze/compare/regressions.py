@@ -23,7 +23,7 @@ def regressions(
         change for name in USUAL_METRICS if (change := comparison.change_of(name)) is not None
     ]
     return Regressions(
-        found=tuple(filter(_worse, changes)),
+        regressed=tuple(filter(_worse, changes)),
         undecided=tuple(
             change for change in changes if change.judgement in ("inconclusive", "unknown")
         ),

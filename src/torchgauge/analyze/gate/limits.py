@@ -50,8 +50,8 @@ def parse_limit(text: str) -> Limit:
         metric=limited.name,
         value=parsed.value,
         text=text,
-        least=is_minimum,
-        of=parsed.counted,
+        is_minimum=is_minimum,
+        rate_unit=parsed.counted,
     )
 
 
@@ -87,8 +87,8 @@ def judge_limit(limit: Limit, profile: Profile) -> Ruling:
     An unknown figure is inconclusive, and so is one that is "at least" so much and below the limit.
     """
     limited = METRICS[limit.metric]
-    if limit.of:
-        limited = limited._replace(figure=f"throughput_{limit.of}")
+    if limit.rate_unit:
+        limited = limited._replace(figure=f"throughput_{limit.rate_unit}")
     figure = figure_of(profile, limited)
     reason = (
         _unknown_reason(limit, profile)
@@ -101,7 +101,7 @@ def judge_limit(limit: Limit, profile: Profile) -> Ruling:
 def judge(limit: Limit, figure: Figure, *, at_least: bool = False, reason: str = "") -> Ruling:
     """Return whether one figure keeps the limit; `reason` is a note on the figure."""
     value, interval = figure.value, figure.interval
-    over = value is not None and (value < limit.value if limit.least else value > limit.value)
+    over = value is not None and (value < limit.value if limit.is_minimum else value > limit.value)
     sure = value is not None and not (at_least and not over)
     if not sure and value is not None:
         reason = "the total lacks operators or parameters that are not known"
@@ -128,8 +128,8 @@ def _at_least(limited: Metric, profile: Profile) -> bool:
 
 
 def _unknown_reason(limit: Limit, profile: Profile) -> str:
-    if limit.of and profile.throughput is not None:
-        return f"the input does not say how many {limit.of} it holds"
+    if limit.rate_unit and profile.throughput is not None:
+        return f"the input does not say how many {limit.rate_unit} it holds"
     if limit.metric in ("forward", "backward", "optimizer") and not profile.target.training:
         return "only a training step has it"
     if limit.metric == "device_time" and profile.latency is not None:

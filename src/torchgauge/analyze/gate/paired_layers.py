@@ -74,7 +74,7 @@ def with_layers(
         comparison,
         layers=tested_layers,
         step_change=step_change,
-        elsewhere=step_change - math.fsum(place.contribution for place in tested_layers),
+        remainder=step_change - math.fsum(place.contribution for place in tested_layers),
         places_tested=TESTED.format(blocks=len(differences)),
     )
 

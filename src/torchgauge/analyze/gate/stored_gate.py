@@ -98,7 +98,7 @@ def gate(
         outcome=overall(all_rulings),
         rulings=all_rulings,
         comparison=comparison,
-        guilty=regressed_layers(comparison, all_rulings),
+        regressed_layers=regressed_layers(comparison, all_rulings),
     )
 
 

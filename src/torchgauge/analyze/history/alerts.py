@@ -107,7 +107,7 @@ def _threshold(rule: Rule, series: TrendSeries) -> Iterator[Alert]:
 
 def _change(rule: Rule, series: TrendSeries) -> Iterator[Alert]:
     for change in series.changes:
-        news = len(series.points) - change.at <= rule.within
+        news = len(series.points) - change.likeliest <= rule.within
         large = abs(change.size) >= rule.limit
         if news and large and change.lasting == "stays" and change.worse is not False:
             between = f"{change.after[:10] or 'a run'} … {change.until[:10] or 'a run'}"

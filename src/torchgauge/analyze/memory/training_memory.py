@@ -120,7 +120,7 @@ def training_memory(
         )
         held = {**always, "states": part.bytes}
         if passes is None:
-            return OptimizerMemory(states=part, least=sum(held.values()) + gradients.total())
+            return OptimizerMemory(states=part, lower_bound=sum(held.values()) + gradients.total())
         return _step(part, held, passes, temporaries(trained, name), gradients.total())
 
     return TrainingMemory(
@@ -149,7 +149,7 @@ def _step(
     at_peak = {**held, **parts}
     return OptimizerMemory(
         states=states,
-        least=sum(held.values()) + max(passes.after_backward, passes.activations),
+        lower_bound=sum(held.values()) + max(passes.after_backward, passes.activations),
         total=sum(at_peak.values()),
         moment=moment,
         at_peak=at_peak,

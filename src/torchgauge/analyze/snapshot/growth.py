@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.snapshot import Grown, Growth, Snapshot, Stack
+from torchgauge.records.snapshot import Growth, Snapshot, Stack, StackGrowth
 
 
 def growth(before: Snapshot, after: Snapshot) -> Growth:
     """Return the change of the bytes of each stack, matched by device and frames."""
     old, new = _held(before), _held(after)
     changes = [
-        Grown(
+        StackGrowth(
             device=device,
             stack=stack,
             before=old.get((device, stack), (0, 0))[0],
@@ -43,7 +43,7 @@ def _held(snapshot: Snapshot) -> dict[tuple[int, Stack], tuple[int, int]]:
     }
 
 
-def _has_changed(stack: Grown) -> bool:
+def _has_changed(stack: StackGrowth) -> bool:
     return (stack.before, stack.before_blocks) != (stack.after, stack.after_blocks)
 
 

@@ -33,7 +33,7 @@ def ranges(marks: Sequence[Mark], device: int) -> list[MarkedRange]:
     """Return the ranges marked on a device, and those of no device, by time; unknown times last."""
     device_marks = [mark for mark in marks if mark.device in (device, None)]
     timed = sorted(
-        (mark for mark in device_marks if mark.at is not None), key=lambda mark: mark.at or 0.0
+        (mark for mark in device_marks if mark.time is not None), key=lambda mark: mark.time or 0.0
     )
     merged: list[MarkedRange] = []
     open_ranges: dict[str, tuple[int, int]] = {}  # by name: index in `merged`, depth
@@ -43,17 +43,19 @@ def ranges(marks: Sequence[Mark], device: int) -> list[MarkedRange]:
             if depth:
                 merged[index] = replace(merged[index], calls=merged[index].calls + 1)
             else:
-                merged.append(MarkedRange(mark.name, mark.at, None))
+                merged.append(MarkedRange(mark.name, mark.time, None))
             open_ranges[mark.name] = index, depth + 1
         elif mark.stage == END:
             if depth > 1:
                 open_ranges[mark.name] = index, depth - 1
             elif depth:
-                merged[index] = replace(merged[index], end=mark.at)
+                merged[index] = replace(merged[index], end=mark.time)
             else:
-                merged.append(MarkedRange(mark.name, None, mark.at))
+                merged.append(MarkedRange(mark.name, None, mark.time))
         else:
             if depth:
                 open_ranges[mark.name] = index, depth
-            merged.append(MarkedRange(mark.name, mark.at, mark.at))
-    return merged + [MarkedRange(mark.name, None, None) for mark in device_marks if mark.at is None]
+            merged.append(MarkedRange(mark.name, mark.time, mark.time))
+    return merged + [
+        MarkedRange(mark.name, None, None) for mark in device_marks if mark.time is None
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchgauge.analyze.snapshot.replay import Replay
 from torchgauge.analyze.snapshot.user_frames import Stacks
-from torchgauge.records.snapshot import Kept
+from torchgauge.records.snapshot import PossibleLeak
 
 MIN_BLOCKS = 8
 MAX_FREED_SHARE = 0.1
@@ -13,7 +13,7 @@ MIN_SPREAD = 0.5
 _LASTING = ("parameters", "optimizer")
 
 
-def possible_leaks(played: Replay, events: int, stacks: Stacks) -> tuple[Kept, ...]:
+def possible_leaks(played: Replay, events: int, stacks: Stacks) -> tuple[PossibleLeak, ...]:
     """Return the possible leaks, the most bytes first; `events` is the number of all."""
     by_stack: dict[int, list[int]] = {}  # blocks kept, bytes kept, allocations, first and last kept
     for begin, end, size, stack in zip(
@@ -35,7 +35,7 @@ def possible_leaks(played: Replay, events: int, stacks: Stacks) -> tuple[Kept, .
             counts[4] = begin
     rows = stacks.rows
     listed = [
-        Kept(stack=row, bytes=size, blocks=blocks, allocations=count)
+        PossibleLeak(stack=row, bytes=size, blocks=blocks, allocations=count)
         for row, (blocks, size, count, first, last) in by_stack.items()
         if blocks >= max(MIN_BLOCKS, (1 - MAX_FREED_SHARE) * count)
         and last - first >= MIN_SPREAD * events

@@ -80,7 +80,7 @@ def _with_window(
         peak=_peak(played, times, stacks),
         timeline=timeline(events, played),
         ooms=tuple(_ooms(events, recorded, played, stacks)),
-        kept=possible_leaks(played, len(events), stacks),
+        possible_leaks=possible_leaks(played, len(events), stacks),
     )
 
 
@@ -102,7 +102,7 @@ def _peak(played: Replay, times: list[float] | None, stacks: Stacks) -> Peak:
     alive = ((allocations.stack[row], allocations.size[row]) for row in allocations.alive(event))
     return Peak(
         bytes=played.alive[highest],
-        at=None if times is None else times[max(event, 0)],
+        time=None if times is None else times[max(event, 0)],
         event=event,
         reserved=None if played.reserved is None else played.reserved[highest],
         held=_held(alive, stacks),
@@ -115,9 +115,9 @@ def _ooms(
     times = seconds(events)
     for event, free, cause in failed_allocations(events, recorded, played):
         yield Oom(
-            at=None if times is None else times[event],
+            time=None if times is None else times[event],
             event=event,
-            asked=events.size[event],
+            requested=events.size[event],
             device_free=events.free[event],
             alive=played.alive[event + 1],
             reserved=None if played.reserved is None else played.reserved[event + 1],
@@ -136,7 +136,7 @@ def _marks(recording: Recording) -> Iterator[Mark]:
         timed = annotation.time is not None and origin is not None
         offset = ((annotation.time or 0) - (origin or 0)) * 1e-6 if timed else None
         yield Mark(
-            name=annotation.name, stage=annotation.stage, device=annotation.device, at=offset
+            name=annotation.name, stage=annotation.stage, device=annotation.device, time=offset
         )
 
 

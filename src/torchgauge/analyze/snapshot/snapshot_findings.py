@@ -83,7 +83,7 @@ def _oom(oom: Oom, count: int, on_device: str) -> Finding:
     return Finding(
         id=f"oom-{oom.cause}",
         severity="serious",
-        title=f"Out of memory at {units.size(oom.asked)}{on_device}: {cause_text}",
+        title=f"Out of memory at {units.size(oom.requested)}{on_device}: {cause_text}",
         evidence=f"{'; '.join(parts)}.{repeated}",
         remedy=remedy,
     )
@@ -91,9 +91,9 @@ def _oom(oom: Oom, count: int, on_device: str) -> Finding:
 
 def _less_than_a_segment(oom: Oom) -> bool:
     """Return whether the device alone had room, and not for the segment that torch would take."""
-    if oom.usable is None or oom.usable >= oom.asked or oom.device_free is None:
+    if oom.usable is None or oom.usable >= oom.requested or oom.device_free is None:
         return False
-    return oom.device_free < segment_for(oom.asked)
+    return oom.device_free < segment_for(oom.requested)
 
 
 def _unused(device: DeviceMemory, label: str) -> Iterator[Finding]:
@@ -159,7 +159,7 @@ def _peak_holder(snapshot: Snapshot, device: DeviceMemory, of_device: str) -> It
 
 
 def _possible_leaks(snapshot: Snapshot, device: DeviceMemory, on_device: str) -> Iterator[Finding]:
-    for leak in device.kept[:3]:
+    for leak in device.possible_leaks[:3]:
         if leak.bytes < 0.01 * (device.allocated + device.pending):
             continue
         yield Finding(

@@ -59,11 +59,13 @@ def fit(points: Sequence[Point]) -> Fit | None:
     own = statistics.median(errors) if errors else 0.0
     line, weights = _converged(x, y, own)
     batch_values = tuple((point.batch, point.value) for point in points)
-    line_fit = Fit(fixed=line[0], marginal=line[1], points=batch_values, holds=False, spread=own)
+    line_fit = Fit(
+        fixed=line[0], marginal=line[1], points=batch_values, is_linear=False, spread=own
+    )
     if len(points) > 2:
         line_fit = _with_intervals(line_fit, x, y, own, weights)
     reason = _misfit_reason(line_fit, x, y, own)
-    return replace(line_fit, holds=not reason, reason=reason)
+    return replace(line_fit, is_linear=not reason, reason=reason)
 
 
 def _converged(x: _Array, y: _Array, own: float) -> tuple[tuple[float, float], _Array]:

@@ -153,6 +153,6 @@ def _row(
         flops=node.flops,
         unknown=node.unknown,
         bytes=node.bytes,
-        unsaid=node.unknown_bytes,
+        calls_without_bytes=node.unknown_bytes,
         kernel=node.kernel,
     )

@@ -55,7 +55,7 @@ def _breakdown(activities: Activities, window: tuple[int, int], back_to_back: in
         exposed_communication=exposed.length * 1e-9,
         exposed_copies=exposed_copies.length * 1e-9,
         idle=_idle(activities, window, back_to_back),
-        pieces=len(activities),
+        activities=len(activities),
     )
 
 

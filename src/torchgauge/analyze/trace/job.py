@@ -187,7 +187,7 @@ def _slow(matched: list[_MatchedCollective], window: float) -> list[SlowCall]:
                 name=collective.message.name,
                 bytes=collective.message.bytes,
                 number=number,
-                at=(int(collective.last[number]) - origin) * 1e-9,
+                time=(int(collective.last[number]) - origin) * 1e-9,
                 transfer=int(transfer[number]) * 1e-9,
                 usual=usual * 1e-9,
             )

@@ -37,9 +37,9 @@ def _slow(trace: Trace) -> Iterator[Finding]:
             severity="warning",
             title=f"{call.name}{size}, call {call.number}, took {units.time(call.transfer)}",
             evidence=f"{call.transfer / call.usual:.1f} times the usual {units.time(call.usual)}, "
-            f"{units.time(call.at)} after the first collective began; all ranks had arrived."
+            f"{units.time(call.time)} after the first collective began; all ranks had arrived."
             if call.usual
-            else f"The usual is nothing; {units.time(call.at)} after the first collective began.",
+            else f"The usual is nothing; {units.time(call.time)} after the first collective began.",
             remedy="See what else used the network then: another job, storage, a slow link.",
         )
 

@@ -39,7 +39,7 @@ def _stream_queues(activities: Activities) -> Iterator[Queue]:
             device=None if device == ABSENT else device,
             stream=None if stream == ABSENT else stream,
             mean=waiting / duration if duration else 0.0,
-            most=int(length.max()),
+            max_length=int(length.max()),
             empty=float((length[change < 0] == 0).mean()),
             delay_median=float(np.median(delay)) * 1e-9,
             delay_p99=float(np.quantile(delay, 0.99)) * 1e-9,

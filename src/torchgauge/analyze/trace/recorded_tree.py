@@ -36,7 +36,7 @@ def recorded_tree(events: Events) -> Tree:
     steps (1 where none is): a figure divided by it is the mean of a step.
 
     FLOPs and bytes are counted from the recorded sizes; `unknown` is the calls whose FLOPs these do
-    not tell, `unsaid` those whose bytes they do not, since a trace has no outputs.
+    not tell, `calls_without_bytes` those whose bytes they do not, since a trace has no outputs.
 
     Layers are those of a trace that we wrote, with their paths, or of our ranges, else of torch's
     `nn.Module:` calls, which name class and instance and no path. Without any, operators and

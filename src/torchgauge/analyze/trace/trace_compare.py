@@ -148,5 +148,5 @@ def _changes(kind: str, old: Mapping[str, Figures], new: Mapping[str, Figures]) 
         kind=kind,  # type: ignore[arg-type]
         places=listed_places,
         total=total,
-        rest=total - math.fsum(place.contribution for place in listed_places),
+        remainder=total - math.fsum(place.contribution for place in listed_places),
     )

@@ -68,7 +68,7 @@ def summed(bounds: Iterable[RowBound]) -> LowerBound:
 
 
 def _row_bound(row: CostRow, roofs: Roofs, fp32: Fp32, weights: float) -> RowBound:
-    complete = row.known
+    complete = row.has_formula
     operations = row.causal_matmul_flops + row.vector_flops + row.integer_ops
     peak = roofs.peak(row.dtype, tf32=_rounded(row.operator, fp32))
     if peak is None:

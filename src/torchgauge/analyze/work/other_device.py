@@ -6,7 +6,7 @@ from torchgauge.analyze.memory.training_memory import HIGH, LOW
 from torchgauge.analyze.work.lower_bound import TORCH_DEFAULT, Fp32, row_bounds, summed
 from torchgauge.records.memory.training_memory import TrainingMemory
 from torchgauge.records.work.cost import Cost
-from torchgauge.records.work.roofline import Elsewhere, Roofs
+from torchgauge.records.work.roofline import OtherDevice, Roofs
 from torchgauge.records.work.size import Size
 
 METHOD = (
@@ -24,7 +24,7 @@ def estimate_on_device(
     *,
     inputs: int = 0,
     fp32: Fp32 = TORCH_DEFAULT,
-) -> Elsewhere:
+) -> OtherDevice:
     """Return the least latency of `cost` on a device, the memory it needs, and whether that fits.
 
     Latency is the sum over operators of the longer of two times: their operations at the dense peak
@@ -38,7 +38,7 @@ def estimate_on_device(
     bound = summed(row_bounds(cost, roofs, fp32))
     minimum_memory, total = size.bytes + inputs, None
     if training is not None:
-        minimum_memory, total = training.assumed.least, training.assumed.total
+        minimum_memory, total = training.assumed.lower_bound, training.assumed.total
     at_least = total is None or bool(size.uninitialized)
     memory = minimum_memory if total is None else total
     fits: bool | None = None
@@ -48,7 +48,7 @@ def estimate_on_device(
         fits = False
     elif roofs.memory is not None and not at_least and memory / LOW <= roofs.memory:
         fits = True
-    return Elsewhere(
+    return OtherDevice(
         device=roofs.device,
         latency=bound.time if bound.time or not bound.at_least else None,
         memory=memory,

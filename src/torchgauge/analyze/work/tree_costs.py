@@ -84,7 +84,7 @@ def _sums(tree: Tree, cost: Cost) -> dict[_Key, _Sum]:
     for row in cost.rows:
         key = (layers[row.node], row.phase, row.operator)
         flops = row.matmul_flops + row.vector_flops
-        work = _Sum(flops, row.bytes, 0 if row.known else row.calls)
+        work = _Sum(flops, row.bytes, 0 if row.has_formula else row.calls)
         sums[key] = _added(sums.get(key), work)
     return sums
 

@@ -86,7 +86,12 @@ class Tally:
         ]  # fmt: skip
         rows += [
             CostRow(
-                node=0, operator=description, phase="forward", dtype="", calls=calls, known=False
+                node=0,
+                operator=description,
+                phase="forward",
+                dtype="",
+                calls=calls,
+                has_formula=False,
             )
             for description, calls in self._unknown.items()
         ]

@@ -18,7 +18,7 @@ def governor(now: Readings) -> Check:
     key, title = "governor", "frequency"
     governors = now.files.texts(f"{POLICY}/scaling_governor")
     if not governors:
-        return Check.of(key, title, unknown=HIDDEN)
+        return Check.from_findings(key, title, unknown=HIDDEN)
     drivers = set(now.files.texts(f"{POLICY}/scaling_driver").values())
     names = sorted(set(governors.values()))
     summary = ", ".join(names) + (f" ({', '.join(sorted(drivers))})" if drivers else "")
@@ -47,7 +47,7 @@ def governor(now: Readings) -> Check:
                 remedy="Fine if it is meant for steady clocks; else raise scaling_max_freq.",
             )
         )
-    return Check.of(key, title, summary, tuple(findings))
+    return Check.from_findings(key, title, summary, tuple(findings))
 
 
 def _limited(now: Readings) -> str:
@@ -66,7 +66,7 @@ def boost(now: Readings) -> Check:
     generic = now.files.text("sys/devices/system/cpu/cpufreq/boost")
     intel = now.files.text("sys/devices/system/cpu/intel_pstate/no_turbo")
     if generic is None and intel is None:
-        return Check.of(key, title, unknown=HIDDEN)
+        return Check.from_findings(key, title, unknown=HIDDEN)
     on = intel == "0" if intel is not None else generic == "1"
     findings: tuple[Finding, ...] = ()
     if on:
@@ -81,14 +81,14 @@ def boost(now: Readings) -> Check:
                 "in /sys/devices/system/cpu.",
             ),
         )
-    return Check.of(key, title, "on" if on else "off", findings)
+    return Check.from_findings(key, title, "on" if on else "off", findings)
 
 
 def heat(now: Readings) -> Check:
     """Look for cores that were slowed down for their heat."""
     key, title, total = "heat", "heat", throttle_count(now.files)
     if total is None:
-        return Check.of(key, title, unknown=HIDDEN)
+        return Check.from_findings(key, title, unknown=HIDDEN)
     fresh = now.activity.throttled if now.activity is not None else None
     findings: tuple[Finding, ...] = ()
     if total:
@@ -102,7 +102,7 @@ def heat(now: Readings) -> Check:
                 remedy="Let the machine cool down, improve its cooling, or fix lower clocks.",
             ),
         )
-    return Check.of(key, title, f"slowed down {total:,} times since boot", findings)
+    return Check.from_findings(key, title, f"slowed down {total:,} times since boot", findings)
 
 
 def battery(now: Readings) -> Check:
@@ -125,5 +125,7 @@ def battery(now: Readings) -> Check:
             ),
         )
     if not mains and now.files.text("proc/self/cgroup") is None:
-        return Check.of("battery", "power supply", unknown="this system does not tell")
-    return Check.of("battery", "power supply", "mains" if mains else "no battery", findings)
+        return Check.from_findings("battery", "power supply", unknown="this system does not tell")
+    return Check.from_findings(
+        "battery", "power supply", "mains" if mains else "no battery", findings
+    )

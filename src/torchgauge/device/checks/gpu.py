@@ -19,15 +19,17 @@ def gpu(now: Readings) -> Check:
     """Look for limits on a GPU, for others on it, and for a driver that unloads."""
     key, title, gpus = "gpu", "GPU", now.gpus
     if gpus is None:
-        return Check.of(key, title, unknown="not asked")
+        return Check.from_findings(key, title, unknown="not asked")
     if gpus.unknown:
-        return Check.of(key, title, unknown=gpus.unknown)
+        return Check.from_findings(key, title, unknown=gpus.unknown)
     if not gpus.states:
-        return Check.of(key, title, "no NVIDIA GPU")
+        return Check.from_findings(key, title, "no NVIDIA GPU")
     findings = tuple(finding for state in gpus.states for finding in state_findings(state))
     missing = sorted({name for state in gpus.states for name in unknown_figures(state)})
     unknown = f"the driver does not tell: {', '.join(missing)}" if missing else ""
-    return Check.of(key, title, ", ".join(state.name for state in gpus.states), findings, unknown)
+    return Check.from_findings(
+        key, title, ", ".join(state.name for state in gpus.states), findings, unknown
+    )
 
 
 def unknown_figures(state: GpuState) -> list[str]:
@@ -86,7 +88,7 @@ def _clocks(state: GpuState) -> Iterator[Finding]:
 
 
 def _sharing(state: GpuState) -> Iterator[Finding]:
-    if not state.others:
+    if not state.other_processes:
         return
     busy = f", {units.percent(state.utilization)} busy" if state.utilization is not None else ""
     used = f", {units.size(state.used, 3)} in use" if state.used is not None else ""
@@ -94,6 +96,6 @@ def _sharing(state: GpuState) -> Iterator[Finding]:
         id="gpu-shared",
         severity="serious" if state.utilization else "warning",
         title=f"GPU {state.index}: other processes are on it",
-        evidence=f"{state.others} of them{busy}{used}.",
+        evidence=f"{state.other_processes} of them{busy}{used}.",
         remedy="Stop them (nvidia-smi names them), or choose another GPU.",
     )

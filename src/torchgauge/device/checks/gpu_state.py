@@ -29,7 +29,7 @@ class GpuState:
     throttled: tuple[str, ...] | None = None
     utilization: float | None = None
     used: int | None = None
-    others: int | None = None
+    other_processes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,5 +97,5 @@ def _state(nvml: ModuleType | Any, index: int) -> GpuState:
         else tuple(reason for bit, reason in THROTTLE_REASONS.items() if reasons & bit),
         utilization=None if rates is None else rates.gpu / 100,
         used=None if memory is None else int(memory.used),
-        others=None if processes is None else sum(p.pid != os.getpid() for p in processes),
+        other_processes=None if processes is None else sum(p.pid != os.getpid() for p in processes),
     )

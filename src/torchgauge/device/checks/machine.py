@@ -12,7 +12,7 @@ def virtual(now: Readings) -> Check:
     """Tell a virtual machine from a real one."""
     key, title, info = "virtual", "virtual", now.files.text("proc/cpuinfo")
     if info is None:
-        return Check.of(key, title, unknown="there is no /proc/cpuinfo")
+        return Check.from_findings(key, title, unknown="there is no /proc/cpuinfo")
     findings: tuple[Finding, ...] = ()
     is_virtual = any(
         line.startswith("flags") and "hypervisor" in line.split() for line in info.splitlines()
@@ -28,7 +28,7 @@ def virtual(now: Readings) -> Check:
                 remedy="Repeat at another time before trusting a small difference.",
             ),
         )
-    return Check.of(key, title, "yes" if is_virtual else "no", findings)
+    return Check.from_findings(key, title, "yes" if is_virtual else "no", findings)
 
 
 def clock_source(now: Readings) -> Check:
@@ -55,7 +55,7 @@ def clock_source(now: Readings) -> Check:
                 remedy="Time calls of a hundred times that, by larger batches.",
             )
         )
-    return Check.of(
+    return Check.from_findings(
         "clock",
         "clock",
         ", ".join(filter(None, [source, f"steps of {units.time(now.timer, 2)}"])),

@@ -17,7 +17,7 @@ def swap(now: Readings) -> Check:
     key, title = "swap", "swap"
     memory = now.files.numbers("proc/meminfo")
     if "SwapTotal" not in memory or "SwapFree" not in memory:
-        return Check.of(key, title, unknown="there is no /proc/meminfo")
+        return Check.from_findings(key, title, unknown="there is no /proc/meminfo")
     used = 1024 * (memory["SwapTotal"] - memory["SwapFree"])
     moved = now.activity.swapped if now.activity is not None else None
     findings: tuple[Finding, ...] = ()
@@ -33,7 +33,7 @@ def swap(now: Readings) -> Check:
             ),
         )
     summary = f"{units.size(used, 3)} in use" if memory["SwapTotal"] else "none"
-    return Check.of(key, title, summary, findings)
+    return Check.from_findings(key, title, summary, findings)
 
 
 def pressure(now: Readings) -> Check:
@@ -69,4 +69,6 @@ def pressure(now: Readings) -> Check:
         "" if memory else "there is no /proc/meminfo",
         "the kernel counts no pressure (PSI)" if waiting is None else "",
     ]
-    return Check.of(key, title, summary, tuple(findings), "; ".join(filter(None, missing)))
+    return Check.from_findings(
+        key, title, summary, tuple(findings), "; ".join(filter(None, missing))
+    )

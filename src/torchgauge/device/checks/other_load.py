@@ -26,9 +26,9 @@ def other_load(now: Readings) -> Check:
     """Look for processes that take the cores we measure on."""
     key, title, activity = "load", "other load", now.activity
     if activity is None:
-        return Check.of(key, title, unknown=NOT_WATCHED)
+        return Check.from_findings(key, title, unknown=NOT_WATCHED)
     if activity.other is None:
-        return Check.of(key, title, unknown=UNCOUNTED)
+        return Check.from_findings(key, title, unknown=UNCOUNTED)
     cores = now.logical_cores
     summary = f"{activity.other:.2f} of {cores} cores busy with others"
     if average := now.files.text("proc/loadavg"):
@@ -60,16 +60,16 @@ def other_load(now: Readings) -> Check:
                 remedy="Stop them, or measure when they are done.",
             )
         )
-    return Check.of(key, title, summary, tuple(findings))
+    return Check.from_findings(key, title, summary, tuple(findings))
 
 
 def steal(now: Readings) -> Check:
     """Look for time that the hypervisor gave to other guests."""
     key, title, activity = "steal", "steal time", now.activity
     if activity is None:
-        return Check.of(key, title, unknown=NOT_WATCHED)
+        return Check.from_findings(key, title, unknown=NOT_WATCHED)
     if activity.steal is None:
-        return Check.of(key, title, unknown=UNCOUNTED)
+        return Check.from_findings(key, title, unknown=UNCOUNTED)
     findings: tuple[Finding, ...] = ()
     if activity.steal > MOST_STEAL:
         findings = (
@@ -82,4 +82,6 @@ def steal(now: Readings) -> Check:
                 remedy="Use a dedicated host, or more processes over a longer time.",
             ),
         )
-    return Check.of(key, title, f"{units.percent(activity.steal)} of the cores' time", findings)
+    return Check.from_findings(
+        key, title, f"{units.percent(activity.steal)} of the cores' time", findings
+    )

@@ -65,14 +65,14 @@ def python(now: Readings) -> Check:
             )
         )
     summary = "debug build" if state.debug_build else "release build"
-    return Check.of("python", "Python", summary, tuple(findings))
+    return Check.from_findings("python", "Python", summary, tuple(findings))
 
 
 def torch_build(now: Readings) -> Check:
     """Look for a debug build of torch, or one without its fast kernels."""
     key, title, state = "torch-build", "torch build", now.torch
     if state is None:
-        return Check.of(key, title, unknown=NO_TORCH)
+        return Check.from_findings(key, title, unknown=NO_TORCH)
     findings = []
     if state.debug_build:
         findings.append(
@@ -94,7 +94,9 @@ def torch_build(now: Readings) -> Check:
                 remedy="Use a build with it, or torch.backends.mkldnn.enabled = True.",
             )
         )
-    return Check.of(key, title, "debug" if state.debug_build else "release", tuple(findings))
+    return Check.from_findings(
+        key, title, "debug" if state.debug_build else "release", tuple(findings)
+    )
 
 
 def switches(now: Readings) -> Check:
@@ -112,7 +114,7 @@ def switches(now: Readings) -> Check:
         if now.variables.get(name, "0").lower() not in ("", "0", "false", "no", "off")
     ]
     if state is None:
-        return Check.of(key, title, "", tuple(findings), NO_TORCH)
+        return Check.from_findings(key, title, "", tuple(findings), NO_TORCH)
     if state.anomaly:
         findings.append(
             Finding(
@@ -156,4 +158,4 @@ def switches(now: Readings) -> Check:
                 remedy="Measure with what you deploy with; it changes convolutions' time.",
             )
         )
-    return Check.of(key, title, "" if findings else "as usual", tuple(findings))
+    return Check.from_findings(key, title, "" if findings else "as usual", tuple(findings))

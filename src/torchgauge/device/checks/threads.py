@@ -18,8 +18,8 @@ def quota(now: Readings) -> Check:
     key, title, limit = "quota", "CPU quota", now.quota
     if limit is None:
         if now.files.text("proc/self/cgroup") is None:
-            return Check.of(key, title, unknown="this system has no cgroups to read")
-        return Check.of(key, title, "none")
+            return Check.from_findings(key, title, unknown="this system has no cgroups to read")
+        return Check.from_findings(key, title, "none")
     threads = _threads(now)
     demand = threads or len(now.usable)
     over = demand > limit
@@ -42,7 +42,7 @@ def quota(now: Readings) -> Check:
                 else "Keep the threads below it.",
             ),
         )
-    return Check.of(key, title, f"{limit:g} cores", findings)
+    return Check.from_findings(key, title, f"{limit:g} cores", findings)
 
 
 def _throttled_periods(now: Readings) -> int:
@@ -79,7 +79,9 @@ def threads(now: Readings) -> Check:
         "torch is not loaded" if now.torch is None else "",
         "loaded runtimes cannot be read" if maps is None else "",
     ]
-    return Check.of(key, title, summary, tuple(findings), "; ".join(filter(None, missing)))
+    return Check.from_findings(
+        key, title, summary, tuple(findings), "; ".join(filter(None, missing))
+    )
 
 
 def _too_many(now: Readings) -> Iterator[Finding]:
@@ -134,7 +136,9 @@ def affinity(now: Readings) -> Check:
                 remedy="Compare only with runs bound alike (taskset, cpuset).",
             ),
         )
-    return Check.of("affinity", "CPU affinity", f"{len(usable)} of {cores} cores", findings)
+    return Check.from_findings(
+        "affinity", "CPU affinity", f"{len(usable)} of {cores} cores", findings
+    )
 
 
 def ranges(numbers: tuple[int, ...]) -> str:
@@ -153,7 +157,7 @@ def numa(now: Readings) -> Check:
     key, title = "numa", "NUMA"
     lists = now.files.texts("sys/devices/system/node/node[0-9]*/cpulist")
     if not lists:
-        return Check.of(key, title, unknown="the kernel names no nodes")
+        return Check.from_findings(key, title, unknown="the kernel names no nodes")
     nodes = {path.split("/")[-2]: _cores(text) for path, text in lists.items()}
     usable_nodes = [name for name, cores in nodes.items() if cores & set(now.usable)]
     findings: tuple[Finding, ...] = ()
@@ -168,7 +172,7 @@ def numa(now: Readings) -> Check:
                 remedy="Bind both: numactl --cpunodebind=0 --membind=0 COMMAND",
             ),
         )
-    return Check.of(key, title, f"{len(nodes)} node{'s' * (len(nodes) > 1)}", findings)
+    return Check.from_findings(key, title, f"{len(nodes)} node{'s' * (len(nodes) > 1)}", findings)
 
 
 def _cores(text: str) -> set[int]:

@@ -71,7 +71,7 @@ def chosen(source: LayerChoiceSource, placement: Placement, options: LatencyOpti
         if output.passed:
             holding.append(group)
         else:
-            left_out.append(LeftOut(paths=group.paths, output=output, alone=True))
+            left_out.append(LeftOut(paths=group.paths, output=output, tested_alone=True))
     selected: list[LayerGroup] = []
     for group in sorted(holding, key=lambda group: -group.size):
         joint_paths = _paths([*selected, group])
@@ -79,7 +79,7 @@ def chosen(source: LayerChoiceSource, placement: Placement, options: LatencyOpti
         if joint_output is None or joint_output.passed:
             selected.append(group)
         else:
-            left_out.append(LeftOut(paths=group.paths, output=joint_output, alone=False))
+            left_out.append(LeftOut(paths=group.paths, output=joint_output, tested_alone=False))
     size = sum(group.size for group in groups)
     share = sum(group.size for group in selected) / size if size else 0.0
     ordered = [group for group in groups if group in selected]

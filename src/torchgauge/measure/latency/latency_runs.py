@@ -117,7 +117,7 @@ class LatencyRuns:
             except (TorchgaugeError, OSError) as raised:
                 error = raised if isinstance(raised, TorchgaugeError) else _not_started(raised)
                 prefix = f"Process {len(self.runs) + 1}: "
-                self.failures.append(MeasurementWarning.of(error, "latency", prefix))
+                self.failures.append(MeasurementWarning.from_error(error, "latency", prefix))
                 self._can_measure_more = False
                 return
             self.runs.append(run)

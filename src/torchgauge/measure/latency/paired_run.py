@@ -59,7 +59,7 @@ def run(
         if len(result.blocks) < LEAST_BLOCKS:
             raise
         prefix = f"Block {len(result.blocks) + 1}: "
-        result.warnings.append(MeasurementWarning.of(error, "gate", prefix))
+        result.warnings.append(MeasurementWarning.from_error(error, "gate", prefix))
     return result
 
 

@@ -45,9 +45,9 @@ def loop_record(
     try:
         recording = _read(steps, tree)
     except TorchgaugeError as error:
-        warnings.append(MeasurementWarning.of(error, "timeline"))
+        warnings.append(MeasurementWarning.from_error(error, "timeline"))
     except Exception as error:  # noqa: BLE001 - the user's loop must not fail by its measurement
-        warnings.append(MeasurementWarning.of(_unreadable(error), "timeline"))
+        warnings.append(MeasurementWarning.from_error(_unreadable(error), "timeline"))
     recorded = 0 if recording is None else recording.table.host.shape[1]
     bare = Loop.durations_of(steps.times(), "bare")
     captured = _captured(steps, requested_steps, recorded, budget)
@@ -110,7 +110,7 @@ def _captured(
 ) -> Captured:
     needs = steps.needs
     return Captured(
-        asked=requested_steps,
+        requested=requested_steps,
         recorded=recorded,
         budget=budget,
         events=None if needs is None else needs.events,

@@ -279,7 +279,7 @@ class LoopSteps:
         self._moved()
         if not isinstance(error, TorchgaugeError):
             error = _failed(error)
-        self.warnings.append(MeasurementWarning.of(error, "timeline"))
+        self.warnings.append(MeasurementWarning.from_error(error, "timeline"))
 
     def _boundary(self) -> None:
         with step_range(next(self._numbers)):

@@ -67,13 +67,15 @@ def _noise(
 ) -> tuple[Noise | None, Check]:
     key, title = "noise", "noise floor"
     if quick:
-        return None, Check.of(key, title, unknown="left out by --quick")
+        return None, Check.from_findings(key, title, unknown="left out by --quick")
     warned = tuple(f.id for check in checks for f in check.findings if f.severity != "info")
     progress.start("measuring the noise floor")
     try:
         run = noise.run(block=block, progress=progress, findings=warned)
     except TorchgaugeError as error:
-        return None, Check.of(key, title, unknown=f"{error.message} {error.cause}".strip())
+        return None, Check.from_findings(
+            key, title, unknown=f"{error.message} {error.cause}".strip()
+        )
     measured = floor(run, calibration.runs(fingerprint, run))
     findings = _scatter(measured)
     cores = logical_cores()
@@ -87,7 +89,7 @@ def _noise(
         else:
             measured = msgspec.structs.replace(measured, kept_in=kept_in)
     summary = f"±{units.percent(2 * measured.deviation)} between two runs of one build"
-    return measured, Check.of(key, title, summary, findings)
+    return measured, Check.from_findings(key, title, summary, findings)
 
 
 def floor(run: NoiseRun, earlier: tuple[NoiseRun, ...] = ()) -> Noise:

@@ -26,7 +26,7 @@ def answer_to(folder: Path, request: BinaryIO, work: str, foreign: str = "") -> 
         answer = measured(request, work)
         check_home(foreign)
     except TorchgaugeError as error:
-        answer = ChildAnswer(failure=Failure.of(error))
+        answer = ChildAnswer(failure=Failure.from_error(error))
     write_atomically(folder / "answer", msgspec.json.encode(answer))
 
 

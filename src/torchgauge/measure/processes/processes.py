@@ -86,7 +86,9 @@ def repeated(
         except TorchgaugeError as error:
             if not runs:
                 raise
-            return runs, [MeasurementWarning.of(error, "latency", f"Process {number} of {count}: ")]
+            return runs, [
+                MeasurementWarning.from_error(error, "latency", f"Process {number} of {count}: ")
+            ]
         if runs[-1].stop == "interrupted":
             break
     return runs, []

@@ -50,7 +50,7 @@ def serve(request: BinaryIO, foreign: str = "") -> None:
             parent_settings, (source, options, _) = read_request(request)
         _serve(opened(source, parent_settings), options, foreign, questions, say)
     except TorchgaugeError as error:
-        say(Answer(failure=Failure.of(error)))
+        say(Answer(failure=Failure.from_error(error)))
 
 
 def _moved(number: int, replacement: str | None, mode: str) -> BinaryIO:

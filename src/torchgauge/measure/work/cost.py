@@ -88,7 +88,7 @@ def _unseen() -> CostRow:
 
     A module without operators does nothing, as nn.Identity.
     """
-    return CostRow(node=0, operator=OUTSIDE, phase="forward", dtype="", calls=1, known=False)
+    return CostRow(node=0, operator=OUTSIDE, phase="forward", dtype="", calls=1, has_formula=False)
 
 
 def _counted(

@@ -86,7 +86,7 @@ def _count(
         cost=cost,
         totals=cost.totals,
         training=training,
-        elsewhere=()
+        other_devices=()
         if size is None
         else tuple(
             estimate_on_device(cost, size, roofs, training, inputs=inputs) for roofs in options.on

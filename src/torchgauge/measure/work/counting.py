@@ -77,7 +77,7 @@ class Counter:
                 vector_flops=sums[3],
                 integer_ops=sums[4],
                 bytes=sums[5],
-                known=bool(sums[6]),
+                has_formula=bool(sums[6]),
                 estimated=bool(sums[7]),
             )
             for call, number in order.items()

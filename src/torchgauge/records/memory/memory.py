@@ -84,7 +84,7 @@ class Memory(Record, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in PARTS}
 
     @property
-    def left(self) -> int | None:
+    def growth(self) -> int | None:
         """Bytes that the step leaves allocated beyond what was there before it."""
         if self.before is None or self.after is None:
             return None

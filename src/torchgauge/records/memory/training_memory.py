@@ -22,7 +22,8 @@ class OptimizerMemory(Record, frozen=True, kw_only=True):
 
     Attributes:
         states: What the optimizer keeps between steps.
-        least: What the step holds at its end, or at the end of its forward pass: it takes no less.
+        lower_bound: What the step holds at its end, or at the end of its forward pass, whichever
+            is more: its peak is at least that.
         total: The most that is alive at once; None where it cannot be estimated.
         moment: The phase in which that is.
         at_peak: What is alive then, by part; adds up to `total`. "activations" were made in the
@@ -31,7 +32,7 @@ class OptimizerMemory(Record, frozen=True, kw_only=True):
     """
 
     states: MemoryPart
-    least: int
+    lower_bound: int
     total: int | None = None
     moment: Literal["forward", "backward", "optimizer"] | None = None
     at_peak: dict[str, int] = msgspec.field(default_factory=dict)

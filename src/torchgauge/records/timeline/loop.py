@@ -16,7 +16,7 @@ from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.traced_lines import TracedFunction
 from torchgauge.records.timeline.tree import Tree
 
-SCHEMA = "torchgauge.loop/1"
+SCHEMA = "torchgauge.loop/2"
 Phase = Literal["bare", "ready", "estimate", "warmup", "record", "settle", "stamp"]
 
 
@@ -33,14 +33,14 @@ class Stretch(Record, frozen=True, kw_only=True):
 
 
 class Captured(Record, frozen=True, kw_only=True):
-    """What was recorded: `asked` and `recorded` in steps; `asked` None means as many as fit.
+    """What was recorded, in steps: of `requested` ones (None: as many as fit) those `recorded`.
 
     `events`, `memory` and `file` are what recording a step takes (bytes), None where the loop ended
     before that was known; `budget` is the memory in bytes that a recording may take. `reason` says
     why fewer steps were recorded.
     """
 
-    asked: int | None
+    requested: int | None
     recorded: int
     budget: int
     events: int | None = None

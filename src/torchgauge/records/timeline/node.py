@@ -34,11 +34,11 @@ class Node:
     counts as nothing in a sum.
     """
 
-    __slots__ = ("at", "children", "parent", "row", "totals")
+    __slots__ = ("children", "index", "parent", "row", "totals")
 
     def __init__(self, row: TreeRow, index: int, parent: Node | None, totals: Totals) -> None:
         self.row = row
-        self.at = index  # of the row
+        self.index = index  # of the row
         self.parent = parent
         self.children: list[Node] = []
         self.totals = totals
@@ -96,7 +96,7 @@ class Node:
     @property
     def bytes(self) -> int | None:
         """Compulsory traffic in bytes, children included; None where a part of it is not known."""
-        if self.total("unsaid"):
+        if self.total("calls_without_bytes"):
             return None
         return self.total("bytes") or (None if self.at_least else self.total("bytes"))
 
@@ -168,7 +168,7 @@ class Node:
 
     def total(self, figure: str) -> int | None:
         """Return the sum of a row's figure over the node and all below; None if none is known."""
-        return self.totals[figure][self.at]
+        return self.totals[figure][self.index]
 
     def walk(self) -> Iterator[Node]:
         """Yield this node and all below, a parent before its children."""

@@ -49,15 +49,15 @@ def layers(tree: Tree) -> Table:
     at the device's roofs as a share of the layer's.
     """
     nodes = [node for node in tree.root.walk() if node.kind in ("model", "layer")]
-    owned = {node.at: own(node) for node in nodes}
+    owned = {node.index: own(node) for node in nodes}
     figures: dict[str, Callable[[Node], Any]] = {
         "path": lambda node: node.row.path,
         "type": lambda node: node.row.type,
         "calls": lambda node: node.calls,
         "host_time": lambda node: node.host_time,
-        "host_time_self": lambda node: sum_of(owned[node.at], "host"),
+        "host_time_self": lambda node: sum_of(owned[node.index], "host"),
         "device_time": lambda node: node.device_time,
-        "device_time_self": lambda node: sum_of(owned[node.at], "device"),
+        "device_time_self": lambda node: sum_of(owned[node.index], "device"),
         "flops": lambda node: node.flops,
         "bytes": lambda node: node.bytes,
         "flops_per_second": lambda node: node.flops_per_second,
@@ -187,7 +187,11 @@ def _work(chains: list[Chain], counted: bool) -> dict[str, Any]:
     if any(node.row.unknown for node in own_nodes):
         places.append(NOWHERE)
     flops = sum_of(own_nodes, "flops")
-    moved = None if any(node.row.unsaid for node in own_nodes) else sum_of(own_nodes, "bytes")
+    moved = (
+        None
+        if any(node.row.calls_without_bytes for node in own_nodes)
+        else sum_of(own_nodes, "bytes")
+    )
     # The operators that an operator calls are part of its work.
     times = [chain[0].time for chain in answering]
     time = None if None in times else sum(time for time in times if time is not None)

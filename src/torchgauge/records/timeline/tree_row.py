@@ -17,8 +17,8 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     `path` is a layer's qualified name, `type` its class; `shapes` are an operator's input shapes.
     `host` and `device` are integer ns; `flops`, `bytes` and the bytes of memory are those of what
-    the node did itself; `unknown` counts its calls without a formula, `unsaid` those whose bytes a
-    recording does not tell, which then has none for the node. `allocations` are bytes
+    the node did itself; `unknown` counts its calls without a formula, `calls_without_bytes` those
+    whose bytes a recording does not tell, which then has none for the node. `allocations` are bytes
     allocated, `allocated` is that less bytes freed (torch's "Self CPU Mem"), `retained` what of it
     the forward pass left for the backward pass; `peak` the most that a call of a layer with all
     below it held at once beyond what was there, which does not add up. `parameters` are elements.
@@ -45,7 +45,7 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     retained: int | None = None
     parameters: int | None = None
     unknown: int = 0
-    unsaid: int = 0
+    calls_without_bytes: int = 0
     lower_bound: int | None = None
     bound: Bound | None = None
     kernel: Kernel | None = None

@@ -33,7 +33,7 @@ class Breakdown(Record, frozen=True, kw_only=True):
     for its streams too: `compute` + `exposed_communication` + `exposed_copies` + `idle` = window.
     `compute` is the time in which any kernel ran that is no communication. What is exposed ran
     while nothing of the former did; `communication` and `copies` are all there was. Times in which
-    several pieces ran at once count once.
+    several ran at once count once. `activities` is the number of kernels, copies and memory sets.
     """
 
     window: float
@@ -43,7 +43,7 @@ class Breakdown(Record, frozen=True, kw_only=True):
     exposed_communication: float
     exposed_copies: float
     idle: Idle
-    pieces: int
+    activities: int
 
     @property
     def busy(self) -> float:

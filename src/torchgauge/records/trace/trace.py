@@ -16,7 +16,7 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import DeviceTime
 from torchgauge.records.trace.critical_path import CriticalPath
 
-SCHEMA = "torchgauge.trace/1"
+SCHEMA = "torchgauge.trace/2"
 Layers = Literal["torchgauge", "torch"]
 
 
@@ -95,7 +95,7 @@ class Collectives(Record, frozen=True, kw_only=True):
 class Queue(Record, frozen=True, kw_only=True):
     """How far the host was ahead of a stream.
 
-    `mean` (over the stream's time) and `most` are pieces of work launched and not yet begun;
+    `mean` (over the stream's time) and `max_length` count the work launched and not yet begun;
     `empty` is the share of pieces that began with none behind them. `delay_median` and `delay_p99`
     are the seconds from the begin of the host's call to that of the work.
     """
@@ -103,7 +103,7 @@ class Queue(Record, frozen=True, kw_only=True):
     device: int | None
     stream: int | None
     mean: float
-    most: int
+    max_length: int
     empty: float
     delay_median: float
     delay_p99: float
@@ -202,14 +202,14 @@ class RankWait(Record, frozen=True, kw_only=True):
 class SlowCall(Record, frozen=True, kw_only=True):
     """A call of a collective whose transfer took much longer than the others of its kind.
 
-    `number` counts the calls of this collective and size from 0; `at` is seconds from the begin of
-    the first collective, `transfer` and `usual` (the median of its kind) are seconds.
+    `number` counts the calls of this collective and size from 0; `time` is when it began, in
+    seconds after the first collective; `transfer` and `usual` (the median of its kind) are seconds.
     """
 
     name: str
     bytes: int | None
     number: int
-    at: float
+    time: float
     transfer: float
     usual: float
 

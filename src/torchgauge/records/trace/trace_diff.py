@@ -9,7 +9,7 @@ from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import MeasurementWarning, Record
 
-SCHEMA = "torchgauge.trace_diff/1"
+SCHEMA = "torchgauge.trace_diff/2"
 Part = Literal[
     "compute",
     "communication",
@@ -50,13 +50,13 @@ class PartChange(Record, frozen=True, kw_only=True):
 class Changes(Record, frozen=True, kw_only=True):
     """Places of one kind, by what they contribute to `total`, the change of all of them in seconds.
 
-    `rest` is what is in no place shown: the contributions and it add up to `total`.
+    `remainder` is what is in no place shown: the contributions and it add up to `total`.
     """
 
     kind: Literal["layers", "operators", "shapes", "kernels"]
     places: tuple[Place, ...]
     total: float
-    rest: float
+    remainder: float
 
 
 class TraceDiff(Exported, frozen=True, kw_only=True):

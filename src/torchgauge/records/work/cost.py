@@ -14,8 +14,8 @@ class CostRow(Record, frozen=True, kw_only=True):
     """What the calls of one operator did directly in one layer, in one phase, on one dtype.
 
     `node` is an index of `Cost.nodes`. `matmul_flops`, `causal_matmul_flops` and `vector_flops` are
-    FLOP, `integer_ops` operations, `bytes` compulsory traffic; sums over `calls`. An operator that
-    is not `known` has no formula: its operations are not in any figure.
+    FLOP, `integer_ops` operations, `bytes` compulsory traffic; sums over `calls`. The
+    operations of an operator without a formula (`has_formula` False) are in no figure.
     """
 
     node: int
@@ -28,7 +28,7 @@ class CostRow(Record, frozen=True, kw_only=True):
     vector_flops: int = 0
     integer_ops: int = 0
     bytes: int = 0
-    known: bool = True
+    has_formula: bool = True
     estimated: bool = False
 
     def __post_init__(self) -> None:
@@ -249,20 +249,20 @@ class Cost(Record, frozen=True, kw_only=True):
         """Calls of each operator without formula, most first."""
         calls: dict[str, int] = {}
         for row in self.rows:
-            if not row.known:
+            if not row.has_formula:
                 calls[row.operator] = calls.get(row.operator, 0) + row.calls
         return dict(sorted(calls.items(), key=lambda item: -item[1]))
 
     @property
     def at_least(self) -> bool:
         """True where an operator is unknown, so that totals are lower bounds."""
-        return any(not row.known for row in self.rows)
+        return any(not row.has_formula for row in self.rows)
 
     @property
     def coverage(self) -> float | None:
         """The share of operator calls whose work is known; None without calls."""
         calls = sum(row.calls for row in self.rows)
-        return sum(row.calls for row in self.rows if row.known) / calls if calls else None
+        return sum(row.calls for row in self.rows if row.has_formula) / calls if calls else None
 
     @property
     def tree(self) -> LayerCost:
@@ -302,7 +302,7 @@ def _summed(rows: Iterable[CostRow]) -> Work:
         vector += row.vector_flops
         integer += row.integer_ops
         traffic += row.bytes
-        unknown += 0 if row.known else row.calls
+        unknown += 0 if row.has_formula else row.calls
         estimated |= row.estimated
     return Work(calls, matmul, causal, vector, integer, traffic, unknown, estimated)
 

@@ -10,17 +10,17 @@ from torchgauge.records.memory.training_memory import TrainingMemory
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.target import TargetDescription
 from torchgauge.records.work.cost import Cost
-from torchgauge.records.work.roofline import Elsewhere
+from torchgauge.records.work.roofline import OtherDevice
 from torchgauge.records.work.size import Size
 
-SCHEMA = "torchgauge.count/1"
+SCHEMA = "torchgauge.count/2"
 
 
 class Count(Exported, frozen=True, kw_only=True):
     """Size and cost of one target, counted; `size` is None for a plain callable.
 
     `totals` is `cost.totals`, for readers of the file. `training` is the memory of a training step,
-    where the backward pass was counted. `elsewhere` estimates the call on devices asked for.
+    where the backward pass was counted. `other_devices` estimates the call on those asked for.
     """
 
     schema: str = SCHEMA
@@ -29,7 +29,7 @@ class Count(Exported, frozen=True, kw_only=True):
     size: Size | None = None
     totals: dict[str, int | None] = msgspec.field(default_factory=dict)
     training: TrainingMemory | None = None
-    elsewhere: tuple[Elsewhere, ...] = ()
+    other_devices: tuple[OtherDevice, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property

@@ -18,19 +18,24 @@ def counted_at(chain: Sequence[Node]) -> str:
     `nowhere` where it is not known.
     """
     rows = [node.row for node in chain]
-    if any(row.flops or row.bytes or row.unsaid for row in rows):
+    if any(row.flops or row.bytes or row.calls_without_bytes for row in rows):
         return ITSELF
     if any(row.unknown for row in rows):
         return NOWHERE
     above = chain[0].parent
     while above is not None and above.kind == "operator":
-        if above.row.flops or above.row.bytes or above.row.unsaid:
+        if above.row.flops or above.row.bytes or above.row.calls_without_bytes:
             return base_name(above.name)
         if above.row.unknown:
             return NOWHERE
         above = above.parent
     outermost = chain[0]
-    if outermost.flops or outermost.bytes or outermost.at_least or outermost.total("unsaid"):
+    if (
+        outermost.flops
+        or outermost.bytes
+        or outermost.at_least
+        or outermost.total("calls_without_bytes")
+    ):
         return BELOW
     if outermost.flops is None and outermost.bytes is None:
         return NOWHERE

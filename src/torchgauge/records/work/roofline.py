@@ -166,7 +166,7 @@ class Bottleneck(Record, frozen=True, kw_only=True):
     how: How = "estimated"
 
 
-class Elsewhere(Record, frozen=True, kw_only=True):
+class OtherDevice(Record, frozen=True, kw_only=True):
     """A call on a device that is not here: `latency` a lower bound in seconds, `memory` in bytes.
 
     `fits` is None where that cannot be told: the memory is known in part alone, or a training step

@@ -11,7 +11,7 @@ from torchgauge.analyze.memory.training_memory import MASTERS, OPTIMIZER
 from torchgauge.records.memory.training_memory import TrainingMemory
 from torchgauge.records.target import InputDescription
 from torchgauge.records.work.count import Count
-from torchgauge.records.work.roofline import Elsewhere
+from torchgauge.records.work.roofline import OtherDevice
 from torchgauge.report.console.console import section_view, warnings_view
 from torchgauge.report.console.plain import plain
 from torchgauge.report.console.text import END, Text
@@ -58,7 +58,7 @@ def view(
     blocks.append(work_table(count.cost, by, depth, width))
     if count.training is not None:
         blocks += [Text(""), _training(count.training)]
-    if count.elsewhere:
+    if count.other_devices:
         blocks += [Text(""), _other_devices(count)]
     notes = [CONVENTIONS]
     if count.cost.executed_flops != count.cost.flops:
@@ -82,7 +82,7 @@ def training(memory: TrainingMemory) -> Section:
         if part > SMALLEST_SHARE * total_bytes
     ]
     rows.append(
-        Row("at least", units.size(step.least), AT_LEAST_NOTE if step.total else PARTIAL_NOTE)
+        Row("at least", units.size(step.lower_bound), AT_LEAST_NOTE if step.total else PARTIAL_NOTE)
     )
     if step.total is not None and step.moment is not None:
         rows.append(Row("at its peak", units.size(step.total), PEAK[step.moment]))
@@ -118,7 +118,7 @@ def _optimizers(memory: TrainingMemory) -> Table:
         if name == MASTERS and masters_equal:
             continue  # no parameter is in half precision
         state_sizes = [_size(optimizer.states.by_dtype.get(dtype, 0)) for dtype in dtypes]
-        figures = (optimizer.states.bytes, optimizer.least, optimizer.total)
+        figures = (optimizer.states.bytes, optimizer.lower_bound, optimizer.total)
         totals = [_size(figure) for figure in figures if figure is not None]
         chosen = name == memory.optimizer
         grid.add_row(f"  {name}", *state_sizes, *totals, style="bold" if chosen else "")
@@ -130,7 +130,7 @@ def _other_devices(count: Count) -> RenderableType:
     training = count.training
     title = f"Elsewhere, training with {training.optimizer}" if training else "Elsewhere"
     grid = _grid("device", "time at best", "memory", "of", "")
-    for estimate in count.elsewhere:
+    for estimate in count.other_devices:
         grid.add_row(
             f"  {_model(estimate.device)}",
             ("≥ " if estimate.latency_at_least and estimate.latency else "")
@@ -142,7 +142,7 @@ def _other_devices(count: Count) -> RenderableType:
     return Group(Text.assemble((title, "bold"), ("  estimated", "dim italic")), grid)
 
 
-def fits(estimate: Elsewhere, *, training: bool = False) -> str:
+def fits(estimate: OtherDevice, *, training: bool = False) -> str:
     """Say whether the call fits into the device's memory."""
     if estimate.fits is None and estimate.memory_at_least:
         return "unknown" if training else "fits without activations"

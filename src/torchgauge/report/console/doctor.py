@@ -96,7 +96,9 @@ def _checks(diagnosis: Diagnosis) -> RenderableType:
     table.add_column(overflow="fold")
     for check in diagnosis.checks:
         unknown = f"unknown: {check.unknown}" if check.unknown else ""
-        text = Text.assemble(check.seen, "; " if check.seen and unknown else "", (unknown, "dim"))
+        text = Text.assemble(
+            check.observed, "; " if check.observed and unknown else "", (unknown, "dim")
+        )
         table.add_row(Text(*SIGNS[_sign(check)]), check.title, text)
     total, complete = len(diagnosis.checks), sum(not check.unknown for check in diagnosis.checks)
     title = f"Checks: {complete} of {total} made in full"

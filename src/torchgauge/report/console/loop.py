@@ -66,7 +66,7 @@ def steps(loop: Loop) -> Section:
 
 
 def _captured(captured: Captured) -> str:
-    requested = "" if captured.asked is None else f" of {captured.asked:,}"
+    requested = "" if captured.requested is None else f" of {captured.requested:,}"
     return f"{captured.recorded:,}{requested} steps"
 
 

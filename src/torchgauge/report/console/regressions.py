@@ -11,7 +11,7 @@ from torchgauge.visible import one_line, printable
 
 def render(regressions: Regressions) -> str:
     """Return one line for each metric."""
-    lines = [f"{change.metric} got worse: {_change(change)}" for change in regressions.found]
+    lines = [f"{change.metric} got worse: {_change(change)}" for change in regressions.regressed]
     if not lines:
         lines.append("No regression was found.")
     lines += [

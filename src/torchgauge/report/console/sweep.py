@@ -29,7 +29,7 @@ def view(sweep: Sweep, *, width: int) -> RenderableType:
     blocks += [Text.assemble(("Cells", "bold"), ("  measured", "dim italic")), _cells(sweep, width)]
     if any(cell.done for cell in sweep.cells):
         blocks.append(Padding(Text(words.legend(sweep), style="dim"), (0, 0, 0, 2)))
-        heading = f"Best where {sweep.where}" if sweep.where else "Best"
+        heading = f"Best where {sweep.constraints}" if sweep.constraints else "Best"
         blocks += [
             Text(""),
             Text(heading, style="bold"),

@@ -190,7 +190,7 @@ def _points(series: TrendSeries, newest: int) -> RenderableType:
         table.add_column("corrected", justify="right", no_wrap=True)
     table.add_column("95 % interval", no_wrap=True)
     rows = list(enumerate(series.points))[-newest:]
-    starts = {change.at for change in series.changes}
+    starts = {change.likeliest for change in series.changes}
     for index, point in rows:
         length = COMMIT_BESIDE_CORRECTED if has_corrected else COMMIT
         commit = one_line(point.commit[:length]) + ("+" if point.dirty else "")

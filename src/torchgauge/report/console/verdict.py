@@ -41,8 +41,11 @@ def view(verdict: Verdict, *, width: int) -> RenderableType:
     blocks: list[RenderableType] = [_head(verdict)]
     if verdict.rulings:
         blocks += [Text(""), _table(verdict, width), *_reasons(verdict)]
-    if verdict.guilty:
-        blocks += [Text(""), _list("Where it got worse", list(verdict.guilty), MAX_REGRESSIONS)]
+    if verdict.regressed_layers:
+        blocks += [
+            Text(""),
+            _list("Where it got worse", list(verdict.regressed_layers), MAX_REGRESSIONS),
+        ]
     if advice := rulings.advice(verdict):
         blocks += [Text(""), _list("What to do", advice, len(advice))]
     if verdict.all_warnings:

@@ -170,7 +170,7 @@ def _left_out(layers: LeftOut) -> str:
         cause = f"metric {units.significant(check.metric_before, 4)} → {after}"
     elif check.max_relative is not None and check.max_relative > check.bound:
         cause = f"error {units.percent(check.max_relative)} > {units.percent(check.bound)}"
-    suffix = "" if layers.alone else " with the others"
+    suffix = "" if layers.tested_alone else " with the others"
     return one_line(f"{', '.join(layers.paths)}: {cause}{suffix}")
 
 

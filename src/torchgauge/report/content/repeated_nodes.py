@@ -55,14 +55,14 @@ def _shape(root: Node, shapes: dict[Hashable, int]) -> int:
     while pending:
         node = pending[-1]
         layers = node.layers
-        if layers and layers[-1].at not in shape_ids:
+        if layers and layers[-1].index not in shape_ids:
             pending += layers
             continue
         pending.pop()
-        inside = tuple((_name(child), shape_ids[child.at]) for child in layers)
+        inside = tuple((_name(child), shape_ids[child.index]) for child in layers)
         shape = (node.row.type, node.calls, node.flops, inside)
-        shape_ids[node.at] = shapes.setdefault(shape, len(shapes))
-    return shape_ids[root.at]
+        shape_ids[node.index] = shapes.setdefault(shape, len(shapes))
+    return shape_ids[root.index]
 
 
 def _name(node: Node) -> str:

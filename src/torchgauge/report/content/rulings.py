@@ -57,7 +57,7 @@ def _between(ruling: Ruling, bounds: Interval) -> str:
 def allowed(ruling: Ruling) -> str:
     """Return what the ruling was made by: '≤ 100 ms', '+1 … +3 %'."""
     if ruling.limit is not None:
-        if ruling.limit.least:  # the figure beside it says of what
+        if ruling.limit.is_minimum:  # the figure beside it says of what
             return f"≥ {units.rate(ruling.limit.value, '')}"
         return f"≤ {_amount(ruling, ruling.limit.value)}"
     if ruling.tolerance is None:
@@ -74,7 +74,7 @@ def _share(part: float) -> str:
 
 def _amount(ruling: Ruling, number: float | None) -> str:
     if ruling.unit == "1/s":
-        return units.rate(number, ruling.limit.of if ruling.limit is not None else "")
+        return units.rate(number, ruling.limit.rate_unit if ruling.limit is not None else "")
     return units.amount(number, ruling.unit)
 
 
@@ -109,7 +109,7 @@ def line(ruling: Ruling) -> str:
 def regressed_layers(ruling: Ruling, verdict: Verdict) -> tuple[str, ...]:
     """Return the layers that got slower, where it is the time that fails."""
     timed = ruling.outcome == "fail" and ruling.tolerance is not None and ruling.unit != "B"
-    places = verdict.guilty if timed and ruling.how == "measured" else ()
+    places = verdict.regressed_layers if timed and ruling.how == "measured" else ()
     return tuple(map(one_line, places))
 
 

@@ -190,11 +190,10 @@ def memory(record: Memory) -> Section:
             if part
         ),
     ]
-    if record.after is not None and record.left is not None:
-        difference = (
-            f"{units.size(abs(record.left))} {'more' if record.left > 0 else 'less'} than before"
-        )
-        change = difference if record.left else "as much as before"
+    if record.after is not None and record.growth is not None:
+        direction = "more" if record.growth > 0 else "less"
+        difference = f"{units.size(abs(record.growth))} {direction} than before"
+        change = difference if record.growth else "as much as before"
         rows.append(Row("after", units.size(record.after), f"once it returned: {change}"))
     if record.per_sample is not None:
         rows.append(

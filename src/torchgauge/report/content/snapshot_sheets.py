@@ -60,7 +60,7 @@ def timeline_figures(device: DeviceMemory, peak: Peak) -> list[tuple[str, str]]:
 
 def peak_text(peak: Peak) -> str:
     """Say when the most was alive."""
-    time_text = "" if peak.at is None else f", {units.time(peak.at)} after the first"
+    time_text = "" if peak.time is None else f", {units.time(peak.time)} after the first"
     position = "before the first event" if peak.event < 0 else f"at event {peak.event:,}{time_text}"
     return f"Peak {position}. Alive: as asked for, until the free is complete."
 
@@ -112,7 +112,7 @@ def stack_sheets(snapshot: Snapshot, device: DeviceMemory) -> Iterator[Sheet]:
     if device.alive:
         total = device.allocated + device.pending
         yield _holders(snapshot, "Alive at the end", device.alive, total)
-    if device.kept:
+    if device.possible_leaks:
         yield _persistent(snapshot, device)
 
 
@@ -147,7 +147,7 @@ def _ooms(snapshot: Snapshot, device: DeviceMemory) -> Sheet:
     rows = [
         (
             _stack_cell(snapshot, oom.stack),
-            units.size(oom.asked, 3),
+            units.size(oom.requested, 3),
             *(_size(value) for value in (oom.device_free, oom.cached, oom.largest)),
             CAUSES[oom.cause],
         )
@@ -171,7 +171,7 @@ def _persistent(snapshot: Snapshot, device: DeviceMemory) -> Sheet:
             f"{holder.blocks:,}",
             f"{holder.allocations:,}",
         )
-        for holder in device.kept
+        for holder in device.possible_leaks
     ]
     title = "Kept all through the window"
     return Sheet(title, "measured", ("bytes", "kept", "of"), rows, "allocated by", recorded=True)

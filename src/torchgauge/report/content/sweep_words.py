@@ -39,7 +39,7 @@ def facts(sweep: Sweep) -> list[tuple[str, str]]:
         ("machine", hardware),
         ("software", f"torch {software.torch}, Python {software.python}"),
     ]
-    return pairs + ([("where", sweep.where)] if sweep.where else [])
+    return pairs + ([("where", sweep.constraints)] if sweep.constraints else [])
 
 
 def cells(sweep: Sweep) -> str:
@@ -155,7 +155,11 @@ def best(sweep: Sweep) -> Iterator[BestWords]:
 def _best(sweep: Sweep, winner: Best) -> BestWords:
     if winner.cell is None:
         unknown = f" ({len(winner.unknown)} of unknown figures)" if winner.unknown else ""
-        explanation = f"no cell keeps {sweep.where}{unknown}" if sweep.where else "no cell is known"
+        explanation = (
+            f"no cell keeps {sweep.constraints}{unknown}"
+            if sweep.constraints
+            else "no cell is known"
+        )
         return BestWords(winner.metric, explanation, "", ())
     cell = sweep.cells[winner.cell]
     notes = []
@@ -192,7 +196,7 @@ def _fit(fit: Fit, form: Format) -> str:
     fixed = _with_interval(form(fit.fixed, 3), fit.fixed_interval, form)
     marginal = _with_interval(form(fit.marginal, 3), fit.marginal_interval, form)
     line = f"{fixed} + {marginal} per sample"
-    return line if fit.holds else f"about {line}, but no line proven: {fit.reason}"
+    return line if fit.is_linear else f"about {line}, but no line proven: {fit.reason}"
 
 
 def _with_interval(text: str, interval: Interval | None, form: Format) -> str:

@@ -96,7 +96,7 @@ def _queues(rank: RankTrace) -> Sheet:
         (
             f"GPU {queue.device} stream {queue.stream}".replace("None", "?"),
             units.significant(queue.mean),
-            f"{queue.most:,}",
+            f"{queue.max_length:,}",
             units.percent(queue.empty),
             units.time(queue.delay_median, 3),
             units.time(queue.delay_p99, 3),

@@ -12,7 +12,7 @@ from torchgauge.records import rendering
 from torchgauge.records.comparison import Comparison
 from torchgauge.records.exported import Csv, Exported
 from torchgauge.records.profile import Profile
-from torchgauge.records.record import whole
+from torchgauge.records.record import encodable
 from torchgauge.records.snapshot import Growth, Snapshot, SnapshotTable
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline import line_table, tables
@@ -96,5 +96,5 @@ def _cell(value: object) -> object:
     if isinstance(value, tuple):
         value = "×".join(map(str, value))
     if isinstance(value, str):
-        return whole(f"'{value}" if value.startswith(FORMULA) else value)
+        return encodable(f"'{value}" if value.startswith(FORMULA) else value)
     return value

@@ -14,11 +14,14 @@ _OMITTED_FIELDS = {
     "alive",
     "timeline",
     "ooms",
-    "kept",
+    "possible_leaks",
     "window",
     "peak",
     "fragmentation",
 }
+
+# Of failed allocations these columns have names of their own.
+_COLUMNS = {"time": "at", "requested": "asked"}
 
 
 def rows(snapshot: Snapshot, table: str) -> tuple[list[str], list[list[Any]]]:
@@ -64,7 +67,7 @@ def _figures(_: Snapshot, device: DeviceMemory) -> list[dict[str, Any]]:
     totals = {
         "segments": len(device.segments),
         "peak": None if peak is None else peak.bytes,
-        "peak_at": None if peak is None else peak.at,
+        "peak_at": None if peak is None else peak.time,
         "peak_reserved": None if peak is None else peak.reserved,
         "window": None if window is None else window.length,
         "events": None if window is None else sum(window.events.values()),
@@ -116,7 +119,11 @@ def _ooms(snapshot: Snapshot, device: DeviceMemory) -> list[dict[str, Any]]:
         return _text(None if row is None else snapshot.stacks[row])
 
     return [
-        {"device": device.device, **_fields(failure), "stack": stack(failure.stack)}
+        {
+            "device": device.device,
+            **{_COLUMNS.get(name, name): value for name, value in _fields(failure).items()},
+            "stack": stack(failure.stack),
+        }
         for failure in device.ooms
     ]
 

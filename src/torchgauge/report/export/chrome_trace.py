@@ -19,7 +19,7 @@ from torchgauge.analyze.timeline.attribution import RECOMPUTE_END
 from torchgauge.analyze.timeline.named_spans import NamedSpans
 from torchgauge.files import packed, write_atomically
 from torchgauge.readers.cut_ends import cut_ends, outer_first
-from torchgauge.records.record import whole
+from torchgauge.records.record import encodable
 from torchgauge.records.trace.events import ABSENT, Events, Rows, ThreadId
 from torchgauge.report.export.trace_arguments import KEYS, Arguments
 
@@ -78,7 +78,14 @@ def _names(events: Events) -> Iterator[list[dict[str, Any]]]:
         *(("thread_name", *thread, "name", text) for thread, text in metadata.thread_names.items()),
     ]
     yield [
-        {"ph": "M", "name": event_name, "pid": pid, "tid": tid, "ts": 0, "args": {key: whole(text)}}
+        {
+            "ph": "M",
+            "name": event_name,
+            "pid": pid,
+            "tid": tid,
+            "ts": 0,
+            "args": {key: encodable(text)},
+        }
         for event_name, pid, tid, key, text in named
     ]
 
@@ -121,8 +128,10 @@ class _Labels:
 
     def __init__(self, spans: NamedSpans) -> None:
         self._spans = spans
-        self._names = [*(whole(_readable(name)) for name in spans.events.name.values), ""]
-        self._layers = [(whole(layer.name), whole(layer.kind)) for layer in spans.layer.values]
+        self._names = [*(encodable(_readable(name)) for name in spans.events.name.values), ""]
+        self._layers = [
+            (encodable(layer.name), encodable(layer.kind)) for layer in spans.layer.values
+        ]
 
     def names(self, rows: Rows, args: list[dict[str, Any]]) -> Iterator[str]:
         """Yield the spans' names, and add their layers to their arguments."""

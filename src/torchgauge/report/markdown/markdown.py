@@ -20,7 +20,7 @@ from torchgauge.records.trace.trace_diff import TraceDiff
 from torchgauge.records.verdict import Verdict
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.count import Count
-from torchgauge.records.work.roofline import Elsewhere
+from torchgauge.records.work.roofline import OtherDevice
 from torchgauge.report.console import count as count_report
 from torchgauge.report.console import loop as loop_report
 from torchgauge.report.console import ranks as ranks_report
@@ -92,7 +92,7 @@ def _count(count: Count) -> str:
         count_sections.append(count_report.training(count.training))
     blocks = [markdown("### {}", code(count.target.name)), summary, *_figures(count_sections)]
     blocks += _counted_layers(count.cost)
-    blocks += _other_devices(count.elsewhere, training=count.training is not None)
+    blocks += _other_devices(count.other_devices, training=count.training is not None)
     return document(blocks + warning_blocks(count.all_warnings))
 
 
@@ -176,7 +176,7 @@ def _counted_layers(cost: Cost) -> list[Markdown]:
     ]
 
 
-def _other_devices(estimates: Sequence[Elsewhere], *, training: bool) -> list[Markdown]:
+def _other_devices(estimates: Sequence[OtherDevice], *, training: bool) -> list[Markdown]:
     """Return the call's estimated time and memory on other devices."""
     rows = [
         (

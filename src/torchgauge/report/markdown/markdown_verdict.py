@@ -37,7 +37,7 @@ def render(verdict: Verdict) -> str:
     blocks += _sides(verdict)
     if verdict.rulings:
         blocks += _rulings(verdict)
-    blocks += _list("Where it got worse", map(code, verdict.guilty), REGRESSIONS)
+    blocks += _list("Where it got worse", map(code, verdict.regressed_layers), REGRESSIONS)
     blocks += _list("What to do", map(_cut_sentence, rulings.advice(verdict)), ADVICE)
     warnings = (
         markdown("{} {}", _cut_sentence(warning_text(warning)), code(warning.id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge import units
-from torchgauge.records.snapshot import Grown, Growth
+from torchgauge.records.snapshot import Growth, StackGrowth
 from torchgauge.report.content.growth import signed
 from torchgauge.report.content.snapshot_words import stack_text
 from torchgauge.report.page.page_comparison import BARS
@@ -60,7 +60,7 @@ def _figure(label: str, before: int, after: int) -> dict[str, str]:
     }
 
 
-def _finding(change: Grown) -> dict[str, Any]:
+def _finding(change: StackGrowth) -> dict[str, Any]:
     blocks = f"{change.after_blocks:,} blocks, before {change.before_blocks:,}"
     return {
         "title": short(f"{signed(change.growth)} by {stack_text(change.stack).plain}"),

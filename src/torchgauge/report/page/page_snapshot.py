@@ -44,9 +44,9 @@ _RETAINED = (
 )
 _OOMS = (
     Column("cause", "cause", "text"),
-    Column("at", "at", "time"),
+    Column("time", "at", "time"),
     Column("event", "event", "count"),
-    Column("asked", "asked for", "bytes"),
+    Column("requested", "asked for", "bytes"),
     Column("device_free", "device had left", "bytes"),
     Column("cached", "free in segments", "bytes"),
     Column("largest", "largest piece", "bytes"),
@@ -103,7 +103,9 @@ def _figures(device: DeviceMemory) -> list[dict[str, str]]:
     figures = []
     if peak is not None:
         event_text = "before the first event" if peak.event < 0 else f"at event {peak.event:,}"
-        moment = event_text if peak.at is None else f"{units.time(peak.at)} after the first event"
+        moment = (
+            event_text if peak.time is None else f"{units.time(peak.time)} after the first event"
+        )
         figures.append(_figure("peak", peak.bytes, moment, "measured", "course"))
     pending = ", with pending" * bool(device.pending)
     blocks = f"{device.blocks:,} block{'s' * (device.blocks != 1)} at the end{pending}"
@@ -143,15 +145,15 @@ def held(snapshot: Snapshot, device: DeviceMemory) -> list[dict[str, Any]] | Non
     if device.alive:
         total = device.allocated + device.pending
         tables.append(_holders(snapshot, "At the end", device.alive, total))
-    if device.kept:
+    if device.possible_leaks:
         columns = {
-            "stack": [_stack(snapshot, holder.stack) for holder in device.kept],
-            "category": [_category(snapshot, holder.stack) for holder in device.kept],
+            "stack": [_stack(snapshot, holder.stack) for holder in device.possible_leaks],
+            "category": [_category(snapshot, holder.stack) for holder in device.possible_leaks],
             **{
-                name: [getattr(holder, name) for holder in device.kept]
+                name: [getattr(holder, name) for holder in device.possible_leaks]
                 for name in ("bytes", "blocks")
             },
-            "allocations": [holder.allocations for holder in device.kept],
+            "allocations": [holder.allocations for holder in device.possible_leaks],
         }
         note = "Allocated all through the window, and almost none freed: a leak, or a cache."
         tables.append(
@@ -159,7 +161,7 @@ def held(snapshot: Snapshot, device: DeviceMemory) -> list[dict[str, Any]] | Non
                 "title": "Kept all through",
                 "note": note,
                 "categories": [],
-                "whole": sum(holder.bytes for holder in device.kept),
+                "whole": sum(holder.bytes for holder in device.possible_leaks),
                 "table": first_rows(table("stacks that kept memory", _RETAINED, columns)),
             }
         )
@@ -218,7 +220,7 @@ def memory_timeline(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] 
         return None
     timed = device.window is not None and device.window.length is not None
     x = [point[0] for point in points]
-    failed = [oom.at if timed else oom.event + 1 for oom in device.ooms]
+    failed = [oom.time if timed else oom.event + 1 for oom in device.ooms]
     reserved = [point[2] for point in points]
     peak_reserved = max((size for size in reserved if size is not None), default=None)
     marked = marks(snapshot, device, timed=timed)
@@ -256,14 +258,14 @@ def ooms(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] | None:
 
 def _bars(oom: Oom) -> dict[str, Any]:
     sizes = (
-        ("asked for", oom.asked),
+        ("asked for", oom.requested),
         ("the device had left", oom.device_free),
         ("free in segments, all pieces", oom.cached),
         ("the largest piece", oom.largest),
         ("the largest of its stream and pool", oom.usable),
     )
-    time_text = "" if oom.at is None else f" after {units.time(oom.at)}"
+    time_text = "" if oom.time is None else f" after {units.time(oom.time)}"
     return {
-        "title": f"{units.size(oom.asked)} asked for{time_text}: {CAUSES[oom.cause]}",
+        "title": f"{units.size(oom.requested)} asked for{time_text}: {CAUSES[oom.cause]}",
         "bars": [[label, size] for label, size in sizes],
     }

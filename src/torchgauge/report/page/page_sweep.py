@@ -44,7 +44,7 @@ def cells(sweep: Sweep) -> dict[str, Any]:
     """Return every cell with its settings and figures, and the axes of which values differ."""
     varying = [name for name in AXES if len({getattr(c.settings, name) for c in sweep.cells}) > 1]
     rows = [_cell(sweep, place, cell) for place, cell in enumerate(sweep.cells)]
-    return {"axes": varying, "rate": words.rate(sweep), "rows": rows, "where": sweep.where}
+    return {"axes": varying, "rate": words.rate(sweep), "rows": rows, "where": sweep.constraints}
 
 
 def _cell(sweep: Sweep, place: int, cell: Cell) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _fit(fit: Fit | None, times: float) -> dict[str, Any] | None:
         ends = [None, None] if band is None else [band.low * times, band.high * times]
         line.append([batch, prediction.value * times, *ends])
     points = [[batch, value * times] for batch, value in fit.points]
-    return {"points": points, "line": line, "holds": fit.holds, "reason": fit.reason}
+    return {"points": points, "line": line, "holds": fit.is_linear, "reason": fit.reason}
 
 
 def _series(settings: CellSettings) -> str:

@@ -133,7 +133,7 @@ def _layers(tree: Tree, nodes: list[Node]) -> dict[str, Any]:
     cells["self"] = cells["device_time_self" if on_device else "host_time_self"]
     if not on_device:
         del cells["host_time"]
-    indices = [node.at for node in nodes[0].walk() if node.kind in ("model", "layer")]
+    indices = [node.index for node in nodes[0].walk() if node.kind in ("model", "layer")]
     return table("layers", LAYERS, cells, indices)
 
 
@@ -166,7 +166,7 @@ def _buckets(nodes: list[Node]) -> dict[str, Any]:
     }
     if nodes[0].device_time is not None:
         cells["host_time"] = [node.host_time for node in buckets]
-    return table("buckets", BUCKETS, cells, [node.at for node in buckets])
+    return table("buckets", BUCKETS, cells, [node.index for node in buckets])
 
 
 def _with_layer(bucket: Node) -> str:

@@ -43,7 +43,7 @@ _COPIES = (
 _QUEUES = (
     Column("stream", "stream", "text"),
     Column("mean", "mean", "number"),
-    Column("most", "most", "count"),
+    Column("max_length", "most", "count"),
     Column("empty", "found empty", "share"),
     Column("delay_median", "delay, median", "time"),
     Column("delay_p99", "delay, p99", "time"),
@@ -59,7 +59,7 @@ _SLOW = (
     Column("name", "collective", "text"),
     Column("bytes", "size", "bytes"),
     Column("number", "call", "count"),
-    Column("at", "at", "time"),
+    Column("time", "at", "time"),
     Column("transfer", "transfer", "time"),
     Column("usual", "usual", "time"),
 )

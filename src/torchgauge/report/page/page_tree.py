@@ -14,7 +14,7 @@ from torchgauge.records.work.cost import Cost
 # Figures of the node alone: the page adds up what is below it.
 FIGURES = ("host", "device", "flops", "bytes", "allocations", "retained", "parameters")
 # Calls without a formula, and calls without bytes: with any, the figures are lower bounds.
-LACKING = ("unknown", "unsaid")
+LACKING = ("unknown", "calls_without_bytes")
 OWN = (*FIGURES, *LACKING)
 # Figures of the node with all below it.
 INCLUSIVE = ("peak",)
@@ -108,9 +108,10 @@ def counted(cost: Cost) -> dict[str, Any]:
         "type": texts.indices(node.kind for node in cost.nodes) + [-1] * operators,
         "phase": [-1] * len(cost.nodes) + texts.indices(row.phase for row in cost.rows),
         "flops": [0] * len(cost.nodes)
-        + [row.matmul_flops + row.vector_flops if row.known else None for row in cost.rows],
+        + [row.matmul_flops + row.vector_flops if row.has_formula else None for row in cost.rows],
         "bytes": [0] * len(cost.nodes) + [row.bytes for row in cost.rows],
-        "unknown": [0] * len(cost.nodes) + [0 if row.known else row.calls for row in cost.rows],
+        "unknown": [0] * len(cost.nodes)
+        + [0 if row.has_formula else row.calls for row in cost.rows],
     }
     return {
         "texts": list(texts.index),

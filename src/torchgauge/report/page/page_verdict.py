@@ -17,7 +17,7 @@ def overview(verdict: Verdict) -> dict[str, Any]:
     sides = rulings.sides(compared) if compared is not None else ()
     regressions = [
         {"title": name, "text": "", "view": "contributions", "node": None, "search": ""}
-        for name in verdict.guilty
+        for name in verdict.regressed_layers
     ]
     return {
         "facts": [[name.strip(), side.label, side_details(side)] for name, side in sides],
