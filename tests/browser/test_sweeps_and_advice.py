@@ -33,7 +33,7 @@ def hostile_sweep():
     target = sweeps.target(spec=HOSTILE[0], name=HOSTILE[1])
     made = sweeps.sweep(cells)
     return msgspec.structs.replace(
-        made, target=target, where=HOSTILE[0], warnings=warned(HOSTILE[2])
+        made, target=target, constraints=HOSTILE[0], warnings=warned(HOSTILE[2])
     )
 
 

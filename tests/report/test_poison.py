@@ -24,11 +24,11 @@ from torchgauge import progress
 from torchgauge.analyze.memory.training_memory import MASTERS, OPTIMIZER
 from torchgauge.cli import formats
 from torchgauge.records import codec
+from torchgauge.records.comparison import Regressions
 from torchgauge.records.doctor import Check, Diagnosis
 from torchgauge.records.finding import Finding
 from torchgauge.records.latency.training import TrainingPhase, TrainingTime
 from torchgauge.records.memory.training_memory import MemoryPart, OptimizerMemory, TrainingMemory
-from torchgauge.records.regressions import Regressions
 from torchgauge.records.timeline import tables
 from torchgauge.report.csv.csv import FORMULA
 from torchgauge.report.export import github

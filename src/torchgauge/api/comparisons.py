@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from torchgauge.records.comparison import Comparison
-    from torchgauge.records.regressions import Regressions
+    from torchgauge.records.comparison import Comparison, Regressions
     from torchgauge.records.snapshot import Growth, Snapshot
     from torchgauge.records.trace.trace import Trace
     from torchgauge.records.trace.trace_diff import TraceDiff

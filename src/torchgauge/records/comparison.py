@@ -1,7 +1,8 @@
-"""The comparison of two runs: differences of context, figures and places."""
+"""The comparison of two runs: differences of context, figures and places; its regressions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from torchgauge.records import rendering
@@ -160,3 +161,26 @@ class Comparison(Exported, frozen=True, kw_only=True):
     def change_of(self, metric: str) -> Change | None:
         """Return the change of a metric, None where neither side has it."""
         return next((change for change in self.changes if change.metric == metric), None)
+
+
+class Regressions(Record, frozen=True, kw_only=True):
+    """The metrics that surely `regressed`, and those `undecided`, of which it cannot be told.
+
+    True where anything got worse; iterates over those.
+    """
+
+    regressed: tuple[Change, ...]
+    undecided: tuple[Change, ...]
+    comparison: Comparison
+
+    def __bool__(self) -> bool:
+        return bool(self.regressed)
+
+    def __len__(self) -> int:
+        return len(self.regressed)
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.regressed)
+
+    def __str__(self) -> str:
+        return rendering.text(self, "regressions")

@@ -122,8 +122,8 @@ def test_the_page_gets_plain_data_that_adds_up():
 
 def test_names_command_no_terminal():
     odd = msgspec.structs.replace(
-        sweep(), target=msgspec.structs.replace(sweep().target, name=ODD, spec=ODD), where=ODD,
-        environment=records.environment(),
+        sweep(), target=msgspec.structs.replace(sweep().target, name=ODD, spec=ODD),
+        constraints=ODD, environment=records.environment(),
     )  # fmt: skip
     for text in ("\n".join(lines(odd, 80)), odd.to_markdown()):
         assert "\u202e" not in text

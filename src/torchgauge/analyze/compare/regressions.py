@@ -5,9 +5,8 @@ from __future__ import annotations
 from torchgauge.analyze.compare.compare import compare
 from torchgauge.analyze.gate.stored import HostNoise
 from torchgauge.analyze.gate.tolerances import USUAL_METRICS, default_tolerance
-from torchgauge.records.comparison import Change
+from torchgauge.records.comparison import Change, Regressions
 from torchgauge.records.profile import Profile
-from torchgauge.records.regressions import Regressions
 
 
 def regressions(
