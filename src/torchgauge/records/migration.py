@@ -28,7 +28,7 @@ K = TypeVar("K", bound=Record)
 
 # By type, the names that fields had in older schemas, and those that they have today. Whoever
 # renames a field adds its old name here and raises the number of each schema that holds the type.
-RENAMED_FIELDS: dict[type[Record], dict[str, str]] = {
+RENAMED_FIELDS: dict[type[msgspec.Struct], dict[str, str]] = {
     Breakdown: {"pieces": "activities"},
     Captured: {"asked": "requested"},
     Changes: {"rest": "remainder"},
