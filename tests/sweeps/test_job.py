@@ -158,3 +158,11 @@ def broke(id, message="It broke.", cause=""):
 )  # fmt: skip
 def test_errors_are_told_apart(error, status):
     assert status_of(error) == status
+
+
+def test_threads_that_cannot_be_started_are_memory_only_under_a_limit():
+    error = MeasurementError(
+        "The process ended.", id="child-failed", cause="libgomp: Thread creation failed: Resource"
+    )
+    assert status_of(error) == "failed"
+    assert status_of(error, limited=True) == "out of memory"

@@ -27,6 +27,8 @@ _MEMORY = re.compile(
     r"MemoryError|bad_alloc|annot allocate memory|failed to map segment|out of memory"
     r"|can't allocate memory|could not create a (primitive|memory)|SIGKILL",
 )
+# Under a limit the stacks of threads count as well.
+_THREADS = re.compile(r"Thread creation failed|can't start new thread")
 _COMPILER = re.compile(
     r"InvalidCxxCompiler|CppCompileError|BackendCompilerFailed|InductorError|TritonMissing"
     r"|torch\._dynamo\.exc|raised (Unsupported|InternalTorchDynamoError)"
@@ -68,7 +70,7 @@ def perform(job: Job) -> Entry:
         answer, interrupted = ask("essentials" if job.number == 1 else "latency",
                                   job.source, job.options)  # fmt: skip
     except TorchgaugeError as error:
-        status = status_of(error)
+        status = status_of(error, limited=job.source.memory_limit is not None)
         if status == "failed" and not isinstance(error, MeasurementError):
             raise
         return Entry(number=job.number, cell=_ended(job, error, status, start))
@@ -84,12 +86,14 @@ def perform(job: Job) -> Entry:
     return Entry(number=job.number, cell=latency_cell)
 
 
-def status_of(error: TorchgaugeError | MeasurementWarning) -> Status:
-    """Return how a cell ended by the error or the failed warning behind it."""
+def status_of(error: TorchgaugeError | MeasurementWarning, *, limited: bool = False) -> Status:
+    """Return how a cell ended by its error or failed warning, its memory `limited` or not."""
     text = f"{error.message} {error.cause}"
     if error.id in UNSUPPORTED or isinstance(error, MissingExtraError):
         return "unsupported"
     if error.id in ("out-of-memory", "model-too-large") or _MEMORY.search(text):
+        return "out of memory"
+    if limited and _THREADS.search(text):
         return "out of memory"
     if error.id == "forward-raised" and _COMPILER.search(text):
         return "unsupported"
@@ -113,10 +117,11 @@ def _reason(message: str, cause: str) -> str:
 
 def _measured(job: Job, profile: Profile, duration: float) -> Cell:
     failed = next((w for w in profile.warnings if w.failed and w.probe == "latency"), None)
+    limited = job.source.memory_limit is not None
     machine = profile.environment.machine
     return Cell(
         settings=job.settings,
-        status="done" if failed is None else status_of(failed),
+        status="done" if failed is None else status_of(failed, limited=limited),
         reason="" if failed is None else _reason(failed.message, failed.cause),
         error="" if failed is None else failed.id,
         target=profile.target,
