@@ -150,6 +150,17 @@ def test_a_store_that_contradicts_itself_is_damaged(history, statement):
     assert content(history.parent) == before
 
 
+@pytest.mark.parametrize("value", ["7", "'text'"])
+def test_a_record_of_another_type_is_damage(history, value):
+    made(history, [f"UPDATE runs SET profile = {value}"])
+    with (
+        Store.open(str(history), create=False) as store,
+        pytest.raises(TorchgaugeError) as error,
+    ):
+        list(store.entries())
+    assert error.value.id == "store-damaged"
+
+
 def test_a_view_in_place_of_the_runs_is_not_read(history):
     endless = "WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) SELECT * FROM n"
     made(history, ["DROP TABLE runs", f"CREATE VIEW runs AS {endless}"])

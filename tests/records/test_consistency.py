@@ -71,6 +71,7 @@ BROKEN = [
     ("snapshot", 0, ("devices", 0, "timeline"), [], "$.devices[0].timeline"),
     ("diagnosis", 0, ("checks", 0, "findings"), [], "$.checks[0].status"),
     ("diagnosis", 0, ("checks", 1, "status"), "found", "$.checks[1].status"),
+    ("advice", 0, ("trials", 0, "output", "max_absolute"), None, "$.trials[0].output.max_abs"),
     ("trend", 0, ("series", 0, "points"), [], "$.series[0].points"),
     ("trend", 0, ("series", 0, "changes", 0, "first"), 60, "$.series[0].changes[0].first"),
     ("trend", 0, ("series", 1, "points", 3, "created"), "x", "$.series[1].points[3].created"),

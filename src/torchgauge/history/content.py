@@ -83,13 +83,15 @@ def packed(profile: Profile) -> bytes:
     return zlib.compress(msgspec.json.encode(profile), 6)
 
 
-def unpacked(data: bytes, origin: str) -> Profile:
+def unpacked(data: object, origin: str) -> Profile:
     """Return the record again.
 
     Raises RecordError `store-damaged`, InputError `file-too-large` for one that unpacks beyond all
     reason, and what the codec raises.
     """
     try:
+        if not isinstance(data, bytes):  # SQLite keeps any type in any column
+            raise zlib.error("it is no compressed record")
         record = codec.decode(inflated(data, RECORD, f"The record of {origin}"), origin)
     except zlib.error as error:
         raise RecordError(

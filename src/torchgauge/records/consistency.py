@@ -165,6 +165,12 @@ def _stacks(device: DeviceMemory) -> Iterator[tuple[str, int]]:
 
 def _advice(record: Advice) -> Faults:
     yield from _environment(record.environment)
+    for index, trial in enumerate(record.trials):
+        output = trial.output
+        if output and output.max_relative is not None and output.max_absolute is None:
+            yield Fault(
+                f"trials[{index}].output.max_absolute", "it is unknown where max_relative is known"
+            )
 
 
 def _trend(record: Trend) -> Faults:
