@@ -11,9 +11,9 @@ SCHEMA = "torchgauge.run/1"
 
 
 class Facts(Record, frozen=True, kw_only=True):
-    """What the record itself does not know; empty or None where nobody said.
+    """Facts about a run that its record does not have; empty or None if they were not given.
 
-    `dirty` is True where files differed from the commit.
+    `dirty` is True if files differed from the commit.
     """
 
     commit: str = ""

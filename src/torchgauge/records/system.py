@@ -26,10 +26,15 @@ class GpuSample(Record, frozen=True, kw_only=True, array_like=True):
 
 
 class GpuUse(Record, frozen=True, kw_only=True):
-    """One GPU during the run: fractions for `utilization`, bytes, watts, °C, hertz.
+    """Use of one GPU during the run.
 
-    `memory` is in use by anybody, not by this process alone. `throttled` names the reasons for
-    reduced clocks that the driver gave in any sample, None where it gave no answer.
+    Attributes:
+        utilization: A fraction.
+        memory: Bytes in use by all processes, not by this one alone.
+        power: Watts.
+        temperature: °C.
+        clock: Hertz.
+        throttled: The driver's reasons for reduced clocks in any sample; None if it gave no answer.
     """
 
     index: int
@@ -44,9 +49,12 @@ class GpuUse(Record, frozen=True, kw_only=True):
 
 
 class SystemSample(Record, frozen=True, kw_only=True, array_like=True):
-    """One reading: seconds from the start, cores in use by the process, its resident bytes.
+    """One reading of the machine; rates are bytes per second since the last reading, as in System.
 
-    The others are bytes per second since the reading before, as in System.
+    Attributes:
+        time: Seconds from the start.
+        cores: Cores in use by the process.
+        rss: Resident bytes of the process.
     """
 
     time: float
@@ -61,15 +69,22 @@ class SystemSample(Record, frozen=True, kw_only=True, array_like=True):
 
 
 class System(Record, frozen=True, kw_only=True):
-    """Use of the machine during `duration` seconds of steady calls, sampled every `interval` s.
+    """Use of the machine during steady calls; a figure that the system does not provide is None.
 
-    Where the system does not tell, it is None.
-    `cores` is the process's CPU time over wall time, of `core_count` that it may use. `machine` is
-    the fraction of all cores that was busy, whoever used them, and `other` that fraction without
-    this process. `disk_read`, `disk_write` (this process, at the device), `io_read`, `io_write`
-    (this process, out of caches and pipes too) and `network_sent`, `network_received` (the whole
-    machine, or the container that has a network of its own) are bytes per second, None where the
-    system does not tell. `cost` is the sampler's own CPU time over wall time.
+    Attributes:
+        interval: Seconds from one sample to the next.
+        duration: Seconds of sampling.
+        calls: Calls of the step in that time.
+        cores: The process's CPU time over wall time.
+        core_count: Cores that the process may use.
+        machine: The fraction of all cores that was busy with any process.
+        other: That fraction without this process.
+        rss: Resident bytes of the process.
+        cost: The sampler's own CPU time over wall time.
+        disk_read: Bytes per second of this process at the device; `disk_write` likewise.
+        io_read: Bytes per second of this process, caches and pipes included; `io_write` likewise.
+        network_sent: Bytes per second of the whole machine, or of a container with its own network;
+            `network_received` likewise.
     """
 
     interval: float

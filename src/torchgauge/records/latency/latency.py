@@ -21,14 +21,23 @@ Stop = Literal[
 
 
 class LatencyRun(Record, frozen=True, kw_only=True):
-    """One process's raw measurement: every timed call after the first, in order.
+    """The raw measurement of one process: every timed call after the first, in order.
 
-    `samples`, `first_call`, `median` and `device_samples` are seconds; the first `warmup` samples
-    are kept and left out of every figure. `steady` is False where no end of the warm-up was found.
-    `autocorrelation` is the integrated autocorrelation time τ of the steady samples, in samples.
-    `layer_times` are seconds of a call by layer path, without the layers that a layer calls: a
-    median over stamped calls after those of the samples, where several processes were run.
-    `yardstick` is that of `Yardstick.times`, of this process.
+    Attributes:
+        samples: Seconds of each call, the warm-up included.
+        warmup: How many samples at the start are warm-up and left out of every figure.
+        steady: False if no end of the warm-up was found.
+        first_call: Seconds of the first call.
+        median: Seconds, of the steady samples.
+        interval: The 95 % interval of the median.
+        autocorrelation: The integrated autocorrelation time τ of the steady samples, in samples.
+        stop: Why sampling stopped.
+        device_samples: The GPU's seconds of each call.
+        stage_samples: Seconds of each call, by stage or phase.
+        layer_times: Seconds of a call by layer path, without the layers that a layer calls: a
+            median over stamped calls after those of the samples, if several processes were run.
+        yardstick: The times of this process, as in `Yardstick.times`.
+        warnings: Warnings on the samples.
     """
 
     samples: tuple[float, ...]
@@ -61,15 +70,26 @@ class Stage(Record, frozen=True, kw_only=True):
 
 
 class Latency(Record, frozen=True, kw_only=True):
-    """Time per call in seconds, with the interval of the median and how it was got.
+    """Time per call in seconds, with the interval of the median and how it was obtained.
 
-    `interval` is the 95 % interval of the median, and `interval_scope` says of what: "process" of
-    the calls of this one process, by order statistics under autocorrelation, while it is not known
-    by how much runs differ; "runs" of processes that ran one after the other, by Student's t on
-    their log medians (None with two of them, which do not show their spread); "calibrated" with
-    what earlier runs on this host differed by. An entry of `percentile_intervals` is None where the
-    effective sample is too small for a finite 95 % interval. `std` is None for a single sample.
-    `device_time` is the GPU's time per call, or None. Raw samples stay in `processes`.
+    Attributes:
+        std: The standard deviation of the samples; None for a single sample.
+        interval: The 95 % interval of the median.
+        interval_method: How the interval was computed.
+        interval_scope: What the interval covers. "process": the calls of one process, by order
+            statistics under autocorrelation; how much runs differ is not known. "runs": processes
+            that ran one after the other, by Student's t on their log medians (None for two of them,
+            which do not show their spread). "calibrated": these, and how earlier runs on this host
+            differed.
+        percentile_intervals: By percentile; None if the effective sample is too small for one.
+        first_call: Seconds of the first call, which is in no other figure.
+        steady: False if no end of the warm-up was found.
+        stop: Why sampling stopped.
+        device_time: The GPU's time per call, or None.
+        processes: The raw samples, by process.
+        stages: Stages of an end-to-end call.
+        yardstick: Reference work timed between the calls.
+        cold_cache: True if the last-level cache was overwritten before each call.
     """
 
     median: float
@@ -123,10 +143,14 @@ class Latency(Record, frozen=True, kw_only=True):
 
 
 class Throughput(Record, frozen=True, kw_only=True):
-    """Work per second at the measured latency: batch ÷ median, and its interval.
+    """Work per second at the measured latency: batch ÷ median.
 
-    `calls` per second always; `samples`, `tokens` and `images` per second where the input says
-    what it holds, else None.
+    Attributes:
+        calls: Calls per second.
+        samples: Samples per second; None if the inputs do not say how many they hold.
+        tokens: Tokens per second, likewise.
+        images: Images per second, likewise.
+        interval: The 95 % interval of `calls`.
     """
 
     calls: float

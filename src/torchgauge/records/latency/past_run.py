@@ -8,7 +8,7 @@ from torchgauge.records.record import Record
 
 
 class PastRun(Record, frozen=True, kw_only=True):
-    """What is kept of one latency measurement.
+    """The part of a latency measurement that the host remembers.
 
     Attributes:
         target: What was timed, and the software and settings that decide its time.

@@ -6,10 +6,12 @@ from torchgauge.records.record import How, Record
 
 
 class CompiledKernel(Record, frozen=True, kw_only=True):
-    """A kernel that the compiler wrote or chose, with what it does and for which layers.
+    """A kernel that the compiler wrote or chose.
 
-    `operators` are those it was fused from. `layers` are empty where they cannot be told: kernels
-    of the CPU name no source, so that only an operator which a graph has once says its layer.
+    Attributes:
+        operators: The operators that it was fused from.
+        layers: The layers it runs for; empty if they are not known: CPU kernels name no source, so
+            only an operator that occurs once in a graph identifies its layer.
     """
 
     name: str
@@ -20,8 +22,12 @@ class CompiledKernel(Record, frozen=True, kw_only=True):
 class Compilation(Record, frozen=True, kw_only=True):
     """What was compiled while the model was measured; None where it had been compiled before.
 
-    `graph_breaks` and `recompiles` count by reason, `compile_time` is in seconds. `layers` run
-    inside of compiled graphs, where neither times nor ranges can tell them apart.
+    Attributes:
+        graphs: How many graphs were compiled.
+        graph_breaks: Their number by reason.
+        recompiles: Their number by reason.
+        compile_time: Seconds.
+        layers: Layers inside compiled graphs, where neither times nor ranges can separate them.
     """
 
     graphs: int | None = None

@@ -18,9 +18,13 @@ DETAIL: Detail = "kernels"
 
 
 class Pass(Record, frozen=True, kw_only=True):
-    """One instrumented run: `steps`, and `duration` of a step in seconds, beside the bare one's.
+    """One instrumented run, compared with bare steps.
 
-    `bare` is a median, `bare_interval` what is known of it.
+    Attributes:
+        steps: How many steps it took.
+        duration: Seconds of a step, the median.
+        bare: Seconds of a bare step, the median.
+        bare_interval: The interval of `bare`.
     """
 
     name: str
@@ -42,14 +46,18 @@ class Pass(Record, frozen=True, kw_only=True):
 
 
 class Tree(Record, frozen=True, kw_only=True, dict=True):
-    """Where a step's time, work and memory go; a parent's row comes before its children's.
+    """Where a step's time, work and memory go, as rows; a parent's row comes before its children's.
 
-    `passes` are the runs that the figures come from, `residual` the seconds by which the tree's sum
-    is above (or, negative, below) the time of the bare step; None where that was not measured.
-    `headline_ratio` is the tree's sum ÷ the profile's `latency.median`, which was measured at
-    another time; None where that is no latency of these steps. `allocator` is whose bytes the
-    memory is: "CPU" or "CUDA". The rows' figures are of `steps` steps; `devices` says how busy each
-    was in that time. `lines` are there where asked for.
+    Attributes:
+        passes: The runs that the figures come from.
+        residual: Seconds by which the tree's sum is above (negative: below) the time of the bare
+            step; None where that was not measured.
+        headline_ratio: The tree's sum ÷ the profile's `latency.median`, which was measured at
+            another time; None where that is no latency of these steps.
+        steps: The number of steps that the rows' figures are of.
+        devices: How busy each device was in that time.
+        allocator: Whose bytes the memory is: "CPU" or "CUDA".
+        lines: Python's time by line, if it was sampled.
     """
 
     rows: tuple[TreeRow, ...]

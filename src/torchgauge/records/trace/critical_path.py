@@ -19,12 +19,17 @@ class PathItem(Record, frozen=True, kw_only=True):
 
 
 class CriticalPath(Record, frozen=True, kw_only=True):
-    """From the end of the last piece of work back to the first: seconds by kind of link.
+    """The chain of work from the end of the last to the begin of the first: seconds by kind.
 
-    `host` is the host's way to the launch of what ran next, `launch` from there to the begin of the
-    work, `pause` the device's from one piece of work to the next that waited already. Their sum is
-    `length`. `items` are the names with most of the time. It is an estimate: a trace does not say
-    what waited for what, and this reads it from launches, streams, events and synchronisations.
+    It is estimated: a trace does not record dependencies; they are inferred from launches, streams,
+    events and synchronisations.
+
+    Attributes:
+        length: The sum of all links.
+        host: The host's time until the launch of the next work.
+        launch: The time from a launch to the begin of its work.
+        pause: The device's pauses before work that was already launched.
+        items: The names with most of the time.
     """
 
     length: float

@@ -1,4 +1,4 @@
-"""What a kernel or copy was: how it was launched, how full it made the device, how long it took."""
+"""A kernel or copy: its launch configuration, occupancy and durations."""
 
 from __future__ import annotations
 

@@ -10,10 +10,15 @@ SCHEMA = "torchgauge.ranks/1"
 
 
 class RankTime(Record, frozen=True, kw_only=True):
-    """One rank's recorded steps, seconds of a typical one.
+    """The recorded steps of one rank, in seconds of a typical step.
 
-    `step` = `work` + `waiting`: the time in which it did something itself, and in which it only
-    waited for communication. `communication` is all that was under way, also beside other work.
+    Attributes:
+        number: The rank.
+        steps: How many steps were recorded.
+        step: `work` + `waiting`.
+        work: The time in which the rank did something itself.
+        waiting: The time in which it only waited for communication.
+        communication: All communication that was under way, overlapping with other work or not.
     """
 
     number: int
@@ -25,11 +30,14 @@ class RankTime(Record, frozen=True, kw_only=True):
 
 
 class Ranks(Exported, frozen=True, kw_only=True):
-    """The ranks of one job in order of number; `missing` left no record.
+    """The ranks of one job, in order of number.
 
-    `straggler` is the rank that works longest, for which the others wait `lost` seconds of a step
-    (the median); None where the ranks do not differ. `share` is the part of a step in which
-    communication was under way, `exposed` that in which a rank only waited for it, over all ranks.
+    Attributes:
+        missing: Ranks without a record.
+        straggler: The rank that works longest; None where the ranks do not differ.
+        lost: Seconds of a step that the others wait for the straggler, the median.
+        share: The part of a step in which communication was under way, over all ranks.
+        exposed: The part of a step in which a rank only waited for communication, over all ranks.
     """
 
     schema: str = SCHEMA

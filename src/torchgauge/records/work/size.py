@@ -15,10 +15,17 @@ class DtypeSize(Record, frozen=True, kw_only=True):
 class Size(Record, frozen=True, kw_only=True):
     """Parameters and bytes of a model, each tensor counted once however often it is used.
 
-    `parameters`, `trainable` and `buffers` count elements; `bytes` is parameters and buffers in
-    memory. `disk_bytes` is the size of `disk_source`: the files that were loaded, or the model's
-    state dict written out. `uninitialized` names lazy parameters without a shape; with any, the
-    totals are lower bounds.
+    Attributes:
+        parameters: Elements of parameters.
+        trainable: Elements of parameters that need a gradient.
+        buffers: Elements of buffers.
+        parameter_bytes: Bytes of parameters in memory.
+        buffer_bytes: Bytes of buffers in memory.
+        by_dtype: Both by element type.
+        disk_bytes: The size of `disk_source`.
+        disk_source: The files that were loaded, or the model's state dict written out.
+        uninitialized: Names of lazy parameters without a shape; with any, the totals are lower
+            bounds.
     """
 
     parameters: int
