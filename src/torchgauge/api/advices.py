@@ -1,4 +1,4 @@
-"""Advice: improvements that are tried on a model, of Python's or of the command line's naming."""
+"""Try improvements on a model given in Python, or on a target named on the command line."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def advise(
     train: Training | bool | None = None,
     progress: bool | None = None,
 ) -> Advice:
-    """Try improvements on copies of a model, and return which of them held, with their code.
+    """Try improvements on copies of a model, and return those that were confirmed, with their code.
 
-    Each is applied in fresh processes, to which the model travels by value; yours stays as it is.
-    Outputs may differ by `tolerance` of their largest magnitude (without it by what the arithmetic
-    explains); with `metric(outputs)` that number may change by `tolerance`, 1 % without it.
-    `candidates` are ids, all without them. `budget` is in seconds for everything, loading and
-    compilation too: what would not end within it is untried, with the time that it takes, and what
-    runs on is stopped 5 % and 2 s later. `latency_limit`, in seconds, has larger batches tried.
-    `train` measures a training step.
+    Each is applied in fresh processes, which get the model by value; yours is not changed. Outputs
+    may differ by `tolerance` of their largest magnitude (by default by what the arithmetic
+    explains); with `metric(outputs)` that number may change by `tolerance` (by default 1 %).
+    `candidates` are ids, by default all. `budget` is in seconds for everything, loading and
+    compilation included: a candidate that would not finish within it is untried, with its expected
+    duration, and a running one is stopped 5 % and 2 s later. With `latency_limit`, in seconds,
+    larger batches are tried. `train` measures a training step.
 
-    Raises InputError `candidate-unknown`, `not-picklable`; MeasurementError `budget-short` where
-    the budget does not even suffice to look at the model; and what running the model raises.
+    Raises InputError `candidate-unknown`, `not-picklable`; MeasurementError `budget-short` if the
+    budget does not even suffice to look at the model; and what running the model raises.
     """
     deadline = Budget(budget)
     source, options = prepared(model, inputs, train=train)

@@ -1,4 +1,4 @@
-"""Two saved or given runs, side by side."""
+"""Compare two runs, saved or given."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def compare(
 ) -> Comparison | TraceDiff | Growth:
     """Compare two records, or the files that hold them: every metric, layers, operators, kernels.
 
-    Times are judged between the same machine, software and settings, from six processes on each
-    side (`processes=10`); exact figures always where inputs are the same. Two pairs (model, inputs)
-    are run in turn, in `blocks` of four fresh processes to which they travel by value; with `train`
-    a training step of them. Of two traces, or folders with the ranks' files, the result says what
-    got slower, of two memory snapshots what grew.
+    Times are judged only on the same machine, software and settings, with six or more processes on
+    each side (`processes=10`); exact figures always if the inputs are the same. Two pairs (model,
+    inputs) are run in turn, in `blocks` of four fresh processes that get them by value; with
+    `train` a training step of them. For two traces, or folders with the ranks' files, the result is
+    what got slower, for two memory snapshots what grew.
 
     Raises InputError `file-missing`, `not-a-profile`, `gate-sides`; RecordError as `load`; for
     models what running raises; for traces and snapshots as `read_trace` and `read_snapshot`.
@@ -79,10 +79,10 @@ def _compared_recordings(baseline: Any, current: Any) -> TraceDiff | Growth | No
 def detect_regressions(
     baseline: Profile | str | Path, current: Profile | str | Path
 ) -> Regressions:
-    """Return what got worse: falsy where nothing did, and it prints by metric and change.
+    """Return the metrics that got worse: falsy if none did; printed by metric and change.
 
-    With fewer than six processes on a side, latency counts only beyond the host's noise floor
-    (20 % where it was never calibrated), and is said to be inconclusive below it.
+    With fewer than six processes on a side, latency counts only beyond the host's noise floor (20 %
+    where it was never calibrated), and is inconclusive below it.
 
     Raises as `compare`.
     """

@@ -1,4 +1,4 @@
-"""What a file or a folder holds, by its first bytes: traces end in .json too."""
+"""Detect what a file or a folder contains, by its first bytes: traces end in .json too."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _RECORD = re.compile(rb'\s*\{\s*"schema"\s*:\s*"torchgauge\.')
 
 
 def content(path: Path) -> Content | None:
-    """Return what is there; None where there is nothing, or a file that cannot be opened.
+    """Return the kind of a file or folder; None if there is nothing, or it cannot be opened.
 
-    A file that is none of them counts as a record, whose reader says what is wrong with it. Raises
+    A file of another kind counts as a record, whose reader explains what is wrong with it. Raises
     InputError `file-not-regular`.
     """
     check_readable(path)
@@ -40,9 +40,9 @@ def content(path: Path) -> Content | None:
 
 
 def evidence(*sides: object) -> Literal["trace", "snapshot"] | None:
-    """Return what sides of a comparison are, given or at paths, where one is no profile's record.
+    """Return "trace" or "snapshot" if a side of a comparison is one, given or at a path; else None.
 
-    Saved records of traces and of snapshots count as what they hold.
+    Saved records of traces and of snapshots count as what they describe.
     """
     kinds = {_kind(side) for side in sides}
     return next((kind for kind in _KINDS if kind in kinds), None)

@@ -43,14 +43,14 @@ def convert_trace(
     cache: bool = False,
     progress: bool | None = None,
 ) -> Path:
-    """Write a trace, or the part of it that is asked for, in another format; return the path.
+    """Write a trace, or a selected part of it, in another format; return the path.
 
     `to`: "speedscope" (a profile for each stream and thread, in real time), "folded" (stacks of
     layers, operators and kernels with their time in ns), "parquet" (all events as a table; extra
-    `parquet`), or "chrome" (the recorded events themselves). It is packed where `output` ends in
-    .gz. `begin` and `end` in s from the window's begin, `step` the number of a marked step, `layer`
-    a layer's path; host code is in a part when it begins in it, device work when its launch does.
-    The other options are those of `read_trace`.
+    `parquet`), or "chrome" (the recorded events themselves). It is compressed if `output` ends in
+    .gz. `begin` and `end` are in s from the window's begin, `step` is the number of a marked step,
+    `layer` a layer's path; host code is included if it begins in the part, device work if its
+    launch does. The other options are those of `read_trace`.
 
     Raises InputError as `read_trace` for files, `rank-unknown`, `step-unknown`, `layer-unknown`,
     `part-empty`, `format-absent`, `option-conflict`, `output-unwritable`; MissingExtraError.

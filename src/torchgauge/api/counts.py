@@ -1,4 +1,4 @@
-"""What is counted without a clock: size and work."""
+"""Count what needs no clock: size and work."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def measure_size(model: object) -> Size:
 def count_cost(model: Callable[..., Any], inputs: Any = None, *, backward: bool = False) -> Cost:
     """Count FLOPs and bytes of one call by layer and operator, from the shapes that it runs with.
 
-    On whatever device the model is: with meta or fake tensors nothing is computed. Where the code
-    reads a value, which meta tensors lack, a copy on the CPU filled at random is counted (up to
-    4 GiB), and the warning `counted-on-cpu` says so. Without
-    `backward` in evaluation mode; with it in training mode, and ones are sent into every
-    differentiable output (no loss is counted). An operator without formula is in `unknown`.
+    The model runs on the device where it is; on meta or fake tensors nothing is computed. If the
+    code reads a value, which meta tensors do not have, a copy on the CPU with random values is
+    counted (up to 4 GiB), with the warning `counted-on-cpu`. With `backward` the model is in
+    training mode, else in evaluation mode, and a gradient of ones is sent into every differentiable
+    output (no loss is counted). An operator without a formula is in `unknown`.
 
     Raises MeasurementError where the call raises.
     """

@@ -1,4 +1,4 @@
-"""Gates: whether a model got worse, by name on the command line or by object in Python."""
+"""Judge whether a model got worse: targets named on the command line, or objects in Python."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def gate(
     max_blocks: int = MOST_BLOCKS,
     progress: bool | None = None,
 ) -> Verdict:
-    """Tell whether `current` is worse than `baseline`: pass, fail, inconclusive, not comparable.
+    """Judge whether `current` is worse than `baseline`: pass, fail, inconclusive, not comparable.
 
-    Two pairs (model, inputs) are run in turn, in fresh processes to which they travel by value.
-    Two records, or the files that hold them, are compared as they are. `tolerance` is texts such as
-    "latency:1%:3%": what is accepted, and what must surely not be reached.
+    Two pairs (model, inputs) are run in turn, in fresh processes that get them by value. Two
+    records, or the files that hold them, are compared as they are. `tolerance` is texts such as
+    "latency:1%:3%": the accepted change, and the change that must be excluded.
 
     Raises InputError `gate-sides`, `metric-unknown`, `threshold-invalid`; and what running raises.
     """
@@ -142,8 +142,8 @@ def gate_targets(
 ) -> Verdict:
     """Gate a target against a git revision of it, or against another target.
 
-    `base_env` "build" installs what the revision requires into an environment of its own.
-    Raises what checking out, loading and running raise; InputError `option-conflict`.
+    `base_env` "build" installs the revision's requirements into a separate environment. Raises what
+    checking out, loading and running raise; InputError `option-conflict`.
     """
     require_torch()
     from torchgauge.gates.paired_gate import gate_builds
@@ -183,7 +183,7 @@ def compare_targets(
     blocks: int | None = None,
     progress: bool | None = None,
 ) -> Comparison:
-    """Compare two targets that are both here, run in turn in `blocks` of four processes.
+    """Compare two targets on this machine, run in turn in `blocks` of four processes.
 
     Raises what loading and running raise.
     """

@@ -1,4 +1,4 @@
-"""The user's own loop, watched from outside."""
+"""Record the user's own loop from outside."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def timeline(
     """Return a context manager that records some steps of your own loop: `with … as run:`.
 
     `model` is a module, several, or None for those that the loop calls. A step ends with the
-    optimizer's step, in inference with a call of the model, or where the loop says `run.step()`.
-    `schedule` says which steps are recorded; fewer are where more would take more memory than
-    `memory_budget` bytes (1 GiB, a quarter of what is free if that is less). `tg.mark(name)` names
-    parts of the loop. After the block `run.tree`, `run.steps`, `run.captured` and `run.record`.
-    The thread that steps is recorded, with autograd's. `all_threads` records the others too: torch
-    may end the process where one of them runs operators while a recording begins or ends. Other
-    threads cannot measure until the block ends.
+    optimizer's step, in inference with a call of the model, or where the loop calls `run.step()`.
+    `schedule` selects the recorded steps; fewer are recorded if all would take more memory than
+    `memory_budget` bytes (1 GiB, a quarter of the free memory if that is less). `tg.mark(name)`
+    names parts of the loop. After the block use `run.tree`, `run.steps`, `run.captured` and
+    `run.record`. The stepping thread is recorded, with autograd's. `all_threads` records the others
+    too: torch may end the process if one of them runs operators while a recording begins or ends.
+    Other threads cannot measure until the block ends.
 
     Raises InputError `not-a-module`, `budget-invalid`; on entering `timeline-active`, and
     MeasurementError `profiler-active`.

@@ -1,4 +1,4 @@
-"""The diagnosis of the machine itself."""
+"""Diagnose the machine itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torchgauge.records.doctor import Diagnosis
 
 
 def diagnose(*, quick: bool = False, progress: bool | None = None) -> Diagnosis:
-    """Find what makes timings lie on this machine; `quick` leaves out the A/A run of 10 s."""
+    """Check this machine for what distorts timings; `quick` leaves out the A/A run of 10 s."""
     from torchgauge.measure.machine.doctor import diagnose as examine
 
     with measuring(progress) as display:

@@ -1,4 +1,4 @@
-"""One measurement alone: latency, memory."""
+"""Measure one figure alone: latency or memory."""
 
 from __future__ import annotations
 
@@ -31,20 +31,29 @@ def measure_latency(
     device: str | None = None,
     progress: bool | None = None,
 ) -> Latency:
-    """Time calls in this process and in fresh ones, for `budget` seconds in all (6).
+    """Time calls in this process and in fresh ones, and return the latency.
 
-    `processes` is how many are to be started, 1 stands for this one alone, which then samples until
-    its median is known to ±`target_rel_error` (±1 %) or the `budget` (30 s) is over. The interval's
-    `scope` says how far it reaches.
+    Args:
+        model_or_callable: The model, or any function.
+        inputs: As `profile` takes them, or what `preprocess` takes.
+        train: A training step to time instead of inference.
+        warmup: Exactly so many calls are left out; None detects the end of the warm-up.
+        iterations: Exactly so many calls after the warm-up, in this process unless `processes` is
+            set.
+        processes: How many fresh processes to start; 1 is this process alone. None: as many short
+            ones as the budget allows.
+        target_rel_error: A single process samples until its median is known to ± this (0.01).
+        budget: Seconds of sampling in all (default 5; 30 for one process alone).
+        preprocess: Makes the model's inputs from `inputs`, timed as a stage of an end-to-end
+            latency.
+        postprocess: Takes the outputs, timed likewise.
+        cold_cache: Overwrite the last-level cache before each call.
+        percentile: Sample until there are enough samples for the interval of this one (0.99).
+        device: Where to run; None leaves the model where it is.
+        progress: Show progress; None does so on a terminal.
 
-    `preprocess` takes `inputs` as given and returns what the model takes; `postprocess` takes the
-    outputs. Both are timed as stages, and the latency is then end to end. `cold_cache` pushes the
-    last-level cache out before each call. `iterations` times exactly so many calls after the warm-
-    up, in this process unless `processes` are given. With a `percentile` (0.99) sampling goes on
-    until there are samples enough for its interval, within the budget. `device` None leaves the
-    model where it is. Ctrl-C returns what was measured, with `stop` "interrupted".
-
-    Raises InputError for options that make no sense, MeasurementError where the call raises.
+    Ctrl-C returns what was measured, with `stop` "interrupted". Raises InputError for options that
+    make no sense, MeasurementError where the call raises.
     """
     source, options = prepared(
         model_or_callable,

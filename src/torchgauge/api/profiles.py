@@ -1,4 +1,4 @@
-"""A whole profile, of a model or of what the command line names."""
+"""Profile a model given in Python, or a target named on the command line."""
 
 from __future__ import annotations
 
@@ -42,21 +42,30 @@ def profile(
 ) -> Profile:
     """Measure size, work, time and memory of a model and where they go, and return the record.
 
-    `inputs` is a tensor (one positional argument), a tuple (positional), a mapping (keyword) or
-    `tg.Inputs(args, kwargs)`. `device` ("cpu", "cuda", "cuda:N", "auto") and `precision` ("fp32",
-    "tf32", "bf16", "fp16") None leave the model as it is; a change is made on a copy. `train`
-    measures a training step in place of inference. `detail` is how far down the tree goes: "layers"
-    times them with nothing recorded, "summary" makes no tree. `trace` is a file (.json or .json.gz)
-    to which the recording of the timeline is written, for Perfetto. `lines` tells the time that
-    your own Python takes between operators by line (`tree.lines`). `all_threads` puts operators of
-    threads that the model starts into the tree; torch may then crash where other threads run
-    operators meanwhile. `processes` fresh processes time the call, 1 stands for this one alone;
-    None: as many short ones as the `budget` for the latency allows (5 s), unless `iterations` are
-    given, which this process takes. `roofs` True measures anew what the device can do at most, in
-    some ten seconds, and keeps it for later profiles; None does so quickly, in about two, where
-    nothing is kept of this machine; False not at all. Ctrl-C ends the run early and returns what
-    was measured, with `interrupted` set. A probe that fails leaves a warning with `failed` on the
-    record. Where another thread of the process measures, this one waits for it.
+    If another thread of the process is measuring, this call waits for it. A probe that fails leaves
+    a warning with `failed` on the record. Ctrl-C ends the run early and returns what was measured,
+    with `interrupted` set.
+
+    Args:
+        model: A torch.nn.Module, or any function.
+        inputs: A tensor (one positional argument), a tuple (positional), a mapping (keyword) or
+            `tg.Inputs(args, kwargs)`.
+        device: "cpu", "cuda", "cuda:N" or "auto"; None leaves the model where it is. A change of
+            device or precision is made on a copy.
+        precision: "fp32", "tf32", "bf16" or "fp16"; None leaves the model as it is.
+        train: A training step to measure instead of inference.
+        detail: How deep the tree is: "layers" times them without a recording, "summary" makes none.
+        trace: A file (.json or .json.gz) to write the timeline's recording to, for Perfetto.
+        lines: Measure the time of your own Python between operators by line (`tree.lines`).
+        all_threads: Put operators of threads that the model starts into the tree; torch may then
+            crash if other threads run operators at the same time.
+        warmup: As `measure_latency` takes it, like `iterations`, `processes` and `budget`.
+        iterations: Exactly so many calls after the warm-up.
+        processes: How many fresh processes time the call; 1 is this process alone.
+        budget: Seconds for the latency (default 5).
+        roofs: True measures the device's roofs fully, in some ten seconds, and stores them; None
+            measures them in about two if none are stored for this machine; False not at all.
+        progress: Show progress; None does so on a terminal.
 
     Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
     device that is not there.
@@ -104,12 +113,12 @@ def profile_request(
     percentile: float | None = None,
     progress: bool | None = None,
 ) -> Profile:
-    """Do the same for a target as the command line names it; `inputs` are texts of --input.
+    """Profile a target named as on the command line; `inputs` are texts of --input.
 
-    `trust` allows files that hold a program, and measures in a process of its own. `loss` is "mean"
-    or names a function, `optimizer` a class of torch.optim. `percentile` (0.99) has sampling go on
-    until there are samples enough for its interval, within the budget. `nvtx` runs steps with NVTX
-    ranges at the end.
+    `trust` allows files that contain a program, and measures in a separate process. `loss` is
+    "mean" or names a function, `optimizer` a class of torch.optim. With a `percentile` (0.99)
+    sampling continues until there are enough samples for its interval, within the budget. `nvtx`
+    runs steps with NVTX ranges at the end.
     """
     require_torch()
     timeline_options = _timeline_options(

@@ -1,4 +1,4 @@
-"""Saved records, read back."""
+"""Read saved records."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 
 def load(path: str | Path) -> codec.Saved:
-    """Return the record saved at `path`, or what a recorded trace says; torch is not needed.
+    """Return the record saved at `path`, or that of a recorded trace; torch is not needed.
 
-    A folder is that of a distributed loop, whose ranks' records (`*.rank*.json`) come side by side,
-    or holds the traces of a job's ranks; a pickle is a memory snapshot. What a file holds is told
-    by its content.
+    A folder has the records of a distributed loop's ranks (`*.rank*.json`), shown side by side, or
+    the traces of a job's ranks; a pickle is a memory snapshot. The content decides, not the name.
 
     Raises InputError `file-missing`; RecordError `record-unreadable`, `record-foreign`,
     `record-newer`, `record-invalid`; of ranks what `analyze.ranks.merged` raises, of traces and

@@ -1,4 +1,4 @@
-"""Memory snapshots, read from files."""
+"""Read memory snapshots from files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def read_snapshot(path: str | Path) -> Snapshot:
-    """Read what torch.cuda.memory._dump_snapshot wrote; neither torch nor a GPU is needed.
+    """Read a file of torch.cuda.memory._dump_snapshot; neither torch nor a GPU is needed.
 
-    A pickle is a program: one that holds more than plain values is refused, and none of it is run.
-    Gzip and the same content as JSON are read too.
+    A pickle is a program: one that contains more than plain values is refused, and none of it is
+    run. Gzip and the same content as JSON are read too.
 
     Raises InputError: `file-missing`, `file-not-regular`, `pickle-unsafe`, `pickle-not-plain`,
     `pickle-damaged`, `snapshot-not-one`, `snapshot-damaged`, `snapshot-malformed`,

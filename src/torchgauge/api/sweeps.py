@@ -1,4 +1,4 @@
-"""A grid of settings, of a model or of what the command line names."""
+"""Sweep a grid of settings, for a model or a target named on the command line."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def sweep(
     budget: float | None = BUDGET,
     progress: bool | None = None,
 ) -> Sweep:
-    """Measure a model under every combination of settings, each cell in a process of its own.
+    """Measure a model under every combination of settings, each cell in its own process.
 
-    `grid` gives the axes: {"batch": [1, 2, 4], "precision": ["fp32", "bf16"]}; batch "auto"
-    doubles. `make_inputs(batch, seq_len)` takes those of the two that the grid has, or is the
-    inputs themselves. `where` are constraints ("p99<20ms and memory<2GB"), `best` the metrics
-    to choose by. `repeats` processes measure each cell in turn. Batches are left out where
-    throughput saturates or memory would not fit, unless `every`. `memory_limit` holds each process
-    to so many bytes. `resume` is a file that finished cells are kept in. `budget` is in seconds
-    for each process. `executor` is "process" or "ray".
+    `grid` has the axes: {"batch": [1, 2, 4], "precision": ["fp32", "bf16"]}; batch "auto" doubles.
+    `make_inputs(batch, seq_len)` takes those of the two that the grid has, or is the inputs
+    themselves. `where` are constraints ("p99<20ms and memory<2GB"), `best` the metrics to choose
+    by. `repeats` processes measure each cell in turn. Unless `every` is set, batches are skipped
+    once throughput saturates or memory would not fit. `memory_limit` limits the bytes of each
+    process. `resume` is a file that stores finished cells. `budget` is in seconds for each process.
+    `executor` is "process" or "ray".
 
     Raises InputError `axis-unknown`, `axis-invalid`, `constraint-invalid`, `metric-unknown`,
     `sweep-other`, `not-picklable`, and for what cannot be measured at all.

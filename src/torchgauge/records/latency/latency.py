@@ -37,7 +37,6 @@ class LatencyRun(Record, frozen=True, kw_only=True):
         layer_times: Seconds of a call by layer path, without the layers that a layer calls: a
             median over stamped calls after those of the samples, if several processes were run.
         yardstick: The times of this process, as in `Yardstick.times`.
-        warnings: Warnings on the samples.
     """
 
     samples: tuple[float, ...]
