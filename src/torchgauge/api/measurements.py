@@ -40,8 +40,7 @@ def measure_latency(
         warmup: Exactly so many calls are left out; None detects the end of the warm-up.
         iterations: Exactly so many calls after the warm-up, in this process unless `processes` is
             set.
-        processes: How many fresh processes to start; 1 is this process alone. None: as many short
-            ones as the budget allows.
+        processes: Fresh processes to start; 1 is this one alone. None: as the budget allows.
         target_rel_error: A single process samples until its median is known to ± this (0.01).
         budget: Seconds of sampling in all (default 5; 30 for one process alone).
         preprocess: Makes the model's inputs from `inputs`, timed as a stage of an end-to-end

@@ -42,23 +42,20 @@ def profile(
 ) -> Profile:
     """Measure size, work, time and memory of a model and where they go, and return the record.
 
-    If another thread of the process is measuring, this call waits for it. A probe that fails leaves
-    a warning with `failed` on the record. Ctrl-C ends the run early and returns what was measured,
-    with `interrupted` set.
+    A probe that fails leaves a warning with `failed`; Ctrl-C returns what was measured so far, with
+    `interrupted` set. If another thread is measuring, this call waits for it.
 
     Args:
         model: A torch.nn.Module, or any function.
-        inputs: A tensor (one positional argument), a tuple (positional), a mapping (keyword) or
-            `tg.Inputs(args, kwargs)`.
-        device: "cpu", "cuda", "cuda:N" or "auto"; None leaves the model where it is. A change of
-            device or precision is made on a copy.
-        precision: "fp32", "tf32", "bf16" or "fp16"; None leaves the model as it is.
+        inputs: A tensor, a tuple (positional), a mapping (keyword) or `tg.Inputs(args, kwargs)`.
+        device: "cpu", "cuda", "cuda:N" or "auto"; None leaves it there. A copy of the model is
+            moved.
+        precision: "fp32", "tf32", "bf16" or "fp16", of a copy; None leaves the model as it is.
         train: A training step to measure instead of inference.
         detail: How deep the tree is: "layers" times them without a recording, "summary" makes none.
         trace: A file (.json or .json.gz) to write the timeline's recording to, for Perfetto.
         lines: Measure the time of your own Python between operators by line (`tree.lines`).
-        all_threads: Put operators of threads that the model starts into the tree; torch may then
-            crash if other threads run operators at the same time.
+        all_threads: Put operators of threads that the model starts into the tree; torch may crash.
         warmup: As `measure_latency` takes it, like `iterations`, `processes` and `budget`.
         iterations: Exactly so many calls after the warm-up.
         processes: How many fresh processes time the call; 1 is this process alone.
@@ -67,8 +64,7 @@ def profile(
             measures them in about two if none are stored for this machine; False not at all.
         progress: Show progress; None does so on a terminal.
 
-    Raises InputError for what cannot be measured at all: an unknown device, precision or detail, a
-    device that is not there.
+    Raises InputError for an unknown device, precision or detail, and for a device that is absent.
     """
     timeline_options = _timeline_options(
         detail, trace, lines=lines, roofs=roofs, all_threads=all_threads

@@ -31,7 +31,6 @@ class LatencyRun(Record, frozen=True, kw_only=True):
         median: Seconds, of the steady samples.
         interval: The 95 % interval of the median.
         autocorrelation: The integrated autocorrelation time τ of the steady samples, in samples.
-        stop: Why sampling stopped.
         device_samples: The GPU's seconds of each call.
         stage_samples: Seconds of each call, by stage or phase.
         layer_times: Seconds of a call by layer path, without the layers that a layer calls: a
@@ -87,7 +86,6 @@ class Latency(Record, frozen=True, kw_only=True):
         device_time: The GPU's time per call, or None.
         processes: The raw samples, by process.
         stages: Stages of an end-to-end call.
-        yardstick: Reference work timed between the calls.
         cold_cache: True if the last-level cache was overwritten before each call.
     """
 
