@@ -21,8 +21,8 @@ def _end(*_: object) -> None:
 
 
 def _ignore_at_the_very_end() -> None:
-    """Let Python not give up our handler, which would let Ctrl-C end the process its own way."""
-    if signal.getsignal(signal.SIGINT) is _end:
+    """Let Python not give up its handlers, which would let Ctrl-C end the process its own way."""
+    if signal.getsignal(signal.SIGINT) in (_end, signal.default_int_handler):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -52,6 +52,9 @@ def main() -> int:
             "run"
         ]:
             signal.signal(signal.SIGINT, _end)
+        # Where Ctrl-C has passed through an evaluated text, such as those that make dataclasses,
+        # Python ends by the signal whatever is returned, until another text is evaluated.
+        eval("0")  # noqa: S307
 
 
 if __name__ == "__main__":

@@ -52,12 +52,13 @@ model(x).sum().backward()
 model.norm.eval()
 
 
-# A loop's own work is not undone: this one has none.
-plain = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).eval()
+# A loop's own work is not undone: this one has none, not even a `torch.no_grad`, which a signal can
+# leave half entered.
+plain = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).eval().requires_grad_(False)
 
 
 def loop():
-    with tg.timeline(plain), torch.no_grad():
+    with tg.timeline(plain):
         for _ in range(40):
             plain(x)
 

@@ -207,3 +207,10 @@ def test_ctrl_c_while_the_first_one_is_told_is_130_too(models, monkeypatch):
     finally:
         signal.signal(signal.SIGINT, before)
     assert ended.value.code == 130
+
+
+def test_ctrl_c_while_a_text_is_evaluated_is_130(models):
+    """Python ends by the signal where an interrupt left an `exec`, whatever is returned."""
+    models.write_text(MODEL + '\ndef interrupting():\n    exec("raise KeyboardInterrupt")\n')
+    done = subprocess.run([*COMMAND, "count", f"{models}:interrupting"], **PIPES)
+    assert (done.returncode, done.stderr) == (130, "torchgauge: interrupted\n")

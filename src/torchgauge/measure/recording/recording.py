@@ -151,8 +151,10 @@ def record(
     The options are those of `Recorder`; raises MeasurementError as its `start` does.
     """
     recorder = Recorder(memory=memory, shapes=shapes, device=device, all_threads=all_threads)
+    owner = Owner()
     with _started(recorder):
         work()
+    owner.end_fork()  # which has no recording to export
     with temporary_folder() as folder:
         path = folder / "recording.json"
         recorder.export(path)
