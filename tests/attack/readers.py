@@ -138,12 +138,17 @@ def cached_trace(dice, folder):
 
 @reader
 def recorded_allocations(dice, folder):
-    from torchgauge.readers import allocations
+    from torchgauge.analyze.memory.allocations import pair
+    from torchgauge.analyze.memory.recorded_ranges import named_ranges, outermost_operators
+    from torchgauge.readers.kineto.kineto import read_events
 
     path = folder / "made.json"
     data = trace_changed(dice)
     path.write_bytes(packed(data, dice) if dice.random() < 0.3 else data)
-    allocations.read(path, marks="tg@", layers="tg#")
+    events = read_events(path)
+    pair(events.memory.on_device(0, -1))
+    outermost_operators(events, without=("tg@", "tg#"))
+    named_ranges(events, "tg@")
 
 
 # Memory snapshots

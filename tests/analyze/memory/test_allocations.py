@@ -11,8 +11,9 @@ from tests.support.paths import public_trace
 
 from torchgauge.analyze.memory import allocations as memory
 from torchgauge.analyze.memory.allocations import NamedStorage, StepTimes, pair, step_memory
-from torchgauge.readers import allocations
-from torchgauge.readers.allocations import Allocations, Ranges
+from torchgauge.analyze.memory.recorded_ranges import Ranges, outermost_operators
+from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records.trace.events import MemoryEvents
 
 WHOLE = StepTimes(start=0, forward=0, forward_end=1000, end=1000)
 
@@ -22,7 +23,17 @@ def events(*rows):
     rows = [(*row, 0)[:4] for row in rows]
     time, size, address, thread = (np.array(c, dtype=np.int64) for c in zip(*rows, strict=True))
     same = np.zeros_like(time)
-    return Allocations(time, size, address, device_type=same, device_id=same - 1, thread=thread)
+    return MemoryEvents(
+        time=time,
+        thread=thread,
+        address=address,
+        size=size,
+        allocated=same,
+        reserved=same,
+        device_type=same,
+        device=same - 1,
+        index=same,
+    )
 
 
 def operators(*rows):
@@ -174,13 +185,13 @@ def test_a_block_alive_over_the_whole_step_is_there_without_any_event():
 )
 def test_a_cuda_recording_agrees_with_the_allocators_own_total(name, device):
     path = public_trace(name)
-    trace = allocations.read(path)
-    blocks = pair(trace.allocations.on_device(1, device))
+    events = read_events(path)
+    blocks = pair(events.memory.on_device(1, device))
     end = int(blocks.times[-1])
     whole = StepTimes(start=-1, forward=-1, forward_end=end, end=end)
-    result = step_memory(blocks, trace.operators, [], whole)
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    memory = [e for e in events if e["name"] == "[memory]" and e["args"]["Device Type"] == 1]
+    result = step_memory(blocks, outermost_operators(events), [], whole)
+    raw = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    memory = [e for e in raw if e["name"] == "[memory]" and e["args"]["Device Type"] == 1]
     first = min(memory, key=lambda e: (e["ts"], e["args"]["Ev Idx"]))["args"]
     before = first["Total Allocated"] - first["Bytes"]
     assert result.peak == max(e["args"]["Total Allocated"] for e in memory) - before

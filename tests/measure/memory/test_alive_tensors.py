@@ -10,7 +10,7 @@ from torchgauge.analyze.memory.alive_tensors import (
     AliveStorage,
     alive_tensors,
 )
-from torchgauge.readers.allocations import Ranges
+from torchgauge.analyze.memory.recorded_ranges import Ranges
 from torchgauge.report.console.plain import plain
 from torchgauge.report.content import alive_tensors as report
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from torchgauge.readers.allocations import Ranges
+from torchgauge.analyze.memory.recorded_ranges import Ranges
 from torchgauge.records.memory.alive_tensor import AliveTensor, Part
 
 MAX_ROWS = 100  # per part; smaller storages share a row

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchgauge.analyze.memory.alive_tensors import AliveStorage
-from torchgauge.readers.allocations import Allocations, Column, Ranges
+from torchgauge.analyze.memory.recorded_ranges import Ranges
 from torchgauge.records.memory.alive_tensor import Part
 from torchgauge.records.memory.memory import PARTS, MemoryPoint
+from torchgauge.records.trace.events import Integers, MemoryEvents
 
 MAX_POINTS = 2000
 _NEVER = np.iinfo(np.int64).max
@@ -59,14 +60,14 @@ class Blocks:
     `lost` counts blocks whose address was allocated again though no free was recorded.
     """
 
-    address: Column
-    size: Column
-    thread: Column
-    allocation_position: Column
-    free_position: Column
-    allocation_time: Column
-    free_time: Column
-    times: Column
+    address: Integers
+    size: Integers
+    thread: Integers
+    allocation_position: Integers
+    free_position: Integers
+    allocation_time: Integers
+    free_time: Integers
+    times: Integers
     lost: int
 
     def position(self, time: int) -> int:
@@ -95,7 +96,7 @@ class StepMemory:
     timeline: tuple[MemoryPoint, ...]
 
 
-def pair(events: Allocations) -> Blocks:
+def pair(events: MemoryEvents) -> Blocks:
     """Return the blocks of one device's events; a free of a block made before them is ignored."""
     rows: list[int] = []
     freed = np.full(len(events.time), _NEVER)
@@ -223,7 +224,7 @@ def _baseline(blocks: Blocks, storages: Iterable[NamedStorage], start: int) -> l
     return base
 
 
-def _live(blocks: Blocks, first: int, last: int) -> Column:
+def _live(blocks: Blocks, first: int, last: int) -> Integers:
     """Return the bytes of recorded blocks alive after each of the events first … last."""
     change = np.zeros(len(blocks.times) + 1, dtype=np.int64)
     np.add.at(change, blocks.allocation_position + 1, blocks.size)
@@ -244,7 +245,7 @@ def _labels(
     return labels
 
 
-def _operator_end(blocks: Blocks, operators: Ranges) -> Column:
+def _operator_end(blocks: Blocks, operators: Ranges) -> Integers:
     """Return when the operator ends that each block belongs to, in ns.
 
     That is where the outermost operator around its allocation ends. One made outside of any, such
@@ -275,7 +276,7 @@ def _retained(blocks: Blocks, named: dict[int, NamedStorage], step: StepTimes) -
     return int(blocks.size[now].sum() - blocks.size[was].sum() - blocks.size[new_outputs].sum())
 
 
-def _average(times: Column, live: Column, duration: int) -> float:
+def _average(times: Integers, live: Integers, duration: int) -> float:
     """Return the mean of the live bytes, each weighted by how long it lasted."""
     if duration <= 0:
         return float(live[-1])
@@ -283,7 +284,7 @@ def _average(times: Column, live: Column, duration: int) -> float:
     return float(np.dot(live.astype(np.float64), lasted) / duration)
 
 
-def _timeline(times: Column, live: Column) -> tuple[MemoryPoint, ...]:
+def _timeline(times: Integers, live: Integers) -> tuple[MemoryPoint, ...]:
     """Return the curve, beyond MAX_POINTS the lowest and the highest point of equal stretches.
 
     So every peak and valley stays at its place, and the highest point is the peak.

@@ -17,7 +17,6 @@ from torchgauge.analyze.memory.allocations import Blocks, pair
 from torchgauge.analyze.timeline.attribution import NONE, PHASES, Spans
 from torchgauge.analyze.timeline.call_tree import MODEL
 from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeTable
-from torchgauge.readers.allocations import Allocations
 from torchgauge.records.timeline.tree_row import Kind, TreeRow
 from torchgauge.records.trace.events import Events, Integers, MemoryEvents
 
@@ -46,7 +45,7 @@ def layer_memory(
     backward pass is told. `parameters` are elements by layer. `peak` is that of a layer's largest
     call, recomputation included.
     """
-    recorded = _in_order(events.memory).on_device(*device)
+    recorded = events.memory.on_device(*device)
     blocks = pair(recorded)
     nodes = _nodes(recorded, spans, table)
     names = events.name.take(spans.row)
@@ -81,28 +80,15 @@ def layer_memory(
     return LayerMemory(rows, blocks.lost)
 
 
-def _in_order(memory: MemoryEvents) -> Allocations:
-    """Return the events in the order in which they happened; see `trace.allocations`."""
-    order = np.lexsort((memory.index, memory.time))
-    return Allocations(
-        time=memory.time[order],
-        size=memory.size[order],
-        address=memory.address[order],
-        device_type=memory.device_type[order],
-        device_id=memory.device[order],
-        thread=memory.thread[order].astype(np.int64),
-    )
-
-
-def _nodes(recorded: Allocations, spans: Spans, table: NodeTable) -> Integers:
+def _nodes(recorded: MemoryEvents, spans: Spans, table: NodeTable) -> Integers:
     """Return the node of each event."""
-    places = spans.nesting.innermost_at(recorded.time, recorded.thread.astype(np.int32))
+    places = spans.nesting.innermost_at(recorded.time, recorded.thread)
     by_event = np.where(places == NONE, NONE, table.of_span[places])
     names = [node.name if node.kind == "bucket" else "" for node in table.nodes]
     return np.where(by_event == NONE, names.index(OUTSIDE_MODEL), by_event)
 
 
-def _sizes(recorded: Allocations, blocks: Blocks) -> Integers:
+def _sizes(recorded: MemoryEvents, blocks: Blocks) -> Integers:
     """Return the size of each event, 0 for frees of blocks that were not seen to be allocated."""
     paired = recorded.size > 0
     paired[blocks.free_position[blocks.free_position < len(paired)]] = True

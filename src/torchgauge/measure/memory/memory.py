@@ -17,6 +17,7 @@ from torchgauge.analyze.memory.allocations import (
     pair,
     step_memory,
 )
+from torchgauge.analyze.memory.recorded_ranges import named_ranges, outermost_operators
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
 from torchgauge.measure.memory import allocator, resident
@@ -27,7 +28,7 @@ from torchgauge.measure.memory.storages import TensorStorage, named_storages, st
 from torchgauge.measure.recording.recording import MARK, Marks, record
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.timeline.ranges import LAYER
-from torchgauge.readers import allocations
+from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.memory.alive_tensor import AliveTensor, Part
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.record import MeasurementWarning
@@ -133,8 +134,10 @@ class _Recording:
             optimizer.zero_grad(set_to_none=True)
         with self.layers.watching():
             recording = record(self._two_steps, memory=True)
-        trace = allocations.read(recording, marks=MARK, layers=LAYER)
-        times = dict(zip(trace.marks.name, trace.marks.start.tolist(), strict=True))
+        events = read_events(recording)
+        operators = outermost_operators(events, without=(MARK, LAYER))
+        marks = named_ranges(events, MARK)
+        times = dict(zip(marks.name, marks.start.tolist(), strict=True))
         known_storages = [
             NamedStorage(part=part, time=times[name], **storage._asdict())
             for name, items in self.marked_storages
@@ -153,13 +156,13 @@ class _Recording:
             optimizer=phases.get("optimizer"),
             end=phases["end"],
         )
-        blocks = pair(trace.allocations.on_device(*numbers(self.device)))
+        blocks = pair(events.memory.on_device(*numbers(self.device)))
         measurement_bytes = self._measurement_bytes()
         held = _minus(self.allocated, measurement_bytes)
-        figures = step_memory(
-            blocks, trace.operators, known_storages, span, held=held, outputs=outputs
+        figures = step_memory(blocks, operators, known_storages, span, held=held, outputs=outputs)
+        tensors = alive_tensors(
+            figures.alive, operators, named_ranges(events, LAYER), self.layers.paths
         )
-        tensors = alive_tensors(figures.alive, trace.operators, trace.layers, self.layers.paths)
         return _RecordedStep(figures, tensors, blocks.lost, measurement_bytes)
 
     def _two_steps(self) -> None:

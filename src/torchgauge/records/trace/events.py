@@ -159,6 +159,18 @@ class MemoryEvents:
     device: Integers
     index: Integers
 
+    def on_device(self, device_type: int, device: int) -> MemoryEvents:
+        """Return the allocations and frees of one device in the order in which they happened.
+
+        `index` counts the events of one thread after those of another: with a backward thread it
+        puts frees before their allocations. So times order them, and `index` those of equal times,
+        which old traces have in whole microseconds.
+        """
+        order = np.lexsort((self.index, self.time))
+        chosen = (self.device_type == device_type) & (self.device == device)
+        rows = order[chosen[order]]
+        return MemoryEvents(**{name: column[rows] for name, column in vars(self).items()})
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Flows:
