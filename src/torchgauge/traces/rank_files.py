@@ -21,6 +21,7 @@ from torchgauge.records.failure import Failure
 from torchgauge.records.trace.trace import RankTrace
 from torchgauge.temporary import temporary_folder
 from torchgauge.traces.rank_file import RankResult, read_rank
+from torchgauge.workers import NOWHERE, PIPE, worker
 
 CHILD = Path(__file__).with_name("trace_child.py")
 
@@ -88,12 +89,9 @@ class _Children:
         request = json.dumps(
             {"how": self._options, "path": sys.path, "file": file, "answer": str(answer)}
         )
-        command = [sys.executable, "-P", str(CHILD)]
         if self._is_stopped:
             return RankResult(file)
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        ) as child:
+        with worker(CHILD, stdout=NOWHERE, stderr=PIPE) as child:
             self._running.add(child)
             try:
                 _, error_output = child.communicate(request.encode())

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 from torchgauge.device.roofs.roof_measurement import Effort
+from torchgauge.workers import worker
 
 CHILD = Path(__file__).with_name("numpy_products_child.py")
 DTYPES = ("float32", "float64")
@@ -36,15 +36,11 @@ def numpy_peaks(threads: int, effort: Effort) -> dict[str, float]:
     """
     request = {"path": sys.path, "dtypes": DTYPES, "effort": dataclasses.asdict(effort)}
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", str(CHILD)],
-            input=json.dumps(request).encode(),
-            env=os.environ | dict.fromkeys(VARIABLES, str(threads)),
-            capture_output=True,
-            timeout=LONGEST,
-            check=True,
-        )
-        answer = json.loads(done.stdout)
+        with worker(CHILD, variables=dict.fromkeys(VARIABLES, str(threads))) as child:
+            output, _ = child.communicate(json.dumps(request).encode(), LONGEST)
+        if child.returncode:
+            return {}
+        answer = json.loads(output)
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
     return {

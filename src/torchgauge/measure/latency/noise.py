@@ -6,11 +6,9 @@ import contextlib
 import datetime
 import importlib.util
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Timer
 
 from torchgauge.analyze.latency.noise import difference
 from torchgauge.clock import Clock, SystemClock
@@ -18,6 +16,7 @@ from torchgauge.device.counters import machine_times, own_time_with_children
 from torchgauge.errors import MeasurementError, missing_extra
 from torchgauge.progress import Progress, Silent
 from torchgauge.records.doctor import NoiseRun
+from torchgauge.workers import killed_after, worker
 
 CHILD = Path(__file__).with_name("noise_child.py")
 WORKLOAD = "convolutions of 2 images of 48×48, about 1 ms"
@@ -108,30 +107,17 @@ def fresh_block() -> tuple[list[float], str]:
 
 
 @contextlib.contextmanager
-def _child() -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-P", str(CHILD)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as child:
-        late = Timer(START_LIMIT, child.kill)
-        late.daemon = True
-        late.start()
-        try:
-            yield child
-        finally:
-            late.cancel()
-            child.kill()
+def _child() -> Iterator[subprocess.Popen[bytes]]:
+    with worker(CHILD) as child, killed_after(START_LIMIT, child):
+        yield child
 
 
-def _answer(child: subprocess.Popen[str], question: str = "") -> str:
+def _answer(child: subprocess.Popen[bytes], question: str = "") -> str:
     try:
         if child.stdin is not None and question:
-            child.stdin.write(question)
+            child.stdin.write(question.encode())
             child.stdin.flush()
-        line = child.stdout.readline().strip() if child.stdout is not None else ""
+        line = child.stdout.readline().decode().strip() if child.stdout is not None else ""
     except OSError as error:
         raise _failed(str(error)) from error
     if not line:

@@ -19,14 +19,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
+from typing import IO, NamedTuple
 
 from torchgauge.errors import MeasurementError
 from torchgauge.folders import working_folder
 from torchgauge.forks import Owner
-from torchgauge.measure.processes.child_end import ChildEnd
 from torchgauge.signals import HeldBack, restoring
 from torchgauge.temporary import TemporaryFolder
+from torchgauge.workers import end_worker, start_worker
 
 CHILD = Path(__file__).with_name("child.py")
 # How long a child may go on after an interrupt, for the call that is running.
@@ -37,6 +37,20 @@ HANGS = 60.0
 # Packages that a server imports besides torch, and what names their targets: their import builds
 # nothing and starts no thread.
 IMPORTED_AHEAD = {"torchvision": "torchvision:", "timm": "timm:", "transformers": "hf:"}
+
+
+class ChildEnd(NamedTuple):
+    """How a measuring process ended.
+
+    Attributes:
+        code: Its exit code, negative for a signal.
+        late: Whether we killed it after its time.
+        interrupted: Whether Ctrl-C ended it.
+    """
+
+    code: int
+    late: bool = False
+    interrupted: bool = False
 
 
 @restoring
@@ -97,15 +111,9 @@ class ForkServer:
     def _start(self, modules: Sequence[str]) -> subprocess.Popen[bytes]:
         place = {"path": list(sys.path), "folder": str(working_folder()), "modules": list(modules)}
         self.folder.joinpath("request").write_bytes(pickle.dumps(place))
-        command = [sys.executable, "-P", str(CHILD), str(self.folder), str(os.getpid()), "fork"]
+        arguments = (str(self.folder), str(os.getpid()), "fork")
         with self.folder.joinpath("stderr").open("wb") as stderr:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env=os.environ | self.variables,
-            )
+            return start_worker(CHILD, *arguments, variables=self.variables, stderr=stderr)
 
     def ready(self, limit: float = READY_LIMIT) -> bool:
         """Wait until the server has imported what it imports, `limit` seconds at most."""
@@ -170,11 +178,7 @@ class ForkServer:
         if self._owner.in_fork:
             return
         with HeldBack(), self._lock:
-            self._process.kill()  # the kernel then ends its children: see `child.end_with`
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                with contextlib.suppress(OSError):
-                    _open(pipe).close()
+            end_worker(self._process)  # the kernel then ends its children: see `child.end_with`
             self._place.remove()
 
     def _fork(self, folder: Path, work: str) -> int:

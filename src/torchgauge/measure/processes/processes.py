@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -24,8 +22,7 @@ from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, tex
 from torchgauge.measure.advice.check import CheckResult
 from torchgauge.measure.advice.layer_choice import LayerChoice
 from torchgauge.measure.latency.latency import LatencyOptions
-from torchgauge.measure.processes.child_end import ChildEnd
-from torchgauge.measure.processes.fork_server import ForkServer
+from torchgauge.measure.processes.fork_server import ChildEnd, ForkServer
 from torchgauge.measure.processes.fresh_folder import fresh_folder
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.progress import Progress
@@ -34,9 +31,9 @@ from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.records.model_facts import Facts
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.signals import HeldBack, restoring
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
+from torchgauge.workers import NOWHERE, killed_after, worker
 
 CHILD = Path(__file__).with_name("child.py")
 # Starting Python, importing torch and building the model come on top of the sampling.
@@ -189,18 +186,16 @@ def write_request(
 
 
 def _run(work: Work, folder: Path, limit: float, variables: Mapping[str, str]) -> ChildEnd:
-    # The child is started by its path: `-m` would import torchgauge before it has our sys.path.
-    command = [sys.executable, "-P", str(CHILD), str(folder), str(os.getpid()), work]
     # What the user's model prints must not land in our standard output (it may be JSON). A file
     # for its errors, because a pipe stays open as long as any process that the model started.
     with (
         (folder / "stderr").open("wb") as stderr,
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+        worker(
+            *(CHILD, str(folder), str(os.getpid()), work),
+            variables=variables,
+            stdin=NOWHERE,
+            stdout=NOWHERE,
             stderr=stderr,
-            env=os.environ | variables,
         ) as child,
     ):
         try:
@@ -208,36 +203,12 @@ def _run(work: Work, folder: Path, limit: float, variables: Mapping[str, str]) -
         except KeyboardInterrupt:
             child.send_signal(signal.SIGINT)
             return _wait(child, PATIENCE)._replace(interrupted=True)
-        finally:
-            with HeldBack():
-                child.kill()  # which is nothing where it has ended
-                child.wait()
 
 
 def _wait(child: subprocess.Popen[bytes], limit: float) -> ChildEnd:
-    """Wait for the child, and kill it after `limit` seconds.
-
-    `Popen.wait(timeout)` looks 20 times a second, which is work beside the measurement; here two
-    threads sleep.
-    """
-    late = threading.Event()
-
-    def kill() -> None:
-        late.set()
-        child.kill()
-
-    with _timer(limit, kill):
+    """Wait for the child, and kill it after `limit` seconds."""
+    with killed_after(limit, child) as late:
         return ChildEnd(child.wait(), late.is_set())
-
-
-@restoring
-def _timer(limit: float, action: Callable[[], None]) -> Iterator[None]:
-    timer = threading.Timer(limit, action)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _interrupted(answer: Path) -> ChildAnswer:

@@ -7,7 +7,6 @@ import math
 import os
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,6 +32,7 @@ from torchgauge.records.target import TargetDescription
 from torchgauge.signals import HeldBack
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
+from torchgauge.workers import worker
 
 # Looking whether a silent child still lives costs some microseconds.
 LOOK = 1.0
@@ -189,25 +189,15 @@ def waiting(
                 forked.close()
         return
     write_request(folder / "request", (build.source, build.options, None), build.home)
-    command = [sys.executable, "-P", str(CHILD), str(folder), str(os.getpid()), "wait"]
     with (
         (folder / "stderr").open("wb") as stderr,
-        subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+        worker(
+            *(CHILD, str(folder), str(os.getpid()), "wait"),
+            variables=build.variables,
             stderr=stderr,
-            env=os.environ | build.variables,
         ) as child,
     ):
-        try:
-            yield Waiting(child, build.label, folder / "stderr", end)
-        finally:
-            with HeldBack():
-                child.kill()
-                child.wait()
-                with contextlib.suppress(OSError):
-                    _pipe(child.stdin).close()  # a question that nobody read is lost
+        yield Waiting(child, build.label, folder / "stderr", end)
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
