@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from torchgauge.errors import InputError
-from torchgauge.history.quantity import amount, period
 from torchgauge.history.rules import read
+from torchgauge.quantities import period, setting
 
 EVERY = """
 [[threshold]]
@@ -103,7 +103,7 @@ def test_a_missing_file_is_named(tmp_path):
     ],
 )  # fmt: skip
 def test_amounts(text, value, unit):
-    assert amount(text) == (pytest.approx(value), unit)
+    assert setting(text) == (pytest.approx(value), unit)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_amounts(text, value, unit):
 )
 def test_no_amounts(text):
     with pytest.raises(InputError) as error:
-        amount(text)
+        setting(text)
     assert error.value.id == "quantity"
 
 

@@ -127,7 +127,7 @@ def _since_start() -> float:
 
 
 def _limit(text: str | None) -> float | None:
-    from torchgauge.analyze.gate.quantities import amount
+    from torchgauge.quantities import amount
 
     if text is None:
         return None

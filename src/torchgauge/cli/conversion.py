@@ -45,7 +45,7 @@ def add_arguments(
 
 
 def _time(text: str) -> float:
-    from torchgauge.analyze.gate.quantities import amount, meant
+    from torchgauge.quantities import amount, meant
 
     quantity = amount(text, "s")
     if quantity is None:

@@ -25,7 +25,7 @@ def positive(text: str) -> int:
 
 def size(text: str | None) -> int | None:
     """Return bytes ("8GB"). Raises InputError `option-invalid` for what is no size."""
-    from torchgauge.analyze.gate.quantities import amount
+    from torchgauge.quantities import amount
 
     if text is None:
         return None

@@ -102,7 +102,7 @@ def _steps(text: str) -> int | None:
 
 
 def _bytes(text: str) -> int:
-    from torchgauge.analyze.gate.quantities import amount, meant
+    from torchgauge.quantities import amount, meant
 
     written = text.strip()
     if written[-1:] in ("b", "B"):  # in any case, and not without a unit

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from torchgauge.analyze.history.alerts import NEWS_RUNS, Rule
 from torchgauge.analyze.statistics.change_points import SMALLEST
 from torchgauge.errors import InputError
-from torchgauge.history.quantity import amount, period
+from torchgauge.quantities import period, setting
 from torchgauge.reading import RULES, read_bytes
 
 _COMMON = {"name", "metric", "layer", "target", "branch"}
@@ -85,7 +85,7 @@ def _parsed_rules(content: Mapping[str, Any]) -> Iterator[Rule]:
 def _limits(kind: str, label: str, table: Mapping[str, Any]) -> dict[str, Any]:
     limit_names = [name for name in ("above", "below", "sum", "growth") if name in table]
     if kind == "change":
-        limit, _ = amount(table.get("by", SMALLEST))
+        limit, _ = setting(table.get("by", SMALLEST))
         within = table.get("within", NEWS_RUNS)
         if not isinstance(within, int) or within < 1 or limit < 0:
             raise _UnfitError(f"{label} needs 'within' in runs and 'by' as 3%")
@@ -93,7 +93,7 @@ def _limits(kind: str, label: str, table: Mapping[str, Any]) -> dict[str, Any]:
     if len(limit_names) != 1:
         choices = "'above' or 'below'" if kind == "threshold" else "'sum' or 'growth'"
         raise _UnfitError(f"{label} needs either {choices}")
-    limit, unit = amount(table[limit_names[0]])
+    limit, unit = setting(table[limit_names[0]])
     if limit_names[0] == "sum" and table["metric"] == "peak":
         raise _UnfitError(f"{label}: peaks of layers do not add up")
     if kind == "threshold":

@@ -14,7 +14,8 @@ from torchgauge import units
 from torchgauge.device.counters import memory_available
 from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.forks import Owner
-from torchgauge.measure.memory.memory_limit import bytes_of, process_limit
+from torchgauge.measure.memory.memory_limit import process_limit
+from torchgauge.quantities import reported_size
 
 if TYPE_CHECKING:
     from torchgauge.targets.builds.source import Source
@@ -28,7 +29,7 @@ WITHOUT_VALUES = (
     "the CPU (--device cpu)."
 )
 _CPU_MEMORY = re.compile(r"can't allocate memory|not enough memory", re.IGNORECASE)
-_REQUESTED = re.compile(r"tried to allocate ([\d.]+) ?([KMGT]?i?B|bytes)", re.IGNORECASE)
+_REQUESTED = "tried to allocate "
 _PRECISION = re.compile(r"not implemented for '(Half|BFloat16|Float8\w*)'")
 
 
@@ -131,10 +132,10 @@ def _is_out_of_memory(error: BaseException, text: str) -> bool:
 
 
 def _requested(text: str) -> str:
-    match = _REQUESTED.search(text)
-    if match is None:
+    requested = reported_size(text, before=_REQUESTED)
+    if requested is None:
         return "How much was asked for is not said"
-    return f"{units.size(bytes_of(match))} were asked for"
+    return f"{units.size(requested)} were asked for"
 
 
 def _room(device: str, text: str) -> tuple[str, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from torchgauge.analyze.gate.quantities import EXAMPLES, amount, meant
 from torchgauge.analyze.statistics.percentiles import PERCENTILES, samples_needed
 from torchgauge.errors import InputError
+from torchgauge.quantities import EXAMPLES, amount, meant
 from torchgauge.records.figures import COST, SIZE, Figure
 from torchgauge.records.metric import METRICS, Metric, figure_of, metric
 from torchgauge.records.profile import Profile

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from torchgauge.errors import InputError
+from torchgauge.quantities import fraction
 from torchgauge.records.metric import Metric, metric
 from torchgauge.records.verdict import Tolerance
 
@@ -12,7 +11,6 @@ ACCEPTED = 0.01
 REFUSED = 0.03
 # The metrics gated by default.
 USUAL_METRICS = ("params", "flops", "memory", "latency")
-_PERCENT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
 
 
 def default_tolerance(name: str | Metric) -> Tolerance:
@@ -37,7 +35,7 @@ def parse_tolerance(text: str) -> Tolerance:
     name, _, values_text = text.partition(":")
     gated_metric = metric(name.strip())
     exact = gated_metric.kind != "timing"
-    values = [_share(text, part) for part in values_text.split(":")]
+    values = [_fraction(text, part) for part in values_text.split(":")]
     if len(values) > 2:
         raise _invalid(text, "A tolerance has two values at most.")
     if len(values) == 1 and exact:
@@ -48,14 +46,13 @@ def parse_tolerance(text: str) -> Tolerance:
     return Tolerance(metric=gated_metric.name, accepted=accepted, refused=refused)
 
 
-def _share(text: str, part: str) -> float:
-    match = _PERCENT.fullmatch(part)
-    if match is None:
+def _fraction(text: str, part: str) -> float:
+    value = fraction(part)
+    if value is None:
         raise _invalid(text, f"'{part}' is no percentage.")
-    value = float(match[1])
     if value == float("inf"):
         raise _invalid(text, f"'{part}' is too large.")
-    return value / 100
+    return value
 
 
 def _invalid(text: str, cause: str) -> InputError:

@@ -63,7 +63,7 @@ def since(text: str) -> str:
 
     from torchgauge.errors import RecordError
     from torchgauge.history.content import moment
-    from torchgauge.history.quantity import period
+    from torchgauge.quantities import period
 
     try:
         return moment(text)

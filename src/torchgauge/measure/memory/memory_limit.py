@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import NamedTuple
 
 import torch
 
 from torchgauge.device.counters import data_segment
+from torchgauge.quantities import reported_size
 
 # torch says in its error what a process may take of a GPU, where that is less than all.
-_ALLOWED = re.compile(r"([\d.]+) ?([KMGT]?i?B|bytes) allowed", re.IGNORECASE)
-_SCALE = {"b": 1, "bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_ALLOWED = " allowed"
 
 
 class MemoryLimit(NamedTuple):
@@ -30,10 +29,9 @@ def process_limit(device: str, error_text: str) -> MemoryLimit | None:
     """
     try:
         if torch.device(device).type == "cuda":
-            allowed = _ALLOWED.search(error_text)
-            if allowed is None:
+            limit = reported_size(error_text, after=_ALLOWED)
+            if limit is None:
                 return None
-            limit = bytes_of(allowed)
             return MemoryLimit(limit, limit - torch.cuda.memory_reserved(device))
         if torch.device(device).type == "cpu" and sys.platform == "linux":
             import resource
@@ -46,8 +44,3 @@ def process_limit(device: str, error_text: str) -> MemoryLimit | None:
     except (RuntimeError, AssertionError, ValueError, OSError):
         return None
     return None
-
-
-def bytes_of(match: re.Match[str]) -> int:
-    """Return the size that a number and a unit of torch's say: "2.00", "GiB"."""
-    return int(float(match[1]) * _SCALE[match[2].lower()])

@@ -1,17 +1,27 @@
 """Amounts with units against values worked out by hand."""
 
+import functools
+import json
+from datetime import timedelta
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchgauge.analyze.gate.quantities import (
+from torchgauge.errors import InputError
+from torchgauge.quantities import (
     COUNTS,
     RATES,
     SIZES,
     TIMES,
     Amount,
     amount,
+    fraction,
     meant,
+    period,
+    reported_size,
+    setting,
 )
 
 
@@ -135,3 +145,52 @@ def test_any_text_is_an_amount_or_none(text, unit):
     assert found is None or (0 <= found.value < float("inf") and found.of in {"", *RATES.values()})
     better = meant(text, unit)
     assert better is None or amount(better, unit) is not None
+
+
+def outcome(parse, *arguments):
+    """Return what is parsed, or how the refusal calls it."""
+    try:
+        value = parse(*arguments)
+    except InputError as error:
+        return error.message.split(" is ", 1)[1]
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return list(value) if isinstance(value, tuple) else value
+
+
+CORPUS = json.loads(Path(__file__).with_name("data").joinpath("quantities.json").read_text("utf-8"))
+TEXTS = [n + u for n in CORPUS["numbers"] for u in CORPUS["units"]] + CORPUS["others"]
+PARSERS = {
+    **{unit or "count": functools.partial(amount, unit=unit) for unit in ("s", "B", "1/s", "")},
+    **{
+        f"meant {unit or 'count'}": functools.partial(meant, unit=unit)
+        for unit in ("s", "B", "1/s", "")
+    },
+    "fraction": fraction,
+    "setting": setting,
+    "period": period,
+}
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_what_is_accepted_and_how_it_is_refused_stays(name):
+    # As the parsers of options, rules and tolerances had it when there were three of them. A
+    # result that is not listed is the usual one: None, or the usual refusal.
+    assert set(CORPUS["results"]) == set(PARSERS)
+    usual = CORPUS["usual"].get(name)
+    results = {text: outcome(PARSERS[name], text) for text in TEXTS}
+    unusual = {text: result for text, result in results.items() if result != usual}
+    assert unusual == CORPUS["results"][name]
+
+
+@pytest.mark.parametrize(
+    ("message", "before", "after", "size"),
+    [
+        ("Tried to allocate 2.00 GiB. GPU 0", "tried to allocate ", "", 2 * 2**30),
+        ("you tried to allocate 400 bytes. Error", "tried to allocate ", "", 400),
+        ("17.25 GiB allowed; 3 MiB in use", "", " allowed", 17 * 2**30 + 2**28),
+        ("3 MiB in use", "", " allowed", None),
+    ],
+)
+def test_sizes_in_torch_s_messages(message, before, after, size):
+    assert reported_size(message, before, after) == size
