@@ -117,7 +117,7 @@ def fraction(text: str) -> float | None:
 
 
 def reported_size(message: str, before: str = "", after: str = "") -> int | None:
-    """Return the bytes that a message of torch's gives between two texts, None where it has none."""
+    """Return the bytes that a message of torch's gives between two texts, if it does."""
     match = re.search(re.escape(before) + _REPORTED + re.escape(after), message, re.IGNORECASE)
     return None if match is None else int(float(match[1]) * _REPORTED_SIZES[match[2].lower()])
 
