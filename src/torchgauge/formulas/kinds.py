@@ -168,6 +168,27 @@ COMPOSITE_OVERLOADS = _aten(
     where.ScalarOther where.ScalarSelf
     """
 )
+# List operators whose base has another name, or none.
+LIST_BASES = {"powsum": "linalg__powsum", "clone": "clone"}
+# Primitives are like the operator of aten that has their name, or this one.
+PRIMITIVES = {
+    "bessel_i0": "i0",
+    "bessel_i0e": "special_i0e",
+    "bessel_i1": "special_i1",
+    "bessel_i1e": "special_i1e",
+    "bessel_j0": "special_bessel_j0",
+    "bessel_j1": "special_bessel_j1",
+    "cbrt": "sqrt",
+    "erf_inv": "erfinv",
+    "erfcx": "special_erfcx",
+    "isfinite": "isinf",
+    "ndtri": "special_ndtri",
+    "shift_left": "bitwise_left_shift",
+    "shift_right_arithmetic": "bitwise_right_shift",
+    "spherical_bessel_j0": "special_spherical_bessel_j0",
+    "xor_sum": "sum",
+    "zeta": "special_zeta",
+}
 
 
 def kind(name: str) -> Kind:

@@ -1,10 +1,10 @@
-"""Operands of formulas: real tensors, or descriptions of them."""
+"""Operands of formulas: real tensors, descriptions of them, and what is not known of a call."""
 
 from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 
 class Operand(Protocol):
@@ -42,6 +42,47 @@ class Described(NamedTuple):
         for size in reversed(self.shape[1:]):
             steps.append(steps[-1] * size)
         return tuple(reversed(steps))
+
+
+class MissingOperandError(Exception):
+    """The trace lacks what a formula asks for; the message says what."""
+
+
+class MissingValue:
+    """A number, flag or list of numbers that the trace has no value of."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def refuse(self, *_args: Any) -> NoReturn:
+        """Raise MissingOperandError."""
+        raise MissingOperandError(self._reason)
+
+    __getattr__ = __bool__ = __iter__ = __len__ = __getitem__ = __int__ = __index__ = refuse
+    __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __add__ = __mul__ = __float__ = refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+class MissingTensor(MissingValue):
+    """A tensor, or a list of them, of which the trace does not have the sizes."""
+
+    stride = property(MissingValue.refuse)
+
+
+class Untyped(Described):
+    """A tensor whose sizes are known and whose element type is not."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> NoReturn:
+        """Raise."""
+        raise MissingOperandError("the types in a list of tensors")
+
+    @property
+    def itemsize(self) -> NoReturn:
+        """Raise."""
+        raise MissingOperandError("the types in a list of tensors")
 
 
 def elements(operand: Operand) -> int:

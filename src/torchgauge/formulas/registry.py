@@ -18,6 +18,21 @@ FAMILIES = "torchgauge.formulas.families"
 Formula = Callable[..., Any]
 F = TypeVar("F", bound=Formula)
 
+# Where the arguments that a schema has by keyword alone begin, and their names. Only those that a
+# formula reads: elsewhere what is more than its parameters is left out.
+KEYWORDS = {
+    "aten::_flash_attention_forward": (10, "scale window_size_left window_size_right seqused_k "
+                                           "alibi_slopes block_table"),
+    "aten::_fused_adam": (6, "lr beta1 beta2 weight_decay eps amsgrad maximize grad_scale"),
+    "aten::_fused_adamw": (6, "lr beta1 beta2 weight_decay eps amsgrad maximize grad_scale"),
+    "aten::_fused_sgd": (3, "weight_decay momentum lr dampening nesterov maximize is_first_step "
+                            "grad_scale"),
+    "aten::_fused_adagrad": (4, "lr lr_decay weight_decay eps maximize grad_scale"),
+    "aten::_linalg_solve_ex": (2, "left"),
+    "aten::linalg_lu_solve": (3, "left"),
+    "aten::linalg_solve_triangular": (2, "upper left"),
+}  # fmt: skip
+
 _formulas: dict[str, tuple[Formula, bool]] = {}
 _loaded = False
 

@@ -13,6 +13,12 @@ Arguments = tuple[Any, ...]
 Named = dict[str, Any]
 Rule = Callable[[Arguments, Named, Any], int]
 
+# Of a recorded call only these tell what comes out.
+PRODUCTS = frozenset(
+    f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "convolution", "_convolution")
+)
+WRITES = frozenset(("aten::copy_", "aten::fill_", "aten::zero_"))
+
 
 def bytes_of(name: str, args: Arguments, kwargs: Named, outputs: Any) -> int:
     """Return the compulsory traffic of one call in bytes: "aten::add_", its arguments and outputs.

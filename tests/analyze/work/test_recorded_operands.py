@@ -4,13 +4,8 @@ import math
 
 import pytest
 
-from torchgauge.analyze.work.recorded_operands import (
-    MissingOperandError,
-    MissingTensor,
-    MissingValue,
-    arguments,
-    element_type,
-)
+from torchgauge.analyze.work.recorded_operands import arguments, element_type
+from torchgauge.formulas.operand import MissingOperandError, MissingTensor, MissingValue
 from torchgauge.formulas.touched import elements_of
 
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.timeline.attribution import NONE, PHASES, Spans, by_depth
+from torchgauge.analyze.timeline.attribution import NONE, PHASES, RECOMPUTE_END, Spans, by_depth
 from torchgauge.analyze.work.recorded_work import Texts, free_bytes, recorded_work
-from torchgauge.analyze.work.unfinished_operators import never_ran
 from torchgauge.formulas.kinds import COMPOSITE_OVERLOADS, kernel_kind, kind
-from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
+from torchgauge.formulas.saved import saves_result
+from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
 
 # What is known of a span by its name and arguments.
 OPEN = 0  # did nothing itself: what is inside counts
@@ -138,7 +138,7 @@ def event_costs(events: Events, spans: Spans) -> EventCosts:
     """Return the work of every span as its recorded shapes tell it."""
     plans, of_span = _plans(events, spans)
     rule = np.array([plan.rule for plan in plans], np.int8)[of_span]
-    rule[never_ran(events, spans)] = NEVER
+    rule[_never_ran(events, spans)] = NEVER
     works = np.array([plan.works for plan in plans], np.bool_)[of_span]
     rule, closed = _settled(spans, rule, works)
     unknown = (rule == UNKNOWN) & ~closed
@@ -153,6 +153,37 @@ def event_costs(events: Events, spans: Spans) -> EventCosts:
         reasons[name] = (reasons.get(name, (0, ""))[0] + 1, reason)
     ordered = dict(sorted(reasons.items(), key=lambda item: -item[1][0]))
     return EventCosts(figures[0], figures[1], figures[2], counted | unknown, ordered)
+
+
+def _never_ran(events: Events, spans: Spans) -> Rows:
+    """Return the operators that have an event, and that a checkpoint stopped before they ran.
+
+    Run again without reentrance it stops as soon as the last tensor that the backward pass needs is
+    saved. An operator saves its inputs before it runs and its results after: only what saves none
+    never ran.
+    """
+    marks = np.flatnonzero(events.name.where(lambda name: name == RECOMPUTE_END))
+    nesting = spans.nesting
+    around = nesting.innermost_at(events.start[marks], events.thread.codes[marks])
+    names = events.name.take(spans.row)
+    unfinished = set()
+    for mark, outer in zip(marks.tolist(), around.tolist(), strict=True):
+        place = outer
+        while place != NONE:
+            place = _last_inside(spans, place, int(events.start[mark]))
+            name = "" if place == NONE else str(names[place])
+            if kind(name) != "composite":
+                break
+        if place != NONE and "::" in name and not saves_result(name):
+            unfinished.add(place)
+    return np.array(sorted(unfinished), np.intp)
+
+
+def _last_inside(spans: Spans, outer: int, until: int) -> int:
+    """Return the last span directly inside that began before; NONE without."""
+    inside = np.flatnonzero(spans.parent == outer)
+    inside = inside[spans.nesting.start[inside] <= until]
+    return int(inside[np.argmax(spans.nesting.start[inside])]) if len(inside) else NONE
 
 
 class _Plan(NamedTuple):

@@ -6,35 +6,17 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from torchgauge.analyze.work.recorded_operands import MissingOperandError, MissingTensor, arguments
-from torchgauge.analyze.work.recorded_outputs import like, outputs, pointwise
+from torchgauge.analyze.work.recorded_operands import arguments
 from torchgauge.errors import TorchgaugeError
 from torchgauge.formulas.elementwise import pointwise_work, reduction_work
 from torchgauge.formulas.free import STILL
 from torchgauge.formulas.kinds import POINTWISE, kernel_kind
-from torchgauge.formulas.operand import Described
-from torchgauge.formulas.registry import as_work, find
-from torchgauge.formulas.traffic import bytes_of
+from torchgauge.formulas.operand import Described, MissingOperandError, MissingTensor
+from torchgauge.formulas.registry import KEYWORDS, as_work, find
+from torchgauge.formulas.shapes import like, outputs, pointwise
+from torchgauge.formulas.traffic import PRODUCTS, WRITES, bytes_of
 from torchgauge.formulas.work import Work
 
-# Where the arguments that a schema has by keyword alone begin, and their names. Only those that a
-# formula reads: elsewhere what is more than its parameters is left out.
-_KEYWORDS = {
-    "aten::_flash_attention_forward": (10, "scale window_size_left window_size_right seqused_k "
-                                           "alibi_slopes block_table"),
-    "aten::_fused_adam": (6, "lr beta1 beta2 weight_decay eps amsgrad maximize grad_scale"),
-    "aten::_fused_adamw": (6, "lr beta1 beta2 weight_decay eps amsgrad maximize grad_scale"),
-    "aten::_fused_sgd": (3, "weight_decay momentum lr dampening nesterov maximize is_first_step "
-                            "grad_scale"),
-    "aten::_fused_adagrad": (4, "lr lr_decay weight_decay eps maximize grad_scale"),
-    "aten::_linalg_solve_ex": (2, "left"),
-    "aten::linalg_lu_solve": (3, "left"),
-    "aten::linalg_solve_triangular": (2, "upper left"),
-}  # fmt: skip
-_PRODUCTS = frozenset(
-    f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "convolution", "_convolution")
-)
-_WRITES = frozenset(("aten::copy_", "aten::fill_", "aten::zero_"))
 
 
 class Recorded(NamedTuple):
@@ -80,7 +62,7 @@ def free_bytes(name: str, texts: Texts) -> int | None:
     plain = name.partition(".")[0]
     if plain in STILL or plain.removesuffix("_") in STILL:
         return 0
-    if plain not in _WRITES or texts.dims is None or texts.types is None:
+    if plain not in WRITES or texts.dims is None or texts.types is None:
         return None
     return recorded_bytes(name, arguments(texts.dims, texts.types, texts.strides, texts.inputs))
 
@@ -107,7 +89,7 @@ def _by_formula(plain: str, operands: tuple[Any, ...]) -> Work | None:
     if plain.removesuffix("_") == "aten::scatter" and len(operands) > 4:
         raise MissingOperandError("the kind of reduction")
     formula, wants_outputs = registered
-    first, keywords = _KEYWORDS.get(plain.removesuffix("_"), (len(operands), ""))
+    first, keywords = KEYWORDS.get(plain.removesuffix("_"), (len(operands), ""))
     named = dict(zip(keywords.split(), operands[first:], strict=False))
     if wants_outputs:
         named["outputs"] = outputs(plain, operands)
@@ -131,11 +113,11 @@ def recorded_bytes(name: str, operands: tuple[Any, ...]) -> int | None:
     if not tensors or any(isinstance(operand, MissingTensor) for operand in operands):
         return None
     try:
-        if plain in _WRITES or (plain.endswith("_") and _base(plain) in POINTWISE):
+        if plain in WRITES or (plain.endswith("_") and _base(plain) in POINTWISE):
             return bytes_of(plain, operands, {}, tensors[0])
         if len({operand.dtype for operand in tensors}) > 1:
             return None
-        if plain in _PRODUCTS:
+        if plain in PRODUCTS:
             return bytes_of(plain, operands, {}, _product(plain, tensors, operands))
     except MissingOperandError:
         return None

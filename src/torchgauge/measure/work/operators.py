@@ -10,6 +10,7 @@ from torch._ops import OpOverload
 
 from torchgauge.formulas.elementwise import pointwise_work, reduction_work, summed
 from torchgauge.formulas.free import FREE, STILL, VIEWS
+from torchgauge.formulas.kinds import LIST_BASES, PRIMITIVES
 from torchgauge.formulas.registry import as_work, find
 from torchgauge.formulas.work import FREE as NO_WORK
 from torchgauge.measure.work.internals import HigherOrderOperator
@@ -29,27 +30,6 @@ Kind = Literal[
 Work = Callable[[Any, Any, Any], Any]
 
 _FOREACH = "_foreach_"
-# List operators whose base has another name, or none.
-_BASES = {"powsum": "linalg__powsum", "clone": "clone"}
-# Primitives are like the operator of aten that has their name, or this one.
-_PRIMITIVES = {
-    "bessel_i0": "i0",
-    "bessel_i0e": "special_i0e",
-    "bessel_i1": "special_i1",
-    "bessel_i1e": "special_i1e",
-    "bessel_j0": "special_bessel_j0",
-    "bessel_j1": "special_bessel_j1",
-    "cbrt": "sqrt",
-    "erf_inv": "erfinv",
-    "erfcx": "special_erfcx",
-    "isfinite": "isinf",
-    "ndtri": "special_ndtri",
-    "shift_left": "bitwise_left_shift",
-    "shift_right_arithmetic": "bitwise_right_shift",
-    "spherical_bessel_j0": "special_spherical_bessel_j0",
-    "xor_sum": "sum",
-    "zeta": "special_zeta",
-}
 # What fake tensors are asked, as if it were an operator: no call of the model's.
 _QUESTIONS = frozenset({"prim::device"})
 _BACKENDS = ("CPU", "CUDA")
@@ -174,7 +154,7 @@ def _foreach_work(name: str) -> Work | None:
 
 def _foreach_base(name: str) -> Operator | None:
     short = _base(name).removeprefix(_FOREACH)
-    packet = getattr(torch.ops.aten, _BASES.get(short, short), None)
+    packet = getattr(torch.ops.aten, LIST_BASES.get(short, short), None)
     if packet is None:
         return None
     overloads = [operator(getattr(packet, name)) for name in packet.overloads()]
@@ -194,7 +174,7 @@ def _relatives(function: OpOverload) -> list[OpOverload]:
     namespace = getattr(torch.ops, function.namespace)
     short = _base(_name(function))
     if function.namespace == "prims":
-        namespace, short = torch.ops.aten, _PRIMITIVES.get(short, short)
+        namespace, short = torch.ops.aten, PRIMITIVES.get(short, short)
     base = getattr(namespace, short, None) or packet
     overload = _full_name(function).partition(".")[2] or "default"
     names = [overload, overload.removesuffix("_out"), overload.replace("_out", "")]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from torchgauge.analyze.work.recorded_operands import MissingOperandError
-from torchgauge.analyze.work.recorded_outputs import broadcast, outputs, pointwise
+from torchgauge.formulas.operand import MissingOperandError
+from torchgauge.formulas.shapes import broadcast, outputs, pointwise
 from torchgauge.formulas.kinds import POINTWISE
 from torchgauge.formulas.operand import Described, is_complex, is_integer
 

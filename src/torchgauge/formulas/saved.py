@@ -1,16 +1,6 @@
-"""Operators that have an event and never ran: a checkpoint that runs again ends in one.
-
-Without reentrance it stops as soon as the last tensor that the backward pass needs is saved. An
-operator saves its inputs before it runs and its results after: only what saves none never ran.
-"""
+"""What operators save for their backward pass."""
 
 from __future__ import annotations
-
-import numpy as np
-
-from torchgauge.analyze.timeline.attribution import NONE, RECOMPUTE_END, Spans
-from torchgauge.formulas.kinds import kind
-from torchgauge.records.trace.events import Events, Rows
 
 # Operators whose derivative uses what they return, by torch 2.13's list of derivatives.
 _SAVING = """
@@ -39,31 +29,6 @@ _SAVING = """
 _SAVES_RESULT = frozenset(f"aten::{name}" for name in _SAVING.split())
 
 
-def never_ran(events: Events, spans: Spans) -> Rows:
-    """Return the places of the operators that a checkpoint stopped before they ran."""
-    marks = np.flatnonzero(events.name.where(lambda name: name == RECOMPUTE_END))
-    nesting = spans.nesting
-    around = nesting.innermost_at(events.start[marks], events.thread.codes[marks])
-    names = events.name.take(spans.row)
-    unfinished = set()
-    for mark, outer in zip(marks.tolist(), around.tolist(), strict=True):
-        place = outer
-        while place != NONE:
-            place = _last_inside(spans, place, int(events.start[mark]))
-            name = "" if place == NONE else str(names[place])
-            if kind(name) != "composite":
-                break
-        if place != NONE and "::" in name and not _saves(name):
-            unfinished.add(place)
-    return np.array(sorted(unfinished), np.intp)
-
-
-def _last_inside(spans: Spans, outer: int, until: int) -> int:
-    """Return the last span directly inside that began before; NONE without."""
-    inside = np.flatnonzero(spans.parent == outer)
-    inside = inside[spans.nesting.start[inside] <= until]
-    return int(inside[np.argmax(spans.nesting.start[inside])]) if len(inside) else NONE
-
-
-def _saves(name: str) -> bool:
+def saves_result(name: str) -> bool:
+    """Return whether an operator, "aten::add_.Tensor", keeps what it returns for its derivative."""
     return name.partition(".")[0].removesuffix("_") in _SAVES_RESULT

@@ -1,6 +1,6 @@
-"""Outputs of a recorded operator: sizes that follow from its arguments, or are unknown.
+"""Output shapes of operators that follow from their arguments, or are unknown.
 
-A trace has no outputs. Every rule here is torch's own for the sizes; where one would need
+A recorded trace has no outputs. Every rule here is torch's own for the sizes; where one would need
 values (a rounding mode, the numbers behind a mask), there is none.
 """
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchgauge.analyze.work.recorded_operands import (
+from torchgauge.formulas.operand import (
+    Described,
     MissingOperandError,
     MissingTensor,
     MissingValue,
+    is_complex,
+    is_integer,
 )
-from torchgauge.formulas.operand import Described, is_complex, is_integer
 
 Arguments = tuple[Any, ...]
 Rule = Callable[..., Any]
