@@ -457,7 +457,7 @@ def kept():
 
     from torchgauge.device.calibration import Calibration
     from torchgauge.device.past_runs import PastRuns
-    from torchgauge.device.roofs.roof_store import StoredRoofs
+    from torchgauge.device.roofs.roofs import StoredRoofs
     from torchgauge.records.doctor import NoiseRun
     from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 
@@ -489,7 +489,7 @@ def state_files(dice, folder):
 
     from torchgauge.analyze.latency.yardstick import with_speed
     from torchgauge.device import calibration, past_runs
-    from torchgauge.device.roofs import roof_store
+    from torchgauge.device.roofs.roofs import store
     from torchgauge.records.doctor import NoiseRun
     from torchgauge.records.latency.yardstick import Yardstick
     from torchgauge.records.work.roofline import Roofs
@@ -501,7 +501,7 @@ def state_files(dice, folder):
     roofs = msgspec.convert(whole[1]["machines"]["m"], Roofs)
     calibration.between_sessions("m", "w", folder / "calibration.json")
     calibration.keep("m", noise, folder / "calibration.json")
-    found = roof_store.keep(roofs, folder / "roofs.json")
+    found = store(roofs, folder / "roofs.json")
     found.bandwidth_at(2**20)
     known = past_runs.past_runs("m", file=folder / "past_runs.json")
     past_runs.remember("m", msgspec.structs.replace(past(), target="t"), folder / "past_runs.json")

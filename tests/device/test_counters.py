@@ -16,7 +16,6 @@ import pytest
 
 from torchgauge.device import counters
 from torchgauge.measure.machine import system
-from torchgauge.measure.memory.resident import watched
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "torchgauge"
 RAISED = [
@@ -78,7 +77,7 @@ def test_the_use_of_a_silent_machine_is_unknown_and_its_cores_are_known():
 
 def test_a_process_whose_status_is_hidden_has_no_peak(tmp_path):
     (tmp_path / "clear_refs").touch()
-    with watched(tmp_path) as resident:
+    with counters.watched_resident(tmp_path) as resident:
         pass
     assert resident.before is None
     assert resident.peak is None

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from torchgauge.formulas.operand import MissingOperandError
-from torchgauge.formulas.shapes import broadcast, outputs, pointwise
 from torchgauge.formulas.kinds import POINTWISE
-from torchgauge.formulas.operand import Described, is_complex, is_integer
+from torchgauge.formulas.operand import Described, MissingOperandError, is_complex, is_integer
+from torchgauge.formulas.shapes import broadcast, outputs, pointwise
 
 aten = torch.ops.aten
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 
 from torchgauge import units
 from torchgauge.advice.budget import Budget, BudgetOver
-from torchgauge.advice.candidate import Candidate
+from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.advice.combining import combined
 from torchgauge.advice.durations import Durations, by_worth
-from torchgauge.advice.some_layers import partial_attempt, take_layers
 from torchgauge.advice.trying import NOT_SURE, Attempt, speed_up_of, spread
 from torchgauge.advice.world import Block, Side, World
 from torchgauge.analyze.advice.speed_up import (
@@ -26,6 +25,7 @@ from torchgauge.analyze.advice.speed_up import (
 )
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.advice.check import CheckResult
+from torchgauge.measure.advice.layer_choice import LayerChoice
 from torchgauge.progress import Progress
 from torchgauge.records.advice import Best, Combination, Trial
 from torchgauge.records.model_facts import Facts
@@ -139,7 +139,7 @@ class Experiment:
                 continue
             self.progress.start(f"{len(by_id) - len(waiting)} of {len(by_id)}: {candidate.id}")
             self._guarded(attempt, self._screen_attempt)
-            if (partial := partial_attempt(attempt)) is not None:
+            if (partial := _partial_attempt(attempt)) is not None:
                 by_id[partial.candidate.id] = partial
                 attempts.insert(attempts.index(attempt) + 1, partial)
                 waiting = by_worth([*waiting, partial.candidate], self.durations)
@@ -169,7 +169,7 @@ class Experiment:
         if attempt.candidate.choosing is not None:
             self.progress.update("choosing layers by their outputs")
             choice = self.world.choose(attempt.candidate.choosing, self.allowed(attempt.candidate))
-            take_layers(attempt, choice)
+            _take_layers(attempt, choice)
             if attempt.outcome is not None:
                 return
         attempt.checked(self.check(_side(attempt), self.allowed(attempt.candidate)))
@@ -270,3 +270,37 @@ def _too_long(attempt: Attempt) -> bool:
 
 def _has_layers(attempt: Attempt) -> bool:
     return attempt.candidate.order != "compile" and attempt.facts.module
+
+
+def _partial_attempt(attempt: Attempt) -> Attempt | None:
+    """Return the candidate of some layers, None where that of all is no output's rejection."""
+    candidate, output = attempt.candidate, attempt.trial_fields.get("output")
+    if candidate.by_layer is None or output is None or output.passed:
+        return None
+    if attempt.facts.count(*candidate.by_layer.kinds) < 2:  # one is all of them
+        return None
+    partial = dataclasses.replace(
+        candidate,
+        id=f"{candidate.id}-layers",
+        title=f"{candidate.title}: some layers",
+        code=fixed(""),
+        by_layer=None,
+        choosing=candidate.by_layer,
+    )
+    return Attempt(partial, attempt.facts)
+
+
+def _take_layers(attempt: Attempt, choice: LayerChoice) -> None:
+    """Make the candidate that of the chosen layers; where there are none that ends it."""
+    candidate = attempt.candidate
+    assert candidate.choosing is not None  # noqa: S101 - layers are chosen for those alone
+    attempt.trial_fields["left_out"] = choice.left_out
+    if not choice.paths:
+        attempt.end("rejected", "No group of layers keeps the output.")
+        return
+    attempt.candidate = dataclasses.replace(
+        candidate,
+        code=fixed(candidate.choosing.code(attempt.facts, choice.paths)),
+        gain=candidate.gain * choice.share,
+        choosing=None,
+    )

@@ -10,7 +10,6 @@ from torchgauge.analyze.latency.latency import combine
 from torchgauge.analyze.memory.training_memory import Trainable, states
 from torchgauge.analyze.work.bottleneck import bottleneck
 from torchgauge.clock import SystemClock
-from torchgauge.compat.raised import raises_as_the_model
 from torchgauge.compat.subject import (
     InvalidError,
     Shape,
@@ -18,8 +17,9 @@ from torchgauge.compat.subject import (
     checked_shape,
     given_inputs,
     is_tensor,
+    is_torch,
+    raises_as_the_model,
 )
-from torchgauge.compat.subject_choice import subject_of
 from torchgauge.errors import MeasurementError
 from torchgauge.records.latency.latency import Latency, LatencyRun
 from torchgauge.records.memory.memory import Memory
@@ -56,7 +56,7 @@ class Profiler:
     @raises_as_the_model
     def count_parameters(self, model: Any) -> int | None:
         """Return the elements of all parameters, a shared one once; None of a plain function."""
-        return subject_of(model).parameters()
+        return _subject_of(model).parameters()
 
     @raises_as_the_model
     def count_flops(self, model: Any, input_shape: Shape) -> int | None:
@@ -68,7 +68,7 @@ class Profiler:
         shape = checked_shape(input_shape)
         if is_tensor(model):
             return math.prod(shape)
-        subject = subject_of(model)
+        subject = _subject_of(model)
         try:
             return _exact_flops(subject.sample_cost(shape))
         except MeasurementError:
@@ -85,7 +85,7 @@ class Profiler:
         its parameters, buffers, inputs and outputs. Without torch it is measured by tracemalloc.
         Of a plain function these parts are not known.
         """
-        subject = subject_of(model)
+        subject = _subject_of(model)
         memory = subject.memory(subject.inputs(checked_shape(input_shape)))
         return _memory(memory, subject.parameters())
 
@@ -99,12 +99,12 @@ class Profiler:
         """
         _check(warmup, iterations)
         inputs = given_inputs(input_tensor)
-        return subject_of(model, inputs).latency(inputs, warmup, iterations).median * 1e3
+        return _subject_of(model, inputs).latency(inputs, warmup, iterations).median * 1e3
 
     @raises_as_the_model
     def profile_layer(self, layer: Any, input_shape: Shape) -> dict[str, Any]:
         """Return the figures of `profile_forward_pass` for one layer, and its class."""
-        inputs = subject_of(layer).inputs(checked_shape(input_shape))
+        inputs = _subject_of(layer).inputs(checked_shape(input_shape))
         name = type(layer).__name__
         figures = self.profile_forward_pass(layer, inputs)
         return {"layer_name": name, "layer_type": name, **figures}
@@ -124,7 +124,7 @@ class Profiler:
         """
         _check(warmup, iterations)
         inputs = given_inputs(input_tensor)
-        subject = subject_of(model, inputs)
+        subject = _subject_of(model, inputs)
         own = self._own_latency(model, inputs, warmup, iterations)
         timed = own or subject.latency(inputs, warmup, iterations)
         memory, cost = subject.memory(inputs), subject.cost(inputs)
@@ -159,7 +159,7 @@ class Profiler:
         """
         _check(warmup, iterations)
         inputs = given_inputs(input_tensor)
-        subject = subject_of(model, inputs)
+        subject = _subject_of(model, inputs)
         passes = subject.backward(inputs, warmup, iterations)
         own = self._own_latency(model, inputs, warmup, iterations)
         if own is not None:
@@ -318,3 +318,14 @@ def _scaled(amount: float | None, factor: float) -> float | None:
 
 def _sum(first: Any, second: Any) -> Any:
     return None if first is None or second is None else first + second
+
+
+def _subject_of(model: Any, inputs: Inputs | None = None) -> Subject:
+    """Return the model as a subject: of torch where it is a module or takes tensors."""
+    if is_torch(model, inputs):
+        from torchgauge.compat.torch_subject import TorchSubject
+
+        return TorchSubject(model)
+    from torchgauge.compat.array_subject import ArraySubject
+
+    return ArraySubject(model)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from torchgauge.analyze.memory.training_memory import Trainable
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.work.cost import Cost
@@ -16,6 +17,9 @@ from torchgauge.records.work.roofline import Roofs
 from torchgauge.targets.inputs.inputs import Inputs
 
 Shape = tuple[int, ...]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class InvalidError(InputError, ValueError):
@@ -133,3 +137,45 @@ def checked_shape(shape: Any) -> Shape:
             remedy="Give a tuple such as (1, 3, 224, 224).",
         )
     return sizes
+
+
+class RaisedByModelError(MeasurementError):
+    """A MeasurementError of which subclasses are of its cause's type too."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel as a MeasurementError: another process does not have the subclass."""
+        plain = MeasurementError(self.message, id=self.id, cause=self.cause, remedy=self.remedy)
+        return plain.__reduce__()
+
+
+def raises_as_the_model(function: Callable[P, T]) -> Callable[P, T]:
+    """Let `except ValueError` catch the error of a model that raised a ValueError."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except RaisedByModelError:
+            raise
+        except MeasurementError as error:
+            raise _of_both_types(error) from error.__cause__
+
+    return call
+
+
+def _of_both_types(error: MeasurementError) -> MeasurementError:
+    """Return the error as one of its cause's type too, where Python allows such a type."""
+    original = error.__cause__
+    if not isinstance(original, Exception) or isinstance(original, TorchgaugeError):
+        return error
+    kind = type(original)
+    try:
+        combined_type: Any = type(
+            kind.__name__, (RaisedByModelError, kind), {"__module__": kind.__module__}
+        )
+        combined_error: MeasurementError = combined_type.__new__(combined_type)
+    except TypeError:  # final, of another layout, or not to be made without arguments
+        return error
+    combined_error.__dict__.update(error.__dict__)
+    combined_error.args = error.args
+    return combined_error

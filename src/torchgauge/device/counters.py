@@ -6,15 +6,19 @@ sandbox that lets no process see another, nearly every one of its calls does.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import psutil
 
 T = TypeVar("T")
 
+_PROCESS = Path("/proc/self")
 # What psutil raises where a file is missing, unreadable or malformed.
 READ_ERRORS = (
     psutil.Error, OSError, RuntimeError, AttributeError, LookupError, ValueError,
@@ -89,6 +93,46 @@ def resident() -> int | None:
     """Return the bytes of this process that are in memory."""
     memory = _read_or_none(lambda: psutil.Process().memory_info())
     return None if memory is None else int(memory.rss)
+
+
+@dataclasses.dataclass
+class Resident:
+    """Resident bytes of the process before, and the highest while watched; None is unknown."""
+
+    before: int | None = None
+    peak: int | None = None
+
+
+@contextlib.contextmanager
+def watched_resident(process: Path = _PROCESS) -> Iterator[Resident]:
+    """Watch the process's resident set.
+
+    Linux keeps the highest value itself (VmHWM), and starts anew when a 5 is written to
+    clear_refs. Elsewhere, or where that is not allowed, the peak stays None: reading the present
+    value over and over would miss short peaks.
+    """
+    watched = Resident(before=resident())
+    try:
+        (process / "clear_refs").write_text("5")
+    except OSError:
+        yield watched
+        return
+    watched.before = before = _status_field(process, "VmRSS")
+    yield watched
+    highest = _status_field(process, "VmHWM")
+    if highest is not None and before is not None:
+        # The kernel counts per processor and sums up now and then: a step that needs nothing new
+        # may end a little below its start.
+        watched.peak = max(highest, before)
+
+
+def _status_field(process: Path, name: str) -> int | None:
+    try:
+        lines = (process / "status").read_text().splitlines()
+    except OSError:
+        return None
+    words = dict(line.split(":", 1) for line in lines if ":" in line).get(name, "").split()
+    return int(words[0]) * 1024 if words else None  # "kB" in this file are KiB
 
 
 def data_segment() -> int | None:

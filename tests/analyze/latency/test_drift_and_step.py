@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from torchgauge.analyze.latency.drift import find_drift
-from torchgauge.analyze.latency.level_shift import find_step
+from torchgauge.analyze.latency.latency_warnings import find_step
 from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time
 from torchgauge.analyze.statistics.detrended_noise import noise_tau
 

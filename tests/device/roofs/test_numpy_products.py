@@ -1,8 +1,8 @@
 import pytest
 
-from torchgauge.device.roofs import numpy_products
-from torchgauge.device.roofs.numpy_products import numpy_peaks
+from torchgauge.device.roofs import roofs
 from torchgauge.device.roofs.roof_measurement import Effort
+from torchgauge.device.roofs.roofs import numpy_peaks
 
 SHORT = Effort("quick", repetitions=0.0, largest_product=256)
 
@@ -17,7 +17,7 @@ def test_numpy_multiplies_in_a_process_of_its_own():
 def child(monkeypatch, tmp_path):
     """A child that answers what the test says."""
     script = tmp_path / "child.py"
-    monkeypatch.setattr(numpy_products, "CHILD", script)
+    monkeypatch.setattr(roofs, "CHILD", script)
 
     def answering(code):
         script.write_text(f"import sys, json, os; sys.stdin.read(); {code}")
@@ -36,7 +36,7 @@ def test_a_library_on_more_threads_than_torch_does_not_count(child):
 
 
 def test_libraries_are_told_their_threads_before_they_are_loaded(child):
-    names = " and ".join(f"os.environ[{name!r}] == '3'" for name in numpy_products.VARIABLES)
+    names = " and ".join(f"os.environ[{name!r}] == '3'" for name in roofs.VARIABLES)
     child(f"print(json.dumps({{'float32': {{'peak': 5.0 * ({names}), 'busy_cores': 1}}}}))")
     assert numpy_peaks(3, SHORT) == {"float32": 5.0}
 

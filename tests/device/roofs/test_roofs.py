@@ -13,7 +13,7 @@ from torchgauge.device.checks.other_load import most_other
 from torchgauge.device.cpu import Cpu, last_level_cache
 from torchgauge.device.gpu_metrics import NoGpu
 from torchgauge.device.load import Load, LoadWatch
-from torchgauge.device.roofs import roof_measurement, roof_store, roofs
+from torchgauge.device.roofs import roof_measurement, roofs
 from torchgauge.device.roofs.best_time import best_time
 from torchgauge.device.roofs.roof_kernels import TorchKernels
 from torchgauge.progress import Silent
@@ -261,7 +261,7 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(roofs, "PATIENCE", 0.05)
     monkeypatch.setattr(roofs, "_cores", lambda: 2)
     monkeypatch.setattr(Watch, "loads", itertools.repeat(0.0))
-    monkeypatch.setattr(roof_store, "_unwritten", {})
+    monkeypatch.setattr(roofs, "_unwritten", {})
     monkeypatch.setenv(calibration.VARIABLE, str(tmp_path / "state"))
     return runs
 
@@ -275,7 +275,7 @@ def test_a_gpus_roofs_are_those_measured_and_its_datasheets_else(monkeypatch, tm
     assert printed is not None
     assert printed.source == "datasheet"
     assert roofs.known_roofs("cuda:0", file) == printed
-    roof_store.keep(gpu, file)
+    roofs.store(gpu, file)
     assert roofs.known_roofs("cuda:0", file) == gpu
     assert roofs.datasheet("cuda:0") == printed
 
@@ -294,7 +294,7 @@ def test_what_was_measured_is_kept_beside_the_calibration(machine, tmp_path):
 def test_a_machine_that_became_slower_is_measured_anew(machine):
     first = roofs.refreshed("cpu")
     machine.clear()  # the same figure again, from a later measurement
-    roof_store.keep(msgspec.structs.replace(first, peaks={"float32": 9.0}), roof_store.path())
+    roofs.store(msgspec.structs.replace(first, peaks={"float32": 9.0}), roofs.roofs_file())
     roofs.refreshed("cpu")
     assert roofs.known_roofs("cpu").peaks == {"float32": 1.0}
 
@@ -336,7 +336,7 @@ def test_other_threads_are_another_machine(machine):
         assert roofs.quick("cpu").threads == threads + 1
     finally:
         torch.set_num_threads(threads)
-    assert len(state_file.read(roof_store.path(), roof_store.StoredRoofs).machines) == 2
+    assert len(state_file.read(roofs.roofs_file(), roofs.StoredRoofs).machines) == 2
 
 
 def test_a_folder_that_cannot_be_written_does_not_matter(machine, tmp_path):
@@ -350,9 +350,9 @@ def test_a_folder_that_cannot_be_written_does_not_matter(machine, tmp_path):
 def test_a_damaged_file_holds_nothing(machine, tmp_path, content):
     file = tmp_path / "roofs.json"
     file.write_bytes(content)
-    assert state_file.read(file, roof_store.StoredRoofs).machines == {}
+    assert state_file.read(file, roofs.StoredRoofs).machines == {}
     roofs.quick("cpu", file=file)
-    assert len(state_file.read(file, roof_store.StoredRoofs).machines) == 1
+    assert len(state_file.read(file, roofs.StoredRoofs).machines) == 1
 
 
 def test_other_work_is_more_than_a_machine_at_rest_shows():

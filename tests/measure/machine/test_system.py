@@ -6,7 +6,7 @@ from tests.support.fakes import FakeClock
 
 from torchgauge.device.gpu_metrics import GpuReading, NoGpu
 from torchgauge.measure.machine import system
-from torchgauge.measure.machine.flows import Flows
+from torchgauge.measure.machine.system import Flows
 
 
 def test_cores_are_cpu_time_over_wall_time(monkeypatch):

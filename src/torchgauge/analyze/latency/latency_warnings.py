@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from torchgauge import units
 from torchgauge.analyze.latency.drift import find_drift
-from torchgauge.analyze.latency.level_shift import find_step
 from torchgauge.analyze.latency.modes import find_modes
 from torchgauge.analyze.latency.warmup import MIN_SAMPLES
 from torchgauge.analyze.latency.yardstick import FAULTING, PAGE_FAULT
-from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time
+from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time, cautious
+from torchgauge.analyze.statistics.detrended_noise import noise_tau
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.statistics.percentiles import PERCENTILES, samples_needed
 from torchgauge.records.record import MeasurementWarning
@@ -34,6 +36,10 @@ COARSE = 0.01
 MANY_PAGE_FAULTS = 0.05
 """The share of a call spent in page faults, at a microsecond each, from which on to warn."""
 PASSING = frozenset({"drift", "not-steady", "several-modes", "warm-up-short", "too-few-samples"})
+
+MIN_STEP_SAMPLES = 100
+CRITICAL = 1.628
+"""What the largest excursion of a Brownian bridge exceeds in 1 % (Kolmogorov)."""
 
 
 def warning(id: str, message: str, remedy: str = "") -> MeasurementWarning:
@@ -211,3 +217,36 @@ def merged_warnings(runs: Sequence[LatencyRun]) -> Iterator[MeasurementWarning]:
         elif occurrences[0].id not in PASSING or 2 * len(occurrences) >= len(runs):
             prefix = f"In {len(occurrences)} of {len(runs)} processes: "
             yield msgspec.structs.replace(occurrences[0], message=prefix + occurrences[0].message)
+
+
+class Step(NamedTuple):
+    """The first sample after the step, and the change there as a fraction."""
+
+    sample_index: int
+    change: float
+
+
+def find_step(samples: npt.ArrayLike) -> Step | None:
+    """Return the step in the steady samples (seconds, in order), or None where there is none.
+
+    S_k is the sum over the first k samples of the signs of x − median. Without a step
+    max|S_k|/sqrt(n·τ') is that of a Brownian bridge; τ' is about the trend. It sees what a rank
+    correlation over batches does not: a step late in the run, and one in correlated noise that is
+    too short for batches of 5τ. None below 100 samples.
+
+    Source: Ploberger & Krämer, "The CUSUM test with OLS residuals", Econometrica 60 (1992), on
+    signs.
+    """
+    x = np.asarray(samples, dtype=np.float64)
+    if x.size < MIN_STEP_SAMPLES or np.ptp(x) == 0:
+        return None
+    signs = np.sign(x - np.median(x))
+    sums = np.abs(np.cumsum(signs - signs.mean()))
+    sample_index = int(np.argmax(sums)) + 1
+    scale = float(signs.std()) * math.sqrt(x.size * cautious(noise_tau(x), x.size))
+    if sample_index == x.size or scale == 0 or sums[sample_index - 1] < CRITICAL * scale:
+        return None
+    before, after = float(np.median(x[:sample_index])), float(np.median(x[sample_index:]))
+    if before <= 0:
+        return None
+    return Step(sample_index, after / before - 1)

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 
 from torchgauge.analyze.snapshot import layout
 from torchgauge.analyze.snapshot.failed_allocations import failed_allocations
-from torchgauge.analyze.snapshot.possible_leaks import possible_leaks
 from torchgauge.analyze.snapshot.replay import UNKNOWN, Replay, replay
 from torchgauge.analyze.snapshot.snapshot_findings import findings
-from torchgauge.analyze.snapshot.usage_over_time import seconds, timeline
 from torchgauge.analyze.snapshot.user_frames import Stacks
 from torchgauge.readers.snapshot.snapshot_contents import Events, RecordedSegment, Recording
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.snapshot import DeviceMemory, Holding, Mark, Oom, Peak, Snapshot, Window
+from torchgauge.records.snapshot import (
+    DeviceMemory,
+    Holding,
+    Mark,
+    Oom,
+    Peak,
+    PossibleLeak,
+    Snapshot,
+    TimelinePoint,
+    Window,
+)
+
+MIN_BLOCKS = 8
+MAX_FREED_SHARE = 0.1
+# What was allocated in one go, as a model or an optimizer's state is, is no leak.
+MIN_SPREAD = 0.5
+_LASTING = ("parameters", "optimizer")
+
+MAX_POINTS = 2000
 
 
 def snapshot(recording: Recording, name: str) -> Snapshot:
@@ -67,7 +84,7 @@ def _with_window(
     device: DeviceMemory, recorded: Sequence[RecordedSegment], events: Events, stacks: Stacks
 ) -> DeviceMemory:
     played = replay(events, recorded)
-    times = seconds(events)
+    times = _seconds(events)
     return msgspec.structs.replace(
         device,
         window=Window(
@@ -78,9 +95,9 @@ def _with_window(
             lost=played.lost,
         ),
         peak=_peak(played, times, stacks),
-        timeline=timeline(events, played),
+        timeline=_timeline(events, played),
         ooms=tuple(_ooms(events, recorded, played, stacks)),
-        possible_leaks=possible_leaks(played, len(events), stacks),
+        possible_leaks=_possible_leaks(played, len(events), stacks),
     )
 
 
@@ -112,7 +129,7 @@ def _peak(played: Replay, times: list[float] | None, stacks: Stacks) -> Peak:
 def _ooms(
     events: Events, recorded: Sequence[RecordedSegment], played: Replay, stacks: Stacks
 ) -> Iterator[Oom]:
-    times = seconds(events)
+    times = _seconds(events)
     for event, free, cause in failed_allocations(events, recorded, played):
         yield Oom(
             time=None if times is None else times[event],
@@ -157,3 +174,72 @@ def _warnings(device: DeviceMemory) -> Iterator[MeasurementWarning]:
             remedy="Bytes over time are as good as the events; the state at the end is not "
             "touched by them.",
         )
+
+
+def _possible_leaks(played: Replay, events: int, stacks: Stacks) -> tuple[PossibleLeak, ...]:
+    """Return the possible leaks, the most bytes first; `events` is the number of all."""
+    by_stack: dict[int, list[int]] = {}  # blocks kept, bytes kept, allocations, first and last kept
+    for begin, end, size, stack in zip(
+        played.allocations.begin,
+        played.allocations.end,
+        played.allocations.size,
+        played.allocations.stack,
+        strict=True,
+    ):
+        if begin < 0:
+            continue
+        counts = by_stack.setdefault(stacks.row(stack), [0, 0, 0, begin, begin])
+        counts[2] += 1
+        if end >= events:
+            if not counts[0]:
+                counts[3] = begin
+            counts[0] += 1
+            counts[1] += size
+            counts[4] = begin
+    rows = stacks.rows
+    listed = [
+        PossibleLeak(stack=row, bytes=size, blocks=blocks, allocations=count)
+        for row, (blocks, size, count, first, last) in by_stack.items()
+        if blocks >= max(MIN_BLOCKS, (1 - MAX_FREED_SHARE) * count)
+        and last - first >= MIN_SPREAD * events
+        and rows[row].frames
+        and rows[row].category not in _LASTING
+    ]
+    return tuple(sorted(listed, key=lambda leak: -leak.bytes))
+
+
+def _seconds(events: Events) -> list[float] | None:
+    """Return each event's time after the first; None where not all have one.
+
+    Threads may record in another order than they looked at the clock: no time is before another's
+    that was recorded earlier.
+    """
+    times = events.time
+    if not times or None in times:
+        return None
+    elapsed, latest = [], times[0] or 0
+    origin = latest
+    for time in times:
+        latest = max(latest, time or 0)
+        elapsed.append((latest - origin) * 1e-6)
+    return elapsed
+
+
+def _timeline(events: Events, played: Replay) -> tuple[TimelinePoint, ...]:
+    """Return at most 2,000 points: the ends, and of equal stretches the highest and the lowest."""
+    count = len(played.alive)
+    times = _seconds(events)
+    level = played.alive.__getitem__
+    stretches = min(count, (MAX_POINTS - 2) // 2)
+    chosen = {0, count - 1}
+    bounds = [count * index // stretches for index in range(stretches + 1)]
+    for begin, end in pairwise(bounds):
+        chosen |= {max(range(begin, end), key=level), min(range(begin, end), key=level)}
+    return tuple(
+        (
+            float(index) if times is None else times[max(index - 1, 0)],
+            level(index),
+            None if played.reserved is None else played.reserved[index],
+        )
+        for index in sorted(chosen)
+    )

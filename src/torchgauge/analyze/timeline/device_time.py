@@ -1,7 +1,7 @@
 """Device time by node of the tree: every kernel, copy and memory set is below one node.
 
 The whole is the sum of the durations of all device work ("GPU time"): every piece is in one node.
-Work of several streams at once counts for each; how long a device was busy is in `device_use`. By
+Work of several streams at once counts for each; how long a device was busy is in `DeviceUse`. By
 the first that applies, a piece belongs to
 
 - "communication" (NCCL, RCCL): its time is mostly waiting for other ranks, in whatever layer it was

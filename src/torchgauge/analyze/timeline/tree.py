@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import statistics
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,14 +19,13 @@ from torchgauge.analyze.timeline.attribution import (
 )
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.device_time import BEFORE, COMMUNICATION, COPIES, device_nodes
-from torchgauge.analyze.timeline.device_use import device_use
-from torchgauge.analyze.timeline.device_warnings import device_warnings
 from torchgauge.analyze.timeline.launches import has_all_launches, launched
 from torchgauge.analyze.timeline.steps import Steps, marked, single_step
+from torchgauge.analyze.timeline.time_intervals import union
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.device_use import DeviceUse
-from torchgauge.records.trace.events import Coded, Events, Integers, Rows
+from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
 from torchgauge.records.trace.kernel import Kernel
 
 ENGINE = "autograd engine"
@@ -197,9 +198,9 @@ def _add_device(
     table.host = np.vstack([table.host, kernels])
     table.calls = np.vstack([table.calls, *(node.calls for node in kernel_nodes)])
     table.device = np.vstack([no_device_time, *(node.time for node in kernel_nodes)])
-    table.uses = device_use(events, work.row, facts.device, steps.begin, steps.end)
+    table.uses = _device_use(events, work.row, facts.device, steps.begin, steps.end)
     has_launches = has_all_launches(events)
-    table.warnings = device_warnings(
+    table.warnings = _device_warnings(
         [node.kernel for node in kernel_nodes], has_launches=has_launches
     )
 
@@ -268,3 +269,75 @@ def _text(dims: object) -> str:
     if isinstance(dims, tuple):
         return "[" + ", ".join(map(_text, dims)) + "]"
     return str(dims)
+
+
+def _device_use(
+    events: Events, rows: Integers, device: Integers, begins: Integers, ends: Integers
+) -> tuple[DeviceUse, ...]:
+    """Return by device the medians over steps of the time it was busy and idle.
+
+    `rows` are the events of its work, `device` the numbers of their devices (ABSENT where the trace
+    does not say), `begins` and `ends` (ns) those of the steps.
+    """
+    uses = []
+    for number in np.unique(device).tolist():
+        device_rows = rows[device == number]
+        start = events.start[device_rows]
+        end = start + events.duration[device_rows]
+        steps = list(zip(begins.tolist(), ends.tolist(), strict=True))
+        busy = [union(start, end, step).length for step in steps]
+        idle = [high - low - time for (low, high), time in zip(steps, busy, strict=True)]
+        if steps:
+            uses.append(
+                DeviceUse(
+                    device=None if number == ABSENT else number,
+                    busy=statistics.median(busy) * 1e-9,
+                    idle=statistics.median(idle) * 1e-9,
+                )
+            )
+    return tuple(uses)
+
+
+def _device_warnings(
+    kernels: Sequence[Kernel], *, has_launches: bool = True
+) -> tuple[MeasurementWarning, ...]:
+    """Return the warnings about the device work of a recording.
+
+    `has_launches`: it has the launches of all work that was launched in it.
+    """
+    warnings = []
+    gpu_kernels = [kernel for kernel in kernels if kernel.work == "kernel"]
+    unlaunched = [kernel for kernel in gpu_kernels if not kernel.launched]
+    if unlaunched and has_launches:
+        warnings.append(
+            MeasurementWarning(
+                id="launched-before",
+                message=f"{_calls(unlaunched):,} of {_calls(gpu_kernels):,} kernels, "
+                f"{_share(unlaunched, gpu_kernels)} of their time, "
+                "have no launch in the recording: whose they are is unknown.",
+                cause="They were launched before the recording began, or their launch was lost.",
+                remedy="Synchronize before the recording begins: torch.cuda.synchronize().",
+            )
+        )
+    graphs = [kernel for kernel in gpu_kernels if kernel.graph]
+    if graphs:
+        warnings.append(
+            MeasurementWarning(
+                id="cuda-graph",
+                message=f"{_calls(graphs):,} of {_calls(gpu_kernels):,} kernels, "
+                f"{_share(graphs, gpu_kernels)} of their time, "
+                "ran from CUDA graphs: they belong to the launch of the graph.",
+                cause="A graph is launched as one: layers and operators do not run on the host.",
+                remedy="Record without CUDA graphs to see layers.",
+            )
+        )
+    return tuple(warnings)
+
+
+def _calls(kernels: Sequence[Kernel]) -> int:
+    return sum(kernel.calls for kernel in kernels)
+
+
+def _share(part: Sequence[Kernel], total: Sequence[Kernel]) -> str:
+    time = [sum(sum(kernel.durations) for kernel in kernels) for kernels in (part, total)]
+    return f"{time[0] / max(time[1], 1) * 100:.1f} %"

@@ -19,9 +19,7 @@ from torchgauge.analyze.trace.device_breakdown import device_times
 from torchgauge.analyze.trace.device_work import Activities, device_activities
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.analyze.trace.memory_over_time import memory_uses
-from torchgauge.analyze.trace.not_recorded import not_recorded
 from torchgauge.analyze.trace.packed_columns import packed
-from torchgauge.analyze.trace.queues import queues
 from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
 from torchgauge.analyze.trace.recorded_tree import attributed, marked_steps, tree_of
 from torchgauge.analyze.trace.synchronisations import Waits, operator, synchronisations, waits
@@ -29,9 +27,22 @@ from torchgauge.analyze.trace.trace_findings import rank_findings
 from torchgauge.analyze.trace.window import window
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events
-from torchgauge.records.trace.trace import Contents, Device, RankTrace
+from torchgauge.records.trace.trace import Contents, Device, Queue, RankTrace
 
 _HOST = ("cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver")
+
+_LAYERS = {
+    "JAX": "no layers (JAX names no modules): the tree begins with what the host did",
+    "Proton": "no layers: the tree begins with the scopes that were marked",
+}
+_SHAPES = {
+    "JAX": "no shapes: FLOPs and bytes are unknown",
+    "Proton": "no shapes and no launch configurations: FLOPs, bytes and occupancy are unknown",
+}
+_MEMORY = {
+    "JAX": "no allocations: memory is unknown",
+    "Proton": "no allocations and no copies: memory and transfers are unknown",
+}
 
 
 def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
@@ -58,11 +69,11 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         launched_before=int(duration[~work.launched].sum()) * 1e-9,
         copies=copies(activities, facts),
         collectives=collectives(activities, facts),
-        queues=queues(activities),
+        queues=_queues(activities),
         synchronisations=synchronisations(events, spans, modules.tree, host_waits),
         critical_path=_critical(events, spans, work, activities, host_waits, begin),
         memory=tuple(memory_uses(events, begin)),
-        missing=tuple(not_recorded(events, modules)),
+        missing=tuple(_not_recorded(events, modules)),
         warnings=events.warnings,
     )
     calls = rank_calls(activities, facts, _origin(events))
@@ -140,3 +151,57 @@ def _critical(
         return ((of_code[codes[segment.activity]], length),)
 
     return summary(path, named)
+
+
+def _not_recorded(events: Events, modules: Modules) -> Iterator[str]:
+    """Yield a note for each kind of data that was not recorded."""
+    by = events.metadata.recorder or ""
+    if not len(modules):
+        yield _LAYERS.get(by, "no layers (recorded without stacks): the tree begins with operators")
+    if not any(events.operators.dims.values):
+        yield _SHAPES.get(by, "no shapes (record_shapes=False): FLOPs and bytes are unknown")
+    if not len(events.memory.time):
+        yield _MEMORY.get(by, "no memory events (profile_memory=False): memory is unknown")
+    if not len(events.device_work.row):
+        yield "no device work: only the host was recorded"
+    elif not len(events.launches.row):
+        yield "no launches: what waited for the host is unknown"
+    elif by == "Proton" and not (events.device_work.correlation > 0).all():
+        yield "no arrows to some kernels (a graph has one to its first): their scope is unknown"
+    if by == "Proton" and len(events.device_work.row):
+        yield "no numbers of devices: the work of several is shown as of one"
+
+
+def _queues(activities: Activities) -> tuple[Queue, ...]:
+    """Return the queue of each stream that has work whose launch was recorded.
+
+    The two clocks differ by some microseconds: what seems to begin before its launch began with it.
+    """
+    return tuple(_stream_queues(activities.take(activities.launch != ABSENT)))
+
+
+def _stream_queues(activities: Activities) -> Iterator[Queue]:
+    streams = (
+        (device, *stream_activities)
+        for device, on_device in activities.by(activities.device)
+        for stream_activities in on_device.by(on_device.stream)
+    )
+    for device, stream, on_stream in streams:
+        begin = np.maximum(on_stream.begin, on_stream.launch)
+        delay = begin - on_stream.launch
+        time = np.concatenate([on_stream.launch, begin])
+        change = np.repeat([1, -1], len(on_stream))
+        order = np.lexsort((-change, time))  # launched before it begins
+        time, change = time[order], change[order]
+        length = np.cumsum(change)
+        duration = int(time[-1] - time[0])
+        waiting = float((length[:-1] * np.diff(time)).sum())
+        yield Queue(
+            device=None if device == ABSENT else device,
+            stream=None if stream == ABSENT else stream,
+            mean=waiting / duration if duration else 0.0,
+            max_length=int(length.max()),
+            empty=float((length[change < 0] == 0).mean()),
+            delay_median=float(np.median(delay)) * 1e-9,
+            delay_p99=float(np.quantile(delay, 0.99)) * 1e-9,
+        )

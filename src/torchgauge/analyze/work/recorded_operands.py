@@ -12,7 +12,6 @@ from typing import Any
 
 from torchgauge.formulas.operand import Described, MissingTensor, MissingValue, Untyped
 
-
 _REAL = {"float": ("float32", 4), "double": ("float64", 8), "Half": ("float16", 2),
          "BFloat16": ("bfloat16", 2), "complex<float>": ("complex64", 8),
          "complex<double>": ("complex128", 16), "complex<Half>": ("complex32", 4)}  # fmt: skip

@@ -18,7 +18,6 @@ from torchgauge.formulas.traffic import PRODUCTS, WRITES, bytes_of
 from torchgauge.formulas.work import Work
 
 
-
 class Recorded(NamedTuple):
     """A call's work, or why it is unknown; `bytes` is None where the trace does not tell them."""
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import hashlib
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,22 +16,41 @@ import msgspec
 
 from torchgauge.analyze.work.roof_quality import combined, disturbed, faster_products
 from torchgauge.clock import SystemClock
+from torchgauge.device import calibration, state_file
 from torchgauge.device.checks.other_load import most_other
 from torchgauge.device.counters import logical_cores
 from torchgauge.device.gpu_metrics import NoGpu
 from torchgauge.device.load import LoadWatch
-from torchgauge.device.roofs import roof_store
-from torchgauge.device.roofs.numpy_products import numpy_peaks
 from torchgauge.device.roofs.roof_measurement import FULL, HOW, QUICK, Effort, measured
 from torchgauge.errors import InputError
+from torchgauge.files import write_atomically
 from torchgauge.progress import Progress, Silent
+from torchgauge.records.record import Record
 from torchgauge.records.work.roofline import Roofs
+from torchgauge.workers import worker
 
 # A full measurement beside other work is repeated in quiet moments that begin within this time.
 PATIENCE = 20.0
 MOMENT = 0.2
 # NumPy's products are left out where a measurement took so many times its limit.
 SLACK = 1.5
+
+CHILD = Path(__file__).with_name("numpy_products_child.py")
+DTYPES = ("float32", "float64")
+# What the usual libraries read when they are loaded.
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+# Cores that a product keeps busy, over the threads allowed: more is another number of threads.
+MOST_BUSY = 1.1
+LONGEST = 30.0
+
+# Roofs of this process, where the file cannot be written.
+_unwritten: dict[str, Roofs] = {}
 
 
 def refreshed(device: str, *, progress: Progress | None = None, file: Path | None = None) -> Roofs:
@@ -44,21 +67,21 @@ def refreshed(device: str, *, progress: Progress | None = None, file: Path | Non
     end = time.monotonic() + PATIENCE
     while disturbed(latest) and _quiet_moment(end, progress):
         latest = combined(latest, _measured(device, FULL, progress))
-    roof_store.keep(latest, file or roof_store.path())
+    store(latest, file or roofs_file())
     return latest
 
 
 def quick(device: str, *, progress: Progress | None = None, file: Path | None = None) -> Roofs:
     """Measure fewer sizes in a few seconds, keep that, and return it."""
     latest = _measured(device, QUICK, progress or Silent())
-    roof_store.keep(latest, file or roof_store.path())
+    store(latest, file or roofs_file())
     return latest
 
 
 def known_roofs(device: str, file: Path | None = None) -> Roofs | None:
     """Return the roofs kept of this machine, or a GPU's datasheet; None where there are neither."""
-    stored = roof_store.best(_facts(device).machine, file or roof_store.path())
-    return datasheet(device) if stored is None else stored
+    best = stored(_facts(device).machine, file or roofs_file())
+    return datasheet(device) if best is None else best
 
 
 def datasheet(device: str) -> Roofs | None:
@@ -160,3 +183,57 @@ def _facts(device: str) -> Roofs:
         last_level_cache=cache,
         memory=memory,
     )
+
+
+def numpy_peaks(threads: int, effort: Effort) -> dict[str, float]:
+    """Return FLOP/s of NumPy's products by dtype on at most `threads` threads.
+
+    Empty where the process failed, or where its BLAS kept more cores busy than it may.
+    """
+    request = {"path": sys.path, "dtypes": DTYPES, "effort": dataclasses.asdict(effort)}
+    try:
+        with worker(CHILD, variables=dict.fromkeys(VARIABLES, str(threads))) as child:
+            output, _ = child.communicate(json.dumps(request).encode(), LONGEST)
+        if child.returncode:
+            return {}
+        answer = json.loads(output)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}
+    return {
+        dtype: product["peak"]
+        for dtype, product in answer.items()
+        if product["peak"] and product["busy_cores"] <= MOST_BUSY * threads
+    }
+
+
+class StoredRoofs(Record, frozen=True, kw_only=True):
+    """The roofs of each machine by its key."""
+
+    schema: str = "torchgauge.roofs/1"
+    machines: dict[str, Roofs] = msgspec.field(default_factory=dict)
+
+
+def roofs_file() -> Path:
+    """Return the file in which roofs are kept, beside doctor's calibration."""
+    return calibration.path().with_name("roofs.json")
+
+
+def stored(machine: str, file: Path) -> Roofs | None:
+    """Return the roofs kept under a machine's key, None where there are none."""
+    return _unwritten.get(machine) or state_file.read(file, StoredRoofs).machines.get(machine)
+
+
+def store(latest: Roofs, file: Path) -> Roofs:
+    """Combine the roofs with those kept of their machine, and return what is kept now.
+
+    Where the file cannot be written, it is kept for this process.
+    """
+    now = combined(stored(latest.machine, file), latest)
+    machines = state_file.read(file, StoredRoofs).machines | {latest.machine: now}
+    try:
+        write_atomically(file, msgspec.json.encode(StoredRoofs(machines=machines)))
+    except InputError:
+        _unwritten[latest.machine] = now
+    else:
+        _unwritten.pop(latest.machine, None)
+    return now

@@ -16,18 +16,22 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePath
 from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any
 
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.lines.traced_code import TracedCode
+from torchgauge.measure.lines.line_samples import kind_of
 from torchgauge.measure.work.internals import never_compiled
 from torchgauge.records.timeline.traced_lines import TracedFunction, TracedLine
 from torchgauge.signals import restoring
 
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _active: LineTrace | None = None
+
+MODULE = "<module>"
+LOCALS = "<locals>."
 
 
 class _Clock:
@@ -95,7 +99,7 @@ class LineTrace:
     def __init__(
         self, functions: Sequence[str] = (), now: Callable[[], int] = perf_counter_ns
     ) -> None:
-        self.traced_code = TracedCode(functions)
+        self.traced_code = _TracedCode(functions)
         self.cut = False  # by another tracer, which took this one's place
         self._now = now
         # By the code's id: its hash takes longer than a call. The code is kept, and so its id.
@@ -208,3 +212,42 @@ for _function in (_Function.note, _Function._entered, LineTrace._called):  # noq
     never_compiled(_function, below=True)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_end_in_child)
+
+
+class _TracedCode:
+    """Functions by `names`: a name, with or without what it is in, or either after `file.py:`.
+
+    Without names, the functions that are neither Python's, torch's nor a library's, and what stands
+    outside of functions in the script.
+    """
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self.names = tuple(names)
+        self.called: set[str] = set()  # the names of which a function was called
+
+    def __contains__(self, frame: FrameType) -> bool:
+        """Tell whether the lines of a frame's function are wanted."""
+        code = frame.f_code
+        if not self.names:
+            if code.co_name == MODULE:
+                is_traced = frame.f_globals.get("__name__") == "__main__"
+            else:
+                is_traced = _is_function(code)
+            return is_traced and kind_of(code.co_filename) == "user's"
+        matching = {name for name in self.names if _is_function(code) and _matches(name, code)}
+        self.called |= matching
+        return bool(matching)
+
+
+def _is_function(code: CodeType) -> bool:
+    """Tell a named function from modules, classes, lambdas and comprehensions."""
+    return bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith("<")
+
+
+def _matches(pattern: str, code: CodeType) -> bool:
+    file, _, name = pattern.rpartition(":")
+    plain = code.co_qualname.replace(LOCALS, "")
+    if name != code.co_qualname and not f".{plain}".endswith(f".{name}"):
+        return False
+    suffix, parts = PurePath(file).parts, PurePath(code.co_filename).parts
+    return not suffix or parts[-len(suffix) :] == suffix

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,10 +19,10 @@ from torchgauge.analyze.memory.allocations import (
     step_memory,
 )
 from torchgauge.analyze.memory.recorded_ranges import named_ranges, outermost_operators
+from torchgauge.device.counters import watched_resident
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
-from torchgauge.measure.memory import allocator, resident
-from torchgauge.measure.memory.finite import output_warnings
+from torchgauge.measure.memory import allocator
 from torchgauge.measure.memory.layer_outputs import LayerOutputs
 from torchgauge.measure.memory.recorded_allocations import DEVICE_TYPES, numbers, unrecorded
 from torchgauge.measure.memory.storages import TensorStorage, named_storages, storages, tensors_in
@@ -33,6 +34,7 @@ from torchgauge.records.memory.alive_tensor import AliveTensor, Part
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets import hygiene, members
+from torchgauge.targets.inputs.tensors import strided
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Phase, Training
 
@@ -57,10 +59,10 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
     how = Training.resolve(train)
     caller_storages = _caller_storages(placement, device)
     with open_device(placement.device).current(), prepared(placement, how) as step:
-        broken = output_warnings(step(), "memory")
+        broken = _output_warnings(step(), "memory")
         with (
             step.threads.tracking(),
-            resident.watched() as process,
+            watched_resident() as process,
             allocator.watched(device, step.subject) as reported,
         ):
             step()
@@ -291,3 +293,44 @@ def _torchscript_warnings(placement: Placement) -> tuple[MeasurementWarning, ...
             probe="memory",
         ),
     )
+
+
+def _output_warnings(outputs: Any, probe: str) -> tuple[MeasurementWarning, ...]:
+    """Return the warning `output-not-finite` where a tensor in `outputs` holds NaN or infinity.
+
+    Nothing of a tensor's size is allocated. What a tensor cannot be asked (float8, subclasses
+    without the operator) counts as finite.
+    """
+    parts = [part for tensor in tensors_in(outputs) for part in strided(tensor)]
+    faults = [_non_finite_kind(part) for part in parts]
+    kinds = sorted({kind for kind in faults if kind})
+    if not kinds:
+        return ()
+    return (
+        MeasurementWarning(
+            id="output-not-finite",
+            message=f"{sum(map(bool, faults))} of {len(parts)} output tensors hold "
+            f"{' and '.join(kinds)}.",
+            probe=probe,
+            cause="The figures hold, but they are those of a computation that broke down, or of a "
+            "mask of infinities.",
+            remedy="Check the weights, the inputs and the precision.",
+        ),
+    )
+
+
+def _non_finite_kind(tensor: torch.Tensor) -> str:
+    """Return "NaN" or "infinities" where the tensor holds them, else ""."""
+    if tensor.is_meta or not tensor.numel():
+        return ""
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    if not tensor.is_floating_point():
+        return ""
+    try:
+        low, high = (float(value) for value in torch.aminmax(tensor.detach()))
+    except (RuntimeError, NotImplementedError, TypeError):
+        return ""
+    if math.isnan(low) or math.isnan(high):
+        return "NaN"
+    return "infinities" if math.isinf(low) or math.isinf(high) else ""

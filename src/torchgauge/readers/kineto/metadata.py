@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from torchgauge.readers.kineto.decoding import Event, Header
-from torchgauge.readers.kineto.versions import NUMBERED, versions
 from torchgauge.records.trace.events import ThreadId, TraceMetadata
 
 V = TypeVar("V")
@@ -67,3 +67,35 @@ def _first(headers: list[Header], name: str, kind: type[V]) -> V | None:
             except (ValueError, RecursionError):
                 continue
     return None
+
+
+def _cuda(number: int) -> str:
+    """Return 12.4 of 12040, as CUDA_VERSION in cuda.h has it."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _hip(number: int) -> str:
+    """Return 6.4.43483 of 60443483, as HIP_VERSION in hip_version.h has it."""
+    return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
+
+
+# By the field of the header that has it.
+NUMBERED: dict[str, tuple[str, Callable[[int], str]]] = {
+    "cuda_runtime": ("CUDA", _cuda),
+    "cuda_driver": ("CUDA driver", _cuda),
+    "hip_runtime": ("HIP", _hip),
+    "hip_driver": ("HIP driver", _hip),
+}
+
+
+def versions(
+    numbers: Mapping[str, int | None], distributed: Mapping[str, Any] | None
+) -> Iterator[tuple[str, str]]:
+    """Yield name and version of each that is known; `numbers` has those of the header's fields."""
+    for field, (name, text) in NUMBERED.items():
+        number = numbers.get(field)
+        if number is not None and number > 0:
+            yield name, text(number)
+    nccl = (distributed or {}).get("nccl_version")
+    if isinstance(nccl, str) and nccl:
+        yield "NCCL", nccl
