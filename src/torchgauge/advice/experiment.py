@@ -215,8 +215,8 @@ class Experiment:
             }
 
         try:
-            for place, attempt in enumerate(winners):
-                block_seconds, pending = self.durations.block(_side(attempt)), len(winners) - place
+            for index, attempt in enumerate(winners):
+                block_seconds, pending = self.durations.block(_side(attempt)), len(winners) - index
                 if not self.budget.fits(FEWEST_CONFIRMING * block_seconds):
                     attempt.needed, attempt.remaining = (
                         FEWEST_CONFIRMING * block_seconds,
@@ -226,7 +226,7 @@ class Experiment:
                 share = FOR_CONFIRMING if len(winners) > 1 else 1.0
                 number = confirming_blocks(self.budget.remaining(share), pending, block_seconds)
                 self.progress.start(
-                    f"confirming {attempt.candidate.id}, {place + 1} of {len(winners)}"
+                    f"confirming {attempt.candidate.id}, {index + 1} of {len(winners)}"
                 )
                 self._guarded(attempt, confirm)
         finally:

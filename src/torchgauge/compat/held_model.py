@@ -271,7 +271,7 @@ def _repeated(inputs: Inputs, batch: int) -> Inputs:
         shape: Any = getattr(value, "shape", ())
         if not len(shape) or not shape[0]:
             return value
-        return value[[place % shape[0] for place in range(batch)]]
+        return value[[row % shape[0] for row in range(batch)]]
 
     return Inputs(
         tuple(repeat(value) for value in inputs.args),

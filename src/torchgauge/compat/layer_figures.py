@@ -39,8 +39,8 @@ def _outermost(layers: list[Node], name: str) -> list[Node]:
     """Return the layers that fit, without those inside of another that does."""
     exact = [node for node in layers if node.row.path == name]
     fit = exact or [node for node in layers if _fits(node, name.lower())]
-    places = {node.index for node in fit}
-    return [node for node in fit if not _inside(node, places)]
+    row_indices = {node.index for node in fit}
+    return [node for node in fit if not _inside(node, row_indices)]
 
 
 def _fits(node: Node, name: str) -> bool:
@@ -50,10 +50,10 @@ def _fits(node: Node, name: str) -> bool:
     return node.kind == "layer" and (name in path or name in kind)
 
 
-def _inside(node: Node, places: set[int]) -> bool:
+def _inside(node: Node, row_indices: set[int]) -> bool:
     above = node.parent
     while above is not None:
-        if above.index in places:
+        if above.index in row_indices:
             return True
         above = above.parent
     return False

@@ -62,7 +62,7 @@ def quick_roofs(cost: Cost, kernels: Kernels, device: Device) -> Roofs:
             _other_cores_by_device[key] = max(_other_cores_by_device.get(key, 0.0), meanwhile)
     rates = [device_rates[str(size)] for size in SETS]
     # A smaller set is never slower: dispatch hides how fast it streams.
-    curve = [max(rates[place:]) for place in range(len(rates))]
+    curve = [max(rates[index:]) for index in range(len(rates))]
     roofs = Roofs(
         device=device.name,
         source="measured",

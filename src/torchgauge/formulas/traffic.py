@@ -57,11 +57,11 @@ def _overwrites(args: Arguments, kwargs: Named, outputs: Any) -> int:
     return _moved(args[1:], kwargs, written)
 
 
-def _writes(*places: int) -> Rule:
+def _writes(*positions: int) -> Rule:
     """The arguments at these places are read and written, and none comes back as an output."""
 
     def rule(args: Arguments, kwargs: Named, outputs: Any) -> int:
-        written = sum(touched(args[place]) for place in places if place < len(args))
+        written = sum(touched(args[position]) for position in positions if position < len(args))
         already = touched(outputs)  # the functional form returns what it wrote
         return _moved(args, kwargs, outputs) + (0 if already else written)
 
@@ -148,8 +148,8 @@ def _reached(destination: Any, indices: Any, values: Any) -> int:
         return count if count > 1 else elements_of(destination)
     unindexed = math.prod(
         size
-        for place, size in enumerate(destination.shape)
-        if place >= len(indices) or indices[place] is None
+        for dimension, size in enumerate(destination.shape)
+        if dimension >= len(indices) or indices[dimension] is None
     )
     return int(unindexed * math.prod(_broadcast([tuple(index.shape) for index in index_tensors])))
 

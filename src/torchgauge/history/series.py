@@ -71,7 +71,7 @@ def read_series(
             points.setdefault(key, []).append(_point(run, figure))
             units[key] = (figure.unit, figure.how)
     all_series = [_series(key, points[key], *units[key]) for key in points]
-    order = {name: place for place, name in enumerate(names)}
+    order = {name: index for index, name in enumerate(names)}
     return sorted(
         all_series, key=lambda series: (-len(series.points), series.target, order[series.metric])
     )

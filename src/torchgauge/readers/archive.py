@@ -96,14 +96,14 @@ def trace_paths(path: Path) -> Sequence[Path]:
 
 def find(path: Path) -> tuple[zipfile.ZipFile, zipfile.ZipInfo] | None:
     """Return the archive that a path leads into, open, and the member; None where it does not."""
-    for place in path.parents:
+    for ancestor in path.parents:
         try:
-            if not place.is_file():
+            if not ancestor.is_file():
                 continue
-            archive = zipfile.ZipFile(place)
+            archive = zipfile.ZipFile(ancestor)
         except UNREADABLE:
             continue
-        member_path = PurePosixPath(path.relative_to(place).as_posix())
+        member_path = PurePosixPath(path.relative_to(ancestor).as_posix())
         for member in archive.infolist():
             if PurePosixPath(member.filename) == member_path:
                 return archive, member

@@ -192,9 +192,9 @@ class Documents:
         texts = self._texts.finish()
         decoded = [self._decoded(text) for text in texts.values]
         columns = {}
-        for place, name in enumerate(self._names):
+        for index, name in enumerate(self._names):
             distinct: Interned[Any] = Interned(None)
-            codes = [distinct[_tuples(values[place])] for values in decoded]
+            codes = [distinct[_tuples(values[index])] for values in decoded]
             renumber = np.array(codes, dtype=np.int32)
             columns[name] = Coded(renumber[texts.codes], distinct.values_by_code())
         return columns

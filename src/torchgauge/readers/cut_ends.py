@@ -23,21 +23,21 @@ def cut_ends(start: Integers, duration: Integers, thread: Codes) -> Integers:
     running: list[int] = []
     previous_code = None
     columns = zip(start[order].tolist(), thread[order].tolist(), strict=True)
-    for place, (begin, thread_code) in enumerate(columns):
+    for index, (begin, thread_code) in enumerate(columns):
         if thread_code != previous_code:
             running, previous_code = [], thread_code
         while running:
             latest = running[-1]
             if begin < ends[latest]:
-                overhang = ends[place] - ends[latest]
+                overhang = ends[index] - ends[latest]
                 if overhang <= 0:
                     break
                 if overhang <= ends[latest] - begin:
-                    ends[place] = ends[latest]
+                    ends[index] = ends[latest]
                     break
                 ends[latest] = begin
             running.pop()
-        running.append(place)
+        running.append(index)
     cut = np.empty(len(start), np.int64)
     cut[order] = ends
     return cut

@@ -79,8 +79,8 @@ def nest(start: Integers, duration: Integers, thread: Codes, *, tolerance: int =
     depth = np.zeros(count, dtype=np.int32)
     self_time, end = duration.copy(), start + duration
     overlaps = 0
-    for place in threads.values():
-        rows = order[place]
+    for on_thread in threads.values():
+        rows = order[on_thread]
         tree = _strict(start[rows], end[rows])
         if tree is None:
             tree = _overlapping(start[rows], end[rows], tolerance)

@@ -83,7 +83,7 @@ def work(job: bytes, folder: str, path: list[str]) -> bytes:
     """Do a job in a worker; what comes of it travels as JSON."""
     if os.path.isdir(folder):  # noqa: PTH112 - on another machine it may not be there
         os.chdir(folder)
-    sys.path.extend(place for place in path if place not in sys.path)
+    sys.path.extend(entry for entry in path if entry not in sys.path)
     try:
         return msgspec.json.encode(perform(cloudpickle.loads(job)))
     except TorchgaugeError as error:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from torchgauge.analyze.compare.compare_locations import compare_places
+from torchgauge.analyze.compare.compare_locations import compare_locations
 from torchgauge.analyze.compare.differences import differences
 from torchgauge.analyze.gate.evidence import disturbed, few_samples
 from torchgauge.analyze.gate.stored import MIN_PROCESSES, HostNoise, corrected, uncalibrated, welch
@@ -58,18 +58,20 @@ def compare(
         else:
             unknown = _unknown_work(baseline) or _unknown_work(current)
             changes.append(_exact(metric, (old, new), circumstances, at_least=unknown))
-    placed = compare_places(baseline, current, noise if circumstances.timing is None else None)
+    locations = compare_locations(
+        baseline, current, noise if circumstances.timing is None else None
+    )
     return Comparison(
         baseline=_side(baseline, labels[0]),
         current=_side(current, labels[1]),
         differences=differing,
         changes=tuple(changes),
-        layers=placed.layers,
-        operators=placed.operators,
-        kernels=placed.kernels,
-        step_change=placed.step_change,
-        remainder=placed.remaining_change,
-        places_tested=placed.places_tested,
+        layers=locations.layers,
+        operators=locations.operators,
+        kernels=locations.kernels,
+        step_change=locations.step_change,
+        remainder=locations.remaining_change,
+        places_tested=locations.places_tested,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from torchgauge.analyze.compare.tree_figures import Figures, Places, places
+from torchgauge.analyze.compare.tree_figures import Figures, TreeFigures, tree_figures
 from torchgauge.analyze.gate.stored import MIN_PROCESSES, HostNoise, Welch, welch
 from torchgauge.imports import imported
 from torchgauge.records.comparison import Place
@@ -17,12 +17,12 @@ from torchgauge.records.profile import Profile
 
 FALSE_DISCOVERIES = 0.05
 # The largest of each kind are kept, and further ones that are significant or did other work.
-MAX_PLACES = 200
+MAX_ENTRIES = 200
 _NO_FIGURES = Figures()
 _Kind = Literal["layer", "operator", "kernel"]
 
 
-class ComparedPlaces(NamedTuple):
+class ComparedLocations(NamedTuple):
     """The places of a Comparison; see there."""
 
     layers: tuple[Place, ...] = ()
@@ -33,9 +33,9 @@ class ComparedPlaces(NamedTuple):
     places_tested: str = ""
 
 
-def compare_places(
+def compare_locations(
     baseline: Profile, current: Profile, noise: HostNoise | None = None
-) -> ComparedPlaces:
+) -> ComparedLocations:
     """Return the places of both trees; nothing where a side has none.
 
     Times are the device's where it worked on both sides, else the host's. Layers are tested where
@@ -43,15 +43,15 @@ def compare_places(
     and kernels are of one recording each and are not.
     """
     if baseline.tree is None or current.tree is None:
-        return ComparedPlaces()
+        return ComparedLocations()
     device = None not in (baseline.tree.root.device_time, current.tree.root.device_time)
-    old, new = (places(tree, device=device) for tree in (baseline.tree, current.tree))
+    old, new = (tree_figures(tree, device=device) for tree in (baseline.tree, current.tree))
     layers = paired(old.layers, new.layers, "layer")
     tests = {} if noise is None else _tests(baseline, current, noise)
     layers = with_significance(layers, tests)
     listed_layers = shortened(layers)
     step = (_step_time(new) - _step_time(old)) * 1e-9
-    return ComparedPlaces(
+    return ComparedLocations(
         layers=listed_layers,
         operators=shortened(paired(old.operators, new.operators, "operator")),
         kernels=shortened(paired(old.kernels, new.kernels, "kernel")),
@@ -69,7 +69,7 @@ def _tested(tests: Mapping[str, Welch], noise: HostNoise | None) -> str:
     return "not tested: re-record both with --processes 10"
 
 
-def _step_time(side: Places) -> int:
+def _step_time(side: TreeFigures) -> int:
     return side.buckets + sum(figures.time or 0 for figures in side.layers.values())
 
 
@@ -168,6 +168,6 @@ def with_significance(layers: list[Place], tests: Mapping[str, Any]) -> list[Pla
 def shortened(compared: Iterable[Place]) -> tuple[Place, ...]:
     """Return the places by contribution: the largest, and further ones that surely changed."""
     ordered = sorted(compared, key=lambda place: -abs(place.contribution))
-    first, remainder = ordered[:MAX_PLACES], ordered[MAX_PLACES:]
+    first, remainder = ordered[:MAX_ENTRIES], ordered[MAX_ENTRIES:]
     changed = [place for place in remainder if place.significant or place.work_changed]
-    return (*first, *changed[:MAX_PLACES])
+    return (*first, *changed[:MAX_ENTRIES])

@@ -12,7 +12,7 @@ from torchgauge.records.timeline.tree_row import TreeRow
 
 @dataclasses.dataclass
 class Figures:
-    """The own figures of one place in a step: ns, FLOP, bytes; None is unknown."""
+    """The own figures of a layer, operator or kernel: ns, FLOP, bytes; None is unknown."""
 
     type: str = ""
     time: int | None = None
@@ -28,7 +28,7 @@ class Figures:
 
 
 @dataclasses.dataclass(frozen=True)
-class Places:
+class TreeFigures:
     """Figures by layer path, by operator and by kernel; `buckets` is the ns of what is in no layer.
 
     The times of all layers and `buckets` add up to the step. `shapes` are operators on one shape.
@@ -41,8 +41,8 @@ class Places:
     buckets: int
 
 
-def places(tree: Tree, *, device: bool, steps: int | None = None) -> Places:
-    """Return a tree's figures by place; times are those of the device, or the host's.
+def tree_figures(tree: Tree, *, device: bool, steps: int | None = None) -> TreeFigures:
+    """Return a tree's figures; times are those of the device, or the host's.
 
     They are divided by `steps`, those of the tree unless said otherwise.
     """
@@ -78,7 +78,7 @@ def places(tree: Tree, *, device: bool, steps: int | None = None) -> Places:
                     launcher.time = _sum(launcher.time, time)
     for figures in (*layers.values(), *operators.values(), *shapes.values(), *kernels.values()):
         figures.calls = round(figures.calls / steps)
-    return Places(layers, operators, shapes, kernels, buckets)
+    return TreeFigures(layers, operators, shapes, kernels, buckets)
 
 
 def _of_operator(

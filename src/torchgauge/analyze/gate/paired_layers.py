@@ -65,28 +65,30 @@ def with_layers(
         for path in common
     }
     before, after = ([block[n] for block in layers for n in side] for side in ((0, 3), (1, 2)))
-    places = [_timed(place, before, after) for place in comparison.layers]
-    listed = {place.name for place in places}
+    timed_layers = [_timed(layer, before, after) for layer in comparison.layers]
+    listed = {layer.name for layer in timed_layers}
     tested_layers = shortened(
-        with_significance(places, {path: test for path, test in tests.items() if path in listed})
+        with_significance(
+            timed_layers, {path: test for path, test in tests.items() if path in listed}
+        )
     )
     return msgspec.structs.replace(
         comparison,
         layers=tested_layers,
         step_change=step_change,
-        remainder=step_change - math.fsum(place.contribution for place in tested_layers),
+        remainder=step_change - math.fsum(layer.contribution for layer in tested_layers),
         places_tested=TESTED.format(blocks=len(differences)),
     )
 
 
 def _timed(
-    place: Place, before: Sequence[Mapping[str, float]], after: Sequence[Mapping[str, float]]
+    layer: Place, before: Sequence[Mapping[str, float]], after: Sequence[Mapping[str, float]]
 ) -> Place:
-    old, new = _typical(place.name, before), _typical(place.name, after)
+    old, new = _typical(layer.name, before), _typical(layer.name, after)
     if old is None and new is None:
-        return place
+        return layer
     return msgspec.structs.replace(
-        place,
+        layer,
         baseline=old,
         current=new,
         contribution=(new or 0.0) - (old or 0.0),

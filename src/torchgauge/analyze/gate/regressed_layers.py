@@ -24,28 +24,28 @@ def regressed_layers(comparison: Comparison, rulings: tuple[Ruling, ...]) -> tup
 
 def _by_time(layers: tuple[Place, ...]) -> list[str]:
     slower = sorted(
-        (place for place in layers if place.contribution > 0), key=lambda place: -place.contribution
+        (layer for layer in layers if layer.contribution > 0), key=lambda layer: -layer.contribution
     )
-    proven = [place for place in slower if place.significant]
+    proven = [layer for layer in slower if layer.significant]
     if proven:
-        return [_slower(place) for place in _largest(proven)]
-    return [f"{_slower(place)} (not proven)" for place in _largest(slower)[:3]]
+        return [_slower(layer) for layer in _largest(proven)]
+    return [f"{_slower(layer)} (not proven)" for layer in _largest(slower)[:3]]
 
 
-def _largest(places: list[Place]) -> list[Place]:
+def _largest(layers: list[Place]) -> list[Place]:
     return [
-        place
-        for place in places[:MAX_LAYERS]
-        if place.contribution >= MIN_SHARE * places[0].contribution
+        layer
+        for layer in layers[:MAX_LAYERS]
+        if layer.contribution >= MIN_SHARE * layers[0].contribution
     ]
 
 
-def _slower(place: Place) -> str:
-    change = "" if place.change is None else f" {_percent(place.change)}"
-    ends = place.interval
+def _slower(layer: Place) -> str:
+    change = "" if layer.change is None else f" {_percent(layer.change)}"
+    ends = layer.interval
     if change and ends is not None:
         change += f" [{_percent(ends.low)}, {_percent(ends.high)}]"
-    return f"{_name(place)}{change}, +{units.time(place.contribution, 3)}"
+    return f"{_name(layer)}{change}, +{units.time(layer.contribution, 3)}"
 
 
 def _percent(change: float) -> str:
@@ -54,13 +54,13 @@ def _percent(change: float) -> str:
 
 def _by_work(layers: tuple[Place, ...]) -> list[str]:
     increases = [
-        (place, (place.current_flops or 0) - (place.baseline_flops or 0)) for place in layers
+        (layer, (layer.current_flops or 0) - (layer.baseline_flops or 0)) for layer in layers
     ]
     largest = sorted(increases, key=lambda increase: -increase[1])[:MAX_LAYERS]
     return [
-        f"{_name(place)} +{units.count(flops, 3)} FLOP" for place, flops in largest if flops > 0
+        f"{_name(layer)} +{units.count(flops, 3)} FLOP" for layer, flops in largest if flops > 0
     ]
 
 
-def _name(place: Place) -> str:
-    return f"{place.name or 'the model itself'} ({place.type})" if place.type else place.name
+def _name(layer: Place) -> str:
+    return f"{layer.name or 'the model itself'} ({layer.type})" if layer.type else layer.name

@@ -53,23 +53,23 @@ def series_correction(
     complete_versions = [
         version for version, is_complete in zip(versions, complete, strict=True) if is_complete
     ]
-    places = [
+    indices = [
         index
         for index, is_complete in enumerate(complete)
         if is_complete and complete_versions.count(versions[index]) > MIN_RUNS
     ]
-    if not places:
+    if not indices:
         return None
-    call = statistics.median(values[index] for index in places)
-    work = np.array([log_work(yardsticks[index], tuple(newest), call) for index in places])
-    version = np.array([versions[index] for index in places])
+    call = statistics.median(values[index] for index in indices)
+    work = np.array([log_work(yardsticks[index], tuple(newest), call) for index in indices])
+    version = np.array([versions[index] for index in indices])
     for name in set(version):
         work[version == name] -= np.median(work[version == name], axis=0)
-    logs = Logs(np.log([values[index] for index in places]), work)
+    logs = Logs(np.log([values[index] for index in indices]), work)
     explained = np.array(
         [
             work[row] @ fitted_weights(logs.without(row).moves(), PRIOR_RUNS)
-            for row in range(len(places))
+            for row in range(len(indices))
         ]
     )
     corrected_logs = Logs(logs.medians - explained, work)
@@ -79,6 +79,6 @@ def series_correction(
     )
     if after >= MAX_RESIDUAL_SHARE * before:  # both 0 where all runs are equal
         return None
-    by_place = dict(zip(places, map(float, explained), strict=True))
-    ratios = tuple(by_place.get(index) for index in range(len(values)))
-    return SeriesCorrection(ratios, between=after, before=before, runs=len(places))
+    by_index = dict(zip(indices, map(float, explained), strict=True))
+    ratios = tuple(by_index.get(index) for index in range(len(values)))
+    return SeriesCorrection(ratios, between=after, before=before, runs=len(indices))

@@ -49,8 +49,8 @@ def layer_memory(
     blocks = pair(recorded)
     nodes = _nodes(recorded, spans, table)
     names = events.name.take(spans.row)
-    place = int(np.flatnonzero(names.where(lambda name: step.fullmatch(name) is not None))[0])
-    inside = slice(*(position + 1 for position in _events_of(blocks, spans, place)))
+    span = int(np.flatnonzero(names.where(lambda name: step.fullmatch(name) is not None))[0])
+    inside = slice(*(position + 1 for position in _events_of(blocks, spans, span)))
     sizes = _sizes(recorded, blocks)[inside]
     count = len(table.nodes)
     allocations = _by_node(nodes[inside], np.maximum(sizes, 0), count).tolist()
@@ -82,8 +82,8 @@ def layer_memory(
 
 def _nodes(recorded: MemoryEvents, spans: Spans, table: NodeTable) -> Integers:
     """Return the node of each event."""
-    places = spans.nesting.innermost_at(recorded.time, recorded.thread)
-    by_event = np.where(places == NONE, NONE, table.of_span[places])
+    inner_spans = spans.nesting.innermost_at(recorded.time, recorded.thread)
+    by_event = np.where(inner_spans == NONE, NONE, table.of_span[inner_spans])
     names = [node.name if node.kind == "bucket" else "" for node in table.nodes]
     return np.where(by_event == NONE, names.index(OUTSIDE_MODEL), by_event)
 
@@ -101,9 +101,9 @@ def _by_node(nodes: Integers, sizes: Integers, count: int) -> Integers:
     return totals
 
 
-def _events_of(blocks: Blocks, spans: Spans, place: int) -> tuple[int, int]:
+def _events_of(blocks: Blocks, spans: Spans, span: int) -> tuple[int, int]:
     """Return the positions of the last events before a span begins and before it ends."""
-    start, end = spans.nesting.start[place], spans.nesting.end[place]
+    start, end = spans.nesting.start[span], spans.nesting.end[span]
     return blocks.position(int(start)), blocks.position(int(end))
 
 
@@ -114,10 +114,10 @@ def _peaks(blocks: Blocks, spans: Spans, table: NodeTable) -> list[int | None]:
     np.subtract.at(change, blocks.free_position[freed] + 1, blocks.size[freed])
     alive = np.cumsum(change)  # at p + 1 what is alive after event p
     peaks: list[int | None] = [None] * len(table.nodes)
-    for place in np.flatnonzero(spans.is_layer & (table.of_span != NONE)).tolist():
-        first, last = _events_of(blocks, spans, place)
+    for span in np.flatnonzero(spans.is_layer & (table.of_span != NONE)).tolist():
+        first, last = _events_of(blocks, spans, span)
         peak = int(alive[first + 1 : last + 2].max() - alive[first + 1])
-        node = int(table.of_span[place])
+        node = int(table.of_span[span])
         peaks[node] = max(peak, peaks[node] or 0)
     return peaks
 

@@ -13,25 +13,25 @@ _ADDITIVE = ("allocations", "allocated", "retained", "parameters")
 def with_memory(tree: Tree, memory: Tree) -> Tree:
     """Return the tree with the memory figures of another one of the same step.
 
-    A row is found by its place: name, kind, phase and shapes, below the same parent. What only the
+    A row is found by its name, kind, phase and shapes, below the same parent. What only the
     memory pass saw is its parent's own, so that the sums of both are equal; what it did not see
     stays unknown. Its passes and warnings are added.
     """
-    places: dict[tuple[object, ...], int] = {}
+    numbers: dict[tuple[object, ...], int] = {}
     for number, row in enumerate(tree.rows):
-        places.setdefault(_key(row, row.parent), number)
+        numbers.setdefault(_key(row, row.parent), number)
     figures_by_row: dict[int, dict[str, int]] = {}
     target_rows: list[int] = []
     for row in memory.rows:
         around = target_rows[row.parent] if row.parent >= 0 else -1
-        place = places.get(_key(row, around))
-        target_rows.append(max(around, 0) if place is None else place)
+        number_in_tree = numbers.get(_key(row, around))
+        target_rows.append(max(around, 0) if number_in_tree is None else number_in_tree)
         figures = figures_by_row.setdefault(target_rows[-1], {})
         for name in _ADDITIVE:
             value = getattr(row, name)
             if value is not None:
                 figures[name] = figures.get(name, 0) + value
-        if place is not None and row.peak is not None:
+        if number_in_tree is not None and row.peak is not None:
             figures["peak"] = row.peak
     rows = tuple(
         msgspec.structs.replace(row, **figures_by_row[number]) if number in figures_by_row else row

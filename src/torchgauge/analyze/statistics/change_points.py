@@ -23,7 +23,7 @@ MAX_CHANGES = 8
 SMALLEST = 0.01
 MIN_NOISE = 1e-4
 # Twice the log-likelihood within which another place of the change is as good; by simulation.
-PLACE_TOLERANCE = 8.0
+BOUNDARY_TOLERANCE = 8.0
 # Runs further from their neighbours' median than so many deviations count as if they were there.
 MAX_DEVIATIONS = 2.5
 WINDOW = 9
@@ -162,7 +162,7 @@ def _place(logs: _Floats, bounds: Sequence[int], noise: _Noise) -> tuple[int, in
     good = [
         cut
         for cut, squares in fits.items()
-        if squares - fits[boundary] <= PLACE_TOLERANCE * variance
+        if squares - fits[boundary] <= BOUNDARY_TOLERANCE * variance
     ]
     return min(good) - 1, max(good)
 

@@ -30,14 +30,14 @@ def noise_tau(samples: _Floats) -> float:
 
 def _shape(medians: _Floats, count: int) -> _Floats:
     """Return the step or the line closest to the batch medians in least squares, per sample."""
-    place = (np.arange(count) + 0.5) * BATCHES / count
+    batch = (np.arange(count) + 0.5) * BATCHES / count
     middle = np.arange(BATCHES) + 0.5
     line = np.polyfit(middle, medians, 1)
     best = float(((medians - np.polyval(line, middle)) ** 2).sum())
-    shape = np.asarray(np.polyval(line, place), dtype=np.float64)
+    shape = np.asarray(np.polyval(line, batch), dtype=np.float64)
     for cut in range(1, BATCHES):
         before, after = medians[:cut], medians[cut:]
         error = float(((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum())
         if error < best:
-            best, shape = error, np.where(place < cut, before.mean(), after.mean())
+            best, shape = error, np.where(batch < cut, before.mean(), after.mean())
     return shape

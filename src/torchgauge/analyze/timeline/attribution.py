@@ -131,8 +131,8 @@ def _rounding(events: Events) -> int:
 def _inherited(own: Integers, nesting: Nesting) -> Integers:
     """Return for each span its own value, else that of the nearest span around it that has one."""
     values = own.copy()
-    for places in by_depth(nesting):
-        inner = places[(values[places] == NONE) & (nesting.parent[places] != NONE)]
+    for level in by_depth(nesting):
+        inner = level[(values[level] == NONE) & (nesting.parent[level] != NONE)]
         values[inner] = values[nesting.parent[inner]]
     return values
 

@@ -22,25 +22,25 @@ class HostWork:
         operator = names.where(operators(events))
         parent = spans.parent
         outer = operator & ~(np.append(operator, False)[parent] & (parent != NONE))
-        places = np.flatnonzero(outer & np.isin(spans.thread, threads))
-        places = places[np.argsort(spans.nesting.start[places], kind="stable")]
-        end = spans.nesting.end[places]
-        self._names, self._codes = names.values, packed(names.codes[places])
-        self._begin = packed(spans.nesting.start[places])
+        outer_spans = np.flatnonzero(outer & np.isin(spans.thread, threads))
+        outer_spans = outer_spans[np.argsort(spans.nesting.start[outer_spans], kind="stable")]
+        end = spans.nesting.end[outer_spans]
+        self._names, self._codes = names.values, packed(names.codes[outer_spans])
+        self._begin = packed(spans.nesting.start[outer_spans])
         self._end, self._reach = packed(end), packed(np.maximum.accumulate(end))
 
     def between(self, begin: int, end: int) -> Iterator[tuple[str, int]]:
         """Yield names and ns that add up to the interval; the first of several threads counts."""
-        place = bisect.bisect_right(self._reach, begin)
+        position = bisect.bisect_right(self._reach, begin)
         time = begin
-        while place < len(self._codes) and self._begin[place] < end and time < end:
-            low, high = max(self._begin[place], time), min(self._end[place], end)
+        while position < len(self._codes) and self._begin[position] < end and time < end:
+            low, high = max(self._begin[position], time), min(self._end[position], end)
             if high > low:
                 if low > time:
                     yield OUTSIDE, low - time
-                yield self._names[self._codes[place]], high - low
+                yield self._names[self._codes[position]], high - low
                 time = high
-            place += 1
+            position += 1
         if end > time:
             yield OUTSIDE, end - time
 

@@ -39,10 +39,10 @@ class Launched:
 def launched(events: Events, spans: Spans) -> Launched:
     """Return all device work with its launches."""
     row = np.flatnonzero(events.category.where(lambda name: name in KINDS))
-    entry = places(events.device_work.row, row)
+    entry = first_positions(events.device_work.row, row)
     correlation = np.append(events.device_work.correlation, ABSENT)[entry]
     order = np.argsort(events.launches.correlation, kind="stable")
-    indices = places(events.launches.correlation[order], correlation)
+    indices = first_positions(events.launches.correlation[order], correlation)
     indices[correlation <= 0] = NONE  # 0 is no correlation either
     launch = np.append(events.launches.row[order], NONE)[indices]
     has_launch = launch != NONE
@@ -75,8 +75,8 @@ def has_all_launches(events: Events) -> bool:
     return recorder != "Proton" and (recorder != "JAX" or len(events.launches.row) > 0)
 
 
-def places(ascending: Integers, values: Integers) -> Rows:
-    """Return the first place of each wanted value among ascending ones, NONE where it is not."""
+def first_positions(ascending: Integers, values: Integers) -> Rows:
+    """Return the first position of each value among ascending ones, NONE where it is not."""
     indices = np.searchsorted(ascending, values)
     hit = np.append(ascending, 0)[indices] == values
     return np.where(hit & (indices < len(ascending)), indices, NONE)

@@ -60,11 +60,13 @@ def line_times(
     """
     # Where neither a layer nor an operator of its runs, the step is the innermost span.
     python = spans.is_layer | is_step
-    place, weight = _weights(samples, spans, python)
+    span_of_sample, weight = _weights(samples, spans, python)
     weights: defaultdict[tuple[str, Spot], float] = defaultdict(float)
     counts: Counter[tuple[str, Spot]] = Counter()
     layer_totals: defaultdict[str, float] = defaultdict(float)
-    for spot, span, amount in zip(samples.spots, place.tolist(), weight.tolist(), strict=True):
+    for spot, span, amount in zip(
+        samples.spots, span_of_sample.tolist(), weight.tolist(), strict=True
+    ):
         if span == NONE or not amount:
             continue
         layer = _name(layers, int(spans.layer[span]))
@@ -96,10 +98,10 @@ def _weights(samples: Samples, spans: Spans, python: np.ndarray) -> tuple[Intege
     due = spans.nesting.innermost_at(samples.due, thread)
     captured = spans.nesting.innermost_at(samples.captured, thread)
     inside = np.append(python, False)
-    place = np.where(inside[due], due, np.where(inside[captured], captured, NONE))
+    span_of_sample = np.where(inside[due], due, np.where(inside[captured], captured, NONE))
     until = _python_time(samples, spans, python)
     late = until(samples.captured) - until(samples.due)
-    return place, np.where(inside[due], samples.interval, 0.0) + late
+    return span_of_sample, np.where(inside[due], samples.interval, 0.0) + late
 
 
 def _python_time(

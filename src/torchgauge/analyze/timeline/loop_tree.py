@@ -107,42 +107,42 @@ def _communication(
     talking = np.flatnonzero(talk)
     step_of = steps.containing(nesting.start[talking])
     outside_model = next(n for n, node in enumerate(table.nodes) if node.name == OUTSIDE_MODEL)
-    for step, place in enumerate(steps.place.tolist()):
+    for step, step_span in enumerate(steps.span.tolist()):
         window = (int(steps.begin[step]), int(steps.end[step]))
         step_spans = talking[step_of == step]
-        on_own_thread = spans.thread[step_spans] == spans.thread[place]
+        on_own_thread = spans.thread[step_spans] == spans.thread[step_span]
         own, other_threads = step_spans[on_own_thread], step_spans[~on_own_thread]
-        children = np.flatnonzero(parent == place)
+        children = np.flatnonzero(parent == step_span)
         busy = union(nesting.start[children], nesting.end[children], window)
         other_busy = union(nesting.start[other_threads], nesting.end[other_threads], window)
         total[step] = union(nesting.start[step_spans], nesting.end[step_spans], window).length
         exposed = other_busy.outside(busy)
         waiting[step] = exposed.length + union(nesting.start[own], nesting.end[own], window).length
         table.host[outside_model, step] -= exposed.length
-        _share(table, spans, other_threads[parent[other_threads] == NONE], step, exposed)
+        _move_waits(table, spans, other_threads[parent[other_threads] == NONE], step, exposed)
     return total, waiting
 
 
-def _share(table: NodeTable, spans: Spans, places: Integers, step: int, exposed: Intervals) -> None:
+def _move_waits(
+    table: NodeTable, spans: Spans, waiting_spans: Integers, step: int, exposed: Intervals
+) -> None:
     """Give spans of other threads the time in which they were waited for, to the first of two."""
     remaining = exposed
-    for place in places.tolist():
-        begin, end = int(spans.nesting.start[place]), int(spans.nesting.end[place])
+    for span in waiting_spans.tolist():
+        begin, end = int(spans.nesting.start[span]), int(spans.nesting.end[span])
         exposed_within = remaining.within(begin, end)
         remaining = remaining.outside(Intervals(np.array([begin]), np.array([end])))
-        table.host[table.of_span[place], step] += exposed_within - int(
-            spans.nesting.self_time[place]
-        )
+        table.host[table.of_span[span], step] += exposed_within - int(spans.nesting.self_time[span])
 
 
 def _into_buckets(table: NodeTable, marks: Sequence[str]) -> None:
     """Make buckets of marks and of the data loader's spans; put communication into its own."""
     nodes = table.nodes
-    number = {node.name: place for place, node in enumerate(nodes) if node.kind == "bucket"}
+    number = {node.name: index for index, node in enumerate(nodes) if node.kind == "bucket"}
     outside, talk = number[OUTSIDE_MODEL], number[COMMUNICATION]
     moved = np.arange(len(nodes))
     free = {outside}  # what is directly in one of these is in no layer
-    for place, node in enumerate(nodes):
+    for index, node in enumerate(nodes):
         if node.kind not in ("operator", "kernel"):
             continue
         node.parent = int(moved[node.parent])
@@ -152,11 +152,11 @@ def _into_buckets(table: NodeTable, marks: Sequence[str]) -> None:
         elif node.name.startswith(_COMMUNICATION_PREFIXES):
             node.parent = talk
         elif label is not None:
-            into = number.setdefault(label, place)
-            moved[place] = into
+            into = number.setdefault(label, index)
+            moved[index] = into
             free.add(into)
-            if into == place:
-                nodes[place] = NodeDraft(label, "bucket", 0)
+            if into == index:
+                nodes[index] = NodeDraft(label, "bucket", 0)
     _merge(table, moved)
 
 
@@ -183,11 +183,11 @@ def joined(parts: Sequence[LoopTable]) -> LoopTable:
         return parts[0]
     nodes: list[NodeDraft] = []
     number_by_key: dict[object, int] = {}
-    places = [_node_numbers(part.table.nodes, nodes, number_by_key) for part in parts]
+    numbers = [_node_numbers(part.table.nodes, nodes, number_by_key) for part in parts]
     figures = {
         name: np.hstack([
-            _spread(getattr(part.table, name), place, len(nodes), part.table.host.shape[1])
-            for part, place in zip(parts, places, strict=True)
+            _spread(getattr(part.table, name), part_numbers, len(nodes), part.table.host.shape[1])
+            for part, part_numbers in zip(parts, numbers, strict=True)
         ])
         for name in ("host", "calls", "device")
     }  # fmt: skip
@@ -216,21 +216,23 @@ def joined(parts: Sequence[LoopTable]) -> LoopTable:
 def _node_numbers(
     part_nodes: Iterable[NodeDraft], nodes: list[NodeDraft], number_by_key: dict[object, int]
 ) -> list[int]:
-    """Return the place of each node among all, which grow by those that are new."""
-    places: list[int] = []
+    """Return the number of each node among all, which grow by those that are new."""
+    numbers: list[int] = []
     for node in part_nodes:
-        parent = places[node.parent] if node.parent >= 0 else NONE
+        parent = numbers[node.parent] if node.parent >= 0 else NONE
         layer = node.layer if node.kind != "operator" else NONE
         key = (parent, node.kind, node.name, node.path, node.phase, node.shapes, layer, node.kernel)
         if key not in number_by_key:
             number_by_key[key] = len(nodes)
             nodes.append(dataclasses.replace(node, parent=parent))
-        places.append(number_by_key[key])
-    return places
+        numbers.append(number_by_key[key])
+    return numbers
 
 
-def _spread(figure: np.ndarray | None, places: Sequence[int], count: int, steps: int) -> np.ndarray:
+def _spread(
+    figure: np.ndarray | None, numbers: Sequence[int], count: int, steps: int
+) -> np.ndarray:
     spread = np.zeros((count, steps), np.int64)
     if figure is not None:
-        np.add.at(spread, list(places), figure)
+        np.add.at(spread, list(numbers), figure)
     return spread

@@ -12,11 +12,11 @@ from torchgauge.records.trace.events import Integers, Rows
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Steps:
-    """Steps by their begin, in ns; `place` is that of the span that marks each."""
+    """Steps by their begin, in ns; `span` is the one that marks each."""
 
     begin: Integers
     end: Integers
-    place: Rows
+    span: Rows
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -32,9 +32,9 @@ class Steps:
 
 def marked(is_step: np.ndarray, start: Integers, end: Integers) -> Steps:
     """Return the steps that these spans mark."""
-    place = np.flatnonzero(is_step)
-    place = place[np.argsort(start[place], kind="stable")]
-    return Steps(start[place], end[place], place)
+    span = np.flatnonzero(is_step)
+    span = span[np.argsort(start[span], kind="stable")]
+    return Steps(start[span], end[span], span)
 
 
 def single_step(start: Integers, end: Integers) -> Steps:

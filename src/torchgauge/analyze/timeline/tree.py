@@ -86,7 +86,7 @@ def node_table(
     is taken as one step, with what is outside of those marked. `device` is as in `device_time`.
     """
     nodes = _layers(tree)
-    bucket = {name: len(nodes) + place for place, name in enumerate(BUCKETS)}
+    bucket = {name: len(nodes) + index for index, name in enumerate(BUCKETS)}
     nodes += [NodeDraft(name, "bucket", 0) for name in BUCKETS]
     nesting = spans.nesting
     names = events.name.take(spans.row)
@@ -139,8 +139,8 @@ def _place_operators(
     shapes, codes, parents = _shapes(events, spans), names.codes, spans.nesting.parent
     most_names, most_shapes = len(names.values) + 1, len(events.operators.dims.values) + 1
     number_by_key: dict[int, int] = {}
-    for places in by_depth(spans.nesting):
-        members = places[is_operator[places]]
+    for level in by_depth(spans.nesting):
+        members = level[is_operator[level]]
         members = members[np.argsort(spans.nesting.start[members], kind="stable")]
         parent = parents[members]
         inside = (parent != NONE) & is_operator[parent] & (base[parent] == base[members])
@@ -151,14 +151,14 @@ def _place_operators(
         )
         numbers = np.zeros(len(keys), np.int64)
         for number in np.argsort(first).tolist():  # as they were called
-            place, node_key = int(members[first[number]]), int(keys[number])
+            span, node_key = int(members[first[number]]), int(keys[number])
             if node_key not in number_by_key:
                 number_by_key[node_key] = len(nodes)
-                dims = events.operators.dims.values[shapes[place]] if shapes[place] >= 0 else None
+                dims = events.operators.dims.values[shapes[span]] if shapes[span] >= 0 else None
                 text = "" if dims is None else _text(dims)
                 around = int(above[first[number]])
-                phase = int(spans.phase[place])
-                nodes.append(NodeDraft(str(names[place]), "operator", around, phase, text, NONE))
+                phase = int(spans.phase[span])
+                nodes.append(NodeDraft(str(names[span]), "operator", around, phase, text, NONE))
             numbers[number] = number_by_key[node_key]
         of_span[members] = numbers[inverse]
     return of_span
@@ -217,15 +217,15 @@ def _move_gaps(
     outer = nesting.parent == NONE
     backward = np.isin(spans.thread, np.unique(spans.thread[spans.is_node & outer]))
     waited = np.where(outer & backward, nesting.total_time, 0)
-    place, gap = _gaps(spans, backward)
-    counted = step[place] != NONE
-    np.add.at(engine, step[place[counted]], gap[counted])
-    np.add.at(waited, place[outer[place]], gap[outer[place]])
-    within = ~outer[place]
-    np.subtract.at(own, nesting.parent[place[within]], gap[within])
+    following, gap = _gaps(spans, backward)
+    counted = step[following] != NONE
+    np.add.at(engine, step[following[counted]], gap[counted])
+    np.add.at(waited, following[outer[following]], gap[outer[following]])
+    within = ~outer[following]
+    np.subtract.at(own, nesting.parent[following[within]], gap[within])
     mark = steps.containing(nesting.start)
     away = np.flatnonzero((waited > 0) & (mark != NONE))
-    caller = spans.thread[steps.place[mark[away]]]
+    caller = spans.thread[steps.span[mark[away]]]
     waiting = nesting.innermost_at(nesting.start[away], caller)
     waits = (waiting != NONE) & (caller != spans.thread[away])
     np.subtract.at(own, waiting[waits], waited[away[waits]])
@@ -233,27 +233,27 @@ def _move_gaps(
 
 
 def _gaps(spans: Spans, backward: np.ndarray) -> tuple[Rows, Integers]:
-    """Return (places, ns) of the engine's time between one node and the next on its thread.
+    """Return (spans, ns) of the engine's time between one node and the next on its thread.
 
     On a thread of its own (`backward`) the engine also waits for the next backward pass: that is no
     gap, and other threads begin something in it.
     """
     nesting = spans.nesting
     siblings = np.lexsort((nesting.parent, spans.thread))  # stable: as they began
-    before, place = siblings[:-1], siblings[1:]
+    before, after = siblings[:-1], siblings[1:]
     adjacent = (
         spans.is_node[before]
-        & spans.is_node[place]
-        & (spans.thread[before] == spans.thread[place])
-        & (nesting.parent[before] == nesting.parent[place])
-        & (nesting.start[place] > nesting.end[before])
+        & spans.is_node[after]
+        & (spans.thread[before] == spans.thread[after])
+        & (nesting.parent[before] == nesting.parent[after])
+        & (nesting.start[after] > nesting.end[before])
     )
-    before, place = before[adjacent], place[adjacent]
+    before, after = before[adjacent], after[adjacent]
     other_starts = np.sort(nesting.start[~backward])
     low = np.searchsorted(other_starts, nesting.end[before])
-    high = np.searchsorted(other_starts, nesting.start[place])
-    gap = (nesting.parent[place] != NONE) | (low == high)
-    return place[gap], (nesting.start[place] - nesting.end[before])[gap]
+    high = np.searchsorted(other_starts, nesting.start[after])
+    gap = (nesting.parent[after] != NONE) | (low == high)
+    return after[gap], (nesting.start[after] - nesting.end[before])[gap]
 
 
 def _shapes(events: Events, spans: Spans) -> Integers:

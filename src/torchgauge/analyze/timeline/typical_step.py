@@ -44,13 +44,13 @@ def typical(
     if phases is not None and bare is not None:
         _shorten_outside(host, table, round(bare * 1e9))
     order = _outer_first(table)
-    place = {number: row for row, number in enumerate(order)}
+    row_by_node = {number: row for row, number in enumerate(order)}
     device = None if table.device is None else np.median(table.device, axis=1).astype(np.int64)
     rows = tuple(
         _row(
             table,
             number,
-            place,
+            row_by_node,
             host=int(host[number]),
             calls=calls[number],
             device=None if device is None else int(device[number]),
@@ -132,7 +132,7 @@ def _outer_first(table: NodeTable) -> list[int]:
 def _row(
     table: NodeTable,
     number: int,
-    place: dict[int, int],
+    row_by_node: dict[int, int],
     *,
     host: int,
     calls: int,
@@ -142,7 +142,7 @@ def _row(
     return TreeRow(
         name=node.name,
         kind=cast("Kind", node.kind),
-        parent=place.get(node.parent, -1),
+        parent=row_by_node.get(node.parent, -1),
         calls=calls,
         path=node.path,
         type=node.type,

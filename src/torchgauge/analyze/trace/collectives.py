@@ -92,11 +92,11 @@ def collectives(activities: Activities, facts: Facts) -> tuple[Collectives, ...]
     return tuple(sorted(records, key=lambda record: -record.time))
 
 
-def message(facts: Facts, place: int) -> tuple[str, str | None, int | None, int | None]:
+def message(facts: Facts, index: int) -> tuple[str, str | None, int | None, int | None]:
     """Return name, element type, bytes and group size of a communication activity."""
-    name = collective_name(facts.collective[place], str(facts.name[place]))
-    dtype, ranks = facts.dtype[place], int(facts.group_size[place])
-    elements = max(int(facts.elements[place]), int(facts.elements_out[place]))
+    name = collective_name(facts.collective[index], str(facts.name[index]))
+    dtype, ranks = facts.dtype[index], int(facts.group_size[index])
+    elements = max(int(facts.elements[index]), int(facts.elements_out[index]))
     width = item_bytes(dtype)
     size = elements * width if elements >= 0 and width is not None else None
     return name, dtype, size, ranks if ranks > 0 else None

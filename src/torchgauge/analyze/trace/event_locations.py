@@ -39,8 +39,8 @@ def _operators(recording: Recording, span: Rows) -> Coded[Any]:
     names = recording.events.name.take(recording.spans.row)
     operator, parent = names.where(operators(recording.events)), recording.spans.parent
     outermost = np.where(operator, np.arange(len(parent)), NONE)
-    for places in by_depth(recording.spans.nesting):
-        inner = places[operator[places] & (parent[places] != NONE)]
+    for level in by_depth(recording.spans.nesting):
+        inner = level[operator[level] & (parent[level] != NONE)]
         inner = inner[operator[parent[inner]]]
         outermost[inner] = outermost[parent[inner]]
     return Coded(np.append(names.codes, ABSENT)[np.append(outermost, NONE)[span]], names.values)

@@ -28,13 +28,13 @@ TIMES = 2.0  # the usual transfer
 class _MatchedCollective:
     """One collective on the ranks of its group, in ns of one clock: ranks × calls.
 
-    `places` are those of the ranks among all of the job; `complete` where none of them has it less
-    or more often than most have, and is left out.
+    `rank_indices` are those of the ranks among all of the job; `complete` where none of them has it
+    less or more often than most have, and is left out.
     """
 
     message: Message
     complete: bool
-    places: Integers
+    rank_indices: Integers
     begin: Integers
     end: Integers
 
@@ -61,13 +61,15 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
     first = _first(calls)
     candidates = (_matched(message, numbers, calls, first) for message in sorted(messages, key=str))
     matched = [collective for collective in candidates if collective is not None]
-    taking_part = {place for collective in matched for place in collective.places.tolist()}
+    taking_part = {
+        rank_index for collective in matched for rank_index in collective.rank_indices.tolist()
+    }
     skew = _skew(matched, len(numbers))
     aligned = [_on_one_clock(collective, skew) for collective in matched]
     waits, late = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
     for collective in aligned:
-        waits[collective.places] += collective.wait.sum(axis=1)
-        late[collective.places] += _late(collective)
+        waits[collective.rank_indices] += collective.wait.sum(axis=1)
+        late[collective.rank_indices] += _late(collective)
     window = max(rank.window for rank in ranks.values())
     straggler = int(np.argmax(late))
     lost = float(late[straggler]) * 1e-9
@@ -77,12 +79,12 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
         waits=tuple(
             RankWait(
                 rank=number,
-                waits=int(waits[place]) * 1e-9,
-                waited_for=int(late[place]) * 1e-9,
-                skew=int(skew[place]) * 1e-9,
+                waits=int(waits[rank_index]) * 1e-9,
+                waited_for=int(late[rank_index]) * 1e-9,
+                skew=int(skew[rank_index]) * 1e-9,
             )
-            for place, number in enumerate(numbers)
-            if place in taking_part
+            for rank_index, number in enumerate(numbers)
+            if rank_index in taking_part
         ),
         slow=tuple(sorted(_slow(aligned, window), key=lambda call: call.usual - call.transfer)),
         straggler=numbers[straggler] if stands_out else None,
@@ -90,7 +92,7 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
         unmatched=len(messages) - sum(collective.complete for collective in matched),
     )
     return result, [
-        _with_waits(ranks[number], place, aligned) for place, number in enumerate(numbers)
+        _with_waits(ranks[number], rank_index, aligned) for rank_index, number in enumerate(numbers)
     ]
 
 
@@ -113,7 +115,7 @@ def _matched(
     ]
     counts = Counter(len(calls[numbers[position]].by_message[message][0]) for position in present)
     usual, _ = counts.most_common(1)[0]
-    places = [
+    rank_indices = [
         position
         for position in present
         if len(calls[numbers[position]].by_message[message][0]) == usual
@@ -125,17 +127,19 @@ def _matched(
         if listed
         else max(minimum_size, len(present))
     )
-    if len(places) < 2 or len(places) <= group / 2:
+    if len(rank_indices) < 2 or len(rank_indices) <= group / 2:
         return None
     begins, ends = zip(
-        *(calls[numbers[position]].by_message[message] for position in places), strict=True
+        *(calls[numbers[position]].by_message[message] for position in rank_indices), strict=True
     )
     begin, end = np.stack(begins) - first, np.stack(ends) - first
-    return _MatchedCollective(message, len(places) == group, np.array(places), begin, end)
+    return _MatchedCollective(
+        message, len(rank_indices) == group, np.array(rank_indices), begin, end
+    )
 
 
 def _on_one_clock(collective: _MatchedCollective, skew: Integers) -> _MatchedCollective:
-    ahead = skew[collective.places, None]
+    ahead = skew[collective.rank_indices, None]
     return dataclasses.replace(
         collective, begin=collective.begin - ahead, end=collective.end - ahead
     )
@@ -149,12 +153,12 @@ def _skew(matched: list[_MatchedCollective], ranks: int) -> Integers:
     """
     ends: dict[tuple[int, ...], list[Integers]] = {}
     for collective in matched:
-        ends.setdefault(tuple(collective.places.tolist()), []).append(collective.end)
+        ends.setdefault(tuple(collective.rank_indices.tolist()), []).append(collective.end)
     skew, clock = np.zeros(ranks, np.int64), np.arange(ranks)
-    for places in sorted(
+    for rank_indices in sorted(
         ends, key=lambda group: (-len(group), -sum(e.shape[1] for e in ends[group]))
     ):
-        stacked_ends, positions = np.concatenate(ends[places], axis=1), np.array(places)
+        stacked_ends, positions = np.concatenate(ends[rank_indices], axis=1), np.array(rank_indices)
         ahead = np.median(stacked_ends - np.median(stacked_ends, axis=0), axis=1)
         first = int(clock[positions[0]])
         for other in np.unique(clock[positions]).tolist():
@@ -196,10 +200,10 @@ def _slow(matched: list[_MatchedCollective], window: float) -> list[SlowCall]:
     return slow_calls
 
 
-def _with_waits(rank: RankTrace, place: int, matched: list[_MatchedCollective]) -> RankTrace:
+def _with_waits(rank: RankTrace, rank_index: int, matched: list[_MatchedCollective]) -> RankTrace:
     waits: dict[tuple[object, ...], list[Integers]] = {}
     for matched_collective in matched:
-        for row in np.flatnonzero(matched_collective.places == place).tolist():
+        for row in np.flatnonzero(matched_collective.rank_indices == rank_index).tolist():
             waits.setdefault(matched_collective.message[:4], []).append(
                 matched_collective.wait[row]
             )

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from torchgauge.analyze.timeline.launches import KINDS, Launched, places
+from torchgauge.analyze.timeline.launches import KINDS, Launched, first_positions
 from torchgauge.analyze.trace.occupancy import Limits, limits, occupancy
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
 from torchgauge.records.trace.kernel import Collective, Kernel, Limiter, Triple, Work
@@ -26,7 +26,7 @@ class Facts:
         self._category = events.category.take(work.row)
         self.stream = _entries(table.stream, work.entry)
         self.size = _entries(table.size, work.entry)
-        message = places(collectives.row, work.row)
+        message = first_positions(collectives.row, work.row)
         self.collective = _coded(collectives.name, message)
         self.copy_kind = _coded(table.kind, work.entry)
         self.dtype = _coded(collectives.dtype, message)
@@ -88,40 +88,40 @@ class Facts:
             collective=self._message(first),
         )
 
-    def _occupancy(self, place: int) -> tuple[float | None, Limiter | None]:
+    def _occupancy(self, index: int) -> tuple[float | None, Limiter | None]:
         """Return occupancy and its limiter; the trace's own figure where no rule is known."""
-        device = self._limits.get(int(self.device[place]))
-        grid, block = self._triple("grid", place), self._triple("block", place)
-        registers, shared = self._number("registers", place), self._number("shared_memory", place)
+        device = self._limits.get(int(self.device[index]))
+        grid, block = self._triple("grid", index), self._triple("block", index)
+        registers, shared = self._number("registers", index), self._number("shared_memory", index)
         if device and grid and block and registers is not None and shared is not None:
             computed = occupancy(device, math.prod(grid), math.prod(block), registers, shared)
             if computed is not None:
                 return computed
-        entry = self._work.entry[place]
+        entry = self._work.entry[index]
         recorded = math.nan if entry == ABSENT else float(self._table.occupancy[entry])
         return (None if math.isnan(recorded) else recorded), None
 
-    def _number(self, name: str, place: int) -> int | None:
+    def _number(self, name: str, index: int) -> int | None:
         """Return a number of the table, None where the trace does not have it."""
-        entry = self._work.entry[place]
+        entry = self._work.entry[index]
         return None if entry == ABSENT else _or_none(getattr(self._table, name)[entry])
 
-    def _triple(self, name: str, place: int) -> Triple | None:
-        entry = self._work.entry[place]
+    def _triple(self, name: str, index: int) -> Triple | None:
+        entry = self._work.entry[index]
         if entry == ABSENT:
             return None
         x, y, z = getattr(self._table, name)[entry].tolist()
         return None if ABSENT in (x, y, z) else (x, y, z)
 
-    def _message(self, place: int) -> Collective | None:
-        name = self.collective[place]
+    def _message(self, index: int) -> Collective | None:
+        name = self.collective[index]
         if name is None:
             return None
         return Collective(
             name=name,
-            dtype=self.dtype[place],
-            elements=_or_none(self.elements[place]),
-            group_size=_or_none(self.group_size[place]),
+            dtype=self.dtype[index],
+            elements=_or_none(self.elements[index]),
+            group_size=_or_none(self.group_size[index]),
         )
 
 

@@ -53,11 +53,11 @@ def rank_calls(activities: Activities, facts: Facts, origin: int) -> Calls:
     `origin` is what the times of `activities` count from, in ns of the rank's clock.
     """
     groups: dict[Message, list[int]] = {}
-    places = np.flatnonzero(activities.kind == COMMUNICATION)
-    for place in places[np.argsort(activities.begin[places], kind="stable")].tolist():
-        key = Message(*message(facts, place), facts.group[place], facts.group_ranks[place])
+    indices = np.flatnonzero(activities.kind == COMMUNICATION)
+    for index in indices[np.argsort(activities.begin[indices], kind="stable")].tolist():
+        key = Message(*message(facts, index), facts.group[index], facts.group_ranks[index])
         if key.name not in _ONE_SIDED:
-            groups.setdefault(key, []).append(place)
+            groups.setdefault(key, []).append(index)
     return Calls(
         {
             key: (activities.begin[group] + origin, activities.end[group] + origin)

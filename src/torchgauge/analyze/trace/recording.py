@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from torchgauge.analyze.timeline.attribution import NONE, Spans
-from torchgauge.analyze.timeline.launches import KINDS, Launched, launched, places
+from torchgauge.analyze.timeline.launches import KINDS, Launched, first_positions, launched
 from torchgauge.analyze.timeline.module_calls import Modules
 from torchgauge.analyze.timeline.steps import marked
 from torchgauge.analyze.trace.recorded_tree import STEP, attributed
@@ -52,7 +52,7 @@ class Recording:
         names = events.name.take(rows)
         mark = names.where(lambda name: STEP.fullmatch(name) is not None)
         steps = marked(mark, events.start[rows], (events.start + events.duration)[rows])
-        texts = (STEP.fullmatch(str(names[place])) for place in steps.place.tolist())
+        texts = (STEP.fullmatch(str(names[span])) for span in steps.span.tolist())
         numbers = [int(text[1]) for text in texts if text]
         return np.array([*numbers, ABSENT], np.int64)[steps.containing(time)]
 
@@ -85,7 +85,7 @@ def _ranges(events: Events) -> tuple[Rows, Rows]:
     on_device = np.flatnonzero(category.where(lambda name: name == "gpu_user_annotation"))
     on_host = np.flatnonzero(category.where(lambda name: name == "user_annotation"))
     on_host = on_host[np.argsort(table.external_id[on_host], kind="stable")]
-    index = places(table.external_id[on_host], table.external_id[on_device])
+    index = first_positions(table.external_id[on_host], table.external_id[on_device])
     device_rows, host_rows = table.row[on_device], np.append(table.row[on_host], NONE)[index]
     names = events.name.codes
     matched = (

@@ -58,16 +58,18 @@ def synchronisations(
     events: Events, spans: Spans, tree: CallTree, host_waits: Waits
 ) -> tuple[Synchronisation, ...]:
     """Return the waits by call and by the operator around them, most time first."""
-    places = spans.nesting.innermost_at((host_waits.begin + host_waits.end) // 2, host_waits.thread)
+    inner_spans = spans.nesting.innermost_at(
+        (host_waits.begin + host_waits.end) // 2, host_waits.thread
+    )
     names, is_operator = events.name.take(spans.row), operators(events)
     groups: dict[tuple[str, str], list[int]] = {}
-    for index, span in enumerate(places.tolist()):
+    for index, span in enumerate(inner_spans.tolist()):
         call = str(events.name[int(host_waits.row[index])])
         groups.setdefault((call, operator(names, spans, span, is_operator)), []).append(index)
     result = []
     for (call, name), group in groups.items():
         time = host_waits.end[group] - host_waits.begin[group]
-        layers = np.append(spans.layer, NONE)[places[group]]  # index −1 is appended
+        layers = np.append(spans.layer, NONE)[inner_spans[group]]  # index −1 is appended
         main_layer = _main_layer(layers, time)
         result.append(
             Synchronisation(
@@ -81,16 +83,14 @@ def synchronisations(
     return tuple(sorted(result, key=lambda record: -record.time))
 
 
-def operator(
-    names: Coded[str], spans: Spans, place: int, is_operator: Callable[[str], bool]
-) -> str:
+def operator(names: Coded[str], spans: Spans, span: int, is_operator: Callable[[str], bool]) -> str:
     """Return the operator as the user called it: the outermost of those within one another."""
     name = ""
-    while place != NONE and is_operator(candidate := str(names[place])):
-        name, place = candidate, int(spans.parent[place])
+    while span != NONE and is_operator(candidate := str(names[span])):
+        name, span = candidate, int(spans.parent[span])
     return name
 
 
 def _main_layer(layers: Integers, time: Integers) -> int:
-    values, place = np.unique(layers, return_inverse=True)
-    return int(values[np.argmax(np.bincount(place, time))])
+    values, inverse = np.unique(layers, return_inverse=True)
+    return int(values[np.argmax(np.bincount(inverse, time))])

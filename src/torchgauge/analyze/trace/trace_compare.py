@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from torchgauge.analyze.compare.compare_locations import paired, shortened
-from torchgauge.analyze.compare.tree_figures import Figures, places
+from torchgauge.analyze.compare.tree_figures import Figures, tree_figures
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.trace.breakdown import Breakdown
 from torchgauge.records.trace.trace import RankTrace
@@ -129,7 +129,7 @@ def _breakdown_parts(breakdown: Breakdown | None) -> dict[Part, float]:
 def _tables(sides: tuple[RankTrace, RankTrace], steps: list[int]) -> Iterator[Changes]:
     device = all(trace.tree.root.device_time is not None for trace in sides)
     old, new = (
-        places(trace.tree, device=device, steps=number)
+        tree_figures(trace.tree, device=device, steps=number)
         for trace, number in zip(sides, steps, strict=True)
     )
     for kind in ("layers", "operators", "shapes", "kernels"):
@@ -141,12 +141,12 @@ def _tables(sides: tuple[RankTrace, RankTrace], steps: list[int]) -> Iterator[Ch
 
 
 def _changes(kind: str, old: Mapping[str, Figures], new: Mapping[str, Figures]) -> Changes:
-    all_places = paired(old, new, _KINDS[kind])  # type: ignore[arg-type]
-    total = math.fsum(place.contribution for place in all_places)
-    listed_places: tuple[Place, ...] = shortened(all_places)
+    entries = paired(old, new, _KINDS[kind])  # type: ignore[arg-type]
+    total = math.fsum(entry.contribution for entry in entries)
+    listed_entries: tuple[Place, ...] = shortened(entries)
     return Changes(
         kind=kind,  # type: ignore[arg-type]
-        places=listed_places,
+        places=listed_entries,
         total=total,
-        remainder=total - math.fsum(place.contribution for place in listed_places),
+        remainder=total - math.fsum(entry.contribution for entry in listed_entries),
     )

@@ -77,14 +77,14 @@ class LayerSum(NamedTuple):
 
 def by_layer(costs: EventCosts, spans: Spans) -> dict[tuple[int, int], LayerSum]:
     """Return the sums by layer (NONE outside of all) and phase, as numbered in `Spans`."""
-    keys, place = np.unique(
+    keys, inverse = np.unique(
         (spans.layer * len(PHASES) + spans.phase)[costs.counts], return_inverse=True
     )
     matmul, vector = costs.matmul[costs.counts], costs.vector[costs.counts]
     has_work = matmul != ABSENT
     columns = np.zeros((4, len(keys)), np.int64)
     for row, values in enumerate((matmul * has_work, vector * has_work, 1, ~has_work)):
-        np.add.at(columns[row], place, values)
+        np.add.at(columns[row], inverse, values)
     return {
         divmod(key, len(PHASES)): LayerSum(*sums)
         for key, sums in zip(keys.tolist(), columns.T.tolist(), strict=True)
@@ -168,14 +168,14 @@ def _never_ran(events: Events, spans: Spans) -> Rows:
     names = events.name.take(spans.row)
     unfinished = set()
     for mark, outer in zip(marks.tolist(), around.tolist(), strict=True):
-        place = outer
-        while place != NONE:
-            place = _last_inside(spans, place, int(events.start[mark]))
-            name = "" if place == NONE else str(names[place])
+        span = outer
+        while span != NONE:
+            span = _last_inside(spans, span, int(events.start[mark]))
+            name = "" if span == NONE else str(names[span])
             if kind(name) != "composite":
                 break
-        if place != NONE and "::" in name and not saves_result(name):
-            unfinished.add(place)
+        if span != NONE and "::" in name and not saves_result(name):
+            unfinished.add(span)
     return np.array(sorted(unfinished), np.intp)
 
 
@@ -214,7 +214,7 @@ def _plans(events: Events, spans: Spans) -> tuple[list[_Plan], Integers]:
     names = events.name.take(spans.row)
     is_operator = events.category.take(spans.row).where(lambda name: name == "cpu_op")
     codes = [np.append(column.codes, ABSENT)[entry] for column in columns]
-    keys, place = _distinct([names.codes, is_operator, *codes])
+    keys, inverse = _distinct([names.codes, is_operator, *codes])
     # Where overloads are named, a name without one is that of the default overload.
     named = any(name.startswith("aten::") and "." in name for name in names.values)
     plans = []
@@ -227,7 +227,7 @@ def _plans(events: Events, spans: Spans) -> tuple[list[_Plan], Integers]:
         plans.append(
             _plan(names.values[name], bool(operator), Texts(dims, types, strides, inputs), named)
         )
-    return plans, place
+    return plans, inverse
 
 
 def _distinct(columns: list[np.ndarray]) -> tuple[Integers, Integers]:

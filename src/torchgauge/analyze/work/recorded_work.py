@@ -101,8 +101,8 @@ def _fitting(formula: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     parameters = inspect.signature(formula).parameters.values()
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return operands
-    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return operands[: sum(parameter.kind in by_place for parameter in parameters)]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return operands[: sum(parameter.kind in positional for parameter in parameters)]
 
 
 def recorded_bytes(name: str, operands: tuple[Any, ...]) -> int | None:

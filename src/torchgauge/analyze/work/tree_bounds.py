@@ -27,11 +27,11 @@ def with_bounds(tree: Tree, cost: Cost, roofs: Roofs, fp32: Fp32 = TORCH_DEFAULT
     """
     if not roofs.peaks or not roofs.bandwidth:
         return tree
-    place = rows_of_layers(tree, cost)
+    row_of_layer = rows_of_layers(tree, cost)
     own: dict[int, list[RowBound]] = {}
     calls: dict[int, int] = {}
     for work, row_bound in zip(cost.rows, row_bounds(cost, roofs, fp32), strict=True):
-        layer = place[work.node]
+        layer = row_of_layer[work.node]
         own.setdefault(layer, []).append(row_bound)
         calls[layer] = calls.get(layer, 0) + work.calls
     nodes = tree.nodes

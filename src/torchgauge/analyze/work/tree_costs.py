@@ -54,7 +54,7 @@ def with_costs(tree: Tree, cost: Cost) -> Tree:
 
 def rows_of_layers(tree: Tree, cost: Cost) -> list[int]:
     """Return the tree's row of each of `Cost.nodes`: of one not recorded, that of its caller."""
-    place = {
+    row_of_layer = {
         (row.parent, row.path): number
         for number, row in reversed(list(enumerate(tree.rows)))
         if row.kind == "layer"
@@ -62,7 +62,7 @@ def rows_of_layers(tree: Tree, cost: Cost) -> list[int]:
     layer_rows = [0]
     for node in cost.nodes[1:]:
         above = layer_rows[node.parent]
-        layer_rows.append(place.get((above, node.path), above))
+        layer_rows.append(row_of_layer.get((above, node.path), above))
     return layer_rows
 
 

@@ -143,7 +143,7 @@ def _einsum(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Work
         before, dots, after = labels.partition("...")
         shape = operand.shape
         wide = shape[len(before) : len(shape) - len(after)] if dots else ()
-        named = [*before, *(f".{place}" for place in range(-len(wide), 0)), *after]
+        named = [*before, *(f".{dimension}" for dimension in range(-len(wide), 0)), *after]
         for label, length in zip(named, shape, strict=True):
             sizes[label] = max(length, sizes.get(label, 1))  # 1 is stretched
             if not length:

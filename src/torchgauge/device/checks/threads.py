@@ -48,8 +48,8 @@ def quota(now: Readings) -> Check:
 def _throttled_periods(now: Readings) -> int:
     root = now.files.root
     folders = [str(folder.relative_to(root)) for folder in now.files.cgroups()]
-    places = [f"{folder}/{name}" for folder in folders for name in ("cpu.stat", "cpu/cpu.stat")]
-    return max(now.files.numbers(place).get("nr_throttled", 0) for place in places)
+    paths = [f"{folder}/{name}" for folder in folders for name in ("cpu.stat", "cpu/cpu.stat")]
+    return max(now.files.numbers(path).get("nr_throttled", 0) for path in paths)
 
 
 def _threads(now: Readings) -> int | None:

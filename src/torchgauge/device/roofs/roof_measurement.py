@@ -143,11 +143,11 @@ class _Bench:
     def peaks(self) -> dict[str, float]:
         """Return operations per second by dtype, as far as there is time; float32 always."""
         peaks: dict[str, float] = {}
-        for place, dtype in enumerate(self.kernels.dtypes):
-            if place and self.late:
+        for index, dtype in enumerate(self.kernels.dtypes):
+            if index and self.late:
                 break
             self.progress.update(
-                f"products in {dtype}", 0.3 + 0.4 * place / len(self.kernels.dtypes)
+                f"products in {dtype}", 0.3 + 0.4 * index / len(self.kernels.dtypes)
             )
             peak = product_peak(dtype, self.kernels, self.device, self.clock, self.effort)
             # An int8 product slower than a float32 one is a fallback that no quantised layer runs.
@@ -214,8 +214,8 @@ def product_sizes(largest: int) -> Iterator[int]:
 
 def _curve(sets: list[int], rates: list[float]) -> tuple[BandwidthPoint, ...]:
     # Dispatch hides how fast a small set streams.
-    for place in range(len(rates) - 2, -1, -1):
-        rates[place] = max(rates[place], rates[place + 1])
+    for index in range(len(rates) - 2, -1, -1):
+        rates[index] = max(rates[index], rates[index + 1])
     return tuple(
         BandwidthPoint(working_set=size, bytes_per_second=rate)
         for size, rate in zip(sets, rates, strict=True)

@@ -90,8 +90,8 @@ def _sampled(operand: Operand, grid: Operand, mode: int) -> int:
     """Return the operations of sampling every channel at every place of the grid."""
     if mode == NEAREST:
         return 0
-    *places, dimensions = grid.shape
-    count = math.prod(places) * operand.shape[1]
+    *positions, dimensions = grid.shape
+    count = math.prod(positions) * operand.shape[1]
     return int(MULTIPLY_ADD * _neighbours_of(dimensions, mode) * count)
 
 

@@ -169,19 +169,22 @@ def trilinear(
 ) -> Work:  # fmt: skip
     """nn.Bilinear: [b, o] = [b, i] · [o, i, j] · [b, j], the first product b·o·i·j, then b·o·j."""
     a_sizes, b_sizes, c_sizes = (
-        _expanded(operand, places) for operand, places in ((a, expand1), (b, expand2), (c, expand3))
+        _expanded(operand, dimensions)
+        for operand, dimensions in ((a, expand1), (b, expand2), (c, expand3))
     )
     joint_sizes = [max(sizes) for sizes in zip(a_sizes, b_sizes, strict=True)]
     # What the third operand lacks is summed already; of what it has, its own size tells.
-    remaining_sizes = [1 if place in sumdim else size for place, size in enumerate(joint_sizes)]
+    remaining_sizes = [
+        1 if dimension in sumdim else size for dimension, size in enumerate(joint_sizes)
+    ]
     second = math.prod(max(sizes) for sizes in zip(remaining_sizes, c_sizes, strict=True))
     return product(math.prod(joint_sizes) + second, a)
 
 
-def _expanded(operand: Operand, places: Any) -> list[int]:
+def _expanded(operand: Operand, dimensions: Any) -> list[int]:
     sizes = list(operand.shape)
-    for place in sorted(places):
-        sizes.insert(place, 1)
+    for dimension in sorted(dimensions):
+        sizes.insert(dimension, 1)
     return sizes
 
 

@@ -39,13 +39,13 @@ def _stored_along(operand: Any, dimension: int) -> list[int] | None:
         return None
     size = operand.shape[dimension]
     if layout == "sparse_coo":
-        places = operand._indices()[dimension]  # noqa: SLF001 - the public one refuses uncoalesced
+        positions = operand._indices()[dimension]  # noqa: SLF001 - the public one refuses uncoalesced
     elif layout == ("sparse_csr", "sparse_csc")[dimension]:
         ends = operand.crow_indices() if dimension == 0 else operand.ccol_indices()
         return list(ends.diff().tolist())
     else:
-        places = operand.row_indices() if dimension == 0 else operand.col_indices()
-    return list(places.bincount(minlength=size).tolist())
+        positions = operand.row_indices() if dimension == 0 else operand.col_indices()
+    return list(positions.bincount(minlength=size).tolist())
 
 
 @formula("aten::sparse_sampled_addmm")

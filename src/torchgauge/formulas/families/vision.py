@@ -116,8 +116,8 @@ def ps_roi_pool_backward(gradient: Operand, rois: Operand, *_args: Any, outputs:
 def _columns(operand: Operand, weight: Operand, result: Any) -> int:
     """Return the elements sampled: N·C_in·k_h·k_w·H_out·W_out."""
     kernel = weight.shape[-2] * weight.shape[-1]
-    places = result[0] * result[-2] * result[-1]
-    return int(operand.shape[1] * kernel * places)
+    positions = result[0] * result[-2] * result[-1]
+    return int(operand.shape[1] * kernel * positions)
 
 
 def _macs(weight: Operand, result: Any) -> int:

@@ -128,8 +128,8 @@ def layer_groups(model: nn.Module, kinds: Sequence[str]) -> list[LayerGroup]:
         joined = [
             LayerGroup(a.paths + b.paths, a.size + b.size) for a, b in itertools.pairwise(groups)
         ]
-        place = min(range(len(joined)), key=lambda number: joined[number].size)
-        groups[place : place + 2] = [joined[place]]
+        smallest = min(range(len(joined)), key=lambda number: joined[number].size)
+        groups[smallest : smallest + 2] = [joined[smallest]]
     return groups
 
 

@@ -21,7 +21,7 @@ from torchgauge.measure.lines.line_samples import kind_of
 from torchgauge.records.timeline.traced_lines import TracedFunction
 from torchgauge.temporary import temporary_folder
 
-Place = tuple[str, int]  # file and line
+Line = tuple[str, int]  # file and line
 Function = tuple[str, str, int]  # file, qualified name and first line
 
 
@@ -38,7 +38,7 @@ class LineMemory:
             raise missing_extra("memray", "memray", "Bytes by line") from error
         self._memray: Any = memray
         # By stack: its lines (file and number, the innermost first), and the bytes.
-        self._stacks: list[tuple[tuple[Place, ...], int]] = []
+        self._stacks: list[tuple[tuple[Line, ...], int]] = []
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -63,7 +63,7 @@ class LineMemory:
 
     def _read(self, file: Path) -> None:
         sizes: Counter[int] = Counter()
-        stacks: dict[int, tuple[Place, ...]] = {}
+        stacks: dict[int, tuple[Line, ...]] = {}
         with self._memray.FileReader(file) as reader:
             for record in reader.get_allocation_records():
                 if not record.size:  # something was freed
@@ -83,7 +83,7 @@ class LineMemory:
         return allocated(functions, codes, self._stacks)
 
 
-def _by_program(stack: tuple[Place, ...]) -> bool:
+def _by_program(stack: tuple[Line, ...]) -> bool:
     """Return whether the program allocated, and not the tracer."""
     return bool(stack) and kind_of(stack[0][0]) != "ours"
 
@@ -91,7 +91,7 @@ def _by_program(stack: tuple[Place, ...]) -> bool:
 def allocated(
     functions: Iterable[TracedFunction],
     codes: Iterable[CodeType],
-    stacks: Sequence[tuple[tuple[Place, ...], int]],
+    stacks: Sequence[tuple[tuple[Line, ...], int]],
 ) -> tuple[TracedFunction, ...]:
     """Return the functions with bytes: each of a stack has it once, in its innermost line."""
     owner = {
@@ -107,11 +107,11 @@ def allocated(
     sizes: Counter[tuple[Function, int]] = Counter()
     for stack, size in stacks:
         met = set()
-        for place in stack:
-            function = owner.get(place)
+        for line in stack:
+            function = owner.get(line)
             if function is not None and function not in met:
                 met.add(function)
-                sizes[function, place[1]] += size
+                sizes[function, line[1]] += size
     return tuple(_with_bytes(traced, sizes) for traced in functions)
 
 

@@ -46,18 +46,18 @@ class LiveBytes(DispatchMode):
 
     def block_of(self, tensor: torch.Tensor) -> int | None:
         """Return the block that holds a tensor; None of one that was there before."""
-        held = self._alive.get(storage_key(tensor))
-        return held.block if isinstance(held, _Alive) else None
+        storage = self._alive.get(storage_key(tensor))
+        return storage.block if isinstance(storage, _Alive) else None
 
     def _note(self, name: str, args: Any, outputs: Any) -> None:
         backward = graph_task() != -1
         real_sizes = scratch.sizes(name, args)
-        for place, tensor in enumerate(tensors(outputs)):
+        for index, tensor in enumerate(tensors(outputs)):
             key = storage_key(tensor)
             if key in self._alive:
                 continue
             storage = tensor.untyped_storage()
-            real_size = real_sizes[place] if place < len(real_sizes) else None
+            real_size = real_sizes[index] if index < len(real_sizes) else None
             size = storage.nbytes() if real_size is None else real_size
             # Where it may, the engine adds to what a sum holds already; under a mode it may not.
             in_place = backward and name == "aten::add"

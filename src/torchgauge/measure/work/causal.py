@@ -64,10 +64,10 @@ class CausalAttention(threading.local):
         if not self._starts:
             return None
         number = node_number(current_node())
-        place = -1 if number is None else bisect_right(self._starts, number) - 1
-        if number is None or place < 0:
+        index = -1 if number is None else bisect_right(self._starts, number) - 1
+        if number is None or index < 0:
             return None
-        end, queries = self._calls[place]
+        end, queries = self._calls[index]
         return queries if number < end else None
 
 

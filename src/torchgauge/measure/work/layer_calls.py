@@ -129,8 +129,8 @@ class LayerCalls:
         if self.several_threads and (owner := noted(node)) is not None:
             thread.last_owner = owner
         elif number is not None:
-            place = bisect_right(numbers, number) - 1
-            thread.last_owner = owners[max(place, 0)]
+            index = bisect_right(numbers, number) - 1
+            thread.last_owner = owners[max(index, 0)]
         return thread.last_owner or self.root
 
     def recomputing(self) -> LayerCall:

@@ -62,7 +62,7 @@ def processes(events: Events) -> Iterable[re.Match[str] | None]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Place:
+class _Lane:
     """What a thread holds: host code, a device's work, or ranges that were derived from it."""
 
     kind: Literal["host", "stream", "operations", "range", "unknown"]
@@ -70,27 +70,27 @@ class _Place:
     stream: int = ABSENT
 
 
-def _place(events: Events, thread: ThreadId) -> _Place:
+def _lane(events: Events, thread: ThreadId) -> _Lane:
     process = _PROCESS.fullmatch(events.metadata.process_names.get(thread[0], ""))
     if process is None:
-        return _Place("unknown")
+        return _Lane("unknown")
     if process[1]:
-        return _Place("host")
+        return _Lane("host")
     label, device = events.metadata.thread_names.get(thread, ""), integer(process[3])
     if stream := _STREAM.match(label):
-        return _Place("stream", device, integer(stream[1]))
+        return _Lane("stream", device, integer(stream[1]))
     if process[2] == "TPU" and label == _OPERATIONS:
-        return _Place("operations", device)
-    return _Place("range", device)
+        return _Lane("operations", device)
+    return _Lane("range", device)
 
 
 def from_jax(events: Events, unsorted: dict[str, Any]) -> Events:
     """Return the events with categories, launches and device work."""
-    places = [_place(events, thread) for thread in events.thread.values]
+    lanes = [_lane(events, thread) for thread in events.thread.values]
     rows: Rows = unsorted["row"]
     number = _span_numbers(unsorted["correlation_id"], integer, rows, len(events))
     step = _span_numbers(unsorted["step_num"], integer, rows, len(events))
-    code = _categories(events, places, number, step)
+    code = _categories(events, lanes, number, step)
     call = np.flatnonzero(code == CALL)
     work = np.flatnonzero(np.isin(code, (KERNEL, COPY, SET)))
     devices = sorted(
@@ -104,15 +104,15 @@ def from_jax(events: Events, unsorted: dict[str, Any]) -> Events:
         name=_with_steps(events.name, np.where(code == MARK, step, ABSENT)),
         category=with_categories(events.category, code),
         launches=launches(call, number[call]),
-        device_work=_jax_device_work(events, places, work, number[work], unsorted),
+        device_work=_jax_device_work(events, lanes, work, number[work], unsorted),
         collectives=_collectives(events, work),
         metadata=device_metadata,
     )
 
 
-def _categories(events: Events, places: list[_Place], number: Integers, step: Integers) -> Integers:
+def _categories(events: Events, lanes: list[_Lane], number: Integers, step: Integers) -> Integers:
     """Return the category of each span as a number of `kineto_terms`, ABSENT where unchanged."""
-    kinds = np.array([place.kind for place in places], str)[events.thread.codes]
+    kinds = np.array([lane.kind for lane in lanes], str)[events.thread.codes]
     python = events.name.where(lambda name: name.startswith(PYTHON_NAME))
     copied = events.name.where(lambda name: name.startswith("Memcpy"))
     set_ = events.name.where(lambda name: name.startswith("Memset"))
@@ -150,7 +150,7 @@ def _with_steps(names: Coded[str], step: Integers) -> Coded[str]:
 
 
 def _jax_device_work(
-    events: Events, places: list[_Place], work: Rows, number: Integers, unsorted: dict[str, Any]
+    events: Events, lanes: list[_Lane], work: Rows, number: Integers, unsorted: dict[str, Any]
 ) -> DeviceWork:
     thread = events.thread.codes[work]
     entry = np.full(len(events), ABSENT)
@@ -160,8 +160,8 @@ def _jax_device_work(
     size, kind = copies(copied, entry, events.name.take(work))
     return device_work(
         work,
-        device=np.array([place.device for place in places] + [ABSENT])[thread],
-        stream=np.array([place.stream for place in places] + [ABSENT])[thread],
+        device=np.array([lane.device for lane in lanes] + [ABSENT])[thread],
+        stream=np.array([lane.stream for lane in lanes] + [ABSENT])[thread],
         correlation=number,
         size=np.where(size == ABSENT, memory_sets(unsorted["memset_details"], entry), size),
         graph_node=graph_node(unsorted["cuda_graph_node_id"], entry),
@@ -181,7 +181,7 @@ def _collectives(events: Events, work: Rows) -> Collectives:
             collective_names[name] = collective[1].replace("-", "")
     row = work[events.name.where(collective_names.__contains__)[work]]
     names: Interned[str | None] = Interned(None)
-    codes = [names[collective_names[str(events.name[place])]] for place in row.tolist()]
+    codes = [names[collective_names[str(events.name[span])]] for span in row.tolist()]
     absent_numbers = np.full(len(row), ABSENT)
     absent_texts = Coded[str](np.full(len(row), ABSENT, np.int32), ())
     return Collectives(

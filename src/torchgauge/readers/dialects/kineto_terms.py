@@ -22,7 +22,7 @@ def with_categories(category: Coded[str], code: Integers) -> Coded[str]:
     original = original[category.codes]
     used = set(code.tolist())
     replacement = np.array(
-        [names[name] if place in used else ABSENT for place, name in enumerate(_NAMES)] + [ABSENT],
+        [names[name] if index in used else ABSENT for index, name in enumerate(_NAMES)] + [ABSENT],
         np.int32,
     )[code]
     return Coded(np.where(code == ABSENT, original, replacement), names.values_by_code())  # type: ignore[arg-type]

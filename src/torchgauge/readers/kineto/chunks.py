@@ -149,14 +149,14 @@ class Chunks:
 
     def _cut(self) -> tuple[list[Event], int] | None:
         """Return the events up to a late place to cut, and where the next begins."""
-        for find in (_last_place, _last_place_outside):
-            place = find(self._buffer)
-            if place is None:
+        for find in (_last_cut, _last_cut_outside):
+            position = find(self._buffer)
+            if position is None:
                 return None
             try:
                 return self._decode(
-                    b"".join((b"[", memoryview(self._buffer)[:place], b"]"))
-                ), place + 1
+                    b"".join((b"[", memoryview(self._buffer)[:position], b"]"))
+                ), position + 1
             except UNDECODABLE as error:
                 if truncated(error):
                     continue  # brackets are open: that was no place between two events
@@ -164,7 +164,7 @@ class Chunks:
                     return None  # the array ends here
                 if not self._partial:
                     raise self._broken(error, b"[") from error
-                return self._salvaged(self._buffer[:place]), place + 1
+                return self._salvaged(self._buffer[:position]), position + 1
         return None
 
     def _last_events(self) -> list[Event]:
@@ -252,7 +252,7 @@ def _list_of_events(text: bytes) -> int | None:
     return None
 
 
-def _last_place(text: bytes) -> int | None:
+def _last_cut(text: bytes) -> int | None:
     """Return the comma of the last place that may be between two events."""
     brace = len(text)
     while (brace := text.rfind(b"}", 0, brace)) >= 0:
@@ -261,9 +261,9 @@ def _last_place(text: bytes) -> int | None:
     return None
 
 
-def _last_place_outside(text: bytes) -> int | None:
+def _last_cut_outside(text: bytes) -> int | None:
     """Return the comma of the last place outside all brackets; ten times slower, and sure."""
-    depth, place = 0, None
+    depth, position = 0, None
     for token in _TOKEN.finditer(text):
         first = token[0][0]
         if first in b"{[":
@@ -271,8 +271,8 @@ def _last_place_outside(text: bytes) -> int | None:
         elif first in b"}]":
             depth -= 1
         elif first in b"," and depth == 0:
-            place = token.start()
-    return place
+            position = token.start()
+    return position
 
 
 def _message(error: Exception) -> str:

@@ -78,12 +78,12 @@ class Heads:
 
         Categories are today's, absent where the file says none.
         """
-        place, values = _PARTS.index(part), self._heads.values()
+        index, values = _PARTS.index(part), self._heads.values()
         meaning = current_name if part == "cat" else str
         distinct: Interned[str | None] = Interned("" if part == "cat" else None)
         codes = np.zeros(len(values), np.int32)
         for head in np.unique(heads).tolist():  # not those of other kinds
-            codes[head] = distinct[meaning(values[head][place])]
+            codes[head] = distinct[meaning(values[head][index])]
         return Coded(codes[heads], distinct.values_by_code())
 
     def _kind_of(self, phase: str, category: str, name: str) -> int:

@@ -98,18 +98,18 @@ class _Sink(io.RawIOBase):
     def __init__(self) -> None:
         super().__init__()
         self._parts: list[bytes] = []
-        self._place = 0
+        self._position = 0
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         self._parts.append(bytes(data))
-        self._place += len(self._parts[-1])
+        self._position += len(self._parts[-1])
         return len(self._parts[-1])
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
     def drain(self) -> bytes:
         """Return the bytes written since the last call."""
@@ -222,9 +222,9 @@ def _coded(codes: Rows | Codes, texts: tuple[str, ...]) -> pa.Array:
     """Return a dictionary column with only the texts that occur in it."""
     pa, _ = arrow()
     missing = codes == ABSENT
-    used, place = np.unique(codes, return_inverse=True)
+    used, inverse = np.unique(codes, return_inverse=True)
     if missing.any():
-        used, place = used[1:], place - 1
+        used, inverse = used[1:], inverse - 1
     dictionary = pa.array([texts[code] for code in used.tolist()], pa.string())
-    places = pa.array(place.astype(np.int32), mask=missing)
-    return pa.DictionaryArray.from_arrays(places, dictionary)
+    indices = pa.array(inverse.astype(np.int32), mask=missing)
+    return pa.DictionaryArray.from_arrays(indices, dictionary)

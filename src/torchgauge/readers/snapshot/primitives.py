@@ -106,14 +106,17 @@ def uncollected() -> Iterator[None]:
 
 
 @lru_cache
-def _run_of_operations(top: int, places: int) -> re.Pattern[bytes]:
+def _run_of_operations(top: int, number_bytes: int) -> re.Pattern[bytes]:
     """Return what matches operations of a fixed length, as many as there are.
 
-    `top` is the highest byte that the number of a remembered object may have, at place `places`:
-    with higher ones the unpickler would take memory that has nothing to do with the file.
+    `top` is the highest byte that the number of a remembered object may have, in byte
+    `number_bytes`: with higher ones the unpickler would take memory that has nothing to do with
+    the file.
     """
     highest = re.escape(bytes([top]))
-    long_binput = b"r" + b"." * places + rb"[\x00-%b]" % highest + rb"\x00" * (3 - places)
+    long_binput = (
+        b"r" + b"." * number_bytes + rb"[\x00-%b]" % highest + rb"\x00" * (3 - number_bytes)
+    )
     # Texts and frames that were there before are the most; a tuple comes before its beginnings.
     kinds = [b"(?:j....)++", b"(?:h.)++", _any_of(_PLAIN), _TUPLE]
     kinds += [_any_of(ops) + b"." * length for length, ops in _FIXED.items()]
@@ -127,24 +130,24 @@ def _any_of(operations: bytes) -> bytes:
 def _check(data: bytes, name: str) -> None:
     """Raise InputError unless every operation up to the end makes plain values."""
     size = len(data)
-    places = 3 if size >> 24 else 2
-    run = _run_of_operations(min(size >> (8 * places), 255), places)
-    place = 0
+    number_bytes = 3 if size >> 24 else 2
+    run = _run_of_operations(min(size >> (8 * number_bytes), 255), number_bytes)
+    offset = 0
     while True:
-        operations = run.match(data, place)
-        place = operations.end() if operations else place
-        if place >= size:
+        operations = run.match(data, offset)
+        offset = operations.end() if operations else offset
+        if offset >= size:
             raise _damaged(name, size, "It ends before its end mark.")
-        operation = data[place]
+        operation = data[offset]
         if operation == _STOP:
             return
         if operation not in _COUNTED:
-            raise _refused(operation, place, name, size)
-        start = place + 1 + _COUNTED[operation]
-        count = int.from_bytes(data[place + 1 : start], "little")
+            raise _refused(operation, offset, name, size)
+        start = offset + 1 + _COUNTED[operation]
+        count = int.from_bytes(data[offset + 1 : start], "little")
         if operation in (0x8A, 0x8B) and count > _LONGEST_NUMBER:
-            raise _not_plain(name, f"At byte {place:,} it has a number of {count:,} bytes.")
-        place = min(start + count, size)  # a text may claim to be longer than any file
+            raise _not_plain(name, f"At byte {offset:,} it has a number of {count:,} bytes.")
+        offset = min(start + count, size)  # a text may claim to be longer than any file
 
 
 def _check_containers(data: bytes, name: str) -> None:
@@ -160,18 +163,18 @@ def _check_containers(data: bytes, name: str) -> None:
         raise _not_plain(name, cause)
 
 
-def _refused(operation: int, place: int, name: str, size: int) -> InputError:
+def _refused(operation: int, offset: int, name: str, size: int) -> InputError:
     if operation in _RUNS_CODE:
         kind = _RUNS_CODE[operation]
-        return InputError(**_unsafe(name, kind, f"At byte {place:,} it has the operation {kind}"))
+        return InputError(**_unsafe(name, kind, f"At byte {offset:,} it has the operation {kind}"))
     if operation in _TUPLES:
-        return _not_plain(name, f"At byte {place:,} it has a tuple that holds more than numbers.")
-    if operation == _LONG_BINPUT and place + 5 <= size:
-        return _not_plain(name, f"At byte {place:,} it numbers more objects than it can hold.")
+        return _not_plain(name, f"At byte {offset:,} it has a tuple that holds more than numbers.")
+    if operation == _LONG_BINPUT and offset + 5 <= size:
+        return _not_plain(name, f"At byte {offset:,} it numbers more objects than it can hold.")
     if operation == _LONG_BINPUT or any(operation in ops for ops in _FIXED.values()):
         return _damaged(name, size, "It is cut off.")
-    cause = f"At byte {place:,} is no operation of a pickle that torch writes: {operation:#04x}."
-    return _not_plain(name, cause) if place else _damaged(name, size, cause)
+    cause = f"At byte {offset:,} is no operation of a pickle that torch writes: {operation:#04x}."
+    return _not_plain(name, cause) if offset else _damaged(name, size, cause)
 
 
 def _unsafe(name: str, kind: str, cause: str) -> dict[str, str]:

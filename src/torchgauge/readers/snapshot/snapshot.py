@@ -145,41 +145,43 @@ class _Reading:
     def _blocks(self, segment: dict[Any, Any], location: str) -> Iterator[RecordedBlock]:
         address = self._int(segment, "address", location)
         for index, value in enumerate(self._counted(self._list(segment, "blocks", location))):
-            place = f"{location}.blocks[{index}]"
-            block = self._typed(value, dict, place)
-            size = self._int(block, "size", place, "size")
-            requested = self._maybe(block, "requested_size", place, "size")
+            item_location = f"{location}.blocks[{index}]"
+            block = self._typed(value, dict, item_location)
+            size = self._int(block, "size", item_location, "size")
+            requested = self._maybe(block, "requested_size", item_location, "size")
             frames = block.get("frames")
             if "frames" not in block and block.get("history"):  # torch 1.13
-                first = self._typed(self._list(block, "history", place)[0], dict, place)
-                requested = self._maybe(first, "real_size", place, "size")
+                first = self._typed(
+                    self._list(block, "history", item_location)[0], dict, item_location
+                )
+                requested = self._maybe(first, "real_size", item_location, "size")
                 frames = first.get("frames")
-            state = self._text(block, "state", place)
+            state = self._text(block, "state", item_location)
             if state not in _STATES:
-                raise self._malformed(f"{place}.state", f"is {state[:40]!r}")
+                raise self._malformed(f"{item_location}.state", f"is {state[:40]!r}")
             yield RecordedBlock(
-                address=self._int(block, "address", place, default=address),
+                address=self._int(block, "address", item_location, default=address),
                 size=size,
                 requested=requested,
                 state=_STATES[state],
-                stack=self._stack(frames, place),
+                stack=self._stack(frames, item_location),
             )
             address += size
 
     def _events(self, listed: list[Any], location: str) -> Events:
         read = Events()
         for index, value in enumerate(self._counted(listed)):
-            place = f"{location}[{index}]"
-            event = self._typed(value, dict, place)
-            action = self._text(event, "action", place)
+            item_location = f"{location}[{index}]"
+            event = self._typed(value, dict, item_location)
+            action = self._text(event, "action", item_location)
             read.action.append(action)
             address = "device_free" if action == "oom" else "addr"
-            read.address.append(self._int(event, address, place))
-            read.free.append(self._maybe(event, "device_free", place, "size"))
-            read.size.append(self._int(event, "size", place, "size"))
-            read.stream.append(self._int(event, "stream", place))
-            read.time.append(self._maybe(event, "time_us", place))
-            read.stack.append(self._stack(event.get("frames"), place))
+            read.address.append(self._int(event, address, item_location))
+            read.free.append(self._maybe(event, "device_free", item_location, "size"))
+            read.size.append(self._int(event, "size", item_location, "size"))
+            read.stream.append(self._int(event, "stream", item_location))
+            read.time.append(self._maybe(event, "time_us", item_location))
+            read.stack.append(self._stack(event.get("frames"), item_location))
         return read
 
     def _stack(self, frames: object, location: str) -> int | None:
@@ -193,8 +195,8 @@ class _Reading:
             known_numbers = tuple(map(self._frames.get, map(id, self._counted(listed))))
             numbers = cast("tuple[int, ...]", known_numbers)
             if None in known_numbers:
-                places = (f"{location}.frames[{index}]" for index in range(len(listed)))
-                numbers = tuple(map(self._frame, listed, places))
+                frame_locations = (f"{location}.frames[{index}]" for index in range(len(listed)))
+                numbers = tuple(map(self._frame, listed, frame_locations))
             number = self._known_stacks.setdefault(numbers, len(self._known_stacks))
             self._stacks[id(frames)] = number
         return number
@@ -235,8 +237,8 @@ class _Reading:
             raise self._malformed("A list", "is in the file many times over")
         return listed
 
-    def _list(self, holder: dict[Any, Any], key: str, location: str) -> list[Any]:
-        value = holder.get(key)
+    def _list(self, mapping: dict[Any, Any], key: str, location: str) -> list[Any]:
+        value = mapping.get(key)
         return [] if value is None else self._typed(value, list, f"{location}.{key}".lstrip("."))
 
     def _typed(self, value: object, kind: type[Any], location: str) -> Any:
@@ -244,23 +246,28 @@ class _Reading:
             raise self._malformed(location, f"is a {type(value).__name__}, not a {kind.__name__}")
         return value
 
-    def _text(self, holder: dict[Any, Any], key: str, location: str) -> str:
-        value = holder.get(key)
+    def _text(self, mapping: dict[Any, Any], key: str, location: str) -> str:
+        value = mapping.get(key)
         if value is None:
             return ""
         text: str = value if type(value) is str else self._typed(value, str, f"{location}.{key}")
         return text
 
     def _int(
-        self, holder: dict[Any, Any], key: str, location: str, kind: str = "place", default: int = 0
+        self,
+        mapping: dict[Any, Any],
+        key: str,
+        location: str,
+        kind: str = "place",
+        default: int = 0,
     ) -> int:
-        number = self._maybe(holder, key, location, kind)
+        number = self._maybe(mapping, key, location, kind)
         return default if number is None else number
 
     def _maybe(
-        self, holder: dict[Any, Any], key: str, location: str, kind: str = "place"
+        self, mapping: dict[Any, Any], key: str, location: str, kind: str = "place"
     ) -> int | None:
-        value = holder.get(key)
+        value = mapping.get(key)
         if value is None or (type(value) is int and 0 <= value < _LARGEST[kind]):
             return value
         number: int = self._typed(value, int, f"{location}.{key}")

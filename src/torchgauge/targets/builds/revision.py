@@ -50,8 +50,8 @@ class Revision:
 
         Installed packages, the interpreter's own folders and torchgauge stay.
         """
-        place = Path(path or working_folder()).absolute()
-        real = place.resolve()
+        folder = Path(path or working_folder()).absolute()
+        real = folder.resolve()
         if not real.is_relative_to(self.root) or is_installed(real) or real == PACKAGE.parent:
             return path
         prefixes = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)}
@@ -65,11 +65,11 @@ class Revision:
         A folder or file that git does not keep (weights, exported programs) is the same for both.
         Raises InputError `base-absent` for a Python file that the revision does not have.
         """
-        place, colon, name = spec.rpartition(":")
+        file, colon, name = spec.rpartition(":")
         if spec.startswith(_SCHEMES):
             return spec
-        if place.endswith(".py"):
-            return self._python(place) + colon + name
+        if file.endswith(".py"):
+            return self._python(file) + colon + name
         return self._python(spec) if spec.endswith(".py") else self.file(spec)
 
     def file(self, path: str) -> str:
@@ -124,8 +124,7 @@ def commit_of(folder: Path) -> str:
 
 
 def _start(spec: str) -> Path:
-    place = spec.rpartition(":")[0] or spec
-    file = expanded(place)
+    file = expanded(spec.rpartition(":")[0] or spec)
     inside = file.suffix == ".py" and is_file(file)
     return (file.absolute().parent if inside else working_folder()).resolve()
 

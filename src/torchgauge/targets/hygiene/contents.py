@@ -83,11 +83,11 @@ def _refill_array(holder: Any, content: Any) -> None:
 
 
 def _refill_stream(holder: Any, content: Any) -> None:
-    text, place = content
+    text, position = content
     holder.seek(0)
     holder.truncate()
     holder.write(text)
-    holder.seek(place)
+    holder.seek(position)
 
 
 def _same_numbers(holder: Any, content: Any) -> bool:
@@ -100,8 +100,8 @@ def _same_objects(holder: Any, content: Any) -> bool:
 
 
 def _refill_objects(holder: Any, content: Any) -> None:
-    for place, value in enumerate(content):
-        holder.flat[place] = value
+    for position, value in enumerate(content):
+        holder.flat[position] = value
 
 
 def _set_bits(holder: Any, content: Any) -> None:

@@ -84,12 +84,12 @@ def save_state(  # noqa: C901 - one pass over all there is
             kind = type(value)
             if kind in ATOMS or (kind in _CONTAINERS and (not value or name in _OWN)):
                 continue
-            place = f"{path}.{name}" if path else name
+            member_path = f"{path}.{name}" if path else name
             if kind not in _CONTAINERS:
-                state.note(place, value)
+                state.note(member_path, value)
             elif "_hooks" not in name:
                 for item in value.values() if isinstance(value, dict) else value:
-                    state.note(place, item)
+                    state.note(member_path, item)
     if module is None:
         state.note("its state", model.__self__ if isinstance(model, MethodType) else model)
     for kind in {type(submodule) for _, submodule in named}:

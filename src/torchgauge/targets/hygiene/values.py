@@ -192,7 +192,7 @@ def _on_host(tensor: torch.Tensor) -> torch.Tensor:
 
 def _put_back(item: _Watched, restoration: Restoration, *, training: bool) -> None:
     tensor, alias = item.tensor, item.alias
-    moved = not _same_place(tensor, alias)
+    moved = not _same_storage(tensor, alias)
     # Nothing to say where only the place is another (an RNN that flattens its weights).
     changed = moved and not _same_layout(tensor, alias)
     if moved:
@@ -213,7 +213,7 @@ def _put_back(item: _Watched, restoration: Restoration, *, training: bool) -> No
         (restoration.restored if put_back else restoration.altered).append(item.name)
 
 
-def _same_place(first: torch.Tensor, second: torch.Tensor) -> bool:
+def _same_storage(first: torch.Tensor, second: torch.Tensor) -> bool:
     return _same_layout(first, second) and first.is_set_to(second)
 
 

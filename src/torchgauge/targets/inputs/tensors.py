@@ -41,11 +41,11 @@ def strided(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def identity(tensor: torch.Tensor) -> object:
-    """Return what two tensors of the same numbers share: their places in the same storages."""
-    return tuple(map(_place, strided(tensor))) or id(tensor)
+    """Return what two tensors of the same numbers share: their extents in the same storages."""
+    return tuple(map(_extent, strided(tensor))) or id(tensor)
 
 
-def _place(tensor: torch.Tensor) -> object:
+def _extent(tensor: torch.Tensor) -> object:
     storage = tensor.untyped_storage()._cdata  # noqa: SLF001 - data_ptr is 0 on the meta device
     return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 

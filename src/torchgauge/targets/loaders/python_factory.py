@@ -32,10 +32,10 @@ _REQUIRED_KINDS = (
 
 def matches(spec: str) -> bool:
     """Return whether `spec` is written as a Python file or module, with or without a factory."""
-    place, _, name = spec.rpartition(":")
-    if spec.rstrip(":").endswith(".py") or place.endswith(".py"):
+    module, _, name = spec.rpartition(":")
+    if spec.rstrip(":").endswith(".py") or module.endswith(".py"):
         return True
-    return _DOTTED.match(place) is not None and _DOTTED.match(name) is not None
+    return _DOTTED.match(module) is not None and _DOTTED.match(name) is not None
 
 
 def load(request: TargetRequest) -> Target:
@@ -48,10 +48,10 @@ def load(request: TargetRequest) -> Target:
             `factory-raised` (the factory's own exception is its `__cause__`), `factory-result`,
             `input-missing`, `input-batch`, `input-spec`.
     """
-    place, name = _split(request.spec)
+    module, name = _split(request.spec)
     # A user's function is called as the user would call it, and its model is moved afterwards:
     # under a GPU as default device, generators and arrays it makes on the CPU would not fit.
-    result = build(lambda: _make(place, name), "meta" if request.device == "meta" else "cpu")
+    result = build(lambda: _make(module, name), "meta" if request.device == "meta" else "cpu")
     model, factory_inputs = _model_and_inputs(result, request.spec)
     return Target(
         model=model,
@@ -65,9 +65,9 @@ def load(request: TargetRequest) -> Target:
 
 def _split(spec: str) -> tuple[str, str]:
     """Return the file or module, and the factory."""
-    place, colon, name = spec.rpartition(":")
+    module, colon, name = spec.rpartition(":")
     if colon and name and not name.endswith(".py"):
-        return place, name
+        return module, name
     path = spec.rstrip(":")
     factories = candidates(Path(path))
     example = f"{path}:{factories[0] if factories else 'factory'}"
@@ -79,18 +79,18 @@ def _split(spec: str) -> tuple[str, str]:
     )
 
 
-def _make(place: str, name: str) -> Any:
-    factory: Any = imported(place)
+def _make(module: str, name: str) -> Any:
+    factory: Any = imported(module)
     for part in name.split("."):
-        factory = attribute(factory, part, place)
+        factory = attribute(factory, part, module)
     if isinstance(factory, torch.nn.Module):
         return factory
     if not callable(factory):
-        raise _wrong_result(f"{place}:{name}", factory)
+        raise _wrong_result(f"{module}:{name}", factory)
     needed = _required_arguments(factory)
     if needed:
         raise InputError(
-            f"{place}:{name} needs arguments: {', '.join(needed)}.",
+            f"{module}:{name} needs arguments: {', '.join(needed)}.",
             id="factory-arguments",
             cause="A factory is called without any.",
             remedy=f"Write a function without required arguments that calls {name} with them.",
@@ -102,14 +102,14 @@ def _make(place: str, name: str) -> Any:
         if owner.in_fork:
             raise
         raise InputError(
-            f"{place}:{name} raised {text_of(error)}",
+            f"{module}:{name} raised {text_of(error)}",
             id="factory-raised",
             cause="The factory failed; its own traceback says where.",
             remedy=f"Call {name}() on its own first; it must work without arguments.",
         ) from error
 
 
-def attribute(holder: Any, name: str, place: str) -> Any:
+def attribute(holder: Any, name: str, module: str) -> Any:
     """Return what a module has under a name; raises InputError `factory-missing`."""
     try:
         return getattr(holder, name)
@@ -117,7 +117,7 @@ def attribute(holder: Any, name: str, place: str) -> Any:
         names = [member for member in dir(holder) if not member.startswith("_")]
         near = difflib.get_close_matches(name, names, n=3)
         raise InputError(
-            f"{place} has no {name!r}.",
+            f"{module} has no {name!r}.",
             id="factory-missing",
             remedy=f"Did you mean {', '.join(near)}?"
             if near

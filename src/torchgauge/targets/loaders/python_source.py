@@ -16,9 +16,9 @@ from torchgauge.folders import expanded, working_folder
 from torchgauge.forks import Owner
 
 
-def imported(place: str) -> ModuleType:
-    """Return the module that `place` names, a file or a dotted name; raises as those below do."""
-    return import_file(Path(place)) if place.endswith(".py") else import_module(place)
+def imported(module: str) -> ModuleType:
+    """Return the module that `module` names, a file or a dotted name; raises as those below do."""
+    return import_file(Path(module)) if module.endswith(".py") else import_module(module)
 
 
 def import_file(path: Path) -> ModuleType:
@@ -127,9 +127,9 @@ def _module_name(path: Path) -> str:
     return f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
 
 
-def _import_failed(place: str, error: BaseException) -> InputError:
+def _import_failed(module: str, error: BaseException) -> InputError:
     return InputError(
-        f"Importing {place} raised {text_of(error)}",
+        f"Importing {module} raised {text_of(error)}",
         id="factory-raised",
         cause="The target's own code failed; its traceback says where.",
         remedy="Make the import work first; code that should not run on import belongs under "

@@ -85,10 +85,10 @@ class NamedLoss:
 @functools.cache
 def function_named(spec: str) -> Callable[[Any, Any], torch.Tensor]:
     """Import and return a function, once in a process; raises as loading a target does."""
-    place, _, name = spec.rpartition(":")
-    function: Any = imported(place)
+    module, _, name = spec.rpartition(":")
+    function: Any = imported(module)
     for part in name.split("."):
-        function = attribute(function, part, place)
+        function = attribute(function, part, module)
     if not callable(function):
         raise InputError(
             f"{spec} is no function.",
