@@ -133,12 +133,14 @@ def _measured(
             **fields, outcome="untried", reason=BUDGET_ENDED, output=checked.output
         ), None
     gain = speed_up_of(blocks)
-    held = gain_p(gain.differences) <= ALPHA / steps and gain.interval.low > 1 + MINIMUM_GAIN
+    is_confirmed = (
+        gain_p(gain.differences) <= ALPHA / steps and gain.interval.low > 1 + MINIMUM_GAIN
+    )
     combination = Combination(
         **fields,
-        outcome="accepted" if held else "rejected",
+        outcome="accepted" if is_confirmed else "rejected",
         reason=f"{spread(gain)} on top of {' + '.join(side.ids)}"
-        + ("." if held else f": {NOT_SURE}."),
+        + ("." if is_confirmed else f": {NOT_SURE}."),
         speed_up=gain,
         output=checked.output,
         memory_after=checked.memory,

@@ -230,8 +230,8 @@ class Experiment:
                 )
                 self._guarded(attempt, confirm)
         finally:
-            for name, held in confirmed(p_values).items():
-                _judge(by_id[name], held=held)
+            for name, is_confirmed in confirmed(p_values).items():
+                _judge(by_id[name], is_confirmed=is_confirmed)
 
     def _combine(self, accepted: Sequence[Attempt], facts: Facts) -> None:
         combined(self, accepted, facts)
@@ -241,9 +241,9 @@ def _side(attempt: Attempt) -> Side:
     return Side((attempt.candidate,))
 
 
-def _judge(attempt: Attempt, *, held: bool) -> None:
+def _judge(attempt: Attempt, *, is_confirmed: bool) -> None:
     assert attempt.confirmation is not None  # noqa: S101 - it has a p
-    if held and attempt.confirmation.interval.low > 1 + MINIMUM_GAIN:
+    if is_confirmed and attempt.confirmation.interval.low > 1 + MINIMUM_GAIN:
         if _too_long(attempt):
             attempt.end("rejected", "A call takes longer than the limit.")
             return

@@ -22,14 +22,14 @@ def memory(
     usage = record.memory
     if usage is None:
         return {"peak": None, "average": None, "parts": {}}
-    held = usage.fragmentation
+    fragmentation = usage.fragmentation
     steps = [after.live - before.live for before, after in pairwise(usage.timeline)]
     result: dict[str, Any] = {
         "peak": usage.peak,
         "average": usage.average,
         "per_sample": usage.per_sample,
         "parts": usage.parts,
-        "fragmentation": None if held is None else held.reserved_unused,
+        "fragmentation": None if fragmentation is None else fragmentation.reserved_unused,
         "method": usage.method,
     }
     if allocations:

@@ -277,13 +277,15 @@ def _exact_flops(cost: Cost) -> int | None:
 
 def _memory(memory: Memory, parameters: int | None) -> dict[str, Any]:
     """Return the memory in MB; of a plain function, whose parameters nobody knows, no part."""
-    held = memory.parameters + memory.buffers + memory.inputs
+    persistent = memory.parameters + memory.buffers + memory.inputs
     has_parameters = parameters is not None
     return {
         "parameter_memory_mb": memory.parameters / MEGABYTE if has_parameters else None,
-        "activation_memory_mb": (memory.peak - held) / MEGABYTE if has_parameters else None,
+        "activation_memory_mb": (memory.peak - persistent) / MEGABYTE if has_parameters else None,
         "peak_memory_mb": memory.peak / MEGABYTE,
-        "memory_efficiency": _ratio(held + memory.outputs, memory.peak) if has_parameters else None,
+        "memory_efficiency": _ratio(persistent + memory.outputs, memory.peak)
+        if has_parameters
+        else None,
     }
 
 

@@ -116,8 +116,8 @@ def _memory(profile: Profile) -> Group:
     memory = profile.memory
     names = ("peak", "average", "per_sample", "rss_peak", "reserved", "allocator_peak")
     group: Group = {name: getattr(memory, name, None) for name in names}
-    held = None if memory is None else memory.fragmentation
-    group["fragmentation"] = None if held is None else held.reserved_unused
+    fragmentation = None if memory is None else memory.fragmentation
+    group["fragmentation"] = None if fragmentation is None else fragmentation.reserved_unused
     parts: Group = {} if memory is None else dict(memory.parts)
     if profile.size is None:  # what of it is a plain callable's parameters is not known
         parts |= dict.fromkeys(parts.keys() & {"parameters", "buffers"})

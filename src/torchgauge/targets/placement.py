@@ -177,7 +177,10 @@ def _scattered(target: Target) -> str:
         own = [*members.named(module, "_parameters"), *members.named(module, "_buffers")]
         for name, tensor in own:
             names.setdefault(str(tensor.device), []).append(name)
-    counts = (f"{device}: {len(held):,} ({held[0]}, …)" for device, held in names.items())
+    counts = (
+        f"{device}: {len(tensor_names):,} ({tensor_names[0]}, …)"
+        for device, tensor_names in names.items()
+    )
     return f"tensors are on {'; on '.join(counts)}"
 
 

@@ -119,16 +119,16 @@ class Variant(Source):
         )
 
 
-def _target_of_object(held: ModelWithInputs, batch: int | None, seq_len: int | None) -> Target:
-    if callable(held.make):
+def _target_of_object(given: ModelWithInputs, batch: int | None, seq_len: int | None) -> Target:
+    if callable(given.make):
         sizes = [size for size in (batch, seq_len) if size is not None]
-        inputs = Inputs.of(held.make(*sizes))
+        inputs = Inputs.of(given.make(*sizes))
     else:
-        inputs = Inputs.of(held.make)
+        inputs = Inputs.of(given.make)
         inputs = inputs if batch is None else with_batch(inputs, batch)
-    name = name_of(held.model)
-    kind = "module" if isinstance(held.model, nn.Module) else "callable"
-    return with_inputs(Target(held.model, inputs, spec=name, kind=kind, name=name), inputs)
+    name = name_of(given.model)
+    kind = "module" if isinstance(given.model, nn.Module) else "callable"
+    return with_inputs(Target(given.model, inputs, spec=name, kind=kind, name=name), inputs)
 
 
 def _channels_last(placement: Placement) -> Placement:

@@ -18,7 +18,7 @@ def _reason(_facts: Facts) -> str | None:
 def _fsdp(facts: Facts) -> tuple[Assumed, ...]:
     """Estimate full sharding: parameters are gathered for each pass, gradients scattered once."""
     states = STATES.get(facts.optimizer, 2) + 1 if facts.training else 0
-    held = facts.parameter_bytes + states * facts.trainable_bytes
+    total_bytes = facts.parameter_bytes + states * facts.trainable_bytes
     passes = 3 if facts.training else 1
     other_bytes = facts.activation_bytes
     estimates = []
@@ -26,7 +26,7 @@ def _fsdp(facts: Facts) -> tuple[Assumed, ...]:
         sent = passes * facts.parameter_bytes * (n - 1) / n
         if other_bytes is not None:
             by = "(parameters, gradients, optimizer) ÷ devices + all else of a call's peak"
-            estimates.append(_bytes(f"memory of each of {n}", held / n + other_bytes, by))
+            estimates.append(_bytes(f"memory of each of {n}", total_bytes / n + other_bytes, by))
         estimates.append(
             _bytes(f"sent by each of {n}, a step", sent, f"{passes} × (n−1)/n × weights")
         )

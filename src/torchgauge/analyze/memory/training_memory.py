@@ -118,10 +118,12 @@ def training_memory(
             how="estimated" if name == MASTERS else "counted",
             by_dtype=state_bytes,
         )
-        held = {**always, "states": part.bytes}
+        persistent = {**always, "states": part.bytes}
         if passes is None:
-            return OptimizerMemory(states=part, lower_bound=sum(held.values()) + gradients.total())
-        return _step(part, held, passes, temporaries(trained, name), gradients.total())
+            return OptimizerMemory(
+                states=part, lower_bound=sum(persistent.values()) + gradients.total()
+            )
+        return _step(part, persistent, passes, temporaries(trained, name), gradients.total())
 
     return TrainingMemory(
         parameters=_counted(size.parameter_bytes),
@@ -135,7 +137,7 @@ def training_memory(
 
 
 def _step(
-    states: MemoryPart, held: dict[str, int], passes: Passes, temporary: int, gradients: int
+    states: MemoryPart, persistent: dict[str, int], passes: Passes, temporary: int, gradients: int
 ) -> OptimizerMemory:
     """Return the memory of a step whose peak is in its passes, or while the optimizer steps."""
     parts, moment = dict(passes.parts), passes.moment
@@ -146,10 +148,10 @@ def _step(
             "activations": passes.after_backward - gradients,
             "workspace": temporary,
         }
-    at_peak = {**held, **parts}
+    at_peak = {**persistent, **parts}
     return OptimizerMemory(
         states=states,
-        lower_bound=sum(held.values()) + max(passes.after_backward, passes.activations),
+        lower_bound=sum(persistent.values()) + max(passes.after_backward, passes.activations),
         total=sum(at_peak.values()),
         moment=moment,
         at_peak=at_peak,

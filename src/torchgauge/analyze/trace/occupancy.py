@@ -83,8 +83,8 @@ def occupancy(
     used = _rounded(shared_memory + device.shared_reserved, device.shared_unit)
     fitting: dict[Limiter, int] = {"warps": device.warps // warps, "blocks": device.blocks}
     if unit:
-        held = device.registers // _SCHEDULERS // unit * _SCHEDULERS
-        fitting["registers"] = held // warps
+        usable = device.registers // _SCHEDULERS // unit * _SCHEDULERS
+        fitting["registers"] = usable // warps
     if used:
         fitting["shared memory"] = device.shared_memory // used
     limiter = min(fitting, key=fitting.__getitem__)  # of equal ones the first

@@ -124,8 +124,8 @@ def like(value: Any, array: Array) -> Any:
         tensor = type(value)(array)
     except Exception:  # noqa: BLE001 - a class of the user's may want other arguments
         tensor = copy.copy(value)
-    held = array_of(tensor)
-    if held is None or type(held) is not type(array):
+    original = array_of(tensor)
+    if original is None or type(original) is not type(array):
         tensor.data = array
     return tensor
 

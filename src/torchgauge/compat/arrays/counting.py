@@ -184,12 +184,12 @@ def _describe(array: members.Array) -> Described:
 
 
 def _zeros(layer: Any, operand: Any, shape: tuple[int, ...]) -> Any:
-    held: Any = array_of(operand)
+    array: Any = array_of(operand)
     dtypes: list[Any] = [array.dtype for _, array in parameters(layer)]
     # Indices become rows of a table, and integers numbers of the weights' type.
-    use_weight_dtype = bool(dtypes) and held.dtype.kind in "iub"
+    use_weight_dtype = bool(dtypes) and array.dtype.kind in "iub"
     return like(
-        operand, np.zeros(shape, np.result_type(*dtypes) if use_weight_dtype else held.dtype)
+        operand, np.zeros(shape, np.result_type(*dtypes) if use_weight_dtype else array.dtype)
     )
 
 

@@ -24,17 +24,17 @@ def preserved(*roots: Any) -> Iterator[None]:
 
 
 def _preserved(roots: tuple[Any, ...]) -> Iterator[None]:
-    held = [holder for root in roots for holder in objects(root)]
-    saved = [(holder, _content(holder)) for holder in held]
-    arrays = [(holder, holder.copy()) for holder in held if isinstance(holder, np.ndarray)]
+    owners = [owner for root in roots for owner in objects(root)]
+    saved = [(owner, _content(owner)) for owner in owners]
+    arrays = [(owner, owner.copy()) for owner in owners if isinstance(owner, np.ndarray)]
     try:
-        for holder in held:
-            if isinstance(_attributes(holder).get("training"), bool):
-                _attributes(holder)["training"] = False
+        for owner in owners:
+            if isinstance(_attributes(owner).get("training"), bool):
+                _attributes(owner)["training"] = False
         yield
     finally:
-        for holder, before in saved:
-            _put_back(holder, before)
+        for owner, before in saved:
+            _put_back(owner, before)
         for array, copy in arrays:
             restore(array, copy)
 
@@ -53,27 +53,27 @@ class _Content(NamedTuple):
     slotted: dict[str, Any]
 
 
-def _content(holder: Any) -> _Content:
+def _content(owner: Any) -> _Content:
     members = None
-    if isinstance(holder, dict | list):
-        members = dict(holder) if isinstance(holder, dict) else list(holder)
-    slotted = {name: getattr(holder, name) for name in slots(holder)}
-    return _Content(members, dict(_attributes(holder)), slotted)
+    if isinstance(owner, dict | list):
+        members = dict(owner) if isinstance(owner, dict) else list(owner)
+    slotted = {name: getattr(owner, name) for name in slots(owner)}
+    return _Content(members, dict(_attributes(owner)), slotted)
 
 
-def _put_back(holder: Any, before: _Content) -> None:
-    if isinstance(holder, dict):
-        holder.clear()
-        holder.update(before.members)
-    elif isinstance(holder, list):
-        holder[:] = before.members
-    own = _attributes(holder)
+def _put_back(owner: Any, before: _Content) -> None:
+    if isinstance(owner, dict):
+        owner.clear()
+        owner.update(before.members)
+    elif isinstance(owner, list):
+        owner[:] = before.members
+    own = _attributes(owner)
     own.clear()
     own.update(before.attributes)
     for name, value in before.slotted.items():
-        object.__setattr__(holder, name, value)
+        object.__setattr__(owner, name, value)
 
 
-def _attributes(holder: Any) -> dict[str, Any]:
-    attributes = getattr(holder, "__dict__", None)
+def _attributes(owner: Any) -> dict[str, Any]:
+    attributes = getattr(owner, "__dict__", None)
     return attributes if isinstance(attributes, dict) else {}

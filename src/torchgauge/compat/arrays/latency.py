@@ -29,11 +29,11 @@ def measure(
     clock = clock or SystemClock()
     now, call, finishing = clock.now, call_of(model), Finishing()
     args, kwargs = inputs.args, dict(inputs.kwargs)
-    held = [value for value in objects([args, kwargs]) if isinstance(value, np.ndarray)]
-    copies = [value.copy() for value in held]
+    arrays = [value for value in objects([args, kwargs]) if isinstance(value, np.ndarray)]
+    copies = [value.copy() for value in arrays]
     with preserved(model, args, kwargs):
         run(model, inputs)  # what it raises is said once, and well
-        pairs = [pair for pair in zip(held, copies, strict=True) if _differ(*pair)]
+        pairs = [pair for pair in zip(arrays, copies, strict=True) if _differ(*pair)]
 
         def timed() -> Timing:
             for array, before in pairs:

@@ -57,43 +57,43 @@ def objects(root: Any, *, functions: bool = False) -> list[Any]:
     return list(by_id.values())
 
 
-def entries(holder: Any) -> Iterator[tuple[Any, Any]]:
+def entries(owner: Any) -> Iterator[tuple[Any, Any]]:
     """Yield (name, value) of an object's attributes, or of a container's members."""
-    if isinstance(holder, np.ndarray | types.FunctionType | types.BuiltinFunctionType | np.ufunc):
+    if isinstance(owner, np.ndarray | types.FunctionType | types.BuiltinFunctionType | np.ufunc):
         return
-    if isinstance(holder, Mapping):
-        yield from list(holder.items())
-    elif isinstance(holder, list | tuple):
-        yield from enumerate(holder)
-    elif isinstance(holder, types.MethodType):
-        yield "__self__", holder.__self__
-    elif isinstance(holder, functools.partial):
-        yield from enumerate((holder.func, holder.args, holder.keywords))
-    yield from list(getattr(holder, "__dict__", {}).items())
-    for name in slots(holder):
-        yield name, getattr(holder, name)
+    if isinstance(owner, Mapping):
+        yield from list(owner.items())
+    elif isinstance(owner, list | tuple):
+        yield from enumerate(owner)
+    elif isinstance(owner, types.MethodType):
+        yield "__self__", owner.__self__
+    elif isinstance(owner, functools.partial):
+        yield from enumerate((owner.func, owner.args, owner.keywords))
+    yield from list(getattr(owner, "__dict__", {}).items())
+    for name in slots(owner):
+        yield name, getattr(owner, name)
 
 
-def slots(holder: Any) -> list[str]:
+def slots(owner: Any) -> list[str]:
     """Return the names of an object's slots that hold a value."""
     names: list[str] = []
-    for kind in type(holder).__mro__:
+    for kind in type(owner).__mro__:
         declared = kind.__dict__.get("__slots__", ())
         names += [declared] if isinstance(declared, str) else list(declared)
     own = [name for name in names if name not in ("__dict__", "__weakref__")]
-    return [name for name in own if hasattr(holder, name)]
+    return [name for name in own if hasattr(owner, name)]
 
 
-def _references(holder: Any) -> list[Any]:
-    if isinstance(holder, types.MethodType):
-        return [holder.__func__]
-    if not isinstance(holder, types.FunctionType):
-        methods = [method_of(type(holder), name) for name in CALLS]
+def _references(owner: Any) -> list[Any]:
+    if isinstance(owner, types.MethodType):
+        return [owner.__func__]
+    if not isinstance(owner, types.FunctionType):
+        methods = [method_of(type(owner), name) for name in CALLS]
         return [call for call in methods if isinstance(call, types.FunctionType)]
-    cells = [cell.cell_contents for cell in holder.__closure__ or () if _filled(cell)]
-    names = holder.__code__.co_names
-    values = [holder.__globals__[name] for name in names if name in holder.__globals__]
-    return [*cells, *values, *(holder.__defaults__ or ()), *(holder.__kwdefaults__ or {}).values()]
+    cells = [cell.cell_contents for cell in owner.__closure__ or () if _filled(cell)]
+    names = owner.__code__.co_names
+    values = [owner.__globals__[name] for name in names if name in owner.__globals__]
+    return [*cells, *values, *(owner.__defaults__ or ()), *(owner.__kwdefaults__ or {}).values()]
 
 
 def _filled(cell: types.CellType) -> bool:
@@ -139,8 +139,8 @@ def _listed(declared: Any) -> Iterable[Any]:
 
 
 def _named(model: Any) -> Iterator[Any]:
-    for holder in objects(model):
-        for name, value in entries(holder):
+    for owner in objects(model):
+        for name, value in entries(owner):
             if isinstance(name, str) and PARAMETER.fullmatch(name):
                 yield from value if isinstance(value, list | tuple) else (value,)
 

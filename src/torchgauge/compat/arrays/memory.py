@@ -85,10 +85,10 @@ def _traced() -> Iterator[None]:
             tracemalloc.stop()
 
 
-def _bytes(held: Any) -> int:
+def _bytes(root: Any) -> int:
     """Return the bytes of all arrays that objects lead to, each memory once."""
     by_address = {}
-    for value in objects(held):
+    for value in objects(root):
         array = array_of(value)
         if array is not None:
             by_address[array.__array_interface__["data"][0]] = array.nbytes

@@ -207,12 +207,12 @@ def _too_large(source: Source, placement: Placement) -> str | None:
     module = module_of(placement.model)
     if module is None:
         return None
-    held = sum(tensor.nbytes for tensor in module.parameters())
-    if not source.is_request and held > MOST_CARRIED:
-        return f"its {units.size(held)} would have to be written to a file for them"
+    weight_bytes = sum(tensor.nbytes for tensor in module.parameters())
+    if not source.is_request and weight_bytes > MOST_CARRIED:
+        return f"its {units.size(weight_bytes)} would have to be written to a file for them"
     free = memory_available()
-    if free is not None and held > SHARE_OF_MEMORY * free:
-        return f"a second copy of its {units.size(held)} does not fit beside it"
+    if free is not None and weight_bytes > SHARE_OF_MEMORY * free:
+        return f"a second copy of its {units.size(weight_bytes)} does not fit beside it"
     return None
 
 

@@ -205,12 +205,12 @@ class _Recording:
             ("outputs", [(f"output {i}", tensor) for i, tensor in enumerate(tensors_in(outputs))]),
             ("workspace", [] if module is None else _caches(module)),
         )
-        held = [
+        named = [
             (part, storage)
             for part, tensors in groups
             for storage in named_storages(tensors, self.device)
         ]
-        self.marked_storages.append((self.marks.set(), held))
+        self.marked_storages.append((self.marks.set(), named))
 
 
 def _device(placement: Placement) -> torch.device:

@@ -218,15 +218,15 @@ def _quiet() -> Iterator[None]:
         yield
         return
     try:
-        with tempfile.TemporaryFile() as held:
-            os.dup2(held.fileno(), 2)
+        with tempfile.TemporaryFile() as captured:
+            os.dup2(captured.fileno(), 2)
             try:
                 yield
             finally:
                 _flush()
                 os.dup2(terminal, 2)
-                held.seek(0)
-                for line in held:
+                captured.seek(0)
+                for line in captured:
                     if not line.startswith(b"USDT:") and _OLDER_BLOCK not in line:
                         os.write(2, line)
     finally:

@@ -43,7 +43,7 @@ def measure(
     modes = hygiene.training if backward else hygiene.evaluation
     module = module_of(model)
     modules = [] if module is None else list(module.modules())
-    with modes(model, inputs) as held:
+    with modes(model, inputs) as saved_modes:
         threads = OwnThreads()
         counter = Counter(model, ParametersRead(module), threads)
         if backward:
@@ -78,7 +78,7 @@ def measure(
             *_compiled(model, modules),
             *([warning(uncalled)] if uncalled else []),
             *_thread_warnings(counter.calls.foreign_threads),
-            *held.warnings("cost", lasting_only=True),
+            *saved_modes.warnings("cost", lasting_only=True),
         ),
     )
 

@@ -76,33 +76,35 @@ def _overrides(query: str, default: Any, name: str) -> dict[str, Any]:
                 id="hf-override",
                 remedy=f"Write hf:{name}?{key}=VALUE.",
             )
-        holder, value = default, _value(text)
+        section, value = default, _value(text)
         *nests, last = key.split(".")
         inner = overrides
         for nest in nests:
-            _check_key(holder, nest, name)
-            holder = getattr(holder, nest)
-            inner = inner.setdefault(nest, holder.to_dict() if hasattr(holder, "to_dict") else {})
-        _check_key(holder, last, name)
+            _check_key(section, nest, name)
+            section = getattr(section, nest)
+            inner = inner.setdefault(nest, section.to_dict() if hasattr(section, "to_dict") else {})
+        _check_key(section, last, name)
         inner[last] = value
     return overrides
 
 
-def _check_key(holder: Any, key: str, name: str) -> None:
-    aliases = getattr(type(holder), "attribute_map", {})
-    keys = holder if isinstance(holder, dict) else holder.to_dict() if holder is not None else {}
-    if key in keys or key in aliases or key in UNLISTED or _in_constructor(holder, key):
+def _check_key(section: Any, key: str, name: str) -> None:
+    aliases = getattr(type(section), "attribute_map", {})
+    keys = (
+        section if isinstance(section, dict) else section.to_dict() if section is not None else {}
+    )
+    if key in keys or key in aliases or key in UNLISTED or _in_constructor(section, key):
         return
     near = difflib.get_close_matches(key, [*keys, *aliases], n=5)
     raise InputError(
-        f"The configuration {type(holder).__name__} of hf:{name} has no {key!r}.",
+        f"The configuration {type(section).__name__} of hf:{name} has no {key!r}.",
         id="hf-override",
         remedy=f"Did you mean {', '.join(near)}?" if near else f"It has {', '.join(keys)}.",
     )
 
 
-def _in_constructor(holder: Any, key: str) -> bool:
-    return key in getattr(type(holder), "__dataclass_fields__", {})
+def _in_constructor(section: Any, key: str) -> bool:
+    return key in getattr(type(section), "__dataclass_fields__", {})
 
 
 def _value(text: str) -> Any:

@@ -41,71 +41,73 @@ def identical(first: Iterable[Any], second: Iterable[Any]) -> bool:
 def dict_kind(base: type[dict[Any, Any]]) -> Kind:
     """Return the kind of `base` (dict or OrderedDict) and of what inherits from it."""
 
-    def matches(holder: Any, content: Any) -> bool:
+    def matches(container: Any, content: Any) -> bool:
         keys, values = content
         return (
-            len(keys) == dict.__len__(holder)
-            and identical(base.keys(holder), keys)
-            and identical(base.values(holder), values)
+            len(keys) == dict.__len__(container)
+            and identical(base.keys(container), keys)
+            and identical(base.values(container), values)
         )
 
-    def refill(holder: Any, content: Any) -> None:
-        base.clear(holder)
+    def refill(container: Any, content: Any) -> None:
+        base.clear(container)
         for key, value in zip(*content, strict=True):
-            base.__setitem__(holder, key, value)
+            base.__setitem__(container, key, value)
 
     return Kind(
-        lambda holder: (list(base.keys(holder)), list(base.values(holder))), matches, refill
+        lambda container: (list(base.keys(container)), list(base.values(container))),
+        matches,
+        refill,
     )
 
 
-def _refill_list(holder: Any, content: Any) -> None:
-    list.__setitem__(holder, slice(None), content)
+def _refill_list(container: Any, content: Any) -> None:
+    list.__setitem__(container, slice(None), content)
 
 
-def _refill_set(holder: Any, content: Any) -> None:
-    set.clear(holder)
-    set.update(holder, content)
+def _refill_set(container: Any, content: Any) -> None:
+    set.clear(container)
+    set.update(container, content)
 
 
-def _refill_deque(holder: Any, content: Any) -> None:
-    deque.clear(holder)
-    deque.extend(holder, content)
+def _refill_deque(container: Any, content: Any) -> None:
+    deque.clear(container)
+    deque.extend(container, content)
 
 
-def _refill_bytes(holder: Any, content: Any) -> None:
-    holder[:] = content
+def _refill_bytes(container: Any, content: Any) -> None:
+    container[:] = content
 
 
-def _refill_array(holder: Any, content: Any) -> None:
-    del holder[:]
-    holder.frombytes(content)
+def _refill_array(container: Any, content: Any) -> None:
+    del container[:]
+    container.frombytes(content)
 
 
-def _refill_stream(holder: Any, content: Any) -> None:
+def _refill_stream(container: Any, content: Any) -> None:
     text, position = content
-    holder.seek(0)
-    holder.truncate()
-    holder.write(text)
-    holder.seek(position)
+    container.seek(0)
+    container.truncate()
+    container.write(text)
+    container.seek(position)
 
 
-def _same_numbers(holder: Any, content: Any) -> bool:
-    same_type = holder.shape == content.shape and holder.dtype == content.dtype
-    return bool(same_type and holder.tobytes() == content.tobytes())
+def _same_numbers(container: Any, content: Any) -> bool:
+    same_type = container.shape == content.shape and container.dtype == content.dtype
+    return bool(same_type and container.tobytes() == content.tobytes())
 
 
-def _same_objects(holder: Any, content: Any) -> bool:
-    return holder.size == len(content) and identical(holder.flat, content)
+def _same_objects(container: Any, content: Any) -> bool:
+    return container.size == len(content) and identical(container.flat, content)
 
 
-def _refill_objects(holder: Any, content: Any) -> None:
+def _refill_objects(container: Any, content: Any) -> None:
     for position, value in enumerate(content):
-        holder.flat[position] = value
+        container.flat[position] = value
 
 
-def _set_bits(holder: Any, content: Any) -> None:
-    holder.bit_generator.state = content
+def _set_bits(container: Any, content: Any) -> None:
+    container.bit_generator.state = content
 
 
 DICT, ORDERED = dict_kind(dict), dict_kind(OrderedDict)
@@ -114,21 +116,21 @@ LIST = Kind(
     _refill_list,
 )  # fmt: skip
 SET = Kind(
-    lambda holder: list(set.__iter__(holder)),
+    lambda container: list(set.__iter__(container)),
     lambda h, c: set(map(id, set.__iter__(h))) == set(map(id, c)),
     _refill_set,
 )
 DEQUE = Kind(
-    lambda holder: list(deque.__iter__(holder)),
+    lambda container: list(deque.__iter__(container)),
     lambda h, c: deque.__len__(h) == len(c) and identical(deque.__iter__(h), c),
     _refill_deque,
 )
 BYTES = Kind(bytes, lambda h, c: bytes(h) == c, _refill_bytes)
 ARRAY = Kind(array.array.tobytes, lambda h, c: h.tobytes() == c, _refill_array)
 NUMBERS = Kind(np.ndarray.copy, _same_numbers, np.copyto)
-OBJECTS = Kind(lambda holder: list(holder.flat), _same_objects, _refill_objects)
+OBJECTS = Kind(lambda container: list(container.flat), _same_objects, _refill_objects)
 STREAM = Kind(
-    lambda holder: (holder.getvalue(), holder.tell()),
+    lambda container: (container.getvalue(), container.tell()),
     lambda h, c: (h.getvalue(), h.tell()) == c,
     _refill_stream,
 )
@@ -136,10 +138,10 @@ RANDOM = Kind(random.Random.getstate, lambda h, c: h.getstate() == c, random.Ran
 TORCH_RANDOM = Kind(
     torch.Generator.get_state,
     lambda h, c: torch.equal(h.get_state(), c),
-    lambda holder, state: holder.set_state(state) and None,
+    lambda container, state: container.set_state(state) and None,
 )
 NUMPY_RANDOM = Kind(
-    lambda holder: holder.bit_generator.state,
+    lambda container: container.bit_generator.state,
     lambda h, c: str(h.bit_generator.state) == str(c),
     _set_bits,
 )
@@ -154,10 +156,10 @@ def _plain_state(state: Any) -> Any:
     return state[1].tobytes(), state[2:]
 
 
-def _sample(holder: Any) -> bytes:
-    if isinstance(holder, np.ndarray):
-        return holder.flat[:: max(holder.size // SAMPLED, 1)].tobytes()
-    view = memoryview(holder).cast("B")
+def _sample(container: Any) -> bytes:
+    if isinstance(container, np.ndarray):
+        return container.flat[:: max(container.size // SAMPLED, 1)].tobytes()
+    view = memoryview(container).cast("B")
     return bytes(view[:: max(len(view) // SAMPLED, 1)])
 
 
@@ -165,16 +167,16 @@ def _sample(holder: Any) -> bytes:
 LARGE = Kind(_sample, lambda h, c: _sample(h) == c)
 
 
-def _advance(holder: Any) -> Any:
+def _advance(container: Any) -> Any:
     """Return the position of an iterator, as its copies would be made from it."""
-    if isinstance(holder, GeneratorType):
-        frame = holder.gi_frame
+    if isinstance(container, GeneratorType):
+        frame = container.gi_frame
         return None if frame is None else (frame.f_lasti, *map(id, frame.f_locals.values()))
-    return holder.__reduce__()
+    return container.__reduce__()
 
 
-def _same_position(holder: Any, content: Any) -> bool:
-    return _same_progress(_advance(holder), content)
+def _same_position(container: Any, content: Any) -> bool:
+    return _same_progress(_advance(container), content)
 
 
 def _same_progress(first: Any, second: Any) -> bool:
@@ -197,22 +199,22 @@ def slots(kind: type) -> list[MemberDescriptorType]:
 def slots_kind(members: list[MemberDescriptorType]) -> Kind:
     """Return the kind of objects with these slots."""
 
-    def note(holder: Any) -> list[Any]:
-        return [_slot(member, holder) for member in members]
+    def note(container: Any) -> list[Any]:
+        return [_slot(member, container) for member in members]
 
-    def refill(holder: Any, content: Any) -> None:
+    def refill(container: Any, content: Any) -> None:
         for member, value in zip(members, content, strict=True):
             if value is not _UNSET:
-                member.__set__(holder, value)
-            elif _slot(member, holder) is not _UNSET:
-                member.__delete__(holder)
+                member.__set__(container, value)
+            elif _slot(member, container) is not _UNSET:
+                member.__delete__(container)
 
-    return Kind(note, lambda holder, content: identical(note(holder), content), refill)
+    return Kind(note, lambda container, content: identical(note(container), content), refill)
 
 
-def _slot(member: MemberDescriptorType, holder: Any) -> Any:
+def _slot(member: MemberDescriptorType, container: Any) -> Any:
     try:
-        return member.__get__(holder)
+        return member.__get__(container)
     except AttributeError:
         return _UNSET
 

@@ -56,10 +56,10 @@ class Handling(NamedTuple):
     slots: Kind | None = None
 
 
-class _Held(NamedTuple):
+class _Noted(NamedTuple):
     root: str
     kind: Kind
-    holder: Any
+    container: Any
     content: Any
 
 
@@ -73,7 +73,7 @@ class State:
     def __init__(self, restoration: Restoration, known_ids: Iterable[int] = ()) -> None:
         self._restoration = restoration
         self._tensors: list[tuple[str, torch.Tensor]] = []
-        self._held: list[_Held] = []
+        self._noted: list[_Noted] = []
         self._seen_ids = set(known_ids)
         self._handlings: dict[type, Handling] = {}
         self._copy_budget = COPIED
@@ -102,15 +102,15 @@ class State:
 
     def restore(self) -> None:
         """Put back what differs; raises an error after all else has been put back."""
-        run_all(partial(self._restore, held) for held in self._held)
+        run_all(partial(self._restore, noted) for noted in self._noted)
 
-    def _restore(self, held: _Held) -> None:
-        if held.kind.matches(held.holder, held.content):
+    def _restore(self, noted: _Noted) -> None:
+        if noted.kind.matches(noted.container, noted.content):
             return
-        if held.kind.refill is None:
-            self._changed(held.root)
+        if noted.kind.refill is None:
+            self._changed(noted.root)
         else:
-            held.kind.refill(held.holder, held.content)
+            noted.kind.refill(noted.container, noted.content)
 
     def _changed(self, root: str) -> None:
         if root == INPUT:
@@ -129,9 +129,9 @@ class State:
             return self._buffer(root, item)
         return self._object(root, item, kind)
 
-    def _hold(self, root: str, kind: Kind, holder: Any) -> Any:
-        content = kind.note(holder)
-        self._held.append(_Held(root, kind, holder, content))
+    def _hold(self, root: str, kind: Kind, container: Any) -> Any:
+        content = kind.note(container)
+        self._noted.append(_Noted(root, kind, container, content))
         return content
 
     def _object(self, root: str, item: Any, kind: type) -> Iterator[Any]:

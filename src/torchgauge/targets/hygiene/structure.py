@@ -31,9 +31,9 @@ def save_structure(model: torch.nn.Module) -> Callable[[], None]:
     for module in model.modules():
         attributes = dict(vars(module))
         # Most of a module's containers are empty, and a copy of an OrderedDict is slow.
-        held = [value for value in attributes.values() if type(value) in _CONTAINERS]
-        contents = [(holder, holder.copy()) for holder in held if holder]
-        empty = [holder for holder in held if not holder]
+        containers = [value for value in attributes.values() if type(value) in _CONTAINERS]
+        contents = [(container, container.copy()) for container in containers if container]
+        empty = [container for container in containers if not container]
         flag = getattr(module, "training", None)  # None in a frozen program
         before.append((module, type(module), flag, attributes, contents, empty))
 
@@ -57,10 +57,10 @@ def save_gradients(model: torch.nn.Module) -> Callable[[], None]:
 
 def save_hooks() -> Callable[[], None]:
     """Save the hooks of all modules."""
-    before = [(holder, _copy(holder)) for holder in map(vars(_module_globals).get, _HOOKS)]
+    before = [(container, _copy(container)) for container in map(vars(_module_globals).get, _HOOKS)]
 
     def restore() -> None:
-        run_all(partial(_refill, holder, content) for holder, content in before)
+        run_all(partial(_refill, container, content) for container, content in before)
 
     return restore
 
@@ -115,10 +115,10 @@ def _restore_module(
     if type(module) is not kind and not issubclass(kind, LazyModuleMixin):
         object.__setattr__(module, "__class__", kind)
     if type(module) is kind and not mirrors(kind):
-        for holder, content in contents:
-            _refill(holder, content)
-        for holder in filter(None, empty):
-            holder.clear()
+        for container, content in contents:
+            _refill(container, content)
+        for container in filter(None, empty):
+            container.clear()
         _refill(vars(module), attributes)
     if flag is not None and module.training is not flag:  # in no ScriptModule's attributes
         module.training = flag
@@ -141,19 +141,19 @@ def _copy(value: Any) -> Any:
     return value.copy() if _is_container(value) else value
 
 
-def _refill(holder: Any, content: Any) -> None:
-    """Give `holder` its former content, and leave it alone where it still has it.
+def _refill(container: Any, content: Any) -> None:
+    """Give `container` its former content, and leave it alone where it still has it.
 
     Compared by identity: tensors have no truth value, and caches keyed on an attribute
     dictionary's version (Dynamo's guards) stay valid.
     """
-    if not _is_container(holder) or _same_content(holder, content):
+    if not _is_container(container) or _same_content(container, content):
         return
-    holder.clear()
-    if isinstance(holder, list):
-        holder.extend(content)
+    container.clear()
+    if isinstance(container, list):
+        container.extend(content)
     else:
-        holder.update(content)
+        container.update(content)
 
 
 def _same_content(first: Any, second: Any) -> bool:

@@ -109,12 +109,12 @@ def _make(module: str, name: str) -> Any:
         ) from error
 
 
-def attribute(holder: Any, name: str, module: str) -> Any:
+def attribute(owner: Any, name: str, module: str) -> Any:
     """Return what a module has under a name; raises InputError `factory-missing`."""
     try:
-        return getattr(holder, name)
+        return getattr(owner, name)
     except AttributeError:
-        names = [member for member in dir(holder) if not member.startswith("_")]
+        names = [member for member in dir(owner) if not member.startswith("_")]
         near = difflib.get_close_matches(name, names, n=3)
         raise InputError(
             f"{module} has no {name!r}.",
