@@ -29,8 +29,6 @@ from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events
 from torchgauge.records.trace.trace import Contents, Device, Queue, RankTrace
 
-_HOST = ("cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver")
-
 _LAYERS = {
     "JAX": "no layers (JAX names no modules): the tree begins with what the host did",
     "Proton": "no layers: the tree begins with the scopes that were marked",

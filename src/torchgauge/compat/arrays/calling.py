@@ -80,12 +80,6 @@ def translated(error: BaseException) -> MeasurementError:
     )
 
 
-def shape_of(inputs: Inputs) -> tuple[int, ...] | None:
-    """Return the shape of the first array among the inputs; None without one."""
-    first = next(_arrays(inputs), None)
-    return None if first is None else tuple(first.shape)
-
-
 def batch_of(inputs: Inputs) -> int | None:
     """Return the leading dimension that all arrays of two and more dimensions share.
 
