@@ -141,6 +141,25 @@ def unexplained_broad_excepts(files: list[SourceFile]) -> list[str]:
     return places
 
 
+def imports_of_tests(files: list[SourceFile]) -> list[str]:
+    """Imports of test modules, or of something in one; each file of `files` is a test's or help."""
+
+    def imported(node: ast.AST) -> list[str]:
+        if isinstance(node, ast.Import):
+            return [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            return [f"{node.module or ''}.{alias.name}" for alias in node.names]
+        return []
+
+    return [
+        f"{file.path}:{node.lineno} {name}"
+        for file in files
+        for node in ast.walk(file.tree)
+        for name in imported(node)
+        if re.search(r"(^|\.)test_", name)
+    ]
+
+
 def figures(limits: dict[str, float], registries: Collection[str] = ()) -> list[Figure]:
     """All figures, in the order in which they are printed."""
     files, tests = source_files("src"), source_files("tests")
@@ -181,6 +200,7 @@ def figures(limits: dict[str, float], registries: Collection[str] = ()) -> list[
             True,
         ),
         listed("unexplained_broad_excepts", unexplained_broad_excepts(files)),
+        listed("tests_importing_tests", imports_of_tests(tests)),
     ]
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from tests.advice.test_processes import coded, world
+from tests.support.advice_processes import coded, world
 from tests.support.advice_worlds import World, candidate
 
 import torchgauge as tg

@@ -6,34 +6,19 @@ import os
 import pytest
 import torch
 from tests.support.advice_models import convolutional
-from tests.support.advice_worlds import candidate, facts
+from tests.support.advice_processes import coded, world
+from tests.support.advice_worlds import facts
 
 import torchgauge as tg
-from torchgauge.advice.candidate import fixed
 from torchgauge.advice.candidates.every import ALL_CANDIDATES
 from torchgauge.advice.experiment import Experiment
-from torchgauge.advice.world import Processes, Side
+from torchgauge.advice.world import Side
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.latency.blocks import Pace
-from torchgauge.measure.latency.latency import LatencyOptions
 from torchgauge.measure.processes.processes import ChildAnswer
-from torchgauge.measure.processes.waiting_process import Build
 from torchgauge.progress import Silent
-from torchgauge.targets.builds.source import Source
 from torchgauge.targets.training.training import Training
 
 KNOWN = {one.id: one for one in ALL_CANDIDATES}
-QUICK = Pace(rounds=2, seconds=0.01, calls=2, layer_rounds=1)
-
-
-def coded(id, code, **changes):
-    return candidate(id, code=fixed(code), **changes)
-
-
-def world(model, inputs, train=None, **options):
-    source = Source.of_object(model, inputs, training=train is not None)
-    build = Build(source, LatencyOptions(train=train), None, "original")
-    return Processes(build, pace=QUICK, **options)
 
 
 def test_outputs_decide_before_anything_is_timed_and_a_crash_is_a_result():

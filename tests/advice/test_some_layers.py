@@ -6,7 +6,7 @@ import functools
 import msgspec
 import pytest
 import torch
-from tests.advice.test_processes import world
+from tests.support.advice_processes import world
 from tests.support.advice_worlds import World, candidate
 from tests.support.advice_worlds import facts as made
 from torch import nn

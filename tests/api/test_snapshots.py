@@ -9,7 +9,7 @@ import sys
 import pytest
 from rich.console import Console
 from tests.support import snapshots as made
-from tests.support.snapshots import BASE, LOG, MIB, PUBLIC, block, segment, whole
+from tests.support.snapshots import BASE, LOG, MIB, PUBLIC, block, failing, segment, whole
 
 import torchgauge as tg
 from torchgauge.analyze.snapshot.growth import growth
@@ -18,22 +18,6 @@ from torchgauge.records import codec
 from torchgauge.report.console import snapshot as report
 from torchgauge.report.console.plain import plain
 from torchgauge.report.content import growth as growth_report
-
-
-def failing():
-    """What a training left that ran out of memory: a leak, pieces, two streams."""
-    trace, blocks = made.Allocator(), []
-    trace.reserve(BASE, 60 * MIB)
-    for number in range(20):
-        trace.alloc(BASE + (2 * number + 1) * MIB, MIB)
-        trace.alloc(BASE + 2 * number * MIB, MIB, LOG)
-        trace.free(BASE + (2 * number + 1) * MIB, MIB)
-        blocks.append(block(BASE + 2 * number * MIB, MIB, stack=LOG))
-        blocks.append(block(BASE + (2 * number + 1) * MIB, MIB, 0, "inactive"))
-    blocks.append(block(BASE + 40 * MIB, 20 * MIB, state="active_pending_free"))
-    trace.oom(16 * MIB, 3 * MIB)
-    other = segment(BASE + 900 * MIB, block(BASE + 900 * MIB, 2 * MIB), stream=7, pool=(0, 3))
-    return whole([segment(BASE, *blocks), other], trace, allocator_settings={"roundup": 1})
 
 
 @pytest.fixture

@@ -212,8 +212,7 @@ def loop_of(number):
 
 @functools.cache
 def baselines():
-    from tests.analyze.compare.test_compare import TEN, layer_times, layered
-    from tests.support.latency_runs import timed
+    from tests.support.latency_runs import TEN, layer_times, layered, timed
 
     current = timed(*TEN, tree=layered(), layers=layer_times())
     return current, json.loads(codec.encode(current))
@@ -453,7 +452,7 @@ def program(dice, folder):
 @functools.cache
 def kept():
     import msgspec
-    from tests.device.test_past_runs import run as past
+    from tests.support.past_runs import run as past
 
     from torchgauge.device.calibration import Calibration
     from torchgauge.device.past_runs import PastRuns
@@ -509,7 +508,7 @@ def state_files(dice, folder):
 
 
 def past():
-    from tests.device.test_past_runs import run
+    from tests.support.past_runs import run
 
     return run(yardstick={"matmul": 1e-4})
 
@@ -517,20 +516,20 @@ def past():
 @reader
 def sweep_journal(dice, folder):
     import msgspec
-    from tests.sweeps.test_journal import OF, entry
+    from tests.support.sweeps import SWEPT, journal_entry
 
     from torchgauge.sweeps.journal import SCHEMA, Journal, _Head
 
-    head = msgspec.to_builtins(_Head(SCHEMA, dict(OF)))
-    lines = [head, *(msgspec.to_builtins(entry(number)) for number in (1, 2, 3))]
+    head = msgspec.to_builtins(_Head(SCHEMA, dict(SWEPT)))
+    lines = [head, *(msgspec.to_builtins(journal_entry(number)) for number in (1, 2, 3))]
     data = b"\n".join(
         json_changed(one, dice) if dice.random() < 0.3 else json.dumps(one).encode()
         for one in lines
     )
     path = folder / "cells.jsonl"
     path.write_bytes((bytes_changed(data, dice) if dice.random() < 0.2 else data) + b"\n")
-    with Journal(path, OF) as journal:
-        journal.add(entry(4))
+    with Journal(path, SWEPT) as journal:
+        journal.add(journal_entry(4))
 
 
 @reader

@@ -28,7 +28,6 @@ def profile():
 
 def with_everything():
     """A profile with every part that the others lack."""
-    from tests.report.page import test_html as parts
     from tests.support import pages, records
 
     from torchgauge.records.latency.latency import Stage
@@ -55,7 +54,7 @@ def with_everything():
         flops_per_second=1e9, bytes_per_second=1e9, efficiency=0.5,
     )  # fmt: skip
     return pages.with_tree(
-        cost=parts.cost(),
+        cost=pages.cost(),
         tree=replace(pages.tree(), lines=(line,)),
         latency=replace(
             latency, processes=(run, run, run), device_time=0.001,
@@ -76,11 +75,11 @@ def with_everything():
             step=0.01, clock="host", optimizer="SGD",
             phases=tuple(TrainingPhase(name=one, seconds=0.002, share=0.2) for one in phases),
         ),
-        system=parts.system_with_gpu(),
+        system=pages.system_with_gpu(),
         roofline=Roofline(
-            roofs=parts.roofs(), intensity=2.0, lower_bound=0.001, time=0.002,
+            roofs=pages.roofs(), intensity=2.0, lower_bound=0.001, time=0.002,
             flops_per_second=1e9, bytes_per_second=1e9, efficiency=0.5, at_least=False,
-            layers=(layer,), datasheet=parts.roofs(),
+            layers=(layer,), datasheet=pages.roofs(),
         ),
         bottleneck=Bottleneck(
             kind="compute", confidence="clear", evidence=("it is so",), compute_time=0.001,
@@ -96,8 +95,8 @@ def with_everything():
 
 @functools.cache
 def count():
-    from tests.report.console.test_count import EVERYTHING
     from tests.support import exported_records as made
+    from tests.support.counts import EVERYTHING
 
     return builtins(made.count(), EVERYTHING)
 
@@ -189,10 +188,9 @@ def advice():
 
 @functools.cache
 def trend():
-    from tests.records.test_schema import SAVED
-    from tests.support import trends
+    from tests.support import alert_series, trends
 
-    return builtins(trends.trend(), SAVED["trend"])
+    return builtins(trends.trend(), alert_series.trend())
 
 
 @functools.cache

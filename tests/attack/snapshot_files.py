@@ -3,10 +3,9 @@
 import copy
 import pickle
 
-from tests.api.test_snapshots import failing
 from tests.attack.mutations import bytes_changed, json_changed, packed, pickled
 from tests.support import snapshots as made
-from tests.support.snapshots import BASE, LOG, MIB
+from tests.support.snapshots import BASE, LOG, MIB, failing
 
 from torchgauge.analyze.snapshot.growth import growth
 from torchgauge.analyze.snapshot.snapshot import snapshot

@@ -5,18 +5,12 @@ import sys
 import pytest
 import torch
 from tests.support import pages
+from tests.support.accessibility import violations
 from tests.support.paths import EXAMPLES
 
 import torchgauge as tg
 
 pytestmark = pytest.mark.browser
-
-# Passed rules are left out: naming each of some thousand elements in them takes axe many minutes.
-# A page that hangs all the same fails here, since Playwright itself would wait for ever.
-RUN = """() => Promise.race([
-    axe.run({ resultTypes: ["violations"] }),
-    new Promise((_, fail) => setTimeout(() => fail(new Error("axe did not end")), 60_000)),
-])"""
 
 
 @pytest.fixture(scope="module")
@@ -56,16 +50,6 @@ def loop(model, image):
 @pytest.fixture(scope="module", params=[profile, training, latency, loop], ids=lambda f: f.__name__)
 def record(request, resnet18):
     return request.param(*resnet18)
-
-
-def violations(opened, axe, record, **options):
-    """Return the rules that a page breaks, with the first element of each, all of it unfolded."""
-    page = opened(record, bypass_csp=True, **options).page
-    page.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
-    page.evaluate(axe)
-    found = page.evaluate(RUN)
-    assert found["passes"]
-    return [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

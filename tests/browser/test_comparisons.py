@@ -2,12 +2,10 @@
 
 import msgspec
 import pytest
-from tests.analyze.compare.test_compare import ELEVEN, QUIET, TEN, layer_times, layered
-from tests.analyze.gate.test_stored_gate import gate
-from tests.browser.test_accessibility import violations
-from tests.browser.test_page import HOSTILE
 from tests.support import trends
-from tests.support.latency_runs import timed
+from tests.support.accessibility import violations
+from tests.support.hostile_texts import HOSTILE
+from tests.support.latency_runs import ELEVEN, QUIET, TEN, gate, layer_times, layered, timed
 
 from torchgauge.analyze.compare.compare import compare
 

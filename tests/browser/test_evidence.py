@@ -4,9 +4,9 @@ import re
 
 import msgspec
 import pytest
-from tests.browser.test_accessibility import violations
-from tests.browser.test_page import HOSTILE
 from tests.support import evidence
+from tests.support.accessibility import violations
+from tests.support.hostile_texts import HOSTILE
 from tests.support.kineto_events import op
 
 from torchgauge.records.comparison import Difference

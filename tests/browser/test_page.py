@@ -6,8 +6,8 @@ import json
 
 import msgspec
 import pytest
-from tests.report.page import test_html
 from tests.support import pages, records
+from tests.support.hostile_texts import HOSTILE
 
 from torchgauge.records.latency.latency import LatencyRun, Throughput
 from torchgauge.records.record import MeasurementWarning
@@ -17,15 +17,6 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.roofline import Roofline
 
 pytestmark = pytest.mark.browser
-
-HOSTILE = (
-    "</script><script>window.broken=1</script>",
-    "<img src=x onerror=window.broken=1>",
-    "\"'><svg onload=window.broken=1>",
-    "\u202egnp.exe\u2066",
-    "<!--<script>",
-    "line\u2028end",
-)
 
 
 def column(page, number):
@@ -291,7 +282,7 @@ def test_nothing_stands_out_of_the_page(opened, width):
 def test_a_figure_stays_on_one_line_with_its_unit(opened, width, calls):
     throughput = Throughput(calls=calls, samples=calls, images=calls)
     near = Roofline(
-        roofs=test_html.roofs(),
+        roofs=pages.roofs(),
         intensity=None,
         lower_bound=0.001,
         time=None,
@@ -300,7 +291,7 @@ def test_a_figure_stays_on_one_line_with_its_unit(opened, width, calls):
         efficiency=0.1,
         at_least=False,
     )
-    record = records.profile(throughput=throughput, cost=test_html.cost(), roofline=near)
+    record = records.profile(throughput=throughput, cost=pages.cost(), roofline=near)
     page = opened(record, viewport={"width": width, "height": 900}).page
     lines = page.locator(".card .figure").evaluate_all(
         """all => all.map(one => [
@@ -322,7 +313,7 @@ def test_a_record_with_nothing_but_its_size_is_a_page(opened):
 
 
 def test_a_count_alone_is_a_tree_by_work(opened):
-    page = opened(records.profile(cost=test_html.cost(), latency=None, throughput=None)).page
+    page = opened(records.profile(cost=pages.cost(), latency=None, throughput=None)).page
     assert cells(page)[:2] == ["model", "fc"]
     page.locator(".cell", has_text="fc").first.click()
     assert "100" in page.locator(".panel").inner_text()
@@ -335,13 +326,13 @@ def test_a_tree_of_which_no_figure_is_known_says_so(opened):
 
 
 def test_a_loop_has_its_steps(opened):
-    page = opened(test_html.loop()).page
+    page = opened(pages.loop()).page
     assert page.locator("#steps canvas").count() == 1
     assert "10.00 ms" in page.locator("#overview").inner_text()
 
 
 def test_the_use_of_a_gpu_is_drawn_over_time(opened):
-    page = opened(records.profile(system=test_html.system_with_gpu())).page
+    page = opened(records.profile(system=pages.system_with_gpu())).page
     charts = page.locator("#system .chart")
     said = charts.evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
     assert said[2:] == [

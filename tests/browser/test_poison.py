@@ -1,7 +1,8 @@
 """Pages of which every text is a stranger's, in a browser: no script runs, nothing is asked for."""
 
 import pytest
-from tests.report.test_poison import ORDER, POISONS, SAMPLES, WORD, with_texts
+from tests.support.hostile_texts import ORDER, POISONS, WORD
+from tests.support.poisoned_samples import SAMPLES, with_texts
 
 from torchgauge.records import rendering
 

@@ -2,9 +2,9 @@
 
 import msgspec
 import pytest
-from tests.browser.test_accessibility import violations
-from tests.browser.test_page import HOSTILE
 from tests.support import advices, sweeps
+from tests.support.accessibility import violations
+from tests.support.hostile_texts import HOSTILE
 
 from torchgauge.records.record import MeasurementWarning
 

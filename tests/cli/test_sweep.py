@@ -6,7 +6,7 @@ import sys
 
 import jsonschema
 import pytest
-from tests.records.test_schema import published
+from tests.support.published_schemas import published
 from tests.support.sweep_fakes import FakeExecutor
 from tests.support.sweeps import cell, ended
 

@@ -8,7 +8,7 @@ import io
 import numpy as np
 import pytest
 import torch
-from tests.report.page import test_html
+from tests.support import page_data
 from torch import nn
 
 import torchgauge as tg
@@ -212,10 +212,10 @@ def test_a_gpu_that_is_not_there_is_said():
 def test_html_report(profiler, tmp_path):
     path = tmp_path / "report.html"
     profiler.generate_html_report(str(path), include_graphs=True, include_details=True)
-    whole = test_html.data(path.read_text())["parts"]
+    whole = page_data.data(path.read_text())["parts"]
     assert {"overview", "latency", "memory", "method", "environment"} <= set(whole)
     profiler.generate_html_report(path, include_graphs=False, include_details=False)
-    assert set(test_html.data(path.read_text())["parts"]) == {"overview"}
+    assert set(page_data.data(path.read_text())["parts"]) == {"overview"}
 
 
 def test_exports_and_regressions(profiler, tmp_path):
@@ -392,7 +392,7 @@ def test_an_estimator_beside_torch(tmp_path):
     assert load_baseline(profiler.export_json(tmp_path / "e.json")) == results.profile
     assert (
         "memory"
-        not in test_html.data(profiler.generate_html_report(tmp_path / "e.html").read_text())[
+        not in page_data.data(profiler.generate_html_report(tmp_path / "e.html").read_text())[
             "parts"
         ]
     )

@@ -6,16 +6,10 @@ import sys
 
 import msgspec
 import pytest
+from tests.support.past_runs import run
 
 from torchgauge.device import past_runs
 from torchgauge.device.past_runs import remember
-from torchgauge.records.latency.past_run import PastRun
-
-
-def run(target="mlp", second=0, **fields):
-    return PastRun(
-        target=target, created=f"2026-01-01T00:00:{second:02}", medians=(1e-3, 1.1e-3), **fields
-    )
 
 
 def test_runs_are_remembered_by_machine_and_target_the_newest_last(tmp_path):

@@ -6,13 +6,11 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
-from tests.support.paths import DATA, public_trace
+from tests.support.paths import TINY_TRAINING, public_trace
 
 from torchgauge.readers import nesting
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.readers.nesting import ROUNDING, nest
-
-TINY = DATA / "tiny_training.json.gz"
 
 
 def run(spans, tolerance=0):
@@ -142,7 +140,7 @@ def test_thousands_that_overlap_take_no_square_of_time():
 
 
 def test_a_recorded_step():
-    events = read_events(TINY)
+    events = read_events(TINY_TRAINING)
     host = np.flatnonzero(events.category.where(lambda c: c in ("cpu_op", "user_annotation")))
     tree = nest(events.start[host], events.duration[host], events.thread.codes[host])
     assert tree.overlaps == 0

@@ -8,22 +8,18 @@ import sys
 
 import jsonschema
 import pytest
-from tests.analyze.history.test_alerts import change, rule, series
-from tests.support import advices
+from tests.support import advices, alert_series
 from tests.support import exported_records as records
 from tests.support import records as plain
 from tests.support import snapshots as made
-from tests.support.paths import ROOT
+from tests.support.published_schemas import SCHEMAS, published
 
-from torchgauge.analyze.history.alerts import alerts
 from torchgauge.analyze.snapshot.growth import growth
 from torchgauge.analyze.snapshot.snapshot import snapshot
 from torchgauge.readers.snapshot.snapshot import read_recording
 from torchgauge.records import codec
 from torchgauge.records.doctor import Diagnosis
-from torchgauge.records.trend import Trend
 
-SCHEMAS = ROOT / "docs" / "schema"
 FREED = snapshot(read_recording(pickle.dumps(made.step())), "freed")
 NOTHING = snapshot(read_recording(pickle.dumps(made.whole([]))), "nothing")
 SAVED = records.every() | {
@@ -31,19 +27,9 @@ SAVED = records.every() | {
     "growth": growth(NOTHING, FREED),
     "advice": advices.advice(),
     "diagnosis": Diagnosis(environment=plain.environment(), fingerprint="f", checks=()),
-    "trend": Trend(
-        store="h.db",
-        series=(series([1.0] * 3, changes=(change(1, 0.1), change(2, -0.1, interval=None))),),
-        alerts=alerts(rule(limit=0.5), [series([1.0])]),
-        unmatched=("other",),
-    ),
+    "trend": alert_series.trend(),
     "profile without parts": plain.profile(latency=None, memory=None, size=None),
 }
-
-
-def published(schema):
-    kind, _, version = schema.removeprefix("torchgauge.").partition("/")
-    return json.loads((SCHEMAS / f"{kind}-{version}.json").read_text())
 
 
 def test_it_is_current():

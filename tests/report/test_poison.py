@@ -13,118 +13,29 @@ import sys
 from xml.etree import ElementTree
 
 import markdown_it
-import msgspec
 import pytest
-from tests.support import advices, evidence, pages, poison, trends, verdicts
-from tests.support import exported_records as records
-from tests.support import records as plain
+from tests.support import poison
+from tests.support.hostile_texts import ORDER, POISONS, TERMINAL, WORD
+from tests.support.poisoned_samples import SAMPLES, with_texts
 
 import torchgauge as tg
 from torchgauge import progress
-from torchgauge.analyze.memory.training_memory import MASTERS, OPTIMIZER
 from torchgauge.cli import formats
 from torchgauge.records import codec
 from torchgauge.records.comparison import Regressions
-from torchgauge.records.doctor import Check, Diagnosis
-from torchgauge.records.finding import Finding
-from torchgauge.records.latency.training import TrainingPhase, TrainingTime
-from torchgauge.records.memory.training_memory import MemoryPart, OptimizerMemory, TrainingMemory
 from torchgauge.records.timeline import tables
 from torchgauge.report.csv.csv import FORMULA
 from torchgauge.report.export import github
 
-TERMINAL = (
-    "{0}\x1b]0;x\x07\x1b[2J\x9b2J\x08\r\n::error::y\n  ##vso[task.complete]\x00"
-    "\u202e\u2066[forged]\n[forged]{0}"
-)
-MARKUP = (
-    "{0}</script><script>window.broken=1</script><svg onload=window.broken=1>"
-    "[link](javascript:window.broken=1)|a|`b``c```\n# head\n```\n~~~\n- item\n\\|"
-    "<img src=x onerror=window.broken=1>&lt;\"'>--><!--\\{0}"
-)
-POISONS = {
-    "terminal": TERMINAL,
-    "markup": MARKUP,
-    "equals": "=1+1|{0}",
-    "backslash": "\\|`{0}<svg onload=window.broken=1>`\\",
-    "at": "@SUM(1)\t{0};",
-    "tab": "\t=1+1 {0}",
-}
 # The first two hold most of it; the others take as long again.
 HOWS = [
     pytest.param(how, marks=[] if how in ("terminal", "markup") else pytest.mark.attack)
     for how in POISONS
 ]
-ORDER = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 RUNNER = re.compile(r"^\s*::|##\w*\[|^\[forged", re.MULTILINE)
-WORD = re.compile(r"w\d{3,}w")
 # Of these the record is data for a program, which quotes all of it.
 DATA = ("json", "speedscope", "benchmark", "benchmark-bigger")
 TABLES = ("csv", "layers", "operators", "kernels", "lines", "tensors")
-
-
-def diagnosis():
-    finding = Finding(id="x", severity="serious", title="A", evidence="B", remedy="C")
-    check = Check(id="x", title="A check", status="found", observed="seen", findings=(finding,))
-    return Diagnosis(environment=plain.environment(), fingerprint="f", checks=(check,))
-
-
-def count():
-    part = MemoryPart(bytes=10, how="counted", by_dtype={"float32": 10})
-    one = OptimizerMemory(
-        states=part,
-        lower_bound=40,
-        total=50,
-        moment="backward",
-        at_peak={"parameters": 10, "gradients": 40},
-    )
-    sides = {MASTERS: one, OPTIMIZER: one}
-    parts = ("parameters", "buffers", "inputs", "gradients", "activations")
-    training = TrainingMemory(**dict.fromkeys(parts, part), optimizers=sides, optimizer=OPTIMIZER)
-    return msgspec.structs.replace(records.count(), training=training)
-
-
-def trained():
-    phases = tuple(
-        TrainingPhase(name=name, seconds=0.002, share=0.25)
-        for name in ("forward", "backward", "optimizer", "rest")
-    )
-    time = TrainingTime(step=0.008, phases=phases, clock="host", optimizer="A", autocast="B")
-    return records.profile(training=time)
-
-
-def samples():
-    """Return a record of every kind, with as much in it as goes in."""
-    every = records.every() | {
-        "count with training": count(),
-        "profile of training": trained(),
-        "profile on a page": pages.with_tree(),
-        "diagnosis": diagnosis(),
-        "trend": trends.trend(),
-        "advice": advices.advice(),
-        "trace": evidence.trace(),
-        "trace diff": evidence.diff(),
-        "snapshot": evidence.snapshot(),
-        "growth": evidence.growth(),
-        "verdict": verdicts.odd(),
-        "verdict that failed": verdicts.failed(),
-        "comparison": verdicts.odd().comparison,
-        "comparison of profiles": tg.compare(pages.with_tree(), plain.profile()),
-    }
-    return {name: poison.filled(record) for name, record in every.items()}
-
-
-SAMPLES = samples()
-
-
-def with_texts(record, template):
-    token = poison.tokens()
-
-    def write(place, text):
-        word = token(place, text)
-        return template.format(word) if WORD.fullmatch(word) else word
-
-    return poison.poisoned(record, write)
 
 
 def written(record, form):

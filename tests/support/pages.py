@@ -1,11 +1,17 @@
 """Records made by hand for tests of the page, their sums known."""
 
+import msgspec
+from tests.support import operator_costs as costs
 from tests.support import records
 
 from torchgauge.records.profile import Profile
+from torchgauge.records.system import GpuSample, GpuUse, SystemSample, Use
+from torchgauge.records.timeline.loop import Captured, Loop, Stretch
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.records.trace.kernel import Kernel
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 
 MS = 1_000_000
 
@@ -71,3 +77,60 @@ def chain(nodes: int, *, calls: int = 20) -> Profile:
             rows.append(row("aten::empty", "operator", layer + 2, host=30, allocations=4_096))
         block += 1
     return records.profile(tree=Tree(rows=tuple(rows[:nodes])))
+
+
+def cost() -> Cost:
+    """A layer of 100 FLOP on float32, and an operator without formula."""
+    return costs.cost(
+        costs.row(1, "aten::addmm", matmul_flops=90, vector_flops=10, bytes=40),
+        costs.row(0, "my::op", "int8", calls=2, has_formula=False),
+        nodes=(costs.node("", -1), costs.node("fc", 0)),
+    )
+
+
+def roofs() -> Roofs:
+    return Roofs(
+        device="A CPU",
+        source="datasheet",
+        method="a document",
+        peaks={"float32": 1e12, "int8": 4e12},
+        bandwidth=(
+            BandwidthPoint(working_set=1_000, bytes_per_second=4e11),
+            BandwidthPoint(working_set=10_000_000, bytes_per_second=1e11),
+        ),
+    )
+
+
+def system_with_gpu():
+    """A GPU whose driver tells of its use (after the first second), memory and clock, not power."""
+    samples = tuple(
+        GpuSample(time=second / 2, utilization=use, memory=memory, power=None, clock=1.8e9)
+        for second, use, memory in ((1, None, 2 * 10**9), (2, 0.5, 3 * 10**9), (3, 0.75, 10**9))
+    )
+    gpu = GpuUse(
+        index=0,
+        name="A GPU",
+        utilization=Use(mean=0.625, max=0.75),
+        memory=Use(mean=2e9, max=3e9),
+        power=None,
+        temperature=None,
+        clock=Use(mean=1.8e9, max=1.8e9),
+        samples=samples,
+    )
+    host = tuple(SystemSample(time=one.time, cores=1.0, rss=2_500) for one in samples)
+    return msgspec.structs.replace(records.system(), gpus=(gpu,), samples=host)
+
+
+def loop() -> Loop:
+    return Loop(
+        roots=("Net",),
+        environment=records.environment(),
+        captured=Captured(requested=2, recorded=1, budget=1_000_000),
+        by="optimizer",
+        count=4,
+        tree=tree(),
+        stretches=(
+            Stretch(phase="bare", durations=(0.02, 0.01, 0.01)),
+            Stretch(phase="record", durations=(0.015,)),
+        ),
+    )

@@ -13,6 +13,18 @@ DATA = ROOT / "tests" / "data"
 TRACES = DATA / "traces"
 # A folder with the traces that are too large to be in the repository; tests/data/traces/README.md.
 MORE_TRACES = Path(os.environ.get("TORCHGAUGE_PUBLIC_TRACES", TRACES))
+TINY_TRAINING = DATA / "tiny_training.json.gz"
+# Of many devices and versions of torch; most are too large to be in the repository.
+PUBLIC_TRACES = [
+    "a100_nccl_rank0of2",
+    "diff_after_v100",
+    "diff_before_a100",
+    "h100_bert_small",
+    "h100_qwen_0.5b",
+    "mi300_resnet_ddp_checkpoint_rank0of8",
+    "v100_train_memory_events_rank1of2",
+    "v100_train_ns_resolution",
+]
 
 
 def public_trace(name: str) -> Path:

@@ -104,3 +104,19 @@ def step(small=4 * MIB, large=10 * MIB):
     trace.free(BASE + small, large, LOG)
     free = block(BASE + small, 20 * MIB - small, 0, "inactive")
     return whole([segment(BASE, block(BASE, small), free)], trace)
+
+
+def failing():
+    """What a training left that ran out of memory: a leak, pieces, two streams."""
+    trace, blocks = Allocator(), []
+    trace.reserve(BASE, 60 * MIB)
+    for number in range(20):
+        trace.alloc(BASE + (2 * number + 1) * MIB, MIB)
+        trace.alloc(BASE + 2 * number * MIB, MIB, LOG)
+        trace.free(BASE + (2 * number + 1) * MIB, MIB)
+        blocks.append(block(BASE + 2 * number * MIB, MIB, stack=LOG))
+        blocks.append(block(BASE + (2 * number + 1) * MIB, MIB, 0, "inactive"))
+    blocks.append(block(BASE + 40 * MIB, 20 * MIB, state="active_pending_free"))
+    trace.oom(16 * MIB, 3 * MIB)
+    other = segment(BASE + 900 * MIB, block(BASE + 900 * MIB, 2 * MIB), stream=7, pool=(0, 3))
+    return whole([segment(BASE, *blocks), other], trace, allocator_settings={"roundup": 1})

@@ -7,7 +7,11 @@ from torchgauge.analyze.latency.throughput import throughput
 from torchgauge.records.record import Interval
 from torchgauge.records.sweep import Cell, CellCost, CellSettings
 from torchgauge.records.target import TargetDescription
+from torchgauge.sweeps.job import Entry
 from torchgauge.sweeps.result import result
+
+# Whose finished cells a journal holds.
+SWEPT = {"target": "model.py:make", "torch": "2.13"}
 
 
 def latency(seconds, error=0.01, p99=None):
@@ -71,3 +75,7 @@ def sweep(cells=None, **options):
     ]
     axes = {"batch": ("1", "2", "4", "8", "16"), "precision": ("fp32", "bf16")}
     return result(cells, records.environment(), target(), **{"axes": axes, **options})
+
+
+def journal_entry(batch, number=1):
+    return Entry(number=number, cell=cell(batch))

@@ -4,52 +4,45 @@ import errno
 import os
 
 import pytest
-from tests.support.sweeps import cell
+from tests.support.sweeps import SWEPT, journal_entry
 
 from torchgauge.errors import InputError
-from torchgauge.sweeps.job import Entry
 from torchgauge.sweeps.journal import Journal
-
-OF = {"target": "model.py:make", "torch": "2.13"}
-
-
-def entry(batch, number=1):
-    return Entry(number=number, cell=cell(batch))
 
 
 def test_what_is_added_is_there_again(tmp_path):
     path = tmp_path / "new" / "cells.jsonl"
-    with Journal(path, OF) as journal:
-        journal.add(entry(1))
-        journal.add(entry(2, 2))
-    with Journal(path, OF) as again:
-        assert list(again.entries.values()) == [entry(1), entry(2, 2)]
-        again.add(entry(4))
-    with Journal(path, OF) as third:
+    with Journal(path, SWEPT) as journal:
+        journal.add(journal_entry(1))
+        journal.add(journal_entry(2, 2))
+    with Journal(path, SWEPT) as again:
+        assert list(again.entries.values()) == [journal_entry(1), journal_entry(2, 2)]
+        again.add(journal_entry(4))
+    with Journal(path, SWEPT) as third:
         assert len(third.entries) == 3
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 40, 200, 1000])
 def test_a_line_cut_off_by_a_kill_is_forgotten_and_the_next_is_whole(cut, tmp_path):
     path = tmp_path / "cells.jsonl"
-    with Journal(path, OF) as journal:
-        journal.add(entry(1))
-        journal.add(entry(2))
+    with Journal(path, SWEPT) as journal:
+        journal.add(journal_entry(1))
+        journal.add(journal_entry(2))
     whole = path.read_bytes()
     second = whole.index(b"\n", whole.index(b"\n") + 1) + 1
     path.write_bytes(whole[: min(second + cut, len(whole) - 1)])
-    with Journal(path, OF) as again:
-        assert [one.cell for one in again.entries.values()] == [entry(1).cell]
-        again.add(entry(2))
+    with Journal(path, SWEPT) as again:
+        assert [one.cell for one in again.entries.values()] == [journal_entry(1).cell]
+        again.add(journal_entry(2))
     assert path.read_bytes() == whole
 
 
 def test_a_file_killed_within_its_first_line_begins_anew(tmp_path):
     path = tmp_path / "cells.jsonl"
     path.write_bytes(b'{"schema":"torchg')
-    with Journal(path, OF) as journal:
-        journal.add(entry(1))
-    with Journal(path, OF) as again:
+    with Journal(path, SWEPT) as journal:
+        journal.add(journal_entry(1))
+    with Journal(path, SWEPT) as again:
         assert len(again.entries) == 1
 
 
@@ -69,7 +62,7 @@ def test_a_file_killed_within_its_first_line_begins_anew(tmp_path):
 def test_a_file_of_another_sweep_is_refused_and_left_as_it_is(content, says, tmp_path):
     path = tmp_path / "cells.jsonl"
     path.write_bytes(content)
-    with pytest.raises(InputError) as caught, Journal(path, OF):
+    with pytest.raises(InputError) as caught, Journal(path, SWEPT):
         pass
     assert caught.value.id == "sweep-other"
     assert says in caught.value.cause
@@ -79,17 +72,17 @@ def test_a_file_of_another_sweep_is_refused_and_left_as_it_is(content, says, tmp
 
 def test_two_sweeps_do_not_share_a_file(tmp_path):
     path = tmp_path / "cells.jsonl"
-    with Journal(path, OF):
-        with pytest.raises(InputError) as caught, Journal(path, OF):
+    with Journal(path, SWEPT):
+        with pytest.raises(InputError) as caught, Journal(path, SWEPT):
             pass
         assert caught.value.id == "sweep-running"
-    with Journal(path, OF):
+    with Journal(path, SWEPT):
         pass
 
 
 def test_a_folder_that_is_none_is_said(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError) as caught, Journal(tmp_path / "file" / "cells.jsonl", OF):
+    with pytest.raises(InputError) as caught, Journal(tmp_path / "file" / "cells.jsonl", SWEPT):
         pass
     assert caught.value.id == "output-unwritable"
 
@@ -100,16 +93,16 @@ def test_a_disk_that_gets_full_is_warned_of_and_costs_no_result(tmp_path, monkey
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with Journal(path, OF) as journal:
-        journal.add(entry(1))
+    with Journal(path, SWEPT) as journal:
+        journal.add(journal_entry(1))
         monkeypatch.setattr(os, "fsync", full)
-        journal.add(entry(2))
+        journal.add(journal_entry(2))
         monkeypatch.undo()
-        journal.add(entry(4))  # after a line that may be cut off nothing is added
+        journal.add(journal_entry(4))  # after a line that may be cut off nothing is added
         assert len(journal.entries) == 3
         assert "No space left" in journal.warning.message
-    with Journal(path, OF) as again:
-        assert (entry(4).cell.settings, 1) not in again.entries
+    with Journal(path, SWEPT) as again:
+        assert (journal_entry(4).cell.settings, 1) not in again.entries
     assert again.warning is None
 
 
@@ -120,6 +113,6 @@ def test_a_disk_that_is_full_at_the_start_is_said_before_anything_is_measured(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError) as caught, Journal(tmp_path / "cells.jsonl", OF):
+    with pytest.raises(InputError) as caught, Journal(tmp_path / "cells.jsonl", SWEPT):
         pass
     assert caught.value.id == "output-unwritable"

@@ -6,8 +6,7 @@ import shutil
 import time
 
 import pytest
-from tests.readers.kineto.test_kineto import PUBLIC
-from tests.support.paths import public_trace
+from tests.support.paths import PUBLIC_TRACES, public_trace
 from tests.support.same_events import assert_same
 from tests.support.span_parts import EVENTS, TEXT
 
@@ -20,7 +19,7 @@ from torchgauge.traces.trace_cache import SUFFIX, cached_events
 SMALL = ("h100_bert_small", "h100_qwen_0.5b")
 TRACED = [
     pytest.param(name, marks=[] if name in SMALL else [pytest.mark.slow], id=name)
-    for name in PUBLIC
+    for name in PUBLIC_TRACES
 ]
 
 

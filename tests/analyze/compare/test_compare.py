@@ -5,15 +5,11 @@ import math
 import msgspec
 import pytest
 from tests.support import pages, records
-from tests.support.latency_runs import timed
+from tests.support.latency_runs import ELEVEN, QUIET, TEN, changed_tree, layer_times, layered, timed
 
 from torchgauge.analyze.compare.compare import compare
-from torchgauge.analyze.gate.stored import HostNoise
 from torchgauge.records.timeline.tree import Tree
 
-QUIET = HostNoise(between=0.001, sessions=20)
-TEN = (0.0100, 0.0101, 0.0099, 0.0100, 0.0101, 0.0100)
-ELEVEN = tuple(1.1 * median for median in TEN)
 ALL_TIMES = {"latency", "p90", "p95", "p99", "throughput", "first_call"}
 
 
@@ -118,13 +114,6 @@ def test_a_figure_that_one_side_lacks_is_unknown_and_not_zero():
     assert "current run" in found.reason
 
 
-def changed_tree(**figures):
-    rows = list(pages.tree().rows)
-    at = next(i for i, row in enumerate(rows) if row.name == "aten::addmm")
-    rows[at] = msgspec.structs.replace(rows[at], **figures)
-    return Tree(rows=tuple(rows))
-
-
 def test_contributions_and_what_is_elsewhere_add_up_to_the_steps_change():
     found = compare(timed(*TEN), timed(*TEN, tree=changed_tree(host=4 * pages.MS, flops=8_000_000)))
     assert found.step_change == pytest.approx(0.0015)
@@ -149,26 +138,6 @@ def test_layers_that_appear_and_vanish():
     assert by_name["top"].contribution == pytest.approx(0.0025)
     assert by_name["top"].change is None
     assert found.step_change == 0
-
-
-def layer_times(factor=1.0, noise=0.0):
-    """Twenty layers in six processes, 1 ms each with a little noise; `factor` on the fourth."""
-    wobble = (0.0, 1.0, -1.0, 0.5, -0.5, 0.2)
-    return [
-        {
-            f"layer{i}": 1e-3 * (1 + noise * wobble[(p + i) % 6]) * (factor if i == 3 else 1.0)
-            for i in range(20)
-        }
-        for p in range(6)
-    ]
-
-
-def layered(factor=1.0):
-    rows = [pages.row("Net", "model", -1, host=0, type="Net")]
-    for i in range(20):
-        time = round(1e6 * (factor if i == 3 else 1.0))
-        rows.append(pages.row(f"layer{i}", "layer", 0, host=time, type="Linear"))
-    return Tree(rows=tuple(rows))
 
 
 def test_the_layer_that_got_slower_is_found_and_no_other():

@@ -6,27 +6,21 @@ import random
 import msgspec
 import pytest
 from scipy import stats
-from tests.analyze.compare.test_compare import (
+from tests.support import pages, records
+from tests.support.latency_runs import (
     ELEVEN,
     QUIET,
     TEN,
     changed_tree,
+    gate,
     layer_times,
     layered,
+    timed,
 )
-from tests.support import pages, records
-from tests.support.latency_runs import timed
 
 import torchgauge as tg
 from torchgauge.analyze.gate.limits import parse_limit
 from torchgauge.analyze.gate.stored import HostNoise
-from torchgauge.analyze.gate.stored_gate import gate as stored_gate
-from torchgauge.gates.gate_options import GateOptions
-
-
-def gate(old, new, *, metrics=(), tolerances=(), **more):
-    options = GateOptions.parsed(metrics, tolerances)
-    return stored_gate(old, new, options.tolerances, usual=options.usual, **more)
 
 
 def outcomes(verdict):

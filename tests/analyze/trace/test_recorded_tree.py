@@ -19,7 +19,7 @@ from tests.support.kineto_events import (
     op,
     read,
 )
-from tests.support.paths import DATA, public_trace
+from tests.support.paths import TINY_TRAINING, public_trace
 
 from torchgauge.analyze.timeline.attribution import attribute
 from torchgauge.analyze.timeline.launches import KINDS
@@ -28,7 +28,6 @@ from torchgauge.analyze.timeline.module_calls import Modules
 from torchgauge.analyze.trace.recorded_tree import recorded_tree
 from torchgauge.readers.kineto.kineto import read_events
 
-TINY = DATA / "tiny_training.json.gz"
 LAYERED = ["h100_bert_small", "h100_qwen_0.5b", "mi300_resnet_ddp_checkpoint_rank0of8"]
 BARE = [
     "a100_nccl_rank0of2",
@@ -241,7 +240,7 @@ def test_figures_are_those_of_all_steps_and_of_what_is_outside_of_them():
 
 
 def test_a_small_training_without_a_device():
-    tree = recorded_tree(read_events(TINY))
+    tree = recorded_tree(read_events(TINY_TRAINING))
     assert tree.root.device_time is None
     assert {"optimizer", "autograd engine"} < {one.name for one in tree.root.children}
     assert any(row.phase == "backward" for row in tree.rows)

@@ -7,13 +7,19 @@ import psutil
 import pytest
 import torch
 from tests.support.fakes import FakeClock, FakeGpu
+from tests.support.roof_runs import Watch, machine  # noqa: F401 - a fixture
 
-from torchgauge.device import calibration, settings, state_file
+from torchgauge.device import settings, state_file
 from torchgauge.device.checks.other_load import most_other
 from torchgauge.device.cpu import Cpu, last_level_cache
 from torchgauge.device.gpu_metrics import NoGpu
+<<<<<<< HEAD
 from torchgauge.device.load import Load, LoadWatch
 from torchgauge.device.roofs import roof_measurement, roofs
+=======
+from torchgauge.device.load import LoadWatch
+from torchgauge.device.roofs import roof_measurement, roof_store, roofs
+>>>>>>> cea5b36 (Move what tests share into tests/support)
 from torchgauge.device.roofs.best_time import best_time
 from torchgauge.device.roofs.roof_kernels import TorchKernels
 from torchgauge.progress import Silent
@@ -231,6 +237,7 @@ def test_on_a_busy_machine_it_leaves_out_working_sets():
     assert list(found.peaks) == ["float32"]
 
 
+<<<<<<< HEAD
 class Watch:
     """What others take of two cores: the next share of `loads` at each reading."""
 
@@ -266,6 +273,8 @@ def machine(monkeypatch, tmp_path):
     return runs
 
 
+=======
+>>>>>>> cea5b36 (Move what tests share into tests/support)
 def test_a_gpus_roofs_are_those_measured_and_its_datasheets_else(monkeypatch, tmp_path):
     file = tmp_path / "roofs.json"
     gpu = msgspec.structs.replace(known(), device="NVIDIA H100 80GB HBM3", machine="a key")

@@ -7,8 +7,8 @@ import time
 
 import pytest
 import torch
-from tests.measure.latency.test_sampling import MS, Machine, steady
 from tests.support.fakes import FakeClock
+from tests.support.sampled_machine import MS, Machine, steady
 from torch import nn
 
 from torchgauge.clock import SystemClock

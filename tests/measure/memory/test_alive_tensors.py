@@ -1,7 +1,7 @@
 """What is alive at the peak, by name and shape; float32 has 4 bytes."""
 
 import torch
-from tests.measure.memory.test_memory import ADAM, measured
+from tests.support.step_memory import ADAM, measured
 from torch import nn
 
 from torchgauge.analyze.memory.alive_tensors import (

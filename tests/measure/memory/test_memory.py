@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.support.step_memory import ADAM, measured, placed, total
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -26,24 +27,7 @@ from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.recording.recording import record
 from torchgauge.measure.step import prepared
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.placement import Placement
-from torchgauge.targets.target import Target
 from torchgauge.targets.training.training import Training
-
-
-def placed(model, inputs, batch=None, device="cpu"):
-    inputs = Inputs.of(inputs)
-    target = Target(model, inputs, spec="test", kind="module", name="test", batch=batch)
-    return Placement(target, model, inputs, device=device, precision="fp32", method="native")
-
-
-def measured(model, inputs, train=None, batch=None):
-    return memory.measure(placed(model, inputs, batch), train=train)
-
-
-def total(outputs, inputs):
-    return outputs.sum()
 
 
 def sgd(momentum=0.0):
@@ -51,9 +35,6 @@ def sgd(momentum=0.0):
         loss=total,
         optimizer=lambda p: torch.optim.SGD(p, lr=0.1, momentum=momentum, foreach=False),
     )
-
-
-ADAM = Training(loss=total, optimizer=lambda p: torch.optim.Adam(p, foreach=False))
 
 
 def assert_parts(result, **parts):

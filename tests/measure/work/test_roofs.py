@@ -3,8 +3,8 @@ import itertools
 import msgspec
 import pytest
 import torch
-from tests.device.roofs.test_roofs import Watch, machine  # noqa: F401 - a fixture
 from tests.support.operator_costs import ROOFS, latency
+from tests.support.roof_runs import Watch, machine  # noqa: F401 - a fixture
 from torch import nn
 
 import torchgauge as tg
@@ -19,7 +19,7 @@ BUSY = msgspec.structs.replace(
 )
 
 
-def test_the_first_profile_measures_quickly_and_later_ones_do_not(machine):  # noqa: F811
+def test_the_first_profile_measures_quickly_and_later_ones_do_not(machine):
     first, warnings = measure("cpu", None, QUIET, Silent())
     again, _ = measure("cpu", None, QUIET, Silent())
     assert machine == ["quick"]
@@ -28,12 +28,12 @@ def test_the_first_profile_measures_quickly_and_later_ones_do_not(machine):  # n
     assert warnings == []
 
 
-def test_they_can_be_left_out(machine):  # noqa: F811
+def test_they_can_be_left_out(machine):
     assert measure("cpu", False, QUIET, Silent()) == (None, [])
     assert machine == []
 
 
-def test_what_a_busy_machine_left_is_measured_again_when_it_is_quiet(machine, monkeypatch):  # noqa: F811
+def test_what_a_busy_machine_left_is_measured_again_when_it_is_quiet(machine, monkeypatch):
     monkeypatch.setattr(Watch, "loads", itertools.repeat(0.6))
     assert measure("cpu", None, BUSY, Silent())[0].quality == "busy"
     measure("cpu", None, BUSY, Silent())
@@ -44,7 +44,7 @@ def test_what_a_busy_machine_left_is_measured_again_when_it_is_quiet(machine, mo
     assert machine == ["quick", "quick"]
 
 
-def test_asked_for_on_a_busy_machine_it_says_so(machine, monkeypatch):  # noqa: F811
+def test_asked_for_on_a_busy_machine_it_says_so(machine, monkeypatch):
     monkeypatch.setattr(Watch, "loads", itertools.repeat(0.6))
     best, (warning,) = measure("cpu", True, BUSY, Silent())
     assert best.quality == "busy"
@@ -53,7 +53,7 @@ def test_asked_for_on_a_busy_machine_it_says_so(machine, monkeypatch):  # noqa: 
     assert "marked so" in warning.message
 
 
-def test_an_earlier_quiet_measurement_is_still_used(machine, monkeypatch):  # noqa: F811
+def test_an_earlier_quiet_measurement_is_still_used(machine, monkeypatch):
     quiet, warnings = measure("cpu", True, QUIET, Silent())
     assert warnings == []
     monkeypatch.setattr(Watch, "loads", itertools.repeat(0.6))

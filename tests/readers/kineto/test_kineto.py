@@ -18,7 +18,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
-from tests.support.paths import DATA, public_trace
+from tests.support.paths import PUBLIC_TRACES, TINY_TRAINING, public_trace
 from tests.support.same_events import assert_same, decoded
 
 import torchgauge as tg
@@ -30,17 +30,6 @@ from torchgauge.readers.kineto.kineto import read_events
 # With the time of its making in it, a parameter would not be the same for every worker.
 squeezed = functools.partial(gzip.compress, mtime=0)
 
-TINY = DATA / "tiny_training.json.gz"
-PUBLIC = [
-    "a100_nccl_rank0of2",
-    "diff_after_v100",
-    "diff_before_a100",
-    "h100_bert_small",
-    "h100_qwen_0.5b",
-    "mi300_resnet_ddp_checkpoint_rank0of8",
-    "v100_train_memory_events_rank1of2",
-    "v100_train_ns_resolution",
-]
 OLD_FLOWS = {"async_cpu_to_gpu": "ac2g"}
 
 
@@ -155,7 +144,7 @@ def check_against_plain(events, raw, python):
     assert collections.Counter(begins[i] for i in range(len(begins))) == cats
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@pytest.mark.parametrize("name", PUBLIC_TRACES)
 def test_public_traces_equal_a_plain_decode(name):
     path = public_trace(name)
     raw = plain(gzip.decompress(path.read_bytes()))
@@ -164,9 +153,9 @@ def test_public_traces_equal_a_plain_decode(name):
 
 @pytest.mark.parametrize("chunk", [64, 1000, 1 << 20])
 def test_a_recorded_step_equals_a_plain_decode(chunk):
-    raw = plain(gzip.decompress(TINY.read_bytes()))
+    raw = plain(gzip.decompress(TINY_TRAINING.read_bytes()))
     for python in ("none", "all"):
-        events = read_events(TINY, python=python, chunk_size=chunk)
+        events = read_events(TINY_TRAINING, python=python, chunk_size=chunk)
         check_against_plain(events, raw, python=python == "all")
     assert events.metadata.schema_version == 1
     assert events.metadata.display_time_unit == "ms"
@@ -174,7 +163,7 @@ def test_a_recorded_step_equals_a_plain_decode(chunk):
     assert events.metadata.trace_name.endswith("tiny_training.json")
     assert [n for n in events.metadata.thread_names.values() if n.startswith("thread ")]
     assert "python" in events.metadata.process_names.values()
-    modules = read_events(TINY)
+    modules = read_events(TINY_TRAINING)
     python = modules.category.where(lambda value: value == "python_function")
     assert {modules.name[i] for i in np.flatnonzero(python)} == {
         "nn.Module: Sequential_0",

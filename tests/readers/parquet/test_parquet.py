@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.readers.kineto.test_kineto import TINY
+from tests.support.paths import TINY_TRAINING
 from tests.support.same_events import assert_same
 from tests.support.span_parts import EVENTS, TEXT
 
@@ -79,7 +79,7 @@ def file(tmp_path):
     "events",
     [
         lambda: read_events(TEXT.encode()),
-        lambda: read_events(TINY, python="all"),
+        lambda: read_events(TINY_TRAINING, python="all"),
         odd,
         lambda: read_events(b'{"traceEvents": []}'),
     ],
@@ -92,7 +92,7 @@ def test_what_is_read_back_is_what_was_written(events, file):
 
 def test_groups_of_rows_are_one_table(file, monkeypatch):
     monkeypatch.setattr(parquet, "_AT_ONCE", 50)
-    before = read_events(TINY, python="all")
+    before = read_events(TINY_TRAINING, python="all")
     path = file(packed(before))
     assert pq.ParquetFile(path).num_row_groups == -(-pq.read_metadata(path).num_rows // 50)
     assert_same(before, parquet_reading.read(path, ORIGIN))

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
-from tests.report.markdown.test_markdown import tables
 from tests.support import advices
 from tests.support.exported_records import ODD
+from tests.support.markdown_reader import tables
 
 from torchgauge.cli import formats
 from torchgauge.cli.main import main

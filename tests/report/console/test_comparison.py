@@ -5,9 +5,8 @@ import io
 import msgspec
 import pytest
 from rich.console import Console
-from tests.analyze.compare.test_compare import ELEVEN, QUIET, TEN, changed_tree
 from tests.support import pages, records
-from tests.support.latency_runs import timed
+from tests.support.latency_runs import ELEVEN, QUIET, TEN, changed_tree, timed
 
 import torchgauge as tg
 from torchgauge.analyze.compare.compare import compare

@@ -5,7 +5,7 @@ import io
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
-from tests.analyze.history.test_alerts import change, series
+from tests.support.alert_series import change, series
 
 from torchgauge.records.trend import Alert, Trend, TrendCorrection
 from torchgauge.report.console.sparkline import sparkline

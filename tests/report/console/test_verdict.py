@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
-from tests.report.markdown.test_markdown import tables
 from tests.support import exported_records, verdicts
+from tests.support.markdown_reader import tables
 
 from torchgauge.errors import InputError
 from torchgauge.records import codec, rendering

@@ -2,31 +2,18 @@
 
 import json
 import re
-import shutil
-import subprocess
 
 import jsonschema
 import pytest
 from tests.support import exported_records as records
-from tests.support.paths import SUPPORT
+from tests.support.speedscope_import import SPEEDSCOPE, imported
 
 from torchgauge.errors import InputError
 from torchgauge.records.exported import WEIGHTS
 from torchgauge.visible import visible
 
-SPEEDSCOPE = SUPPORT / "speedscope"
 CLEAN = visible(re.sub("[\n\r\u2028]", " ", records.ODD.replace(";", ",")))
 LINEAR = f"{records.ODD} (Linear)"
-
-
-def imported(path):
-    """Return what speedscope reads: by profile its unit, and self and total of each frame."""
-    if shutil.which("node") is None or not (SPEEDSCOPE / "node_modules").is_dir():
-        pytest.skip("needs Node.js and speedscope: make test-all installs it")
-    command = ["node", SPEEDSCOPE / "import.mjs", path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return {one["name"]: one for one in json.loads(done.stdout)}
 
 
 def test_each_line_is_a_stack_and_what_was_its_own():

@@ -5,10 +5,10 @@ from collections import Counter, defaultdict
 
 import jsonschema
 import pytest
-from tests.report.export.test_stacks import SPEEDSCOPE, imported
 from tests.support.kineto_events import op, read
 from tests.support.paths import public_trace
 from tests.support.span_parts import EVENTS, TEXT
+from tests.support.speedscope_import import SPEEDSCOPE, imported
 
 import torchgauge as tg
 from torchgauge.analyze.trace.recording import recording

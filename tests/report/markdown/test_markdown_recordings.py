@@ -2,9 +2,9 @@
 
 import msgspec
 import pytest
-from tests.report.markdown.test_markdown import PLAIN, tables, without_markup
 from tests.support import evidence
 from tests.support.exported_records import ODD
+from tests.support.markdown_reader import PLAIN, tables, without_markup
 
 from torchgauge.report.markdown.markdown_text import MAX_BYTES
 

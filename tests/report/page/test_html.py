@@ -2,77 +2,25 @@
 
 import base64
 import hashlib
-import html.parser
-import json
 import subprocess
 import sys
 
 import msgspec
 import pytest
-from tests.support import operator_costs as costs
 from tests.support import pages, records
+from tests.support.page_data import Elements, data, parts, table
+from tests.support.pages import cost, loop, roofs, system_with_gpu
+from tests.support.paths import TINY_TRAINING
 
 from torchgauge.analyze.trace.recorded_tree import recorded_tree
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records import codec
 from torchgauge.records.latency.latency import LatencyRun
-from torchgauge.records.system import GpuSample, GpuUse, SystemSample, Use
 from torchgauge.records.timeline import tables
-from torchgauge.records.timeline.loop import Captured, Loop, Stretch
-from torchgauge.records.work.cost import Cost
-from torchgauge.records.work.roofline import BandwidthPoint, Roofline, Roofs
+from torchgauge.records.work.roofline import Roofline
 from torchgauge.report.content import findings
 from torchgauge.report.page.html import page, render
 from torchgauge.visible import visible
-
-TINY_TRACE = "tests/data/tiny_training.json.gz"
-
-
-class Elements(html.parser.HTMLParser):
-    """What elements a browser would see, with their texts; scripts hold text alone."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.inside = False
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-        self.texts.append("")
-        self.inside = True
-
-    def handle_endtag(self, tag):
-        self.inside = False
-
-    def handle_data(self, data):
-        if self.inside:
-            self.texts[-1] += data
-
-
-def data(text: str) -> dict:
-    elements = Elements(text)
-    at = next(i for i, (_, attrs) in enumerate(elements.found) if attrs.get("id") == "data")
-    return json.loads(elements.texts[at])
-
-
-def parts(record) -> dict:
-    return data(render(record))["parts"]
-
-
-def table(record, name):
-    found = next(one for one in parts(record)["tables"] if one["name"] == name)
-    return {column["title"]: column["values"] for column in found["columns"]}
-
-
-def cost() -> Cost:
-    """A layer of 100 FLOP on float32, and an operator without formula."""
-    return costs.cost(
-        costs.row(1, "aten::addmm", matmul_flops=90, vector_flops=10, bytes=40),
-        costs.row(0, "my::op", "int8", calls=2, has_formula=False),
-        nodes=(costs.node("", -1), costs.node("fc", 0)),
-    )
 
 
 def test_without_data_a_page_is_below_200_kb():
@@ -175,7 +123,7 @@ def test_on_a_device_time_is_the_devices():
 
 
 def test_a_recorded_trace_is_shown_with_its_tables():
-    record = records.profile(tree=recorded_tree(read_events(TINY_TRACE)))
+    record = records.profile(tree=recorded_tree(read_events(TINY_TRAINING)))
     names = {one["name"] for one in parts(record)["tables"]}
     assert {"layers", "operators"} <= names
 
@@ -187,19 +135,6 @@ def test_a_count_alone_gives_a_tree_by_work():
     assert tree["columns"]["flops"] == [0, 0, 100, None]  # no formula is not no work
     assert tree["columns"]["unknown"] == [0, 0, 0, 2]
     assert tree["how"] == "counted"
-
-
-def roofs() -> Roofs:
-    return Roofs(
-        device="A CPU",
-        source="datasheet",
-        method="a document",
-        peaks={"float32": 1e12, "int8": 4e12},
-        bandwidth=(
-            BandwidthPoint(working_set=1_000, bytes_per_second=4e11),
-            BandwidthPoint(working_set=10_000_000, bytes_per_second=1e11),
-        ),
-    )
 
 
 def test_the_roofline_has_the_roofs_of_the_dtypes_that_the_model_multiplies():
@@ -253,26 +188,6 @@ def test_what_was_alive_at_the_peak_adds_up_to_it():
     assert (found["time"], found["live"]) == ([0, 10], [600, 1_000])
 
 
-def system_with_gpu():
-    """A GPU whose driver tells of its use (after the first second), memory and clock, not power."""
-    samples = tuple(
-        GpuSample(time=second / 2, utilization=use, memory=memory, power=None, clock=1.8e9)
-        for second, use, memory in ((1, None, 2 * 10**9), (2, 0.5, 3 * 10**9), (3, 0.75, 10**9))
-    )
-    gpu = GpuUse(
-        index=0,
-        name="A GPU",
-        utilization=Use(mean=0.625, max=0.75),
-        memory=Use(mean=2e9, max=3e9),
-        power=None,
-        temperature=None,
-        clock=Use(mean=1.8e9, max=1.8e9),
-        samples=samples,
-    )
-    host = tuple(SystemSample(time=one.time, cores=1.0, rss=2_500) for one in samples)
-    return msgspec.structs.replace(records.system(), gpus=(gpu,), samples=host)
-
-
 def test_what_a_gpu_did_is_a_series_for_each_figure_that_its_driver_told():
     found = parts(records.profile(system=system_with_gpu()))["system"]["gpus"]
     times = [500_000_000, 1_000_000_000, 1_500_000_000]
@@ -316,21 +231,6 @@ def test_a_few_slow_calls_are_a_finding_only_among_many():
     found = findings.slow_tail(findings.Timed(records.profile(latency=many), [], 0.0))
     assert found is not None
     assert found.title == "The slowest calls take 3.0× the median"
-
-
-def loop() -> Loop:
-    return Loop(
-        roots=("Net",),
-        environment=records.environment(),
-        captured=Captured(requested=2, recorded=1, budget=1_000_000),
-        by="optimizer",
-        count=4,
-        tree=pages.tree(),
-        stretches=(
-            Stretch(phase="bare", durations=(0.02, 0.01, 0.01)),
-            Stretch(phase="record", durations=(0.015,)),
-        ),
-    )
 
 
 def test_a_loop_has_a_page_of_its_steps(tmp_path):

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
-from tests.report.page.test_html import data, parts
 from tests.support import evidence
+from tests.support.page_data import data, parts
 from tests.support.snapshots import BASE, LOG, MIB, block, segment, whole
 
 from torchgauge.records.snapshot import Mark

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
-from tests.report.page.test_html import data, parts
 from tests.support import evidence, pages
+from tests.support.page_data import data, parts
 
 from torchgauge.records.comparison import Difference
 from torchgauge.records.trace.trace import Job, MemoryUse, SlowCall, Trace
