@@ -9,12 +9,16 @@ RESULTS := torchgauge-results
 SPEEDSCOPE := tests/support/speedscope
 SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torchvision*)
 
-.PHONY: demo test test-all gpu page bundle browser pictures lint types contract docs bench clean
+.PHONY: demo test test-thorough test-all gpu page bundle browser pictures lint types contract docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
 
 test: $(VENV)/dev
+	$(BIN)/pytest -n 2 -m "not thorough and not slow and not gpu and not attack"
+
+# What `.ci/run` runs: those of `make test`, and the same ground in more cases and end to end.
+test-thorough: $(VENV)/dev
 	$(BIN)/pytest -n 2 -m "not slow and not gpu and not attack"
 
 test-all: $(VENV)/integrations

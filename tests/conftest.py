@@ -1,6 +1,7 @@
 """What every test relies on."""
 
 import dataclasses
+import gc
 import os
 import signal
 
@@ -14,6 +15,12 @@ settings.load_profile("torchgauge")
 
 # Texts are as wide as the terminal is, or as this says.
 os.environ["COLUMNS"] = "80"
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is loaded by now to no garbage collector: each recording of memory runs it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -381,11 +381,24 @@ FAILED = [
          "1,153 PB were asked for", "smaller batch"),
     Case("@models.py:exiting", "model-exited", "called exit()", "In Model: SystemExit: 3"),
     Case("@models.py:endless", "recursion-limit", "recursed deeper", "limit is 1,000"),
-    Case("@models.py:exiting_at_once --processes 2", "child-failed", "", "Exit code 5"),
-    Case("@models.py:killed --processes 2", "child-killed", "SIGKILL", "Signal 9"),
-    Case("@models.py:hanging --processes 2 --budget 0.1", "child-timeout", "in time", "after"),
-    Case("@models.py:exiting --processes 2", "model-exited", "called exit()", "SystemExit: 3"),
 ]  # fmt: skip
+
+# Those of which a child process fails; the first one's is killed.
+FAILED += [
+    Case("@models.py:killed --processes 2", "child-killed", "SIGKILL", "Signal 9"),
+    *(
+        pytest.param(case, marks=pytest.mark.thorough)
+        for case in (
+            Case("@models.py:exiting_at_once --processes 2", "child-failed", "", "Exit code 5"),
+            Case(
+                "@models.py:hanging --processes 2 --budget 0.1", "child-timeout", "in time", "after"
+            ),
+            Case(
+                "@models.py:exiting --processes 2", "model-exited", "called exit()", "SystemExit: 3"
+            ),
+        )
+    ),
+]
 
 
 @pytest.mark.parametrize("case", FAILED, ids=str)
@@ -574,6 +587,7 @@ def test_a_disk_that_fills_while_measuring_loses_no_measurement(
     assert "[output-unwritable]" in errors
 
 
+@pytest.mark.thorough
 def test_a_home_that_cannot_be_written_is_not_needed(folder):
     home = {"HOME": "/proc/nowhere", "XDG_CACHE_HOME": "/proc/nowhere", "USER": "nobody"}
     command = [sys.executable, "-m", "torchgauge", "profile", f"{folder}/models.py:linear"]
@@ -584,6 +598,7 @@ def test_a_home_that_cannot_be_written_is_not_needed(folder):
     assert json.loads(done.stdout)["memory"]["peak"] > 0
 
 
+@pytest.mark.thorough
 def test_processes_are_started_beside_running_threads(folder, capsys):
     torch.ones(512, 512) @ torch.ones(512, 512)  # OpenMP's threads are there
     record, _ = refused("@models.py:linear --processes 2", folder, capsys, code=0)

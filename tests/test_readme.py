@@ -20,7 +20,13 @@ def blocks(language):
 
 COMMANDS = [line for block in blocks("bash") for line in block.splitlines() if line]
 # Large models, several processes: half a minute and more.
-LONG = ("hf:", "timm:", "--processes", "--roofs")
+LONG = ("hf:", "timm:", "--processes", "--roofs", "--train", "--depth 1 --top", "mobilenet")
+
+
+def marks(command):
+    if any(word in command for word in LONG):
+        return [pytest.mark.slow]
+    return [] if command.startswith("torchgauge count") else [pytest.mark.thorough]
 
 
 def test_the_readme_shows_something():
@@ -30,10 +36,7 @@ def test_the_readme_shows_something():
 
 @pytest.mark.parametrize(
     "command",
-    [
-        pytest.param(line, marks=[pytest.mark.slow] * any(word in line for word in LONG))
-        for line in COMMANDS
-    ],
+    [pytest.param(line, marks=marks(line)) for line in COMMANDS],
 )
 def test_commands(command, tmp_path):
     words = shlex.split(command)

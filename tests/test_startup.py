@@ -98,6 +98,7 @@ def test_measuring_without_torch_names_the_extra():
     assert done.stdout.strip() == "missing-extra pip install 'torchgauge[torch]'"
 
 
+@pytest.mark.thorough
 def test_a_profile_imports_no_compiler_and_no_statistics_package(tmp_path):
     code = (
         "import sys, torch, torchgauge as tg\n"

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import json, pickle, sys
 import random, numpy, torch
@@ -47,6 +49,7 @@ print(json.dumps(changes))
 """
 
 
+@pytest.mark.thorough
 def test_no_method_changes_the_process(tmp_path):
     attack = Path(__file__).with_name("attack")
     run = subprocess.run(

@@ -61,6 +61,7 @@ def _agreement(outputs):
     return outputs.softmax(-1).max()
 
 
+@pytest.mark.thorough
 def test_settings_and_variables_reach_the_timed_processes():
     """The candidate reports what it finds by how long it takes: asleep where something is amiss."""
     model, x = convolutional()

@@ -40,6 +40,7 @@ def test_the_verb_prints_json_and_exits_with_zero():
     assert record["noise"] is None
 
 
+@pytest.mark.thorough
 def test_strict_exits_with_one_for_a_planted_fault():
     fault = {"CUDA_LAUNCH_BLOCKING": "1"}
     done = torchgauge("doctor", "--quick", "--strict", **fault)

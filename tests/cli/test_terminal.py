@@ -6,14 +6,21 @@ import re
 import sys
 
 import pytest
+from tests.support import exported_records
 
 COMMANDS = {
     "help": ["--help"],
     "help of a verb": ["profile", "--help"],
-    "a result": ["count", "torchvision:alexnet"],
+    "a result": ["report", "count.json"],
     "a usage error": ["profile", "--bogus"],
 }
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture(autouse=True)
+def _count(tmp_path, monkeypatch):
+    exported_records.count().save(tmp_path / "count.json")
+    monkeypatch.chdir(tmp_path)
 
 
 def on_terminal(arguments, **environment):

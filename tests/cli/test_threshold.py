@@ -227,6 +227,7 @@ def test_outside_of_a_workflow_nothing_is_annotated(measured, monkeypatch, capsy
     assert "::" not in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_the_users_own_command_on_a_saved_model(tmp_path, monkeypatch, capsys):
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
@@ -257,6 +258,7 @@ def test_a_forward_that_raises_is_1_and_its_latency_is_unknown(model, tmp_path, 
     assert tg.load(tmp_path / "out/profile.json").latency is None
 
 
+@pytest.mark.thorough
 def test_a_percentile_limit_extends_a_real_sampling(model, tmp_path):
     common = ["--detail", "summary", "--json", "--output-dir"]
     limit = ["--threshold", "p99:1s"]

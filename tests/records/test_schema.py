@@ -3,8 +3,6 @@
 import importlib.util
 import json
 import pickle
-import subprocess
-import sys
 
 import jsonschema
 import pytest
@@ -16,6 +14,7 @@ from tests.support.published_schemas import SCHEMAS, published
 
 from torchgauge.analyze.snapshot.growth import growth
 from torchgauge.analyze.snapshot.snapshot import snapshot
+from torchgauge.cli.main import main
 from torchgauge.readers.snapshot.snapshot import read_recording
 from torchgauge.records import codec
 from torchgauge.records.doctor import Diagnosis
@@ -50,15 +49,12 @@ def test_saved_records_are_valid(name):
     jsonschema.Draft202012Validator(schema).validate(content)
 
 
-def test_what_a_run_saves_is_valid(tmp_path):
+def test_what_a_run_saves_is_valid(tmp_path, capsys):
     model = "from torch import nn, ones\ndef make(): return nn.Linear(4, 2), ones(1, 4)\n"
     (tmp_path / "mymodel.py").write_text(model)
     command = ["profile", f"{tmp_path}/mymodel.py:make", "--iterations", "3", "--warmup", "1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "torchgauge", *command, "--json"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    content = json.loads(done.stdout)
+    assert main([*command, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
     assert content["tree"] is not None
     jsonschema.Draft202012Validator(published(content["schema"])).validate(content)
 

@@ -23,6 +23,7 @@ print(found.limit, found.remaining, found.remaining - process_limit("cpu", "").r
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts allocations so")
 def test_on_the_cpu_it_is_the_data_segment():
     done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True)

@@ -103,6 +103,7 @@ def test_a_disk_without_room_is_said(monkeypatch):
     assert "No space left" in caught.value.cause
 
 
+@pytest.mark.thorough
 def test_a_child_measures_under_the_settings_of_its_parent(tmp_path):
     """The parent is a process of its own too: some settings cannot be taken back."""
     parent = """
@@ -164,6 +165,7 @@ def test_the_error_arrives_with_its_class_and_the_users_traceback(tmp_path):
     assert "src/torchgauge" not in user_traceback(caught.value)
 
 
+@pytest.mark.thorough
 def test_an_error_that_no_file_can_hold_arrives_all_the_same():
     names = {}
     exec("def broken(x):\n    raise ValueError('half a \\ud800')", names)
@@ -172,6 +174,7 @@ def test_an_error_that_no_file_can_hold_arrives_all_the_same():
     assert "half a \\ud800" in caught.value.cause
 
 
+@pytest.mark.thorough
 def test_bad_input_stays_bad_input_when_a_child_finds_it():
     class Sent:
         def __call__(self):
@@ -187,6 +190,7 @@ def test_bad_input_stays_bad_input_when_a_child_finds_it():
     assert "not a number" in caught.value.cause
 
 
+@pytest.mark.thorough
 def test_the_second_of_three_killed_leaves_the_first(tmp_path):
     seen, here = tmp_path / "seen", os.getpid()
 
@@ -243,7 +247,7 @@ def test_ctrl_c_keeps_the_runs_there_are(monkeypatch):
         repeated(source, options, Silent())
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_an_interrupt_brings_back_what_the_child_has(tmp_path, times, monkeypatch):
     """The terminal tells both processes, and then this one tells the child again."""
     started = tmp_path / "started"
@@ -275,7 +279,9 @@ def test_only_the_first_interrupt_interrupts_a_child():
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize(("patience", "times"), [(0.5, 1), (60, 2)])
+@pytest.mark.parametrize(
+    ("patience", "times"), [(0.5, 1), pytest.param(60, 2, marks=pytest.mark.thorough)]
+)
 def test_a_child_that_takes_no_interrupt_is_killed(tmp_path, monkeypatch, patience, times):
     """After some seconds, or at the second Ctrl-C."""
     started = tmp_path / "started"
@@ -330,6 +336,7 @@ def test_no_answer_is_a_failed_child_whose_last_words_are_shown(monkeypatch, tmp
     assert len(caught.value.cause) < 100
 
 
+@pytest.mark.thorough
 def test_a_process_that_the_model_started_does_not_hold_up_the_answer(tmp_path):
     pid = tmp_path / "pid"
 
@@ -351,6 +358,7 @@ def runs_still(pid):
         return False
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_no_child_outlives_a_killed_parent(tmp_path):
     pid = tmp_path / "pid"

@@ -81,6 +81,7 @@ def test_with_trust_it_is_measured_like_the_module_it_was(name, folder, capsys, 
     assert len(record["latency"]["processes"][0]["samples"]) == 4
 
 
+@pytest.mark.thorough
 def test_an_exported_program_takes_another_batch_and_processes_of_its_own(folder, capsys):
     arguments = [str(folder / "program.pt2"), "--trust", "--batch", "6", "--processes", "2"]
     assert main(["profile", *arguments, *QUICK]) == 0

@@ -64,6 +64,7 @@ def test_an_unknown_name_brings_suggestions(spec: str, near: str) -> None:
     assert error.remedy.count(",") < near_names.MAX_NAMES
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", ["torchvision", "timm", "hf"])
 def test_an_unknown_name_brings_no_long_list_but_says_how_to_see_it(scheme: str) -> None:
     found = refused(f"{scheme}:qqqqqq").remedy
@@ -93,6 +94,7 @@ def test_random_numbers_of_the_caller_are_left_alone() -> None:
     assert draw() == expected
 
 
+@pytest.mark.thorough
 def test_weights_and_inputs_are_the_same_in_another_process() -> None:
     program = (
         "from torchgauge.targets.loaders.load import load\n"
@@ -119,6 +121,7 @@ def test_weights_file_is_loaded_and_named(tmp_path: Path) -> None:
     assert target.model.state_dict()[name].unique().item() == 5.0
 
 
+@pytest.mark.thorough
 def test_loading_imports_only_the_library_that_is_needed() -> None:
     program = (
         "import sys\nimport torchgauge.targets.loaders.load\n"
