@@ -89,6 +89,7 @@ def test_verbs_that_measure(tmp_path, name):
     assert not tried(MEASURING, name, tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SHORT)
 def test_a_verb_that_reads_and_writes(tmp_path, name):
     assert not tried({"report": READING["report"]}, name, tmp_path)

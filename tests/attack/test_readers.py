@@ -12,7 +12,7 @@ from tests.attack.batches import attack
 from tests.attack.readers import READERS
 
 LONG = int(os.environ.get("TORCHGAUGE_ATTACK_CASES", "2000"))
-SHORT = 12
+SHORT = 4
 
 
 @pytest.mark.attack

@@ -51,6 +51,7 @@ def survives(count, seconds):
     assert done.stderr == ""
 
 
+@pytest.mark.thorough
 def test_a_hundred_recordings_beside_four_busy_threads():
     survives(100, 120)
 

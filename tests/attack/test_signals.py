@@ -76,6 +76,7 @@ def attacked(verb, signals, environment):
     return ends
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("verb", "signals"), [("count", 12)])
 def test_a_few_signals_leave_model_and_process_as_they_were(verb, signals, alone):
     assert attacked(verb, signals, alone)

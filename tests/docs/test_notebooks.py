@@ -38,6 +38,7 @@ def test_they_run(path, hook):
     assert page.count('<div class="output">') >= len(cells) / 2
 
 
+@pytest.mark.thorough
 def test_a_cell_that_raises_fails(tmp_path, hook):
     path = tmp_path / "bad.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[cell("1 / 0")]), path)

@@ -37,6 +37,7 @@ def run(page, folder):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", list(pages()))
 def test_what_a_page_shows_is_run(page, tmp_path):
     done = run(page, tmp_path)

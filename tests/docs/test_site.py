@@ -65,6 +65,7 @@ def nested(parser):
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verbs_page_has_all_that_the_parser_knows(verb, site):
     text = " ".join(Seen(site / "verbs" / f"{verb}.html").text).replace("\u00a0", " ")
@@ -81,17 +82,20 @@ def test_a_verbs_page_has_all_that_the_parser_knows(verb, site):
     assert f"torchgauge {verb}" in (site / "index.html").read_text()  # it is in the menu
 
 
+@pytest.mark.thorough
 def test_every_public_name_is_described(site):
     ids = set().union(*(Seen(page).ids for page in (site / "api").glob("*.html")))
     assert {f"torchgauge.{name}" for name in tg.__all__} <= ids
 
 
+@pytest.mark.thorough
 def test_a_record_shows_its_fields(site):
     words = "".join(Seen(site / "api" / "records.html").text)
     for field in tg.Size.__struct_fields__:
         assert re.search(rf"\b{field}: ", words)
 
 
+@pytest.mark.thorough
 def test_nothing_is_fetched(site):
     for page in site.rglob("*.html"):
         loaded = Seen(page).loaded
@@ -101,6 +105,7 @@ def test_nothing_is_fetched(site):
         assert not re.search(r"@import|url\(['\"]?(https?:)?//", style.read_text()), style
 
 
+@pytest.mark.thorough
 def test_programs_are_not_part_of_it(site):
     assert not list(site.rglob("*.py"))
 
@@ -112,12 +117,14 @@ def test_links_lead_somewhere_in_the_repository_too(path):
     assert [name for name in files if not (ROOT / path).parent.joinpath(name).exists()] == []
 
 
+@pytest.mark.thorough
 def test_a_link_to_what_the_site_makes_leads_to_its_page(site):
     assert 'href="notebooks/quickstart.html">Quickstart</a>, a' in (site / "index.html").read_text()
     assert 'href="verbs/profile.html">profile' in (site / "getting-started.html").read_text()
     assert 'href="quickstart.ipynb"' in (site / "notebooks" / "quickstart.html").read_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -318,6 +318,7 @@ def test_b(torchgauge):
     done.stdout.fnmatch_lines(["*The marker torchgauge has no option 'speed'.*"])
 
 
+@pytest.mark.thorough
 def test_a_baseline_is_written_kept_and_compared_with(run, pytester):
     source = """
 def test_a(torchgauge):

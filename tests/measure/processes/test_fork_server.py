@@ -70,6 +70,7 @@ def test_several_forked_processes_wait_beside_each_other(server, tmp_path):
             assert times[1] >= 0.03
 
 
+@pytest.mark.thorough
 def test_a_block_is_forked_where_both_sides_can_be(server, tmp_path):
     both, fresh = tmp_path / "both", tmp_path / "fresh"
     block(build(telling(both)), build(telling(both)), QUICK, server=server)
@@ -87,6 +88,7 @@ def test_a_home_of_its_own_is_not_forked_into(server):
     assert not server.serves(None, {"A": "1"})
 
 
+@pytest.mark.thorough
 def test_variables_of_the_server_are_those_of_what_it_forks(tmp_path):
     def call():
         assert os.environ["TORCHGAUGE_TEST"] == "yes"
@@ -173,6 +175,7 @@ def test_a_process_that_takes_too_long_is_killed(server, tmp_path):
     assert caught.value.id == "child-timeout"
 
 
+@pytest.mark.thorough
 def test_a_server_that_dies_is_an_error_of_those_who_wait(tmp_path):
     with forking() as other:
         with waiting(build(time.sleep, 0.0), tmp_path / "a", server=other) as one:

@@ -178,6 +178,7 @@ def model(tmp_path_factory):
     return path
 
 
+@pytest.mark.thorough
 def test_a_block_finds_the_slower_build_and_its_layer_whatever_the_model_prints(model):
     found = block(request(model, "quick"), request(model, "slow"), QUICK)
     assert found.differences()["latency"] > 0.2
@@ -213,6 +214,7 @@ def test_what_a_build_raises_is_its_own(model, tmp_path):
     assert "my own mistake" in caught.value.message
 
 
+@pytest.mark.thorough
 def test_code_of_the_other_build_is_found_out(model):
     home = Home(tuple(sys.path), str(Path.cwd()), foreign=str(model.parent))
     build = request(model, "quick")._replace(home=home)

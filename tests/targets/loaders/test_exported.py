@@ -59,6 +59,7 @@ def test_without_trust_nothing_of_the_file_is_loaded(name, folder, monkeypatch):
     assert "--trust" in error.remedy
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FILES)
 def test_with_trust_it_is_measured_like_the_module_it_was(name, folder, capsys, monkeypatch):
     monkeypatch.setattr(torch.export, "load", lambda _: pytest.fail("loaded in this process"))
