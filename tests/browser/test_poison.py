@@ -2,7 +2,7 @@
 
 import pytest
 from tests.support.hostile_texts import ORDER, POISONS, WORD
-from tests.support.poisoned_samples import SAMPLES, with_texts
+from tests.support.poisoned_samples import SAMPLES, sample
 
 from torchgauge.records import rendering
 
@@ -15,7 +15,7 @@ MADE = "svg[onload], img[src=x], a[href^='javascript:'], h1:text-is('head')"
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("how", ["terminal", "markup"])
 def test_no_text_of_others_runs_in_its_page(opened, name, how):
-    opening = opened(with_texts(SAMPLES[name], POISONS[how]))
+    opening = opened(sample(name, POISONS[how]))
     opening.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = opening.page
     while (closed := page.locator("details:not([open]) > summary:visible")).count():
@@ -31,7 +31,7 @@ def test_no_text_of_others_runs_in_its_page(opened, name, how):
 
 
 def test_what_is_copied_from_the_page_is_no_markup(opened):
-    opening = opened(with_texts(SAMPLES["profile on a page"], POISONS["markup"]))
+    opening = opened(sample("profile on a page", POISONS["markup"]))
     opening.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = opening.page
     for button in page.get_by_role("button", name="Copy as Markdown").all():

@@ -5,6 +5,7 @@ would write around them. Both must have the same structure for those that read t
 """
 
 import csv
+import functools
 import html.parser
 import io
 import json
@@ -16,7 +17,7 @@ import markdown_it
 import pytest
 from tests.support import poison
 from tests.support.hostile_texts import ORDER, POISONS, TERMINAL, WORD
-from tests.support.poisoned_samples import SAMPLES, with_texts
+from tests.support.poisoned_samples import SAMPLES, sample
 
 import torchgauge as tg
 from torchgauge import progress
@@ -48,6 +49,11 @@ def written(record, form):
         return None
 
 
+@functools.cache
+def harmlessly_written(name, form):
+    return written(sample(name), form)
+
+
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "4000")
@@ -76,8 +82,8 @@ def test_every_field_that_may_hold_any_text_is_in_a_sample():
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("form", formats.FORMATS)
 def test_a_record_of_others_is_shown_and_commands_nothing(name, how, form):
-    harmless = written(with_texts(SAMPLES[name], "{0}"), form)
-    text = written(with_texts(SAMPLES[name], POISONS[how]), form)
+    harmless = harmlessly_written(name, form)
+    text = written(sample(name, POISONS[how]), form)
     assert (text is None) == (harmless is None)
     if text is None:
         return
@@ -197,7 +203,7 @@ def test_a_terminal_gets_no_command_but_colours(name, monkeypatch, tmp_path):
     from torchgauge.cli.main import main
 
     path = tmp_path / "run.json"
-    path.write_bytes(codec.encode(with_texts(SAMPLES[name], TERMINAL)))
+    path.write_bytes(codec.encode(sample(name, TERMINAL)))
     monkeypatch.setattr(sys, "stdout", out := Terminal())
     monkeypatch.setattr(sys, "stderr", err := Terminal())
     assert main(["report", str(path)]) == 0, err.getvalue()
@@ -211,7 +217,7 @@ def test_a_terminal_gets_no_command_but_colours(name, monkeypatch, tmp_path):
 def test_a_terminal_gets_no_command_in_data_either(form, monkeypatch, tmp_path):
     from torchgauge.cli.main import main
 
-    path = with_texts(SAMPLES["profile"], TERMINAL).save(tmp_path / "run.json")
+    path = sample("profile", TERMINAL).save(tmp_path / "run.json")
     monkeypatch.setattr(sys, "stdout", out := Terminal())
     assert main(["report", str(path), "--format", form]) == 0
     assert not ORDER.search(out.getvalue())
@@ -220,7 +226,7 @@ def test_a_terminal_gets_no_command_in_data_either(form, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("how", HOWS)
 def test_a_notebook_shows_names_and_no_markup(how):
-    record, harmless = (with_texts(SAMPLES["profile"], one) for one in (POISONS[how], "{0}"))
+    record, harmless = (sample("profile", one) for one in (POISONS[how], "{0}"))
     for text, plainly in (
         (record._repr_html_(), harmless._repr_html_()),
         (tables.layers(record.tree)._repr_html_(), tables.layers(harmless.tree)._repr_html_()),
@@ -233,7 +239,7 @@ def test_a_notebook_shows_names_and_no_markup(how):
 
 @pytest.mark.parametrize("how", HOWS)
 def test_a_workflow_gets_one_annotation_for_each_ruling(how):
-    verdict = with_texts(SAMPLES["verdict that failed"], POISONS[how])
+    verdict = sample("verdict that failed", POISONS[how])
     found = github.commands(verdict, file=POISONS[how].format("w1w")).splitlines()
     assert len(found) == sum(one.outcome != "pass" for one in verdict.rulings)
     for line in found:
@@ -243,7 +249,7 @@ def test_a_workflow_gets_one_annotation_for_each_ruling(how):
 
 @pytest.mark.parametrize("how", HOWS)
 def test_regressions_are_a_line_each(how):
-    changed = with_texts(SAMPLES["comparison of profiles"], POISONS[how])
+    changed = sample("comparison of profiles", POISONS[how])
     found = Regressions(
         regressed=changed.changes[:2], undecided=changed.changes[2:4], comparison=changed
     )

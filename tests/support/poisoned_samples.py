@@ -1,5 +1,7 @@
 """A record of every kind, with as much in it as goes in, and texts of strangers."""
 
+import functools
+
 import msgspec
 from tests.support import advices, evidence, pages, poison, trends, verdicts
 from tests.support import exported_records as records
@@ -66,6 +68,12 @@ def samples():
 
 
 SAMPLES = samples()
+
+
+@functools.cache
+def sample(name, template="{0}"):
+    """The sample of a name with this around each of its texts."""
+    return with_texts(SAMPLES[name], template)
 
 
 def with_texts(record, template):
