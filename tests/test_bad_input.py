@@ -433,7 +433,8 @@ def test_free_memory_stands_beside_what_was_asked_for(folder, capsys):
 FINE = (
     *("nothing", "number", "words", "nested", "ring", "box", "slots", "pair", "yields", "empty"),
     *("sparse", "complexes", "integers", "changing", "threading_", "hooking", "printing"),
-    *("sleeping", "forking", "deep_with_limit"),
+    *("sleeping", pytest.param("forking", marks=pytest.mark.thorough)),
+    pytest.param("deep_with_limit", marks=pytest.mark.thorough),
 )
 
 

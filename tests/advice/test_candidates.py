@@ -114,6 +114,7 @@ def test_code_on_an_optimizer_takes_the_same_steps(id, kind):
         assert optimizer.param_groups[0][id.partition("-")[2]] is True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("id", [one.id for one in ALL_CANDIDATES if one.language == "shell"])
 def test_shell_lines_set_what_the_process_gets(id):
     one, known = KNOWN[id], made(allocators={id: "/lib/none.so"})

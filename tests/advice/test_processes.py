@@ -21,6 +21,7 @@ from torchgauge.targets.training.training import Training
 KNOWN = {one.id: one for one in ALL_CANDIDATES}
 
 
+@pytest.mark.thorough
 def test_outputs_decide_before_anything_is_timed_and_a_crash_is_a_result():
     model, x = convolutional()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

@@ -30,6 +30,7 @@ def diagnosis(root, **faults):
     )
 
 
+@pytest.mark.thorough
 def test_the_verb_prints_json_and_exits_with_zero():
     done = torchgauge("doctor", "--quick", "--json")
     assert done.returncode == 0, done.stderr

@@ -171,6 +171,7 @@ def test_processes_that_a_forward_starts_end_as_they_like(models, name, tmp_path
     assert list((tmp_path / "tmp").glob("torchgauge-*")) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("times", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 6))])
 def test_ctrl_c_several_times_in_a_row_ends_with_130(models, tmp_path, times):
     ready = tmp_path / "ready"

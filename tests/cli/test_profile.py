@@ -126,6 +126,7 @@ def test_a_pipe_gets_80_columns_without_codes_and_progress(model):
     assert done.stderr == ""
 
 
+@pytest.mark.thorough
 def test_a_terminal_sees_progress_and_colours(model):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "torchgauge", "profile", f"{model}:slow", "--iterations", "30"]

@@ -72,9 +72,8 @@ def test_an_inference_script_with_arguments(script):
     assert "Wrote out/loop.json" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments", [["script.py"], pytest.param(["-m", "script"], marks=pytest.mark.thorough)]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("arguments", [["script.py"], ["-m", "script"]])
 def test_a_training_script_finds_what_is_beside_it(script, arguments):
     folder = script(TRAINING)
     done = run(folder, "--json", *arguments)
@@ -105,6 +104,7 @@ def test_the_script_s_exit_code_is_passed_on(script, end, code):
     assert tg.load(folder / "out" / "loop.json").count == 12
 
 
+@pytest.mark.thorough
 def test_a_script_that_fails_is_shown_as_python_would(script):
     text = """
 class Failing(Net):
@@ -130,6 +130,7 @@ Failing()(torch.ones(2, 8))
     assert tg.load(folder / "out" / "loop.json").count == 12
 
 
+@pytest.mark.thorough
 def test_a_script_that_is_interrupted_leaves_what_was_measured(script):
     end = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
     folder = script(INFERENCE + end)

@@ -48,6 +48,7 @@ def job(what, batch=1, number=1, **variant):
     return Job(CellSettings(batch=batch), number, Variant(what, batch=batch, **variant), options)
 
 
+@pytest.mark.thorough
 def test_a_cell_is_measured_and_bad_ends_are_results(request_of):
     found = {batch: perform(job(request_of, batch)) for batch in (2, 3, 4)}
     done = found[2].cell

@@ -17,9 +17,10 @@ from torchgauge.measure.processes.waiting_process import Build, Question, waitin
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="processes are forked on Linux alone"
-)
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone"),
+    pytest.mark.thorough,
+]
 
 QUESTION = Question(0.0, 1)
 QUICK = Pace(rounds=2, seconds=0.01, calls=2, layer_rounds=0)
@@ -70,7 +71,6 @@ def test_several_forked_processes_wait_beside_each_other(server, tmp_path):
             assert times[1] >= 0.03
 
 
-@pytest.mark.thorough
 def test_a_block_is_forked_where_both_sides_can_be(server, tmp_path):
     both, fresh = tmp_path / "both", tmp_path / "fresh"
     block(build(telling(both)), build(telling(both)), QUICK, server=server)
@@ -88,7 +88,6 @@ def test_a_home_of_its_own_is_not_forked_into(server):
     assert not server.serves(None, {"A": "1"})
 
 
-@pytest.mark.thorough
 def test_variables_of_the_server_are_those_of_what_it_forks(tmp_path):
     def call():
         assert os.environ["TORCHGAUGE_TEST"] == "yes"
@@ -175,7 +174,6 @@ def test_a_process_that_takes_too_long_is_killed(server, tmp_path):
     assert caught.value.id == "child-timeout"
 
 
-@pytest.mark.thorough
 def test_a_server_that_dies_is_an_error_of_those_who_wait(tmp_path):
     with forking() as other:
         with waiting(build(time.sleep, 0.0), tmp_path / "a", server=other) as one:

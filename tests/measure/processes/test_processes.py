@@ -75,6 +75,7 @@ def killed():
     return MeasurementError("A measuring process was killed by SIGKILL.", id="child-killed")
 
 
+@pytest.mark.thorough
 def test_fresh_processes_each_build_the_model_anew():
     model, factor = nn.Linear(8, 8), torch.ones(8)  # both travel by value
     latency = tg.measure_latency(
@@ -247,7 +248,8 @@ def test_ctrl_c_keeps_the_runs_there_are(monkeypatch):
         repeated(source, options, Silent())
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupt_brings_back_what_the_child_has(tmp_path, times, monkeypatch):
     """The terminal tells both processes, and then this one tells the child again."""
     started = tmp_path / "started"
@@ -279,9 +281,8 @@ def test_only_the_first_interrupt_interrupts_a_child():
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize(
-    ("patience", "times"), [(0.5, 1), pytest.param(60, 2, marks=pytest.mark.thorough)]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("patience", "times"), [(0.5, 1), (60, 2)])
 def test_a_child_that_takes_no_interrupt_is_killed(tmp_path, monkeypatch, patience, times):
     """After some seconds, or at the second Ctrl-C."""
     started = tmp_path / "started"

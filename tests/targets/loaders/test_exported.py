@@ -115,6 +115,7 @@ def test_a_script_brings_no_inputs(folder):
     assert "Tensor input" in error.cause
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["garbage.pt2", "garbage.ts"])
 def test_what_is_no_program_is_said_from_the_child(name, folder, capsys):
     if name.endswith(".ts"):
