@@ -72,6 +72,7 @@ def test_a_process_is_held_to_its_memory(request_of):
     assert cell.status == "out of memory", cell.reason
 
 
+@pytest.mark.thorough
 def test_a_cell_that_breaks_its_limit_says_the_limit(request_of):
     cell = perform(job(request_of, 8_000_000, memory_limit=10**9)).cell  # inputs of 2 GB
     assert cell.status == "out of memory", cell.reason

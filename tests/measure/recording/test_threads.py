@@ -109,7 +109,6 @@ def test_two_threads_count_each_its_own():
     assert nn.Module.__call__ is CALL
 
 
-@pytest.mark.thorough
 def test_two_threads_profile():
     def profiled():
         return tg.profile(
