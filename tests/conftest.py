@@ -37,9 +37,10 @@ def own_state(tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def small_roofs():
-    """The roofs that a profile measures by itself take no seconds of a test; children's do once."""
+def short_measurements():
+    """Roofs and the use of the machine take no seconds of a test; children's roofs do once."""
     from torchgauge.device.roofs import roofs
+    from torchgauge.measure.machine import system
 
     with pytest.MonkeyPatch.context() as patched:
         least = dataclasses.replace(
@@ -47,4 +48,5 @@ def small_roofs():
         )
         patched.setattr(roofs, "QUICK", least)
         patched.setattr(roofs, "numpy_peaks", lambda threads, effort: {})
+        patched.setattr(system, "DURATION", 0.02)
         yield

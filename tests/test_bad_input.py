@@ -22,7 +22,6 @@ import torchgauge as tg
 from torchgauge.cli import profile as verb
 from torchgauge.cli.main import main
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure.machine import system
 from torchgauge.measure.processes import processes
 from torchgauge.records import codec
 
@@ -218,11 +217,6 @@ interrupted_system = running(interrupted("system.py"))
 interrupted_memory = running(interrupted("memory.py"))
 '''
 QUICK = ["--iterations", "3", "--warmup", "1"]
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch):
-    monkeypatch.setattr(system, "DURATION", 0.01)
 
 
 @pytest.fixture(scope="module")

@@ -175,12 +175,7 @@ def test_a_full_disk_leaves_what_was_there(saved, tmp_path, monkeypatch, capsys)
     assert not list(out.glob(".*"))
 
 
-@pytest.fixture
-def _quick(monkeypatch):
-    monkeypatch.setattr("torchgauge.measure.plan.measure_system", lambda *_: None)  # takes 1 s
-
-
-@pytest.mark.usefixtures("_quick", "page")
+@pytest.mark.usefixtures("page")
 def test_the_verbs_that_measure_write_the_same_files(tmp_path, capsys):
     (tmp_path / "mymodel.py").write_text(MODEL)
     (tmp_path / "myloop.py").write_text(LOOP)

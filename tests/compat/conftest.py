@@ -6,10 +6,9 @@ import torch
 
 @pytest.fixture(scope="package", autouse=True)
 def _soon():
-    """The machine's use and roofs are sampled briefly; one thread waits for no other."""
+    """Roofs are measured briefly; one thread waits for no other."""
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("torchgauge.measure.machine.system.DURATION", 0.05)
         patched.setattr("torchgauge.compat.quick_roofs.SETS", (2**18, 2**22))
         patched.setattr("torchgauge.device.roofs.best_time.BUDGET", 0.002)
         patched.setattr("torchgauge.device.roofs.best_time.SECONDS", 0.0005)

@@ -17,7 +17,6 @@ import torchgauge as tg
 from torchgauge.errors import InputError
 from torchgauge.integrate.assertions import Assertions, Options
 from torchgauge.integrate.baselines import Baselines
-from torchgauge.measure import plan
 
 pytest_plugins = ("pytester",)
 
@@ -42,12 +41,6 @@ def net():
 
 
 X = torch.ones(2, 8)
-
-
-@pytest.fixture(autouse=True)
-def no_system(monkeypatch):
-    """Watching the machine takes a second of each profile, and nothing here looks at it."""
-    monkeypatch.setattr(plan, "measure_system", lambda *_: None)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from torchgauge.errors import InputError
 from torchgauge.measure import plan
 
 QUICK = {"warmup": 1, "iterations": 4}
+SUMMARY = {**QUICK, "detail": "summary"}
 
 
 class Net(nn.Sequential):
@@ -101,7 +102,7 @@ def test_inputs_of_every_form():
         "Inputs": tg.Inputs((one,), {"b": one}),
     }
     names = {
-        form: [i.name for i in tg.profile(Model(), inputs, **QUICK).target.inputs]
+        form: [i.name for i in tg.profile(Model(), inputs, **SUMMARY).target.inputs]
         for form, inputs in shapes.items()
     }
     assert names == {
@@ -154,7 +155,7 @@ def test_a_gpu_that_is_not_there_is_no_silent_cpu_run(model):
 
 
 def test_images_and_tokens_are_named():
-    profile = tg.profile(nn.Conv2d(3, 4, 3), torch.ones(2, 3, 16, 16), **QUICK)
+    profile = tg.profile(nn.Conv2d(3, 4, 3), torch.ones(2, 3, 16, 16), **SUMMARY)
     assert profile.throughput.images == pytest.approx(2 / profile.latency.median)
     assert profile.throughput.tokens is None
 
@@ -162,13 +163,13 @@ def test_images_and_tokens_are_named():
         def forward(self, input_ids):
             return input_ids.float()
 
-    profile = tg.profile(Words(), {"input_ids": torch.ones(2, 7, dtype=torch.int64)}, **QUICK)
+    profile = tg.profile(Words(), {"input_ids": torch.ones(2, 7, dtype=torch.int64)}, **SUMMARY)
     assert profile.throughput.tokens == pytest.approx(14 / profile.latency.median)
     assert profile.throughput.images is None
 
 
 def test_profiling_twice_gives_the_same_counts(model):
-    first, second = (tg.profile(model, torch.ones(2, 8), **QUICK) for _ in range(2))
+    first, second = (tg.profile(model, torch.ones(2, 8), **SUMMARY) for _ in range(2))
     assert first.size == second.size
     assert first.memory.parts == second.memory.parts
     assert first.target == second.target
@@ -212,7 +213,14 @@ def test_a_profile_comes_back_from_disk_with_its_tree(tmp_path):
     assert str(again) == str(profile)
 
 
-@pytest.mark.parametrize(("processes", "detail"), [(2, "layers"), (2, "summary"), (1, "layers")])
+@pytest.mark.parametrize(
+    ("processes", "detail"),
+    [
+        pytest.param(2, "layers", marks=pytest.mark.thorough),
+        pytest.param(2, "summary", marks=pytest.mark.thorough),
+        (1, "layers"),
+    ],
+)
 def test_each_of_several_processes_times_its_layers(model, processes, detail):
     """What a later comparison of layers needs; one process would say nothing of its spread."""
     profile = tg.profile(model, torch.ones(2, 8), processes=processes, detail=detail, **QUICK)
