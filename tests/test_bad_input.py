@@ -295,7 +295,10 @@ REFUSED = [
     Case("torchvision:resnet19", "torchvision-unknown", "", "", "resnet18"),
     Case("@model.onnx", "target-not-supported", "", "ONNX"),
     Case("@program.pt2", "untrusted-file", "holds a program", "whoever wrote it", "--trust"),
-    Case("@program.pt2 --trust", "program-unreadable", "saved program"),
+    pytest.param(
+        Case("@program.pt2 --trust", "program-unreadable", "saved program"),
+        marks=pytest.mark.thorough,
+    ),
     Case("@program.pt", "target-not-supported", "", "a checkpoint", "--weights"),
     Case("@hf", "hf-remote-code", "not run", "auto_map"),
     # the inputs

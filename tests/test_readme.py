@@ -20,7 +20,16 @@ def blocks(language):
 
 COMMANDS = [line for block in blocks("bash") for line in block.splitlines() if line]
 # Large models, several processes: half a minute and more.
-LONG = ("hf:", "timm:", "--processes", "--roofs", "--train", "--depth 1 --top", "mobilenet")
+LONG = (
+    "hf:",
+    "timm:",
+    "--processes",
+    "--roofs",
+    "--train",
+    "--depth 1 --top",
+    "mobilenet",
+    "sweep",
+)
 
 
 def marks(command):
