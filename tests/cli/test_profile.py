@@ -218,7 +218,8 @@ def test_a_factory_that_raises_shows_the_users_traceback_only(model, capsys):
 
 
 def test_a_forward_that_raises_leaves_the_rest_of_the_record(model, tmp_path, capsys):
-    assert main(["profile", f"{model}:wrong_shape", "--output-dir", str(tmp_path)]) == 1
+    out = ["--output-dir", str(tmp_path)]
+    assert main(["profile", f"{model}:wrong_shape", *QUICK, *out]) == 1
     said = capsys.readouterr().err
     assert "mat1 and mat2 shapes cannot be multiplied" in said
     assert "src/torchgauge" not in said
