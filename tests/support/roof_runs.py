@@ -7,7 +7,7 @@ import pytest
 
 from torchgauge.device import calibration
 from torchgauge.device.load import Load
-from torchgauge.device.roofs import roof_measurement, roof_store, roofs
+from torchgauge.device.roofs import roof_measurement, roofs
 
 
 class Watch:
@@ -40,6 +40,6 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(roofs, "PATIENCE", 0.05)
     monkeypatch.setattr(roofs, "_cores", lambda: 2)
     monkeypatch.setattr(Watch, "loads", itertools.repeat(0.0))
-    monkeypatch.setattr(roof_store, "_unwritten", {})
+    monkeypatch.setattr(roofs, "_unwritten", {})
     monkeypatch.setenv(calibration.VARIABLE, str(tmp_path / "state"))
     return runs

@@ -13,13 +13,8 @@ from torchgauge.device import settings, state_file
 from torchgauge.device.checks.other_load import most_other
 from torchgauge.device.cpu import Cpu, last_level_cache
 from torchgauge.device.gpu_metrics import NoGpu
-<<<<<<< HEAD
-from torchgauge.device.load import Load, LoadWatch
-from torchgauge.device.roofs import roof_measurement, roofs
-=======
 from torchgauge.device.load import LoadWatch
-from torchgauge.device.roofs import roof_measurement, roof_store, roofs
->>>>>>> cea5b36 (Move what tests share into tests/support)
+from torchgauge.device.roofs import roof_measurement, roofs
 from torchgauge.device.roofs.best_time import best_time
 from torchgauge.device.roofs.roof_kernels import TorchKernels
 from torchgauge.progress import Silent
@@ -237,44 +232,6 @@ def test_on_a_busy_machine_it_leaves_out_working_sets():
     assert list(found.peaks) == ["float32"]
 
 
-<<<<<<< HEAD
-class Watch:
-    """What others take of two cores: the next share of `loads` at each reading."""
-
-    loads = ()
-
-    def __init__(self, gpus):
-        pass
-
-    def load(self):
-        return Load(other=next(Watch.loads), steal=None, throttled=None)
-
-
-@pytest.fixture
-def machine(monkeypatch, tmp_path):
-    """Measuring takes no time, finds more each time, and others take what `Watch.loads` says."""
-    runs = []
-
-    def measured(facts, kernels, device, clock, *, progress, effort):
-        runs.append(effort.extent)
-        return msgspec.structs.replace(
-            facts, peaks={"float32": float(len(runs))}, extent=effort.extent
-        )
-
-    monkeypatch.setattr(roofs, "measured", measured)
-    monkeypatch.setattr(roofs, "LoadWatch", Watch)
-    monkeypatch.setattr(roofs, "QUICK", roof_measurement.QUICK)
-    monkeypatch.setattr(roofs, "MOMENT", 0.0)
-    monkeypatch.setattr(roofs, "PATIENCE", 0.05)
-    monkeypatch.setattr(roofs, "_cores", lambda: 2)
-    monkeypatch.setattr(Watch, "loads", itertools.repeat(0.0))
-    monkeypatch.setattr(roofs, "_unwritten", {})
-    monkeypatch.setenv(calibration.VARIABLE, str(tmp_path / "state"))
-    return runs
-
-
-=======
->>>>>>> cea5b36 (Move what tests share into tests/support)
 def test_a_gpus_roofs_are_those_measured_and_its_datasheets_else(monkeypatch, tmp_path):
     file = tmp_path / "roofs.json"
     gpu = msgspec.structs.replace(known(), device="NVIDIA H100 80GB HBM3", machine="a key")
