@@ -22,7 +22,8 @@ from torch.utils.benchmark import Timer
 
 from torchgauge.analyze.latency.latency import combine
 from torchgauge.clock import SystemClock, resolution
-from torchgauge.measure.latency.sampling import SamplingPlan, Timing, sample
+from torchgauge.measure.latency.latency_options import SamplingPlan
+from torchgauge.measure.latency.sampling import Timing, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable

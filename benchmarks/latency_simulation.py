@@ -20,7 +20,8 @@ import numpy as np
 
 from torchgauge.analyze.latency.latency import combine
 from torchgauge.analyze.statistics.percentiles import samples_needed
-from torchgauge.measure.latency.sampling import SamplingPlan, Timing, sample
+from torchgauge.measure.latency.latency_options import SamplingPlan
+from torchgauge.measure.latency.sampling import Timing, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ from torchgauge.advice.candidates.every import ALL_CANDIDATES, select_candidates
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure.advice.facts import facts
 from torchgauge.measure.advice.outputs import compared, host_copies
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.changed_target import ChangedOptimizer, changed, execute
 from torchgauge.targets.training.training import Training

@@ -25,7 +25,7 @@ from torchgauge.measure.advice.layer_choice import (
     layer_groups,
 )
 from torchgauge.measure.advice.outputs import DIFFERS
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.progress import Silent
 from torchgauge.records.advice import LeftOut, OutputCheck, Trial
 from torchgauge.report.content import advice_words as words

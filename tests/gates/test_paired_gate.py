@@ -16,7 +16,7 @@ from torchgauge.gates.paired_gate import gate_builds, pace_for
 from torchgauge.measure import forward
 from torchgauge.measure.latency import blocks
 from torchgauge.measure.latency.blocks import Timed
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes import separate_process as apart
 from torchgauge.measure.processes.waiting_process import Build
 from torchgauge.progress import Silent

@@ -4,7 +4,7 @@ from torch import nn
 
 from torchgauge.errors import InputError, MeasurementError, user_traceback
 from torchgauge.measure.latency import latency
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.memory import memory
 from torchgauge.measure.step import prepared
 from torchgauge.targets.builds.source import Source

@@ -4,7 +4,7 @@ import pytest
 from tests.support import records
 
 from torchgauge.errors import InputError, MeasurementError, missing_extra
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ChildAnswer
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.sweep import CellSettings

@@ -20,7 +20,7 @@ from torchgauge.gates.gate_warnings import warnings_of
 from torchgauge.records.record import MeasurementWarning
 
 if TYPE_CHECKING:
-    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.measure.latency.latency_options import LatencyOptions
     from torchgauge.measure.processes.waiting_process import Build
     from torchgauge.records.comparison import Comparison
     from torchgauge.records.profile import Profile
@@ -256,7 +256,7 @@ def request_build(request: GateRequest, label: str = "current") -> Build:
 
 
 def _timing(named: TargetRequest, loss: str | None, optimizer: str | None) -> LatencyOptions:
-    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.measure.latency.latency_options import LatencyOptions
 
     if not named.training:
         return LatencyOptions()

@@ -13,7 +13,7 @@ from torchgauge.signals import restoring
 from torchgauge.turn import turn
 
 if TYPE_CHECKING:
-    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.measure.latency.latency_options import LatencyOptions
     from torchgauge.targets.builds.source import Source
     from torchgauge.targets.training.training import Training
 
@@ -39,7 +39,7 @@ def prepared(
     """
     require_torch()
     from torchgauge.device.select import resolve
-    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.measure.latency.latency_options import LatencyOptions
     from torchgauge.targets.builds.source import Source
     from torchgauge.targets.training.training import Training
 

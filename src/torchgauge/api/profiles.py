@@ -14,7 +14,7 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.tree import DETAIL, Detail
 
 if TYPE_CHECKING:
-    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.measure.latency.latency_options import LatencyOptions
     from torchgauge.measure.processes.fork_server import ForkServer
     from torchgauge.measure.timeline.timeline_options import TimelineOptions
     from torchgauge.targets.builds.source import Source
@@ -160,7 +160,7 @@ def _options(
     request: TargetRequest, loss: str | None, optimizer: str | None, **timing: Any
 ) -> LatencyOptions:
     """Return how to time a request, and with which training step."""
-    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.measure.latency.latency_options import LatencyOptions
 
     training = None
     if request.training:

@@ -110,7 +110,7 @@ def _sweep(
     from torchgauge.analyze.gate.limits import percentile_of
     from torchgauge.analyze.sweep.constraints import cell_metric, parse
     from torchgauge.device.environment import environment
-    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.measure.latency.latency_options import LatencyOptions
     from torchgauge.records.target import TargetDescription
     from torchgauge.sweeps.executor import executor as named
     from torchgauge.sweeps.grid import Grid

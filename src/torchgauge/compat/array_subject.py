@@ -18,7 +18,7 @@ from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.compat.subject import Backward, Shape
 from torchgauge.device.roofs.numpy_kernels import Host, NumpyKernels
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.latency.sampling import SamplingPlan
+from torchgauge.measure.latency.latency_options import SamplingPlan
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.work.cost import Cost

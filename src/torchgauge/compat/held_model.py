@@ -13,7 +13,7 @@ from torchgauge import api
 from torchgauge.api.preparation import require_torch
 from torchgauge.compat.subject import given_inputs, is_torch
 from torchgauge.errors import InputError
-from torchgauge.measure.latency.sampling import SamplingPlan
+from torchgauge.measure.latency.latency_options import SamplingPlan
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.profile import Profile
 from torchgauge.targets.inputs.inputs import Inputs

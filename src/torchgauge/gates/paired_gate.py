@@ -40,7 +40,7 @@ from torchgauge.records.verdict import Block, Limit, Ruling, Tolerance, Verdict,
 
 if TYPE_CHECKING:
     from torchgauge.measure.latency.blocks import Pace, Timed
-    from torchgauge.measure.latency.latency import LatencyOptions
+    from torchgauge.measure.latency.latency_options import LatencyOptions
     from torchgauge.measure.latency.paired_run import PairedRun
     from torchgauge.measure.processes.waiting_process import Build
 

@@ -11,7 +11,7 @@ from torchgauge.analyze.work.roofline import roofline
 from torchgauge.analyze.work.tree_bounds import with_bounds
 from torchgauge.analyze.work.tree_costs import layer_times, with_costs
 from torchgauge.device.roofs import roofs as machine
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.records.environment import Environment
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.latency.training import TrainingTime

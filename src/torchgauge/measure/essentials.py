@@ -10,7 +10,7 @@ from torchgauge.device.environment import environment
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.memory import memory as memory_probe
 from torchgauge.measure.plan import measure_latency
 from torchgauge.measure.runner import Runner

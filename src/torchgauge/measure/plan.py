@@ -27,7 +27,7 @@ from torchgauge.measure.derived import bounds, judged, phases
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.latency.latency_runs import LatencyRuns, latency_runs
 from torchgauge.measure.latency.remembered_runs import combined
 from torchgauge.measure.lines import lines as lines_probe

@@ -8,7 +8,7 @@ import time
 
 from torchgauge.analyze.latency.latency import combine
 from torchgauge.errors import MeasurementError, MissingExtraError, TorchgaugeError
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
 from torchgauge.records.environment import Environment
 from torchgauge.records.memory.memory import Memory

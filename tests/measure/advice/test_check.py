@@ -9,7 +9,7 @@ from torch import nn
 
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.advice.check import CheckSource, check
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
 from torchgauge.targets.builds.source import Source
 

@@ -12,7 +12,8 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.analyze.latency.latency import combine
 from torchgauge.errors import InputError, MeasurementError
-from torchgauge.measure.latency.latency import LatencyOptions, measure
+from torchgauge.measure.latency.latency import measure
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.targets.builds.source import Source
 
 LAUNCH = 20e-6

@@ -17,7 +17,7 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.latency import latency_runs as module
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.latency.latency_runs import LatencyRuns, latency_runs
 from torchgauge.measure.processes.fork_server import ForkServer
 from torchgauge.progress import Silent

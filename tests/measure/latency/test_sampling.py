@@ -11,7 +11,8 @@ from torchgauge.analyze.latency.stopping import Look
 from torchgauge.analyze.statistics.percentiles import percentile_interval, samples_needed
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.latency import sampling
-from torchgauge.measure.latency.sampling import SamplingPlan, sample
+from torchgauge.measure.latency.latency_options import SamplingPlan
+from torchgauge.measure.latency.sampling import sample
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from torchgauge.analyze.latency.latency import combine
 from torchgauge.analyze.latency.latency_run import run_figures
 from torchgauge.analyze.latency.training_phases import training_time
 from torchgauge.errors import InputError
-from torchgauge.measure.latency.latency import LatencyOptions, measure
+from torchgauge.measure.latency.latency import measure
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.training.named_training import mean_of_outputs, named_training
 from torchgauge.targets.training.training import Training

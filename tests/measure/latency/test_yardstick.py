@@ -14,8 +14,7 @@ from torch import nn
 from torchgauge.clock import SystemClock
 from torchgauge.device.select import open_device
 from torchgauge.measure.latency import latency, yardstick
-from torchgauge.measure.latency.latency import LatencyOptions
-from torchgauge.measure.latency.sampling import SamplingPlan
+from torchgauge.measure.latency.latency_options import LatencyOptions, SamplingPlan
 from torchgauge.measure.latency.yardstick import LEAST_PAUSE, PACE, Yardstick
 from torchgauge.targets.builds.source import Source
 

@@ -10,7 +10,7 @@ import pytest
 
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.latency.blocks import Pace, block
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.fork_server import forking
 from torchgauge.measure.processes.processes import ask
 from torchgauge.measure.processes.waiting_process import Build, Question, waiting

@@ -15,7 +15,7 @@ from torch import nn
 
 import torchgauge as tg
 from torchgauge.errors import InputError, MeasurementError, user_traceback
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes import child, processes
 from torchgauge.measure.processes.processes import in_fresh_process, repeated
 from torchgauge.progress import Silent
@@ -111,7 +111,7 @@ def test_a_child_measures_under_the_settings_of_its_parent(tmp_path):
         import pathlib, sys
         import torch
         from torchgauge.device import settings
-        from torchgauge.measure.latency.latency import LatencyOptions
+        from torchgauge.measure.latency.latency_options import LatencyOptions
         from torchgauge.measure.processes.processes import in_fresh_process
         from torchgauge.targets.builds.source import Source
 

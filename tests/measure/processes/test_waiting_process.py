@@ -10,7 +10,7 @@ import pytest
 
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure.latency.blocks import Pace, block
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes import waiting_process as waiting_module
 from torchgauge.measure.processes.waiting_process import Answer, Build, Question, waiting
 from torchgauge.targets.builds.home import Home

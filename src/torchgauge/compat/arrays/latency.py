@@ -12,7 +12,8 @@ from torchgauge.compat.arrays.calling import RAISED, call_of, run, translated
 from torchgauge.compat.arrays.kept import preserved, restore
 from torchgauge.compat.arrays.members import Array, objects
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure.latency.sampling import SamplingPlan, Timing, sample
+from torchgauge.measure.latency.latency_options import SamplingPlan
+from torchgauge.measure.latency.sampling import Timing, sample
 from torchgauge.records.latency.latency import Latency
 from torchgauge.targets.deferred import Finishing
 from torchgauge.targets.inputs.inputs import Inputs

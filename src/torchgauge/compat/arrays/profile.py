@@ -15,7 +15,7 @@ from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import NoGpu
 from torchgauge.device.roofs.numpy_kernels import Host, NumpyKernels
-from torchgauge.measure.latency.sampling import SamplingPlan
+from torchgauge.measure.latency.latency_options import SamplingPlan
 from torchgauge.measure.machine import system
 from torchgauge.records.profile import Profile
 from torchgauge.records.system import System

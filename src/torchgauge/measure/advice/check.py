@@ -15,7 +15,7 @@ from torchgauge.device.select import open_device
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.advice.outputs import compared, host_copies
 from torchgauge.measure.forward import RAISED
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.memory import memory
 from torchgauge.measure.step import prepared
 from torchgauge.measure.work.internals import draw_as_eager

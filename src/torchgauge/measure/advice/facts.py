@@ -25,7 +25,7 @@ from torchgauge.device.load import LoadWatch
 from torchgauge.device.select import open_device
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.description import describe
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.latency.load import load_warnings
 from torchgauge.measure.memory import memory
 from torchgauge.measure.step import prepared

@@ -12,7 +12,7 @@ from torch import nn
 
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.advice.check import CheckSource, OutputSnapshot, judged, outputs_of
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.records.advice import LeftOut, OutputCheck
 from torchgauge.targets import members
 from torchgauge.targets.changed_target import changed

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -15,15 +12,9 @@ from torchgauge.device.base import Device
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.load import LoadWatch
 from torchgauge.device.select import open_device
-from torchgauge.errors import InputError
+from torchgauge.measure.latency.latency_options import DEFAULT_BUDGET, LatencyOptions
 from torchgauge.measure.latency.load import load_warnings
-from torchgauge.measure.latency.sampling import (
-    DEFAULT_BUDGET,
-    DEFAULT_PRECISION,
-    SamplingPlan,
-    Timing,
-    sample,
-)
+from torchgauge.measure.latency.sampling import Timing, sample
 from torchgauge.measure.latency.yardstick import Yardstick
 from torchgauge.measure.step import Step, guarded, prepared, without_values
 from torchgauge.progress import Progress, Silent
@@ -31,93 +22,11 @@ from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.targets.deferred import Finishing
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.placement import Placement
-from torchgauge.targets.training.training import Phase, Training
+from torchgauge.targets.training.training import Phase
 
 # A GPU raises its clocks over the first tenths of a second of work.
 GPU_BUSY_WARMUP = 0.15
 PHASES: tuple[Phase, ...] = ("zero_grad", "forward", "loss", "backward", "optimizer")
-
-
-@dataclasses.dataclass(frozen=True)
-class LatencyOptions:
-    """How latency is to be measured; `budget` in seconds, for all processes together.
-
-    `processes` None: as many short ones as `budget` allows, the first of them this one; with
-    `iterations` given, this one alone. `target_rel_error` None: ±1 % in a process that is measured
-    alone, and nothing is asked of several. `short` is for one of several: see `SamplingPlan`.
-
-    `layers` has each of several processes time its layers as well, when all calls are timed.
-
-    `independent` is the least number of samples n/τ, of all processes together.
-
-    Raises InputError `option-invalid`, `option-conflict`.
-    """
-
-    train: Training | None = None
-    warmup: int | None = None
-    iterations: int | None = None
-    processes: int | None = None
-    target_rel_error: float | None = None
-    budget: float | None = None
-    independent: int = 0
-    preprocess: Callable[[Any], Any] | None = None
-    postprocess: Callable[[Any], Any] | None = None
-    cold_cache: bool = False
-    layers: bool = False
-    short: bool = False
-
-    def __post_init__(self) -> None:
-        if self.processes is not None and self.processes < 1:
-            raise InputError(
-                f"processes = {self.processes} is not possible.",
-                id="option-invalid",
-                cause="At least one process must measure.",
-                remedy="Give processes as 1 or more.",
-            )
-        if self.train is not None and (self.preprocess or self.postprocess):
-            raise InputError(
-                "A training step has no preprocess and postprocess stages.",
-                id="option-conflict",
-                cause="Stages are timed end to end for inference.",
-                remedy="Leave train, or preprocess and postprocess, out.",
-            )
-        _ = self.plan
-
-    @property
-    def plan(self) -> SamplingPlan:
-        """The part that the sampling loop needs."""
-        return SamplingPlan(
-            self.warmup,
-            self.iterations,
-            DEFAULT_PRECISION if self.target_rel_error is None else self.target_rel_error,
-            self.budget,
-            self.independent,
-            self.short,
-        )
-
-    @property
-    def several(self) -> bool:
-        """True where as many processes are to be measured as the budget allows."""
-        return self.processes is None and self.iterations is None
-
-    @property
-    def asked_precision(self) -> float | None:
-        """What the median's interval is held against; None where nothing was asked of it."""
-        if self.target_rel_error is None and not self.several:
-            return DEFAULT_PRECISION
-        return self.target_rel_error
-
-    @property
-    def staged(self) -> bool:
-        """True where stages around the model are timed."""
-        return self.preprocess is not None or self.postprocess is not None
-
-    def shared(self) -> LatencyOptions:
-        """Return the options of one of the processes: its share of the time, and no children."""
-        budget, processes = self.plan.time_limit, self.processes or 1
-        share = None if budget == float("inf") else budget / processes
-        samples = math.ceil(self.independent / processes)
-        return dataclasses.replace(self, processes=1, budget=share, independent=samples)
 
 
 def measure(

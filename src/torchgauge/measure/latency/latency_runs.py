@@ -19,7 +19,7 @@ from torchgauge.analyze.latency.between_processes import MIN_PROCESSES
 from torchgauge.device.counters import memory_available
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.latency import latency as probe
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.fork_server import ForkServer, forking
 from torchgauge.measure.processes.processes import (
     answer_of,

@@ -12,7 +12,7 @@ from torchgauge.analyze.latency.yardstick import with_speed, yardsticks_of
 from torchgauge.device.environment import environment
 from torchgauge.device.past_runs import past_runs, remember
 from torchgauge.measure.description import describe
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.latency.latency_runs import LatencyRuns
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.latency.past_run import PastRun

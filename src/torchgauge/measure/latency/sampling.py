@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -11,16 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from torchgauge.analyze.latency.latency_run import run_figures
 from torchgauge.analyze.latency.stopping import look, look_counts
 from torchgauge.analyze.latency.warmup import find_warmup
-from torchgauge.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from torchgauge.clock import Clock
+    from torchgauge.measure.latency.latency_options import SamplingPlan
     from torchgauge.records.latency.latency import LatencyRun, Stop
 
-DEFAULT_BUDGET = 30.0
-DEFAULT_PRECISION = 0.01
 FIRST_LOOK_TIME = 0.5
 MOST_SAMPLES = 250_000
 """Raw samples are kept in the record: a call of a microsecond must not fill it in 30 s."""
@@ -58,54 +55,6 @@ class BetweenCalls(Protocol):
     def run(self) -> None:
         """Do the work once."""
         ...
-
-
-@dataclass(frozen=True)
-class SamplingPlan:
-    """How long to sample: until the median is known to ±`target_rel_error`, or as the fields say.
-
-    `warmup` samples are left out (None: the data decide). `iterations` steady samples are taken,
-    exactly (None: until the precision is reached). `budget` is in seconds and holds for the calls
-    after the first; None stands for 30 s, and with `iterations` given for no limit. `independent`
-    samples n/τ are taken at least, for the interval of a percentile; the budget still ends it, and
-    `iterations` are taken exactly. `short` is for one of several processes: 0.3 s and ten
-    calls are enough, because processes differ by more than a longer look at one of them tells.
-
-    Raises InputError `option-invalid`.
-    """
-
-    warmup: int | None = None
-    iterations: int | None = None
-    target_rel_error: float = DEFAULT_PRECISION
-    budget: float | None = None
-    independent: int = 0
-    short: bool = False
-
-    def __post_init__(self) -> None:
-        if self.warmup is not None and self.warmup < 0:
-            raise _invalid("warmup", self.warmup, "0 samples or more")
-        if self.iterations is not None and self.iterations < 1:
-            raise _invalid("iterations", self.iterations, "1 sample or more")
-        if not 0 < self.target_rel_error < 1:
-            raise _invalid("target_rel_error", self.target_rel_error, "between 0 and 1, as in 0.01")
-        if self.budget is not None and not self.budget > 0:
-            raise _invalid("budget", self.budget, "more than 0 seconds")
-
-    @property
-    def time_limit(self) -> float:
-        """The seconds after which no further call begins."""
-        if self.budget is not None:
-            return self.budget
-        return DEFAULT_BUDGET if self.iterations is None else math.inf
-
-
-def _invalid(name: str, value: object, requirement: str) -> InputError:
-    return InputError(
-        f"{name} = {value!r} is not possible.",
-        id="option-invalid",
-        cause=f"{name} must be {requirement}.",
-        remedy=f"Give {name} as {requirement}.",
-    )
 
 
 def sample(

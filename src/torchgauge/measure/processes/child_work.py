@@ -10,7 +10,8 @@ import msgspec
 
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.files import write_atomically
-from torchgauge.measure.latency.latency import LatencyOptions, measure
+from torchgauge.measure.latency.latency import measure
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ChildAnswer, Request
 from torchgauge.measure.timeline import layer_times
 from torchgauge.records.failure import Failure

@@ -21,7 +21,7 @@ from torchgauge.device import settings
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.advice.check import CheckResult
 from torchgauge.measure.advice.layer_choice import LayerChoice
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.fork_server import ChildEnd, ForkServer
 from torchgauge.measure.processes.fresh_folder import fresh_folder
 from torchgauge.measure.timeline.timeline_options import TimelineOptions

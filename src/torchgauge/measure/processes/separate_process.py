@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.progress import Progress

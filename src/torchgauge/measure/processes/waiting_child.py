@@ -16,7 +16,8 @@ from torchgauge.clock import SystemClock
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.description import describe
-from torchgauge.measure.latency.latency import LatencyOptions, timed_call
+from torchgauge.measure.latency.latency import timed_call
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.latency.sampling import Timing
 from torchgauge.measure.processes.child_work import opened, read_request
 from torchgauge.measure.processes.waiting_process import Answer, Question

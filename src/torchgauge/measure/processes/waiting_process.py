@@ -16,7 +16,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from torchgauge.errors import MeasurementError, TorchgaugeError
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.fork_server import ForkedProcess, ForkServer
 from torchgauge.measure.processes.processes import (
     CHILD,
