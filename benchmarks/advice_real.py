@@ -21,15 +21,18 @@ from typing import Any
 from scipy.stats import binomtest
 
 from torchgauge import api
+from torchgauge.advice.advice_options import AdviceOptions
+from torchgauge.advice.budget import Budget
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.advice.candidates.every import ALL_CANDIDATES
 from torchgauge.advice.experiment import Experiment
 from torchgauge.advice.trying import speed_up_of
 from torchgauge.advice.world import Processes, Side
-from torchgauge.api.gates import GateRequest, request_build
+from torchgauge.gates.builds import request_build
 from torchgauge.progress import Silent
 from torchgauge.records import codec
 from torchgauge.records.advice import Advice, SpeedUp
+from torchgauge.targets.target import TargetRequest
 
 TOY = """
 import torch
@@ -66,11 +69,11 @@ NOTHING = Candidate(id="nothing", title="nothing", code=fixed("pass"))
 KNOWN = {one.id: one for one in ALL_CANDIDATES}
 
 
-def request(spec: str, folder: Path) -> GateRequest:
+def request(spec: str, folder: Path) -> TargetRequest:
     """Return what names a model; hand-written ones are put into `folder`."""
     toy = folder / "advised_toy.py"
     toy.write_text(TOY)
-    return GateRequest(target=spec.format(toy=toy), device="cpu")
+    return TargetRequest(spec.format(toy=toy))
 
 
 def steps(
@@ -84,7 +87,10 @@ def steps(
             kept = [line for line in done if line.get("model") == model]
             record = next((line["advice"] for line in kept if "advice" in line), None)
             if record is None:
-                advice = api.advise_request(request(spec, folder), **options)
+                settings = AdviceOptions(
+                    candidates=options["candidates"], budget=Budget(options["budget"])
+                )
+                advice = api.advise_request(request(spec, folder), settings)
                 record = json.loads(codec.encode(advice))
                 yield {"model": model, "advice": record}
             again = {tuple(line["again"]) for line in kept if "again" in line}

@@ -134,12 +134,13 @@ class Bank:
 
 def run_gate(path: Path, current: str, blocks: int) -> dict[str, Any]:
     """Run one real gate of `base` against a factory."""
-    from torchgauge.api.gates import GateRequest, gate_targets
-    from torchgauge.gates.gate_options import GateOptions
+    from torchgauge.api.gates import gate_targets
+    from torchgauge.gates.gate_options import BaseRequest, GateOptions
+    from torchgauge.targets.target import TargetRequest
 
-    request = GateRequest(target=f"{path}:{current}", device="cpu")
+    request, base = TargetRequest(f"{path}:{current}"), BaseRequest(target=f"{path}:base")
     wanted = GateOptions.parsed(["latency"], blocks=blocks)
-    verdict = gate_targets(request, wanted, base_target=f"{path}:base", progress=False)
+    verdict = gate_targets(request, base, wanted, progress=False)
     (ruling,) = verdict.rulings
     regressed = list(verdict.regressed_layers)
     named = bool(regressed) and regressed[0].startswith(f"layers.{GUILTY} ")
@@ -158,10 +159,11 @@ def run_gate(path: Path, current: str, blocks: int) -> dict[str, Any]:
 
 def run_block(path: Path) -> dict[str, Any]:
     """Run one A/A block for the bank."""
-    from torchgauge.api.gates import GateRequest, request_build
+    from torchgauge.gates.builds import request_build
     from torchgauge.measure.latency.blocks import Pace, block
+    from torchgauge.targets.target import TargetRequest
 
-    build = request_build(GateRequest(target=f"{path}:base", device="cpu"))
+    build = request_build(TargetRequest(f"{path}:base"))
     found = block(build, build, Pace())
     return {"visits": found.figures["latency"], "duration": found.duration}
 

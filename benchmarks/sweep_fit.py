@@ -24,7 +24,10 @@ import numpy as np
 from torchgauge import units
 from torchgauge.analyze.sweep.scaling import Point, fit, scaling_of
 from torchgauge.api import sweep_request
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.records.sweep import Cell, Sweep
+from torchgauge.sweeps.sweep_options import SweepOptions
+from torchgauge.targets.target import TargetRequest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SIMULATED = (
@@ -43,11 +46,11 @@ MODELS = {
 def swept(model: str, options: argparse.Namespace) -> Sweep:
     """Return the sweep of one model."""
     return sweep_request(
-        MODELS[model],
+        TargetRequest(MODELS[model], device=options.device),
         {"batch": options.batches, "precision": options.precisions,
          "threads": options.threads, "seq_len": options.seq_len if model == "gpt2" else None},
-        device=options.device, executor="process", where="", best=None, repeats=options.repeats,
-        every=True, memory_limit=None, resume=None, budget=options.budget, progress=None,
+        SweepOptions(repeats=options.repeats, measure_all=True),
+        LatencyOptions(budget=options.budget),
     )  # fmt: skip
 
 

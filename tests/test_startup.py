@@ -32,12 +32,9 @@ def test_nothing_heavy_is_imported(code):
 
 @pytest.mark.parametrize(
     ("arguments", "verbs"),
-    [
-        (["--help"], set()),
-        (["count", "--help"], {"count", "profile"}),  # whose options count takes
-    ],
+    [(["--help"], set()), *(([name, "--help"], {name}) for name in VERBS)],
 )
-def test_help_imports_the_verbs_whose_options_it_shows(arguments, verbs):
+def test_help_imports_the_verb_whose_options_it_shows_and_no_other(arguments, verbs):
     code = (
         "import sys; from torchgauge.cli.main import VERBS, main\n"
         f"try: main({arguments!r})\n"
@@ -48,6 +45,19 @@ def test_help_imports_the_verbs_whose_options_it_shows(arguments, verbs):
     shown, _, imported = done.stdout.rpartition("imported")
     assert shown.startswith("usage: torchgauge")
     assert set(imported.split()) == verbs
+
+
+def test_requests_are_made_before_torch_is_imported():
+    modules = (
+        "advice.advice_options", "gates.gate_options", "measure.latency.latency_options",
+        "measure.timeline.timeline_options", "measure.work.count_options",
+        "sweeps.sweep_options", "targets.target", "traces.read_options",
+    )  # fmt: skip
+    code = "\n".join(f"import torchgauge.{name}" for name in modules)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{LISTED}"], capture_output=True, text=True, check=True
+    )
+    assert {"torch", "numpy", "scipy"}.isdisjoint(done.stdout.split())
 
 
 def test_every_verb_is_a_module_with_options():

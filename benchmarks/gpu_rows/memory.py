@@ -83,14 +83,11 @@ def compared(of: str, ours: Memory, theirs: Account) -> Iterator[Line]:
 
 def estimated(of: str, machine: Machine, name: str, peak: int) -> Line:
     """Return the line of the estimate of a training step's memory beside the measured peak."""
-    import dataclasses
-
     from torchgauge.api import count_request
+    from torchgauge.measure.work.count_options import CountOptions
 
-    asked = dataclasses.asdict(machine.request(name, device="meta"))
-    asked["target"] = asked.pop("spec")
-    asked.pop("training")
-    counted = count_request(**asked, backward=True, optimizer="adamw").training
+    request = machine.request(name, device="meta")
+    counted = count_request(request, CountOptions(backward=True, optimizer="adamw")).training
     if counted is None:
         return Line(of, verdict="missed", note="no estimate")
     total, least = counted.assumed.total, counted.assumed.lower_bound

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Protocol
 
 from torchgauge import randomness
+from torchgauge.signals import restoring
 from torchgauge.visible import one_line
 
 
@@ -79,3 +81,13 @@ def progress(choice: bool | None = None) -> Progress:
     if choice is None:
         choice = sys.stderr is not None and sys.stderr.isatty()
     return TerminalProgress() if choice else Silent()
+
+
+@restoring
+def showing(choice: bool | None) -> Iterator[Progress]:
+    """Show progress as chosen; None: where a terminal is there to see it."""
+    display = progress(choice)
+    try:
+        yield display
+    finally:
+        display.close()

@@ -11,7 +11,7 @@ from tests.support.ranks_from_one import recorded, write_ranks
 
 import torchgauge as tg
 from torchgauge import InputError
-from torchgauge.api.traces import ranked
+from torchgauge.traces.trace_files import files_by_rank
 
 RANK = public_trace("a100_nccl_rank0of2")
 EVENTS = [op("aten::mm", 0, 9), launch(1, 2), kernel("gemm", 10, 5, 1)]
@@ -102,7 +102,7 @@ def test_a_folder_of_vllm_has_its_ranks_and_no_front_end(tmp_path):
     assert all("-rank-" in one.file for one in found.ranks)
     assert [one.id for one in found.warnings] == ["trace-no-rank"] * 2
     assert "0host_77" in found.warnings[0].message
-    assert list(ranked(tmp_path)) == [0, 1]  # so a conversion takes the same
+    assert list(files_by_rank(tmp_path)) == [0, 1]  # so a conversion takes the same
 
 
 @pytest.mark.parametrize(("rank", "world"), [(10**30, 10**12), (-1, -5), (True, 2.0), ("0", [])])
@@ -113,7 +113,7 @@ def test_what_is_no_number_of_ranks_is_unknown(tmp_path, rank, world):
     assert [one.rank for one in found.ranks] == [0, 1]
     assert [one.world for one in found.ranks] == [None, None]
     assert found.missing == ()
-    assert list(ranked(tmp_path)) == [0, 1]
+    assert list(files_by_rank(tmp_path)) == [0, 1]
     assert tg.convert_trace(tmp_path, "parquet", tmp_path / "table").exists()
 
 

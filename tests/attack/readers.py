@@ -87,18 +87,19 @@ def archived_traces(dice, folder):
 @reader
 def ranks_of_traces(dice, folder):
     """The files of a job's ranks, each read as its own process would."""
-    from torchgauge.api import traces
     from torchgauge.traces import rank_files
+    from torchgauge.traces.job_trace import job_trace
+    from torchgauge.traces.read_options import ReadOptions
     from torchgauge.traces.trace_files import trace_files
 
     for number in range(3):
         data = trace_changed(dice) if dice.random() < 0.6 else json.dumps(rank(number)).encode()
         (folder / f"rank{number}.json").write_bytes(data)
     files = trace_files(folder)
-    how = {"python": False, "partial": False}
-    answers = [rank_files.encoded(rank_files.answered(str(file), **how)) for file in files]
+    options = ReadOptions()
+    answers = [rank_files.encoded(rank_files.answered(str(file), options)) for file in files]
     read = [rank_files._decoded(str(file), one) for file, one in zip(files, answers, strict=True)]
-    record = traces._job_trace("job", read)
+    record = job_trace("job", read)
     assert str(record)
     assert codec.decode(codec.encode(record)) == record
 

@@ -18,7 +18,7 @@ from torchgauge import api
 from torchgauge.api import gates, profiles
 from torchgauge.cli.main import main
 from torchgauge.errors import InputError
-from torchgauge.gates import paired_gate
+from torchgauge.gates import target_gate
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.verdict import Verdict
 
@@ -117,7 +117,7 @@ def test_a_saved_run_against_a_broken_model_is_a_failure(
         records.profile(), warnings=(FAILED,), interrupted=interrupted
     )
     verdict = msgspec.structs.replace(SAVED, outcome=outcome)
-    monkeypatch.setattr(profiles, "profile_request", lambda **_: measured)
+    monkeypatch.setattr(profiles, "profile_request", lambda *_, **__: measured)
     monkeypatch.setattr(gates, "gate_records", lambda *_: verdict)
     assert main(["gate", "m.py:make", "--baseline", str(run)]) == code
     said = capsys.readouterr()
@@ -201,7 +201,7 @@ def test_a_base_that_fails_says_what_was_not_checked_out(repository, monkeypatch
     def fails(*_):
         raise InputError("No module named 'lib'.", id="factory-raised", cause="Its import failed.")
 
-    monkeypatch.setattr(paired_gate, "gate_builds", fails)
+    monkeypatch.setattr(target_gate, "gate_builds", fails)
     assert main(["gate", "--base-ref", "HEAD", "gated_net.py:make"]) == 2
     said = capsys.readouterr().err
     assert "Its import failed. The base has no submodules: part not checked out there." in said

@@ -31,7 +31,7 @@ def by(monkeypatch):
             used.append((name, FakeExecutor(of)))
             return used[-1][1]
 
-        monkeypatch.setattr("torchgauge.sweeps.executor.executor", named)
+        monkeypatch.setattr("torchgauge.sweeps.grid_sweep.named_executor", named)
         return used
 
     return use

@@ -40,8 +40,8 @@ def measured(monkeypatch):
     """Let profiles cost nothing: a record of 10 ms, 200 samples/s, 100 parameters, 1,000 B."""
     asked = []
 
-    def profile(target, **options):
-        asked.append({"target": target, **options})
+    def profile(request, latency, timeline):
+        asked.append((request, latency, timeline))
         return measured.record
 
     measured = type("Measured", (), {"asked": asked, "record": records.profile()})()
@@ -95,13 +95,13 @@ def test_a_line_for_each_broken_limit(measured, capsys):
 )
 def test_target_and_limits_in_every_order(measured, arguments):
     assert main(["profile", *arguments]) == 0
-    assert measured.asked[0]["target"] == "m.py:make"
+    assert measured.asked[0][0].spec == "m.py:make"
 
 
 @pytest.mark.parametrize("target", ["models/latest", "torchvision:resnet18", "hf:bert?layers=2"])
 def test_the_last_value_that_names_no_metric_is_the_target(measured, target):
     assert main(["profile", "--threshold", "latency:1s", target]) == 0
-    assert measured.asked[0]["target"] == target
+    assert measured.asked[0][0].spec == target
 
 
 @pytest.mark.parametrize(
@@ -135,14 +135,14 @@ def test_the_last_value_may_be_a_path_with_a_colon(measured, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run:12").mkdir()
     assert main(["profile", "--threshold", "latency:1s", "run:12"]) == 0
-    assert measured.asked[0]["target"] == "run:12"
+    assert measured.asked[0][0].spec == "run:12"
 
 
 def test_a_percentile_is_sampled_for(measured):
     main(["profile", "m.py:make", "--threshold", "p95:1s", "p99:1s", "latency:1s"])
     main(["profile", "m.py:make", "--threshold", "latency:1s"])
     main(["profile", "m.py:make"])
-    assert [one["percentile"] for one in measured.asked] == [0.99, None, None]
+    assert [latency.independent for _, latency, _ in measured.asked] == [368, 0, 0]
 
 
 def test_files_of_both_record_and_verdict(measured, tmp_path, capsys):

@@ -4,11 +4,19 @@ import msgspec
 from tests.support import records
 
 from torchgauge.analyze.latency.throughput import throughput
+from torchgauge.progress import Silent
 from torchgauge.records.record import Interval
 from torchgauge.records.sweep import Cell, CellCost, CellSettings
 from torchgauge.records.target import TargetDescription
+from torchgauge.sweeps.executor import Processes
+from torchgauge.sweeps.grid import Grid
 from torchgauge.sweeps.job import Entry
+from torchgauge.sweeps.journal import Journal
 from torchgauge.sweeps.result import result
+from torchgauge.sweeps.run import Run
+from torchgauge.sweeps.sweep_options import SweepOptions
+
+AXES = {"batch": (1, 2, 4, 8, 16), "precision": ("fp32", "bf16")}
 
 # Whose finished cells a journal holds.
 SWEPT = {"target": "model.py:make", "torch": "2.13"}
@@ -61,7 +69,7 @@ def ended(status, reason="so it is", batch=None, **settings):
     return Cell(settings=CellSettings(batch=batch, **settings), status=status, reason=reason)
 
 
-def sweep(cells=None, **options):
+def sweep(cells=None, *, constraints="", axes=AXES):
     """Return a sweep of two precisions over the batch, with an end of every kind."""
     cells = cells or [
         cell(1, 0.003, 3000, precision="fp32"),
@@ -73,8 +81,8 @@ def sweep(cells=None, **options):
         ended("out of memory", "64 GB were asked for", 8, precision="fp32"),
         ended("skipped", "batch 8 ran out of memory", 16, precision="fp32"),
     ]
-    axes = {"batch": ("1", "2", "4", "8", "16"), "precision": ("fp32", "bf16")}
-    return result(cells, records.environment(), target(), **{"axes": axes, **options})
+    run = Run(Grid(axes), None, Processes(), Journal(None, {}), Silent())
+    return result(run, cells, SweepOptions(where=constraints), records.environment(), target())
 
 
 def journal_entry(batch, number=1):

@@ -13,9 +13,12 @@ from tests.support.sweeps import cell
 import torchgauge as tg
 from torchgauge.api import sweep_request
 from torchgauge.errors import InputError, MissingExtraError
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.records.failure import Failure
 from torchgauge.records.sweep import CellSettings
 from torchgauge.sweeps.job import Entry
+from torchgauge.sweeps.sweep_options import SweepOptions
+from torchgauge.targets.target import TargetRequest
 
 ray_missing = "Ray is not installed: pip install 'torchgauge[ray]'"
 GRID = {"batch": [1, 2, 4], "precision": ["fp32", "bf16"], "threads": 1}
@@ -80,9 +83,12 @@ def form(record):
 
 def swept(target, executor):
     return sweep_request(
-        target, GRID, executor=executor, where="", best=None, repeats=1, every=True,
-        memory_limit=None, resume=None, device="cpu", iterations=20, warmup=1, progress=False,
-    )  # fmt: skip
+        TargetRequest(target, device="cpu"),
+        GRID,
+        SweepOptions(executor, measure_all=True),
+        LatencyOptions(warmup=1, iterations=20),
+        progress=False,
+    )
 
 
 @pytest.mark.slow

@@ -241,7 +241,7 @@ class Shown:
 
 def test_progress_says_how_long_it_will_take(monkeypatch):
     shown = Shown()
-    monkeypatch.setattr("torchgauge.api.preparation.progress_for", lambda _: shown)
+    monkeypatch.setattr("torchgauge.progress.progress", lambda _: shown)
     swept({"batch": [1, 2, 4]})
     assert shown.said == [
         "batch 1 · 3 cells to go",

@@ -10,35 +10,55 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchgauge.api.advices import advise, advise_request
-    from torchgauge.api.calibrations import calibrate
     from torchgauge.api.comparisons import compare, detect_regressions
-    from torchgauge.api.conversions import convert_trace
-    from torchgauge.api.counts import count_cost, count_request, measure_size
-    from torchgauge.api.gates import compare_targets, gate, gate_records, gate_stored, gate_targets
+    from torchgauge.api.gates import (
+        calibrate,
+        compare_targets,
+        gate,
+        gate_records,
+        gate_stored,
+        gate_targets,
+    )
     from torchgauge.api.loops import nvtx, timeline
-    from torchgauge.api.machine import diagnose
-    from torchgauge.api.measurements import measure_latency, measure_memory
+    from torchgauge.api.measurements import (
+        count_cost,
+        count_request,
+        diagnose,
+        measure_latency,
+        measure_memory,
+        measure_size,
+    )
     from torchgauge.api.profiles import profile, profile_request
     from torchgauge.api.records import load, load_baseline, load_ranks
     from torchgauge.api.snapshots import compare_snapshots, read_snapshot
     from torchgauge.api.sweeps import sweep, sweep_request
-    from torchgauge.api.traces import compare_traces, read_trace
+    from torchgauge.api.traces import compare_traces, convert_trace, read_trace
 
 _HOMES = {
     "advices": ("advise", "advise_request"),
-    "calibrations": ("calibrate",),
     "comparisons": ("compare", "detect_regressions"),
-    "conversions": ("convert_trace",),
-    "counts": ("count_cost", "count_request", "measure_size"),
-    "gates": ("compare_targets", "gate", "gate_records", "gate_stored", "gate_targets"),
+    "gates": (
+        "calibrate",
+        "compare_targets",
+        "gate",
+        "gate_records",
+        "gate_stored",
+        "gate_targets",
+    ),
     "loops": ("nvtx", "timeline"),
-    "machine": ("diagnose",),
-    "measurements": ("measure_latency", "measure_memory"),
+    "measurements": (
+        "count_cost",
+        "count_request",
+        "diagnose",
+        "measure_latency",
+        "measure_memory",
+        "measure_size",
+    ),
     "profiles": ("profile", "profile_request"),
     "records": ("load", "load_baseline", "load_ranks"),
     "snapshots": ("compare_snapshots", "read_snapshot"),
     "sweeps": ("sweep", "sweep_request"),
-    "traces": ("compare_traces", "read_trace"),
+    "traces": ("compare_traces", "convert_trace", "read_trace"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

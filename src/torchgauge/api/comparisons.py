@@ -65,9 +65,9 @@ def compare(
 
 def _compared_recordings(baseline: Any, current: Any) -> TraceDiff | Growth | None:
     """Return the comparison of two traces or snapshots, None where the sides are neither."""
-    from torchgauge.api.contents import evidence
     from torchgauge.api.snapshots import compare_snapshots
     from torchgauge.api.traces import compare_traces
+    from torchgauge.readers.contents import evidence
 
     kind = evidence(baseline, current)
     if kind is None:

@@ -1,16 +1,23 @@
-"""Measure one figure alone: latency or memory."""
+"""Measure one figure alone: latency, memory, size or work; diagnose the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.api.preparation import measuring, prepared
+from torchgauge.analyze.statistics.percentiles import samples_needed
+from torchgauge.api.preparation import measuring, require_torch
+from torchgauge.records.doctor import Diagnosis
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.count import Count
+from torchgauge.records.work.size import Size
 from torchgauge.turn import turn
 
 if TYPE_CHECKING:
+    from torchgauge.measure.work.count_options import CountOptions
+    from torchgauge.targets.target import TargetRequest
     from torchgauge.targets.training.training import Training
 
 
@@ -54,23 +61,25 @@ def measure_latency(
     Ctrl-C returns what was measured, with `stop` "interrupted". Raises InputError for options that
     make no sense, MeasurementError where the call raises.
     """
-    source, options = prepared(
-        model_or_callable,
-        inputs,
-        train=train,
-        warmup=warmup,
-        iterations=iterations,
-        processes=processes,
-        target_rel_error=target_rel_error,
-        budget=budget,
-        preprocess=preprocess,
-        postprocess=postprocess,
-        cold_cache=cold_cache,
-        percentile=percentile,
-        device=device,
-    )
+    require_torch()
+    from torchgauge.measure.latency.latency_options import LatencyOptions
     from torchgauge.measure.plan import measure_latency as measure
+    from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.training.training import Training
 
+    source = Source.of_object(model_or_callable, inputs, device=device, training=bool(train))
+    options = LatencyOptions(
+        Training.resolve(train),
+        warmup,
+        iterations,
+        processes,
+        target_rel_error,
+        budget,
+        samples_needed(percentile),
+        preprocess,
+        postprocess,
+        cold_cache,
+    )
     with measuring(progress) as display:
         display.start("latency")
         return measure(source, options, display)
@@ -87,9 +96,63 @@ def measure_memory(
 
     Raises MeasurementError where the step raises, memory runs out or another profiler is active.
     """
-    source, options = prepared(model, inputs, train=train, device=device)
+    require_torch()
     from torchgauge.measure.forward import opened
     from torchgauge.measure.memory.memory import measure
+    from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.training.training import Training
+
+    source = Source.of_object(model, inputs, device=device, training=bool(train))
+    with turn():
+        return measure(opened(source), train=Training.resolve(train))
+
+
+def measure_size(model: object) -> Size:
+    """Count parameters, buffers and bytes, each tensor once; nothing is run.
+
+    Raises InputError `not-a-module` for what has no parameters that could be counted.
+    """
+    require_torch()
+    from torchgauge.measure.work.size import measure
+
+    return measure(model)
+
+
+def count_cost(model: Callable[..., Any], inputs: Any = None, *, backward: bool = False) -> Cost:
+    """Count FLOPs and bytes of one call by layer and operator, from the shapes that it runs with.
+
+    The model runs on the device where it is; on meta or fake tensors nothing is computed. If the
+    code reads a value, which meta tensors do not have, a copy on the CPU with random values is
+    counted (up to 4 GiB), with the warning `counted-on-cpu`. With `backward` the model is in
+    training mode, else in evaluation mode, and a gradient of ones is sent into every differentiable
+    output (no loss is counted). An operator without a formula is in `unknown`.
+
+    Raises MeasurementError where the call raises.
+    """
+    require_torch()
+    from torchgauge.measure.work.count import cost_of
+    from torchgauge.targets.builds.source import Source
 
     with turn():
-        return measure(opened(source), train=options.train)
+        return cost_of(Source.of_object(model, inputs, training=backward), backward=backward)
+
+
+def count_request(request: TargetRequest, options: CountOptions) -> Count:
+    """Count the size and the cost of a target named as on the command line.
+
+    With `options.backward` the memory of a training step is part of it. Raises InputError
+    `loss-unknown`, and what loading raises.
+    """
+    require_torch()
+    from torchgauge.measure.work.count import count
+
+    with turn():
+        return count(request, options)
+
+
+def diagnose(*, quick: bool = False, progress: bool | None = None) -> Diagnosis:
+    """Check this machine for what distorts timings; `quick` leaves out the A/A run of 10 s."""
+    from torchgauge.measure.machine.doctor import diagnose as examine
+
+    with measuring(progress) as display:
+        return examine(quick=quick, progress=display)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.api.preparation import measuring, prepared, require_torch, timing_options
+from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.files import check_replaceable
-from torchgauge.progress import Progress
+from torchgauge.measure.latency.latency_options import LatencyOptions
+from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.tree import DETAIL, Detail
 
 if TYPE_CHECKING:
-    from torchgauge.measure.latency.latency_options import LatencyOptions
-    from torchgauge.measure.processes.fork_server import ForkServer
-    from torchgauge.measure.timeline.timeline_options import TimelineOptions
-    from torchgauge.targets.builds.source import Source
     from torchgauge.targets.target import TargetRequest
     from torchgauge.targets.training.training import Training
 
@@ -66,150 +64,65 @@ def profile(
 
     Raises InputError for an unknown device, precision or detail, and for a device that is absent.
     """
-    timeline_options = _timeline_options(
-        detail, trace, lines=lines, roofs=roofs, all_threads=all_threads
+    timeline = TimelineOptions(
+        detail,
+        None if trace is None else Path(trace).absolute(),  # the model may change folders
+        lines=lines,
+        roofs=roofs,
+        all_threads=all_threads,
     )
-    source, options = prepared(
-        model,
-        inputs,
-        device=device,
-        precision=precision,
-        train=train,
-        warmup=warmup,
-        iterations=iterations,
-        processes=processes,
-        budget=budget,
+    _check(timeline)
+    require_torch()
+    from torchgauge.measure import plan
+    from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.training.training import Training
+
+    source = Source.of_object(
+        model, inputs, device=device, precision=precision, training=bool(train)
     )
+    latency = LatencyOptions(Training.resolve(train), warmup, iterations, processes, budget=budget)
     with measuring(progress) as display:
-        return _profile(source, options, timeline_options, display)
+        return plan.profile(source, latency, display, timeline)
 
 
 def profile_request(
-    target: str,
+    request: TargetRequest,
+    latency: LatencyOptions,
+    timeline: TimelineOptions,
     *,
-    inputs: tuple[str, ...] = (),
-    weights: Path | None = None,
-    batch: int | None = None,
-    device: str = "auto",
-    precision: str | None = None,
-    trust: bool = False,
-    train: bool = False,
-    loss: str | None = None,
-    optimizer: str | None = None,
-    detail: Detail = DETAIL,
-    trace: str | Path | None = None,
-    lines: bool = False,
-    nvtx: bool = False,
-    all_threads: bool = False,
-    warmup: int | None = None,
-    iterations: int | None = None,
-    processes: int | None = None,
-    budget: float | None = None,
-    roofs: bool | None = None,
-    percentile: float | None = None,
     progress: bool | None = None,
 ) -> Profile:
-    """Profile a target named as on the command line; `inputs` are texts of --input.
+    """Profile a target named as on the command line.
 
-    `trust` allows files that contain a program, and measures in a separate process. `loss` is
-    "mean" or names a function, `optimizer` a class of torch.optim. With a `percentile` (0.99)
-    sampling continues until there are enough samples for its interval, within the budget. `nvtx`
-    runs steps with NVTX ranges at the end.
+    A trusted file contains a program, and is measured in a separate process.
     """
     require_torch()
-    timeline_options = _timeline_options(
-        detail, trace, lines=lines, nvtx=nvtx, roofs=roofs, all_threads=all_threads
-    )
+    _check(timeline)
     from torchgauge.measure.processes.fork_server import forking
 
-    is_multiprocess = processes is None and iterations is None and not trust and device != "meta"
-    with contextlib.ExitStack() as stack:
-        display = stack.enter_context(measuring(progress))
+    with measuring(progress) as display, contextlib.ExitStack() as stack:
         display.start("importing torch")
-        # It imports torch on another core while this process does.
-        server = stack.enter_context(forking(target)) if is_multiprocess else None
-        from torchgauge.device.select import resolve
+        server = None
+        if latency.several and not request.trust and request.device != "meta":
+            # It imports torch on another core while this process does.
+            server = stack.enter_context(forking(request.spec))
+        from torchgauge.measure import plan
+        from torchgauge.measure.processes.separate_process import profile_in_separate_process
         from torchgauge.targets.builds.source import Source
-        from torchgauge.targets.target import TargetRequest
+        from torchgauge.targets.training.named_training import requested_training
 
-        request = TargetRequest(
-            spec=target,
-            inputs=inputs,
-            weights=weights,
-            batch=batch,
-            device=resolve(device),
-            precision=precision,
-            training=train,
-            trust=trust,
-        )
-        options = _options(
-            request,
-            loss,
-            optimizer,
-            warmup=warmup,
-            iterations=iterations,
-            processes=processes,
-            budget=budget,
-            percentile=percentile,
-        )
         source = Source.of_request(request)
-        return _profile(source, options, timeline_options, display, server, separate=trust)
+        latency = dataclasses.replace(latency, train=requested_training(request))
+        if request.trust:
+            return profile_in_separate_process(source, latency, display, timeline)
+        return plan.profile(source, latency, display, timeline, server)
 
 
-def _options(
-    request: TargetRequest, loss: str | None, optimizer: str | None, **timing: Any
-) -> LatencyOptions:
-    """Return how to time a request, and with which training step."""
-    from torchgauge.measure.latency.latency_options import LatencyOptions
-
-    training = None
-    if request.training:
-        from torchgauge.targets.training.named_training import named_training
-
-        training = named_training(
-            loss, optimizer, precision=request.precision, device=request.device
-        )
-    return LatencyOptions(train=training, **timing_options(**timing))
-
-
-def _timeline_options(
-    detail: Detail,
-    trace: str | Path | None,
-    *,
-    lines: bool,
-    nvtx: bool = False,
-    roofs: bool | None = None,
-    all_threads: bool = False,
-) -> TimelineOptions:
-    from torchgauge.measure.timeline.timeline_options import TimelineOptions
-
-    file = None if trace is None else Path(trace).absolute()  # the model may change folders
-    options = TimelineOptions(
-        detail, file, lines=lines, nvtx=nvtx, roofs=roofs, all_threads=all_threads
-    )
-    if options.trace is not None:
-        check_replaceable(options.trace)  # before minutes of measuring, not after
-    if options.nvtx:
+def _check(timeline: TimelineOptions) -> None:
+    """Find before minutes of measuring, not after, what cannot be written or marked."""
+    if timeline.trace is not None:
+        check_replaceable(timeline.trace)
+    if timeline.nvtx:
         from torchgauge.measure.timeline.nvtx import check_available
 
         check_available()
-    return options
-
-
-def _profile(
-    source: Source,
-    options: LatencyOptions,
-    timeline: TimelineOptions,
-    progress: Progress,
-    server: ForkServer | None = None,
-    *,
-    separate: bool = False,
-) -> Profile:
-    """Measure here, or `apart`: in a process of its own."""
-    if separate:
-        from torchgauge.measure.processes.separate_process import profile_in_separate_process
-
-        return profile_in_separate_process(source, options, progress, timeline)
-    from torchgauge.measure import plan
-
-    return plan.profile(source, options, progress, timeline, server)

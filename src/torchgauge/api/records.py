@@ -24,7 +24,7 @@ def load(path: str | Path) -> codec.Saved:
     `record-newer`, `record-invalid`; of ranks what `analyze.ranks.merged` raises, of traces and
     snapshots what `read_trace` and `read_snapshot` do.
     """
-    from torchgauge.api.contents import content
+    from torchgauge.readers.contents import content
 
     path = Path(path)
     kind = content(path)

@@ -5,13 +5,21 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
-from torchgauge.cli.gate import request
+from torchgauge.cli.options.target import (
+    add_run_options,
+    add_target,
+    add_training_options,
+    run_request,
+    settle,
+)
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
-from torchgauge.cli.profile import add_run_options, training
-from torchgauge.cli.target_option import add_target, settle
 from torchgauge.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from torchgauge.advice.advice_options import AdviceOptions
 
 DESCRIPTION = """\
 Try improvements on copies of a model: compilation, precision, memory layout, threads and more.
@@ -35,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         device="auto",
         device_help="cpu, cuda, cuda:N or auto: the GPU where there is one (default)",
     )
-    training(parser.add_argument_group("training"))
+    add_training_options(parser.add_argument_group("training"))
     _add_trial_options(parser.add_argument_group("what is tried"))
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
@@ -98,17 +106,8 @@ def run(options: argparse.Namespace) -> int:
     from torchgauge.records import rendering
     from torchgauge.report.console.advice import view
 
-    ids = None if options.candidates is None else options.candidates.split(",")
     with prints_to_stderr():
-        advice = api.advise_request(
-            request(options),
-            metric=options.metric,
-            tolerance=options.tolerance,
-            candidates=ids and [name.strip() for name in ids],
-            budget=options.budget,
-            latency_limit=_limit(options.latency_limit),
-            spent=_since_start(),
-        )
+        advice = api.advise_request(run_request(options), _advice_options(options))
     written = formats.write(advice, options, "advice")
     if options.json:
         emit(rendering.text(advice, "json"))
@@ -116,6 +115,21 @@ def run(options: argparse.Namespace) -> int:
         print_view(lambda width: view(advice, width=width))
     formats.say(written)
     return ExitCode.INTERRUPTED if advice.interrupted else ExitCode.DONE
+
+
+def _advice_options(options: argparse.Namespace) -> AdviceOptions:
+    """Return what is tried. Raises InputError `option-invalid`."""
+    from torchgauge.advice.advice_options import AdviceOptions
+    from torchgauge.advice.budget import Budget
+
+    ids = None if options.candidates is None else options.candidates.split(",")
+    return AdviceOptions(
+        options.metric,
+        options.tolerance,
+        ids and [name.strip() for name in ids],
+        _limit(options.latency_limit),
+        Budget(options.budget, spent=_since_start()),
+    )
 
 
 def _since_start() -> float:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from torchgauge.cli import formats
-from torchgauge.cli.gate import request
-from torchgauge.cli.numbers import positive
+from torchgauge.cli.options.numbers import positive
+from torchgauge.cli.options.target import add_run_options, add_training_options, run_request
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
-from torchgauge.cli.profile import add_run_options, training
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_file
 
@@ -59,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_group.add_argument(
         "--blocks", type=positive, metavar="K", help="blocks of four processes (default: 8)"
     )
-    training(parser.add_argument_group("training"))
+    add_training_options(parser.add_argument_group("training"))
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
     out.add_argument(
@@ -69,19 +68,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare, show, write; return the exit code."""
-    from torchgauge.api.contents import evidence
+    from torchgauge.readers.contents import evidence
 
     kind = evidence(options.baseline, options.target)
     if kind is not None:
         return _compare_recordings(kind, options)
     formats.check(options, "Comparison")
     comparison = _compared(options)
-    try:
-        written = formats.write(comparison, options, "comparison")
-    except InputError:
-        _show(comparison, options)  # or what was measured would be lost
-        options.json = False  # standard output holds one document
-        raise
+    written = formats.write_or_show(
+        comparison, options, "comparison", lambda: _show(comparison, options)
+    )
     _show(comparison, options)
     formats.say(written)
     interrupted = any(warning.id == "interrupted" for warning in comparison.warnings)
@@ -134,7 +130,7 @@ def _compared(options: argparse.Namespace) -> Comparison:
             remedy="Profile the target first: torchgauge profile TARGET --output-dir DIR.",
         )
     with prints_to_stderr():
-        return api.compare_targets(request(options), options.baseline, blocks=options.blocks)
+        return api.compare_targets(run_request(options), options.baseline, blocks=options.blocks)
 
 
 def _is_saved_run(argument: str) -> bool:

@@ -67,7 +67,8 @@ def check(options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace) -> int:
     """Convert, and write the file or standard output; return the exit code."""
     from torchgauge.analyze.trace.selection import Part
-    from torchgauge.api import conversions
+    from torchgauge.traces.conversions import Conversion, converted, write
+    from torchgauge.traces.read_options import ReadOptions
 
     if options.output is None and options.to in _BINARY and sys.stdout.isatty():
         raise InputError(
@@ -76,14 +77,12 @@ def run(options: argparse.Namespace) -> int:
             remedy="Add --output FILE, or send standard output to a file.",
         )
     part = Part(options.begin, options.end, options.step, options.layer)
-    read_settings = conversions.ReadOptions(options.python, options.partial, options.cache)
-    parts = conversions.converted(
-        options.path, options.to, rank=options.rank, part=part, read_options=read_settings
-    )
+    reading = ReadOptions(options.python, options.partial, options.cache)
+    parts = converted(options.path, Conversion(options.to, options.rank, part, reading))
     if options.output is None:
         emit_bytes(parts)
     else:
-        say([conversions.write(parts, options.output)])
+        say([write(parts, options.output)])
     return ExitCode.DONE
 
 

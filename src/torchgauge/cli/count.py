@@ -6,12 +6,13 @@ import argparse
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
-from torchgauge.cli.numbers import levels
+from torchgauge.cli.options.numbers import levels
+from torchgauge.cli.options.target import add_run_options, target_request
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
-from torchgauge.cli.profile import add_run_options
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
+    from torchgauge.measure.work.count_options import CountOptions
     from torchgauge.records.work.count import Count
 
 DESCRIPTION = """\
@@ -87,25 +88,34 @@ def run(options: argparse.Namespace) -> int:
     formats.check(options)
     from torchgauge import api
 
+    request = target_request(
+        options,
+        batch=options.batch,
+        device="meta" if options.device is None else options.device,
+        precision=options.precision,
+        loss=options.loss,
+    )
     with prints_to_stderr():
-        count = api.count_request(
-            options.target,
-            inputs=tuple(options.inputs),
-            weights=options.weights,
-            batch=options.batch,
-            device=options.device,
-            precision=options.precision,
-            trust=options.trust,
-            backward=options.backward,
-            optimizer=options.optimizer,
-            loss=options.loss,
-            autocast=options.autocast,
-            on=tuple(options.on),
-        )
+        count = api.count_request(request, _count_options(options))
     written = formats.write(count, options, "count")
     show(count, options)
     formats.say(written)
     return ExitCode.DONE
+
+
+def _count_options(options: argparse.Namespace) -> CountOptions:
+    """Return how to count. Raises InputError `optimizer-unknown`, `device-unknown`."""
+    from torchgauge.analyze.memory.training_memory import OPTIMIZER, optimizer_named
+    from torchgauge.device.roofs import peaks
+    from torchgauge.measure.work.count_options import CountOptions
+
+    return CountOptions(
+        backward=options.backward,
+        optimizer=optimizer_named(options.optimizer or OPTIMIZER),
+        autocast=options.autocast,
+        on=tuple(peaks.find(name) for name in options.on),
+        fall_back=options.device is None,
+    )
 
 
 def show(count: Count, options: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -144,6 +144,18 @@ def write(
         say(written)
         raise failed
     return written
+
+
+def write_or_show(
+    record: Saved, options: argparse.Namespace, stem: str, show: Callable[[], None]
+) -> list[Path]:
+    """Write as `write` does; where that fails what was measured is shown, or it would be lost."""
+    try:
+        return write(record, options, stem)
+    except InputError:
+        show()
+        options.json = False  # standard output holds one document
+        raise
 
 
 def say(written: Iterable[Path]) -> None:

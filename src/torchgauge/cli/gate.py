@@ -6,15 +6,20 @@ import argparse
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
-from torchgauge.cli.numbers import positive
+from torchgauge.cli.options.numbers import positive
+from torchgauge.cli.options.target import (
+    add_run_options,
+    add_target,
+    add_threshold,
+    add_training_options,
+    run_request,
+    settle,
+)
 from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
-from torchgauge.cli.profile import add_run_options, training
-from torchgauge.cli.target_option import add_target, add_threshold, settle
 from torchgauge.cli.verdicts import tell_github
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from torchgauge.api.gates import GateRequest
     from torchgauge.records.verdict import Limit, Verdict
 
 DESCRIPTION = """\
@@ -45,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         device="auto",
         device_help="cpu, cuda, cuda:N or auto: the GPU where there is one (default)",
     )
-    training(parser.add_argument_group("training"))
+    add_training_options(parser.add_argument_group("training"))
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
     out.add_argument("--json", action="store_true", help="print the verdict as JSON")
@@ -112,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
     from torchgauge import api
-    from torchgauge.gates.gate_options import MOST_BLOCKS, GateOptions
+    from torchgauge.gates.gate_options import MOST_BLOCKS, BaseRequest, GateOptions
     from torchgauge.measure.interrupts import Interrupts
 
     block_limit = options.max_blocks or max(MOST_BLOCKS, options.blocks or 0)
@@ -126,22 +131,14 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
     )
     with prints_to_stderr():
         if options.baseline is not None:
-            verdict = api.gate_stored(options.baseline, request(options), parsed_options)
+            verdict = api.gate_stored(options.baseline, run_request(options), parsed_options)
         else:
-            verdict = api.gate_targets(
-                request(options),
-                parsed_options,
-                base_ref=options.base_ref,
-                base_target=options.base_target,
-                base_env=options.base_env,
-            )
+            base = BaseRequest(options.base_ref, options.base_target, options.base_env)
+            verdict = api.gate_targets(run_request(options), base, parsed_options)
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
-        try:
-            written = formats.write(verdict, options, "verdict")
-        except InputError:
-            _tell(verdict, options)  # or the measurement would be lost
-            options.json = False  # standard output holds one document
-            raise
+        written = formats.write_or_show(
+            verdict, options, "verdict", lambda: _tell(verdict, options)
+        )
     _tell(verdict, options)
     formats.say(written)
     if interrupts.noted or any(warning.id == "interrupted" for warning in verdict.warnings):
@@ -173,33 +170,9 @@ def _calibrate(options: argparse.Namespace) -> int:
 
     block_options = {} if options.blocks is None else {"blocks": options.blocks}
     with prints_to_stderr():
-        noise = api.calibrate(request(options), **block_options)
+        noise = api.calibrate(run_request(options), **block_options)
     if options.json:
         emit(rendering.text(noise, "json"))
     else:
         print_view(lambda _width: view(noise))
     return ExitCode.DONE
-
-
-def request(options: argparse.Namespace) -> GateRequest:
-    """Return what the options name; raises InputError `option-conflict`."""
-    from torchgauge.api.gates import GateRequest
-
-    if (options.loss or options.optimizer) and not options.train:
-        raise InputError(
-            "--loss and --optimizer belong to a training step.",
-            id="option-conflict",
-            remedy="Add --train.",
-        )
-    return GateRequest(
-        target=options.target,
-        inputs=tuple(options.inputs),
-        weights=options.weights,
-        batch=options.batch,
-        device=options.device,
-        precision=options.precision,
-        trust=options.trust,
-        train=options.train,
-        loss=options.loss,
-        optimizer=options.optimizer,
-    )

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchgauge.cli import formats
+from torchgauge.cli.options.tree import add_view_options
 from torchgauge.cli.output import emit, print_view
-from torchgauge.cli.profile import add_view_options
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_folder
 

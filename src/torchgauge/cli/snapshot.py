@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from torchgauge.cli import formats
-from torchgauge.cli.numbers import positive
+from torchgauge.cli.options.numbers import positive
 from torchgauge.cli.output import emit, print_view
 from torchgauge.errors import ExitCode
 

@@ -7,13 +7,18 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
-from torchgauge.cli.numbers import positive, size
+from torchgauge.cli.options.latency import latency_options
+from torchgauge.cli.options.numbers import positive, size
+from torchgauge.cli.options.target import target_request
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torchgauge.records.sweep import Sweep
+    from torchgauge.sweeps.sweep_options import SweepOptions
 
 DESCRIPTION = """\
 Measure every combination of settings, each in a process of its own: latency, throughput, memory.
@@ -80,6 +85,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_timing_options(group: argparse._ArgumentGroup) -> None:
+    group.set_defaults(processes=None)
     group.add_argument(
         "--repeats",
         type=positive,
@@ -147,45 +153,43 @@ def run(options: argparse.Namespace) -> int:
             remedy=f"Choose from {', '.join(FORMS)}.",
         )
     from torchgauge import api
+    from torchgauge.analyze.sweep.constraints import parse
 
     journal = options.resume
     if journal is None and options.output_dir is not None:
         journal = options.output_dir / JOURNAL
     devices = [name.strip() for name in options.device.split(",")]
-    axes = {name: getattr(options, name) for name in AXES}
+    grid = {name: getattr(options, name) for name in AXES}
+    grid["device"] = devices if len(devices) > 1 else None
     with prints_to_stderr():
         sweep = api.sweep_request(
-            options.target,
-            {**axes, "device": devices if len(devices) > 1 else None},
-            inputs=tuple(options.inputs),
-            weights=options.weights,
-            device=devices[0],
-            trust=options.trust,
-            executor=options.executor,
-            where=options.where,
-            best=options.best and [name.strip() for name in options.best.split(",")],
-            repeats=options.repeats,
-            every=options.every,
-            memory_limit=size(options.memory_limit),
-            resume=journal,
-            warmup=options.warmup,
-            iterations=options.iterations,
-            target_rel_error=None,
-            budget=options.budget,
-            progress=None,
+            target_request(options, device=devices[0]),
+            grid,
+            _sweep_options(options, journal),
+            latency_options(options, parse(options.where)),
         )
-    try:
-        written = formats.write(sweep, options, "sweep")
-    except InputError:
-        show(sweep, options)  # or the measurement would be lost
-        options.json = False  # standard output holds one document
-        raise
+    written = formats.write_or_show(sweep, options, "sweep", lambda: show(sweep, options))
     if written and journal is not None and not sweep.interrupted and options.resume is None:
         with contextlib.suppress(OSError):
             journal.unlink()  # the record holds all of it now
     show(sweep, options)
     formats.say(written)
     return code(sweep)
+
+
+def _sweep_options(options: argparse.Namespace, journal: Path | None) -> SweepOptions:
+    from torchgauge.sweeps.sweep_options import BY, SweepOptions
+
+    best = BY if options.best is None else [name.strip() for name in options.best.split(",")]
+    return SweepOptions(
+        options.executor,
+        options.where,
+        tuple(best),
+        options.repeats,
+        options.every,
+        size(options.memory_limit),
+        journal,
+    )
 
 
 def show(sweep: Sweep, options: argparse.Namespace) -> None:

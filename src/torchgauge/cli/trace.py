@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import conversion, formats
-from torchgauge.cli.numbers import positive, size
+from torchgauge.cli.options.numbers import positive, size
+from torchgauge.cli.options.tree import add_view_options
 from torchgauge.cli.output import emit, print_view, tell
-from torchgauge.cli.profile import add_view_options
 from torchgauge.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
 def _check_rank(trace: Trace, rank: int | None) -> None:
     rank_numbers = [rank_trace.rank for rank_trace in trace.ranks]
     if rank is not None and rank not in rank_numbers:
-        from torchgauge.api.traces import rank_unknown
+        from torchgauge.traces.trace_files import rank_unknown
 
         raise rank_unknown(trace.name, rank_numbers, rank)
 

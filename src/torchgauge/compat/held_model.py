@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from torchgauge import api
-from torchgauge.api.preparation import require_torch
+from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.compat.subject import given_inputs, is_torch
 from torchgauge.errors import InputError
-from torchgauge.measure.latency.latency_options import SamplingPlan
+from torchgauge.measure.latency.latency_options import LatencyOptions, SamplingPlan
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.profile import Profile
 from torchgauge.targets.inputs.inputs import Inputs
@@ -84,14 +84,15 @@ class HeldModel:
     ) -> Latency:
         """Return the latency with its stages around the model."""
         require_torch()
-        source, how = api.preparation.prepared(
-            self.model, input_data, device=self.device, precision=self.precision,
-            preprocess=preprocess, postprocess=postprocess, **options,
-        )  # fmt: skip
         from torchgauge.measure.plan import measure_latency
+        from torchgauge.targets.builds.source import Source
 
-        with api.preparation.measuring(None) as progress:
-            return measure_latency(source, how, progress)
+        source = Source.of_object(
+            self.model, input_data, device=self.device, precision=self.precision
+        )
+        latency = LatencyOptions(preprocess=preprocess, postprocess=postprocess, **options)
+        with measuring(None) as progress:
+            return measure_latency(source, latency, progress)
 
     def inputs(self, input_data: Any) -> Inputs:
         """Return the inputs of a call: those given, else the target's own.
@@ -185,7 +186,9 @@ class HeldModel:
         from torchgauge.measure.timeline import nvtx
 
         nvtx.check_available()
-        source, _ = api.preparation.prepared(
+        from torchgauge.targets.builds.source import Source
+
+        source = Source.of_object(
             self.model, self.inputs(input_data), device=self.device, precision=self.precision
         )
         nvtx.run(source.open(), train=None)

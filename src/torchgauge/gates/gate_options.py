@@ -1,18 +1,42 @@
-"""Options of a gate: tolerances, limits, and how many blocks it may take."""
+"""Options of a gate: what it is against, tolerances, limits, and how many blocks it may take."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Literal
 
 from torchgauge.analyze.gate.limits import parse_limit
 from torchgauge.analyze.gate.tolerances import USUAL_METRICS, default_tolerance, parse_tolerance
+from torchgauge.analyze.statistics.paired import USUAL_BLOCKS
 from torchgauge.errors import InputError
 from torchgauge.records.metric import METRICS, metric
 from torchgauge.records.verdict import Limit, Tolerance
 
 MOST_BLOCKS = 40
 LEAST_BLOCKS = 3
+BaseEnvironment = Literal["this", "build"]
+
+
+@dataclasses.dataclass(frozen=True)
+class BaseRequest:
+    """The build that a target is gated against: a git revision of it, or another target.
+
+    `environment` "build" installs what the revision requires into an environment of its own.
+    Raises InputError `option-conflict` where it names neither.
+    """
+
+    ref: str | None = None
+    target: str | None = None
+    environment: BaseEnvironment = "this"
+
+    def __post_init__(self) -> None:
+        if self.ref is None and self.target is None:
+            raise InputError(
+                "There is nothing to gate against.",
+                id="option-conflict",
+                remedy="Give --base-ref REF, --base-target TARGET or --baseline run.json.",
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +77,13 @@ class GateOptions:
             for tolerance in self.tolerances
             if (METRICS[tolerance.metric].kind == "timing") == timing
         )
+
+    @staticmethod
+    def of_comparison(blocks: int | None = None) -> GateOptions:
+        """Return what a comparison asks for: all metrics, and no more blocks than these."""
+        count = USUAL_BLOCKS if blocks is None else blocks
+        metrics = (*USUAL_METRICS, "throughput")
+        return GateOptions.parsed(metrics, blocks=count, max_blocks=count, time_always=True)
 
     @staticmethod
     def parsed(

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from torchgauge.measure.processes.waiting_process import Build
 
 LOOK_ITERATIONS = 10
-# What Python and torch take in each process beside the model.
-PROCESS_MEMORY = 600e6
 
 
 def gate_builds(
@@ -75,14 +73,10 @@ def gate_builds(
 
 def pace_for(records: Sequence[Profile]) -> Pace:
     """Return how blocks are timed: one process after the other where four would not fit."""
-    from torchgauge.measure.forward import free_bytes
-    from torchgauge.measure.latency.blocks import Pace
+    from torchgauge.measure.latency.blocks import fitting_pace
 
-    target_device = records[0].target.device
-    free = free_bytes(target_device)
     peaks = [record.memory.peak if record.memory is not None else 0 for record in records]
-    needed = 2 * sum(peak or 0 for peak in peaks) + 4 * PROCESS_MEMORY
-    return Pace(concurrent=free is None or needed < free)
+    return fitting_pace(records[0].target.device, 2 * sum(peak or 0 for peak in peaks))
 
 
 def first_look(build: Build, progress: Progress, limits: Sequence[Limit] = ()) -> Profile:

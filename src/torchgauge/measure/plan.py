@@ -78,22 +78,12 @@ def profile(
     Raises what loading raises; what a probe raises is a failed warning on the record. Ctrl-C while
     loading raises KeyboardInterrupt; later the record of what was measured is returned.
     """
-    with Interrupts() as interrupts:
-        runner = Runner(progress, interrupts)
-        return _profile(source, options, runner, timeline or TimelineOptions(), server)
-
-
-def _profile(
-    source: Source,
-    options: LatencyOptions,
-    runner: Runner,
-    timeline: TimelineOptions,
-    server: ForkServer | None,
-) -> Profile:
+    timeline = timeline or TimelineOptions()
     # What a later comparison of layers needs, where there is more than one process to tell it.
     layers = (options.processes or 1) > 1 and timeline.detail != "summary"
     options = dataclasses.replace(options, layers=layers)
-    with latency_runs(source, options, runner.progress, server) as runs:
+    with Interrupts() as interrupts, latency_runs(source, options, progress, server) as runs:
+        runner = Runner(progress, interrupts)
         return _measured(source, _loaded(source, runner), runs, options, runner, timeline)
 
 

@@ -11,45 +11,39 @@ from torchgauge.records.environment import Environment
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.sweep import Cell, Sweep
 from torchgauge.records.target import TargetDescription
+from torchgauge.sweeps.run import Run
+from torchgauge.sweeps.sweep_options import SweepOptions
 
 NOT_FINITE = "output-not-finite"
-BY = ("latency", "throughput", "memory")
-"""What cells are the best in where nothing else is asked for."""
 
 
 def result(
+    run: Run,
     cells: Sequence[Cell],
+    options: SweepOptions,
     environment: Environment,
     unknown: TargetDescription,
-    *,
-    axes: dict[str, tuple[str, ...]],
-    constraints: str = "",
-    by: Sequence[str] = BY,
-    repeats: int = 1,
-    executor: str = "process",
-    interrupted: bool = False,
-    warning: MeasurementWarning | None = None,
 ) -> Sweep:
-    """Return the record of a sweep; `unknown` describes a target of which no cell ran.
+    """Return the record of a run; `unknown` describes a target of which no cell ran.
 
     Raises InputError as `constraints.parse`.
     """
-    limits = parse(constraints)
+    limits, journal_warning = parse(options.where), run.journal.warning
     target = next((cell.target for cell in cells if cell.target is not None), unknown)
     return Sweep(
         target=target,
         environment=environment,
-        axes=axes,
+        axes=run.grid.as_texts(),
         cells=tuple(cells),
         front=front(cells),
-        best=tuple(best(cells, metric, limits, environment) for metric in by),
+        best=tuple(best(cells, metric, limits, environment) for metric in options.best),
         scaling=scaling(cells),
-        constraints=constraints,
-        repeats=repeats,
-        executor=executor,
+        constraints=options.where,
+        repeats=options.repeats,
+        executor=run.executor.name,
         duration=sum(cell.duration or 0.0 for cell in cells),
-        interrupted=interrupted,
-        warnings=(*_warnings(cells), *(() if warning is None else (warning,))),
+        interrupted=run.interrupted,
+        warnings=(*_warnings(cells), *(() if journal_warning is None else (journal_warning,))),
     )
 
 

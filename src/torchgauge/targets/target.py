@@ -15,10 +15,17 @@ from torchgauge.targets.inputs.inputs import Inputs
 class TargetRequest:
     """A target as asked for on the command line; enough to load it again in another process.
 
-    `inputs` are the texts of --input; `batch` replaces the leading dimension; `device` is "cpu",
-    "cuda", "cuda:N" or "meta" (already resolved, never "auto"); `precision` None leaves the model
-    as it is; `training` asks for inputs with labels where the target knows them; `trust` allows
-    files that hold a program.
+    Attributes:
+        spec: What to load: `file.py:factory`, `torchvision:NAME`, a folder.
+        inputs: The texts of --input.
+        weights: A state dict to load.
+        batch: Replaces the leading dimension of the inputs.
+        device: "cpu", "cuda", "cuda:N", "meta", or "auto" until a `Source` is made of it.
+        precision: None leaves the model as it is.
+        training: Asks for inputs with labels where the target knows them.
+        trust: Allows files that hold a program.
+        loss: The text of --loss; None is the loss that the model returns.
+        optimizer: The text of --optimizer; None is AdamW.
 
     Raises InputError `option-invalid`.
     """
@@ -31,6 +38,8 @@ class TargetRequest:
     precision: str | None = None
     training: bool = False
     trust: bool = False
+    loss: str | None = None
+    optimizer: str | None = None
 
     def __post_init__(self) -> None:
         if self.batch is not None and self.batch < 1:

@@ -13,6 +13,7 @@ from torchgauge.readers.kineto.heads import PythonDetail
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.trace.events import Events
 from torchgauge.records.trace.trace import RankTrace
+from torchgauge.traces.read_options import ReadOptions
 
 
 class RankResult(NamedTuple):
@@ -24,25 +25,9 @@ class RankResult(NamedTuple):
     error: TorchgaugeError | None = None
 
 
-def read_rank(
-    file: str,
-    *,
-    python: bool,
-    partial: bool,
-    cache: bool = False,
-    memory_limit: int | None = None,
-    progress: Progress | None = None,
-) -> RankResult:
+def read_rank(file: str, options: ReadOptions, progress: Progress | None = None) -> RankResult:
     """Read one file in this process; what is wrong with it is raised."""
-    events = events_of(
-        file,
-        python=python,
-        launch_arrows=False,
-        partial=partial,
-        cache=cache,
-        memory_limit=memory_limit,
-        progress=progress,
-    )
+    events = events_of(file, options, progress, launch_arrows=False)
     if progress is not None:
         progress.start("analysing")
     rank, calls = rank_trace(events, Path(file).name)
@@ -51,30 +36,27 @@ def read_rank(
 
 def events_of(
     file: str,
-    *,
-    python: bool,
-    partial: bool,
-    cache: bool,
-    memory_limit: int | None = None,
-    launch_arrows: bool = True,
+    options: ReadOptions,
     progress: Progress | None = None,
+    *,
+    launch_arrows: bool = True,
 ) -> Events:
     """Return the events of one file, from the cache beside it where one is wanted.
 
     `launch_arrows` as `read_events` takes it; a cache has them in any case.
     """
-    detail: PythonDetail = "all" if python else "modules"
+    detail: PythonDetail = "all" if options.python else "modules"
     if progress is not None:
         progress.start("reading")
-    if not cache:
-        return read_events(
-            file,
-            python=detail,
-            launch_arrows=launch_arrows,
-            partial=partial,
-            memory_limit=memory_limit,
-            progress=progress,
-        )
-    from torchgauge.traces.trace_cache import cached_events
+    if options.cache:
+        from torchgauge.traces.trace_cache import cached_events
 
-    return cached_events(Path(file), python=detail, partial=partial, progress=progress)
+        return cached_events(Path(file), python=detail, partial=options.partial, progress=progress)
+    return read_events(
+        file,
+        python=detail,
+        launch_arrows=launch_arrows,
+        partial=options.partial,
+        memory_limit=options.memory_limit,
+        progress=progress,
+    )

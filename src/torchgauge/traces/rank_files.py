@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -9,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,41 +21,27 @@ from torchgauge.records.failure import Failure
 from torchgauge.records.trace.trace import RankTrace
 from torchgauge.temporary import temporary_folder
 from torchgauge.traces.rank_file import RankResult, read_rank
+from torchgauge.traces.read_options import ReadOptions
 from torchgauge.workers import NOWHERE, PIPE, worker
 
 CHILD = Path(__file__).with_name("trace_child.py")
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """`Read` as it travels between processes."""
+    """`RankResult` as it travels between processes."""
 
     rank: RankTrace | None = None
     calls: tuple[tuple[Message, tuple[int, ...], tuple[int, ...]], ...] = ()
     failure: Failure | None = None
 
 
-def read_ranks(
-    files: Sequence[str],
-    *,
-    python: bool,
-    partial: bool,
-    cache: bool = False,
-    memory_limit: int | None = None,
-    workers: int,
-    progress: Progress,
-) -> list[RankResult]:
-    """Read each file in a process of its own, `workers` at once; answers hold what is wrong.
-
-    `memory_limit` is that of each process.
-    """
+def read_ranks(files: Sequence[str], options: ReadOptions, progress: Progress) -> list[RankResult]:
+    """Read each file in a process of its own, several at once; answers hold what is wrong."""
     done: list[RankResult] = []
+    workers = min(options.workers or cores(), len(files))
+    if options.memory_limit is not None:
+        options = dataclasses.replace(options, memory_limit=options.memory_limit // workers)
     with temporary_folder() as folder:
-        options = {
-            "python": python,
-            "partial": partial,
-            "cache": cache,
-            "memory_limit": memory_limit,
-        }
         children = _Children(folder, options)
         with ThreadPoolExecutor(workers) as pool:
             try:
@@ -71,9 +57,9 @@ def read_ranks(
 class _Children:
     """The processes that read, so that all of them can be ended."""
 
-    def __init__(self, folder: Path, options: dict[str, bool | int | None]) -> None:
+    def __init__(self, folder: Path, options: ReadOptions) -> None:
         self._folder = folder
-        self._options = options
+        self._options = dataclasses.asdict(options)
         self._running: set[subprocess.Popen[bytes]] = set()
         self._is_stopped = False
 
@@ -87,7 +73,7 @@ class _Children:
         """Read one file in a new process."""
         answer = self._folder / str(number)
         request = json.dumps(
-            {"how": self._options, "path": sys.path, "file": file, "answer": str(answer)}
+            {"options": self._options, "path": sys.path, "file": file, "answer": str(answer)}
         )
         if self._is_stopped:
             return RankResult(file)
@@ -102,10 +88,10 @@ class _Children:
         return _decoded(file, answer.read_bytes())
 
 
-def answered(file: str, **options: Any) -> Answer:
+def answered(file: str, options: ReadOptions) -> Answer:
     """Return what a child answers that reads the file so."""
     try:
-        result = read_rank(file, **options)
+        result = read_rank(file, options)
     except TorchgaugeError as error:
         return Answer(failure=Failure.from_error(error))
     calls = tuple(

@@ -17,8 +17,9 @@ def main() -> None:
     from pathlib import Path
 
     from torchgauge.traces.rank_files import answered, encoded
+    from torchgauge.traces.read_options import ReadOptions
 
-    answer = answered(request["file"], **request["how"])
+    answer = answered(request["file"], ReadOptions(**request["options"]))
     Path(request["answer"]).write_bytes(encoded(answer))
 
 

@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.api.counts import count_request
+from torchgauge.api.measurements import count_request
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure.forward import opened
 from torchgauge.measure.work import counted
+from torchgauge.measure.work.count_options import CountOptions
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.loaders.load import load
 from torchgauge.targets.target import TargetRequest
@@ -62,8 +63,9 @@ def test_where_meta_is_the_default_device_it_counts_on_the_cpu_all_the_same():
 )
 def test_an_object_on_meta_counts_as_the_command_line_does(name):
     spec = f"hf:{name}?{READ_VALUES[name]}"
-    command_line = count_request(spec).cost
-    target = load(TargetRequest(spec, device="meta"))
+    request = TargetRequest(spec, device="meta")
+    command_line = count_request(request, CountOptions(fall_back=True)).cost
+    target = load(request)
     cost = tg.count_cost(target.model, target.inputs)
     assert cost.counted_on == "cpu"
     assert cost.warnings[-1].id == "counted-on-cpu"

@@ -6,11 +6,13 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torchgauge as tg
-from torchgauge.api.counts import count_request
+from torchgauge.api.measurements import count_request
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.forward import opened
+from torchgauge.measure.work.count_options import CountOptions
 from torchgauge.measure.work.counted import measure_cost
 from torchgauge.targets.builds.source import Source
+from torchgauge.targets.target import TargetRequest
 
 # 36 float32 are a multiple of 16 bytes apart, as grouped products want it; 36 bfloat16 are not.
 WIDTH, GROUPS, ROWS = 36, 3, 10
@@ -93,8 +95,10 @@ def count_on(device, model, operand):
 )
 def test_experts_in_float32_count_on_meta_as_on_the_cpu(name):
     spec = f"hf:{name}?{MIXTURES[name]}"
-    meta = count_request(spec, device="meta").cost
-    real = count_request(spec, device="cpu").cost
+    meta, real = (
+        count_request(TargetRequest(spec, device=device), CountOptions()).cost
+        for device in ("meta", "cpu")
+    )
     assert meta.counted_on == "meta"
     assert meta.unknown == real.unknown == {}
     assert (meta.matmul_flops, meta.causal_matmul_flops) == (

@@ -7,10 +7,12 @@ import torch
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.api.counts import count_request
+from torchgauge.api.measurements import count_request
 from torchgauge.cli.main import main
+from torchgauge.measure.work.count_options import CountOptions
 from torchgauge.records import rendering
 from torchgauge.records.work.cost import NotCalled
+from torchgauge.targets.target import TargetRequest
 
 LLAVA = (
     "hf:llava?text_config.num_hidden_layers=1&text_config.hidden_size=32&text_config.vocab_size=60"
@@ -82,17 +84,21 @@ def test_the_command_line_says_so(capsys):
     assert "model.vision_tower" in capsys.readouterr().out
 
 
+def counted(spec, **options):
+    return count_request(TargetRequest(spec, **options), CountOptions())
+
+
 def test_an_image_stands_beside_the_text_by_default():
-    meta = count_request(LLAVA, device="meta")
+    meta = counted(LLAVA, device="meta")
     shapes = {one.name: one.shape for one in meta.target.inputs}
     # 28/14 squared patches stand before 128 tokens of text.
     assert shapes == {"input_ids": (1, 4 + 128), "pixel_values": (1, 3, 28, 28)}
     names = {one.path for one in meta.cost.nodes}
     assert "model.vision_tower.encoder.layers.0.mlp.fc1" in names
     assert all("vision_tower.encoder.layers.0" not in one.path for one in meta.cost.not_called)
-    real = count_request(LLAVA, device="cpu").cost
+    real = counted(LLAVA, device="cpu").cost
     assert real.matmul_flops == meta.cost.matmul_flops
-    text = count_request(LLAVA, inputs=("input_ids=1x132:int64<50",), device="meta").cost
+    text = counted(LLAVA, inputs=("input_ids=1x132:int64<50",), device="meta").cost
     # Patches 4·3·14²·16; a layer of 5 positions: 4 projections, 2 of 24, attention; projector.
     layer = 5 * (4 * 16 * 16 + 2 * 16 * 24) + 2 * 5 * 5 * 16
     tower = 4 * 3 * 14**2 * 16 + 2 * layer + 4 * (16 * 32 + 32 * 32)

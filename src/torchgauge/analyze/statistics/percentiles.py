@@ -18,12 +18,15 @@ PERCENTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99}
 _TAIL = 0.025
 
 
-def samples_needed(fraction: float) -> int:
+def samples_needed(fraction: float | None) -> int:
     """Return how many independent samples a finite two-sided 95 % interval needs: 368 for p99.
 
     All samples lie on one side of the percentile with probability fraction^n, which must not
-    exceed 2.5 % on either side. Raises InputError `option-invalid`.
+    exceed 2.5 % on either side. No percentile (None) needs none. Raises InputError
+    `option-invalid`.
     """
+    if fraction is None:
+        return 0
     if not 0 < fraction < 1:
         raise InputError(
             f"percentile = {fraction} is not possible.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from torchgauge.cli.history.chosen import add_run_filters, add_store_option, opened, selection
-from torchgauge.cli.numbers import positive
+from torchgauge.cli.options.numbers import positive
 from torchgauge.cli.output import emit, print_view
 from torchgauge.errors import ExitCode
 

@@ -11,7 +11,7 @@ from torchgauge.cli.history.chosen import (
     selection,
     since,
 )
-from torchgauge.cli.numbers import positive
+from torchgauge.cli.options.numbers import positive
 from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.errors import ExitCode, InputError
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 from torchgauge.cli.history.chosen import add_store_option, opened
+from torchgauge.cli.options.tree import add_view_options, tree_view
 from torchgauge.cli.output import emit, print_view
-from torchgauge.cli.profile import add_view_options
-from torchgauge.cli.report import view
 from torchgauge.errors import ExitCode
 
 NAME = "show"
@@ -26,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the run; return the exit code."""
     from torchgauge.records import rendering
-    from torchgauge.report.console import runs
+    from torchgauge.report.console import console, runs
 
     with opened(options) as store:
         stored_run = store.find(options.name)
@@ -35,5 +34,5 @@ def run(options: argparse.Namespace) -> int:
         emit(rendering.text(profile, "json"))
     else:
         print_view(lambda _width: runs.head(stored_run))
-        print_view(lambda width: view(profile, options, width))
+        print_view(lambda width: console.view(profile, tree_view(options), width=width))
     return ExitCode.DONE

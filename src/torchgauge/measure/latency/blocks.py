@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchgauge.analyze.latency.noise import difference
+from torchgauge.measure import forward
 from torchgauge.measure.processes.fork_server import ForkServer
 from torchgauge.measure.processes.fresh_folder import fresh_folder
 from torchgauge.measure.processes.waiting_process import Answer, Build, Question, waiting
 from torchgauge.records.target import TargetDescription
 
 ABBA = 4
+# What Python and torch take in each process beside the model.
+PROCESS_MEMORY = 600e6
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,15 @@ class Pace:
         if self.concurrent:
             return Question(self.seconds, self.calls)
         return Question(self.seconds * self.rounds, self.calls * self.rounds, layers=True)
+
+
+def fitting_pace(device: str, models: float) -> Pace:
+    """Return how blocks are timed: one process after the other where four would not fit.
+
+    `models` is the bytes that the models of all four take on the device.
+    """
+    free = forward.free_bytes(device)
+    return Pace(concurrent=free is None or models + ABBA * PROCESS_MEMORY < free)
 
 
 class Timed(NamedTuple):

@@ -15,17 +15,17 @@ from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.memory.simulated_step import simulate
 from torchgauge.measure.work import size as size_probe
+from torchgauge.measure.work.count_options import CountOptions
 from torchgauge.measure.work.counted import counted, measure_cost
 from torchgauge.records.memory.training_memory import TrainingMemory
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.count import Count
-from torchgauge.records.work.roofline import Roofs
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement, countable_on
 from torchgauge.targets.target import Target, TargetRequest
-from torchgauge.targets.training.training import Training
+from torchgauge.targets.training.named_training import named_training
 
 
 def cost_of(source: Source, *, backward: bool) -> Cost:
@@ -38,32 +38,17 @@ def cost_of(source: Source, *, backward: bool) -> Cost:
     return counted(source, opened(source), backward=backward).cost
 
 
-@dataclasses.dataclass(frozen=True)
-class CountOptions:
-    """What to count: the backward pass too, and a training step's memory.
-
-    Attributes:
-        optimizer: Whose states and temporaries are part of that memory.
-        train: Its loss; None takes the one that the model returns, else the mean of its outputs.
-        autocast: "bf16" or "fp16" where the step runs under autocast.
-        on: Devices for which time and memory are estimated.
-    """
-
-    backward: bool = False
-    optimizer: str = OPTIMIZER
-    train: Training | None = None
-    autocast: str | None = None
-    on: tuple[Roofs, ...] = ()
-
-
-def count(request: TargetRequest, options: CountOptions, *, fall_back: bool) -> Count:
-    """Return size and cost; with `fall_back` on the CPU where the request's device fails.
+def count(request: TargetRequest, options: CountOptions) -> Count:
+    """Return size and cost, with the loss that the request names.
 
     Raises what loading raises, and MeasurementError where the call raises on the last device tried.
     """
+    if request.loss is not None:  # a mistake in it shows now, not after the model was built
+        train = named_training(request.loss, None, precision=None, device="cpu")
+        options = dataclasses.replace(options, train=train)
     source = Source.of_request(request)
     placement = opened(source)
-    if fall_back:
+    if options.fall_back:
         cost, placement = counted(source, placement, backward=options.backward)
     else:
         cost = measure_cost(placement, backward=options.backward)

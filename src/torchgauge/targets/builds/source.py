@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from torchgauge.device.select import resolve
 from torchgauge.errors import InputError
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.content import with_inputs
@@ -52,7 +53,11 @@ class Source:
         precision: str | None = None,
         training: bool = False,
     ) -> Source:
-        """Return the source for a model (or any callable, or a loaded target) of the caller's."""
+        """Return the source for a model (or any callable, or a loaded target) of the caller's.
+
+        `device` None leaves it where it is. Raises InputError as `device.select.resolve`.
+        """
+        device = None if device is None else resolve(device)
         example_inputs = Inputs.of(inputs)
         if not isinstance(model, Target):
             _check(model)
@@ -63,7 +68,11 @@ class Source:
 
     @staticmethod
     def of_request(request: TargetRequest) -> Source:
-        """Return the source for a target named on the command line."""
+        """Return the source for a target named on the command line, on a device that is there.
+
+        Raises InputError as `device.select.resolve`.
+        """
+        request = dataclasses.replace(request, device=resolve(request.device))
         return Source(request, request.device, request.precision, request.training)
 
     @property

@@ -11,12 +11,23 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
+from torchgauge.device.select import resolve
 from torchgauge.errors import InputError
 from torchgauge.targets.loaders.python_factory import attribute
 from torchgauge.targets.loaders.python_source import imported
+from torchgauge.targets.target import TargetRequest
 from torchgauge.targets.training.training import Training
 
 MEAN = "mean"
+
+
+def requested_training(request: TargetRequest) -> Training | None:
+    """Return how to train a target as asked for, None for inference. Raises as `named_training`."""
+    if not request.training:
+        return None
+    return named_training(
+        request.loss, request.optimizer, precision=request.precision, device=resolve(request.device)
+    )
 
 
 def named_training(

@@ -4,52 +4,44 @@ from __future__ import annotations
 
 import datetime
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import msgspec
 
 from torchgauge.analyze.latency.noise import deviation, resolvable, workload
-from torchgauge.api.gates import GateRequest, request_build
-from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.device import calibration
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.gates.gate_options import LEAST_BLOCKS
+from torchgauge.gates.paired_gate import first_look, pace_for
+from torchgauge.measure.latency.blocks import Timed, block
+from torchgauge.measure.latency.noise import watch_others
+from torchgauge.measure.latency.paired_run import run
+from torchgauge.measure.processes.waiting_process import Build
+from torchgauge.progress import Progress
 from torchgauge.records.doctor import Noise, NoiseRun
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from torchgauge.measure.latency.blocks import Timed
-
-BLOCKS = 10
-
-
-def calibrate(request: GateRequest, *, blocks: int = BLOCKS, progress: bool | None = None) -> Noise:
-    """Time a target against itself in ABBA blocks, and keep what they differ by for gates.
-
-    Raises what loading and running raise; KeyboardInterrupt: half a calibration is none.
-    InputError `option-invalid`, `output-unwritable`.
-    """
-    require_torch()
+def check_blocks(blocks: int) -> None:
+    """Raise InputError `option-invalid` for fewer blocks than show a spread."""
     if blocks < LEAST_BLOCKS:
         raise InputError(
             f"{blocks} blocks show no spread.",
             id="option-invalid",
             remedy=f"Give --blocks as {LEAST_BLOCKS} or more.",
         )
-    from torchgauge.gates.paired_gate import first_look, pace_for
-    from torchgauge.measure.latency.blocks import block
-    from torchgauge.measure.latency.noise import watch_others
-    from torchgauge.measure.latency.paired_run import run
 
-    build = request_build(request)
-    with measuring(progress) as display:
-        record = first_look(build, display)
-        watched = watch_others()
-        display.start("timing the build against itself")
-        pace = pace_for((record, record))
-        run_block = functools.partial(block, build, build, pace)
-        done = run(run_block, blocks, blocks, lambda _: True, display)
+
+def calibrate(build: Build, blocks: int, progress: Progress) -> Noise:
+    """Time a build against itself in ABBA blocks, and keep what they differ by for gates.
+
+    Raises as `api.calibrate`.
+    """
+    record = first_look(build, progress)
+    watched = watch_others()
+    progress.start("timing the build against itself")
+    pace = pace_for((record, record))
+    run_block = functools.partial(block, build, build, pace)
+    done = run(run_block, blocks, blocks, lambda _: True, progress)
     if done.interrupted:
         raise KeyboardInterrupt
     if not done.complete:

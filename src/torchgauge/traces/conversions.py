@@ -2,71 +2,55 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from torchgauge.api.traces import rank_unknown, ranked
+from torchgauge.analyze.trace.selection import Part
 from torchgauge.errors import InputError
 from torchgauge.files import packed, write_atomically
+from torchgauge.progress import showing
 from torchgauge.traces.rank_file import events_of
+from torchgauge.traces.read_options import ReadOptions
+from torchgauge.traces.trace_files import files_by_rank, rank_unknown
 
 if TYPE_CHECKING:
     from torchgauge.analyze.trace.recording import Recording
-    from torchgauge.analyze.trace.selection import Part, Selection
+    from torchgauge.analyze.trace.selection import Selection
     from torchgauge.report.export.recorded_stacks import Lines
 
 Form = Literal["speedscope", "folded", "parquet", "chrome"]
 
 
-class ReadOptions(NamedTuple):
-    """How files are read; see `read_trace`."""
+@dataclasses.dataclass(frozen=True)
+class Conversion:
+    """What a trace is converted to, and which part of it.
 
-    python: bool = False
-    partial: bool = False
-    cache: bool = False
+    Attributes:
+        to: The format.
+        rank: Of several ranks the one that is converted; None is all.
+        part: What of each rank.
+        reading: How files are read.
 
-
-def convert_trace(
-    path: str | Path,
-    to: Form,
-    output: str | Path,
-    *,
-    rank: int | None = None,
-    begin: float | None = None,
-    end: float | None = None,
-    step: int | None = None,
-    layer: str | None = None,
-    python: bool = False,
-    partial: bool = False,
-    cache: bool = False,
-    progress: bool | None = None,
-) -> Path:
-    """Write a trace, or a selected part of it, in another format; return the path.
-
-    `to`: "speedscope" (a profile for each stream and thread, in real time), "folded" (stacks of
-    layers, operators and kernels with their time in ns), "parquet" (all events as a table; extra
-    `parquet`), or "chrome" (the recorded events themselves). It is compressed if `output` ends in
-    .gz. `begin` and `end` are in s from the window's begin, `step` is the number of a marked step,
-    `layer` a layer's path; host code is included if it begins in the part, device work if its
-    launch does. The other options are those of `read_trace`.
-
-    Raises InputError as `read_trace` for files, `rank-unknown`, `step-unknown`, `layer-unknown`,
-    `part-empty`, `format-absent`, `option-conflict`, `output-unwritable`; MissingExtraError.
+    Raises InputError `format-absent`; `option-conflict` for what the format cannot be made of.
     """
-    from torchgauge.analyze.trace.selection import Part
 
-    part = Part(begin=begin, end=end, step=step, layer=layer)
-    parts = converted(
-        path,
-        to,
-        rank=rank,
-        part=part,
-        read_options=ReadOptions(python, partial, cache),
-        progress=progress,
-    )
-    return write(parts, Path(output))
+    to: Form
+    rank: int | None = None
+    part: Part = dataclasses.field(default_factory=Part)
+    reading: ReadOptions = dataclasses.field(default_factory=ReadOptions)
+
+    def __post_init__(self) -> None:
+        if self.to not in _CONVERTERS:
+            raise InputError(
+                f"A trace cannot be converted to '{self.to}'.",
+                id="format-absent",
+                remedy=f"Choose one of {', '.join(_CONVERTERS)}.",
+            )
+        if self.to == "chrome" and self.reading.partial:
+            raise _conflict("Events are taken from whole files.", "Leave out --partial (partial=).")
 
 
 def write(parts: Iterable[bytes], path: Path) -> Path:
@@ -74,37 +58,21 @@ def write(parts: Iterable[bytes], path: Path) -> Path:
     return write_atomically(path, packed(parts) if path.suffix == ".gz" else parts)
 
 
-def converted(
-    path: str | Path,
-    to: Form,
-    *,
-    rank: int | None,
-    part: Part,
-    read_options: ReadOptions,
-    progress: bool | None = None,
-) -> Iterator[bytes]:
+def converted(path: Path, conversion: Conversion, progress: bool | None = None) -> Iterator[bytes]:
     """Return the parts of the file that `convert_trace` writes; the first rank is read at once."""
-    path = Path(path)
-    if to not in _CONVERTERS:
-        raise InputError(
-            f"A trace cannot be converted to '{to}'.",
-            id="format-absent",
-            remedy=f"Choose one of {', '.join(_CONVERTERS)}.",
-        )
+    to, rank = conversion.to, conversion.rank
     if to == "parquet":
         from torchgauge.readers.parquet.parquet import arrow
 
         arrow()
     files: list[tuple[int | None, Path]] = [(None, path)]
-    if (rank_files := ranked(path)) is not None:
+    if (rank_files := files_by_rank(path)) is not None:
         files = [(number, file) for number, file in rank_files.items() if rank in (None, number)]
         if not files:
             raise rank_unknown(path.name, [*rank_files], rank)
     if to == "chrome" and len(files) > 1:
         raise _conflict("A trace file holds one rank.", "Choose one with --rank (rank=).")
-    if to == "chrome" and read_options.partial:
-        raise _conflict("Events are taken from whole files.", "Leave out --partial (partial=).")
-    parts = _read(files, rank, part, read_options, progress)
+    parts = _read(files, conversion, progress)
     first = next(parts)
     return _CONVERTERS[to](itertools.chain([first], parts))
 
@@ -124,26 +92,21 @@ class _Rank(NamedTuple):
 
 
 def _read(
-    files: Sequence[tuple[int | None, Path]],
-    requested_rank: int | None,
-    part: Part,
-    read_options: ReadOptions,
-    progress: bool | None,
+    files: Sequence[tuple[int | None, Path]], conversion: Conversion, progress: bool | None
 ) -> Iterator[_Rank]:
     from torchgauge.analyze.trace.recording import recording
     from torchgauge.analyze.trace.selection import select
-    from torchgauge.api.preparation import showing
 
     for listed_rank, path in files:
         with showing(progress) as display:
-            events = events_of(str(path), **read_options._asdict(), progress=display)
+            events = events_of(str(path), conversion.reading, display)
         recorded_rank = events.metadata.rank
         number = listed_rank if recorded_rank is None else recorded_rank
-        if requested_rank not in (None, number):
-            raise rank_unknown(path.name, [number], requested_rank)
+        if conversion.rank not in (None, number):
+            raise rank_unknown(path.name, [number], conversion.rank)
         rank_recording = recording(events)
         label = f"rank {number}" if len(files) > 1 else ""
-        yield _Rank(path, number, label, rank_recording, select(rank_recording, part))
+        yield _Rank(path, number, label, rank_recording, select(rank_recording, conversion.part))
 
 
 def _speedscope(ranks: Iterable[_Rank]) -> Iterator[bytes]:

@@ -1,0 +1,62 @@
+"""How latency is measured: the options of a profile, and what those of a verb ask for."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchgauge.measure.latency.latency_options import LatencyOptions
+    from torchgauge.records.verdict import Limit
+
+
+def add_latency_options(group: argparse._ArgumentGroup) -> None:
+    """Declare the options, and that of the roofs which are measured beside it."""
+    group.add_argument(
+        "--warmup", type=int, metavar="N", help="calls to leave out (default: found in the data)"
+    )
+    group.add_argument(
+        "--iterations",
+        type=int,
+        metavar="N",
+        help="calls to time, in this process alone (default: 0.3 s in each process)",
+    )
+    group.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="measure in N freshly started processes, 1 for this one alone (default: in as many "
+        "short ones as the budget allows)",
+    )
+    group.add_argument(
+        "--roofs",
+        action=argparse.BooleanOptionalAction,
+        help="measure anew what this machine can do at most, which tells what bounds a model: some "
+        "ten seconds, and it is kept (default: in two seconds where nothing is kept; --no-roofs: "
+        "not at all)",
+    )
+    group.add_argument(
+        "--budget",
+        type=float,
+        metavar="SECONDS",
+        help="time for latency at most (default: 6; of one process 30)",
+    )
+
+
+def latency_options(options: argparse.Namespace, limits: Iterable[Limit]) -> LatencyOptions:
+    """Return how to time; a limit on a percentile asks for the samples that it needs.
+
+    Raises InputError `option-invalid`.
+    """
+    from torchgauge.analyze.gate.limits import percentile_of
+    from torchgauge.analyze.statistics.percentiles import samples_needed
+    from torchgauge.measure.latency.latency_options import LatencyOptions
+
+    return LatencyOptions(
+        warmup=options.warmup,
+        iterations=options.iterations,
+        processes=options.processes,
+        budget=options.budget,
+        independent=samples_needed(percentile_of(limits)),
+    )

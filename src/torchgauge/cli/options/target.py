@@ -1,0 +1,158 @@
+"""TARGET, how it is run and trained, and the limits: the last threshold may be the target."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchgauge.errors import InputError
+from torchgauge.files import is_file, is_folder
+from torchgauge.folders import typed
+
+if TYPE_CHECKING:
+    from torchgauge.records.verdict import Limit
+    from torchgauge.targets.target import TargetRequest
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Declare TARGET and its alias."""
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="what to measure")
+    parser.add_argument("--model-path", metavar="TARGET", help="the same, as an option")
+
+
+def add_threshold(group: argparse._ArgumentGroup) -> None:
+    """Declare the limits."""
+    group.add_argument(
+        "--threshold",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="LIMIT",
+        help="limits such as latency:100ms p99:20ms memory:2GB params:25M flops:4G "
+        "throughput:1000samples/s; exit code 3 where one is broken, 4 where one cannot be told",
+    )
+
+
+def add_run_options(
+    group: argparse._ArgumentGroup, *, device: str | None, device_help: str
+) -> None:
+    """Declare the options that say what is run and where."""
+    group.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        dest="inputs",
+        help="shape of an input, such as 1x3x224x224 or input_ids=2x128:int64<50257; repeatable",
+    )
+    group.add_argument("--batch", type=int, metavar="N", help="leading dimension of every input")
+    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
+    group.add_argument("--device", default=device, metavar="DEVICE", help=device_help)
+    group.add_argument(
+        "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
+    )
+    group.add_argument(
+        "--trust",
+        action="store_true",
+        help="load a file that holds a program, in a process of its own",
+    )
+
+
+def add_training_options(group: argparse._ArgumentGroup) -> None:
+    """Declare the options of a training step."""
+    group.add_argument(
+        "--train", action="store_true", help="measure a training step in place of inference"
+    )
+    group.add_argument(
+        "--loss",
+        metavar="L",
+        help="file.py:function or module:function of (outputs, inputs), or 'mean' of the outputs "
+        "(default: the loss that the model returns)",
+    )
+    group.add_argument(
+        "--optimizer", metavar="NAME", help="a class of torch.optim, such as adamw (the default)"
+    )
+
+
+def settle(options: argparse.Namespace) -> tuple[Limit, ...]:
+    """Set `options.target` to the one target that was given, and return the limits.
+
+    `--threshold` takes all values that follow it. So where no target was given and the last value
+    names no metric, it is the target.
+
+    Raises InputError `target-missing`, `option-conflict`, `metric-unknown`, `threshold-invalid`.
+    """
+    from torchgauge.analyze.gate.limits import parse_limit
+    from torchgauge.records.metric import METRICS, metric
+
+    targets = [name for name in (options.target, options.model_path) if name is not None]
+    if len(targets) > 1:
+        raise InputError(
+            f"There are two targets: {targets[0]} and {targets[1]}.",
+            id="option-conflict",
+            cause="--model-path is another name for TARGET.",
+            remedy="Give one of them.",
+        )
+    texts = list(options.threshold)
+    if not targets and texts and _prefix(texts[-1]) not in METRICS:
+        if _looks_like_a_limit(texts[-1]):
+            metric(_prefix(texts[-1]))
+        targets = [texts.pop()]
+    if not targets:
+        raise InputError(
+            "There is no target.",
+            id="target-missing",
+            cause="Neither TARGET nor --model-path was given.",
+            remedy="Name what to measure: file.py:factory, torchvision:resnet18, a folder.",
+        )
+    options.target = targets[0]
+    return tuple(parse_limit(text) for text in texts)
+
+
+def check_training(options: argparse.Namespace) -> None:
+    """Raise InputError `option-conflict` for options of a training step where there is none."""
+    if (options.loss or options.optimizer) and not options.train:
+        raise InputError(
+            "--loss and --optimizer belong to a training step.",
+            id="option-conflict",
+            remedy="Add --train.",
+        )
+
+
+def run_request(options: argparse.Namespace) -> TargetRequest:
+    """Return what is to be run, and how. Raises InputError as `check_training`."""
+    check_training(options)
+    return target_request(
+        options,
+        batch=options.batch,
+        precision=options.precision,
+        training=options.train,
+        loss=options.loss,
+        optimizer=options.optimizer,
+    )
+
+
+def target_request(options: argparse.Namespace, **fields: Any) -> TargetRequest:
+    """Return the target that every verb names alike, with other `fields` of its request."""
+    from torchgauge.targets.target import TargetRequest
+
+    named = {
+        "spec": options.target,
+        "inputs": tuple(options.inputs),
+        "weights": options.weights,
+        "device": options.device,
+        "trust": options.trust,
+    }
+    return TargetRequest(**named | fields)
+
+
+def _prefix(text: str) -> str:
+    return text.partition(":")[0].strip()
+
+
+def _looks_like_a_limit(text: str) -> bool:
+    """Tell a misspelt metric from a target: no factory's or model's name begins with a digit."""
+    is_path = is_file(Path(text)) or is_folder(Path(text))
+    return re.match(r"[^/:]*:\s*[\d.]", text) is not None and not is_path

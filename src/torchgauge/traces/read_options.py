@@ -1,0 +1,36 @@
+"""How the files of recorded traces are read, as users ask for it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from torchgauge.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadOptions:
+    """How files are read; see `read_trace`.
+
+    Attributes:
+        python: Whether the Python functions of traces with stacks are kept.
+        partial: Whether a damaged file gives what can be read of it.
+        cache: Whether events are kept beside each file, and read from there.
+        memory_limit: Bytes, of all processes together; None is no limit.
+        workers: How many of several files are read at once; None is as many as cores.
+
+    Raises InputError `cache-and-limit`.
+    """
+
+    python: bool = False
+    partial: bool = False
+    cache: bool = False
+    memory_limit: int | None = None
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.cache and self.memory_limit is not None:
+            raise InputError(
+                "A cache holds a whole trace, and a memory limit may cut it.",
+                id="cache-and-limit",
+                remedy="Leave out one of the two.",
+            )
