@@ -69,17 +69,9 @@ def measure_latency(
 
     source = Source.of_object(model_or_callable, inputs, device=device, training=bool(train))
     options = LatencyOptions(
-        Training.resolve(train),
-        warmup,
-        iterations,
-        processes,
-        target_rel_error,
-        budget,
-        samples_needed(percentile),
-        preprocess,
-        postprocess,
-        cold_cache,
-    )
+        Training.resolve(train), warmup, iterations, processes, target_rel_error, budget,
+        samples_needed(percentile), preprocess, postprocess, cold_cache,
+    )  # fmt: skip
     with measuring(progress) as display:
         display.start("latency")
         return measure(source, options, display)

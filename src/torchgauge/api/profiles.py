@@ -64,13 +64,8 @@ def profile(
 
     Raises InputError for an unknown device, precision or detail, and for a device that is absent.
     """
-    timeline = TimelineOptions(
-        detail,
-        None if trace is None else Path(trace).absolute(),  # the model may change folders
-        lines=lines,
-        roofs=roofs,
-        all_threads=all_threads,
-    )
+    file = None if trace is None else Path(trace).absolute()  # the model may change folders
+    timeline = TimelineOptions(detail, file, lines=lines, roofs=roofs, all_threads=all_threads)
     _check(timeline)
     require_torch()
     from torchgauge.measure import plan
