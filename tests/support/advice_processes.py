@@ -5,7 +5,7 @@ from tests.support.advice_worlds import candidate
 from torchgauge.advice.candidate import fixed
 from torchgauge.advice.world import Processes
 from torchgauge.measure.latency.blocks import Pace
-from torchgauge.measure.latency.latency import LatencyOptions
+from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.waiting_process import Build
 from torchgauge.targets.builds.source import Source
 

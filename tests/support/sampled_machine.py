@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from torchgauge.measure.latency.sampling import SamplingPlan, Timing, sample
+from torchgauge.measure.latency.latency_options import SamplingPlan
+from torchgauge.measure.latency.sampling import Timing, sample
 
 MS = 1_000_000
 
