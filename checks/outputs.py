@@ -23,13 +23,13 @@ from unittest import mock
 from tests.support import advices, evidence, pages, trends, verdicts
 from tests.support import exported_records as exported
 from tests.support import records as plain
+from torchgauge.records.regressions import Regressions
 
 import torchgauge as tg
 from torchgauge.cli import formats
 from torchgauge.cli.main import main as torchgauge_main
 from torchgauge.errors import InputError
 from torchgauge.records import codec
-from torchgauge.records.regressions import Regressions
 from torchgauge.records.timeline import tables
 
 WIDTHS = (80, 120)

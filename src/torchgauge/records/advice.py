@@ -218,4 +218,4 @@ class Advice(Exported, frozen=True, kw_only=True):
         return self.warnings
 
     def __str__(self) -> str:
-        return rendering.text(self, "advice")
+        return rendering.text(self, "console")

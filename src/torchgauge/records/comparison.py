@@ -156,7 +156,7 @@ class Comparison(Exported, frozen=True, kw_only=True):
         return self.warnings
 
     def __str__(self) -> str:
-        return rendering.text(self, "comparison")
+        return rendering.text(self, "console")
 
     def change_of(self, metric: str) -> Change | None:
         """Return the change of a metric, None where neither side has it."""

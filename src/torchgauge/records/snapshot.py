@@ -209,7 +209,7 @@ class Snapshot(Exported, frozen=True, kw_only=True):
     warnings: tuple[MeasurementWarning, ...] = ()
 
     def __str__(self) -> str:
-        return rendering.text(self, "snapshot")
+        return rendering.text(self, "console")
 
     def to_csv(self, path: str | Path | None = None, table: Csv | SnapshotTable = "figures") -> str:
         """Return devices, or stacks, segments, the timeline, or OOMs as CSV, in SI units.
@@ -253,4 +253,4 @@ class Growth(Exported, frozen=True, kw_only=True):
     warnings: tuple[MeasurementWarning, ...] = ()
 
     def __str__(self) -> str:
-        return rendering.text(self, "growth")
+        return rendering.text(self, "console")

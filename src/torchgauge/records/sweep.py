@@ -268,4 +268,4 @@ class Sweep(Exported, frozen=True, kw_only=True):
         return matching[0]
 
     def __str__(self) -> str:
-        return rendering.text(self, "sweep")
+        return rendering.text(self, "console")

@@ -127,7 +127,7 @@ class Verdict(Exported, frozen=True, kw_only=True):
         return rendering.text(self, "junit", path)
 
     def __str__(self) -> str:
-        return rendering.text(self, "verdict")
+        return rendering.text(self, "console")
 
 
 def overall(rulings: tuple[Ruling, ...]) -> Outcome:

@@ -148,4 +148,4 @@ class Loop(Exported, frozen=True, kw_only=True):
         return rendering.save(self, path)
 
     def __str__(self) -> str:
-        return rendering.text(self, "loop")
+        return rendering.text(self, "console")

@@ -51,4 +51,4 @@ class Ranks(Exported, frozen=True, kw_only=True):
     warnings: tuple[MeasurementWarning, ...] = ()
 
     def __str__(self) -> str:
-        return rendering.text(self, "ranks")
+        return rendering.text(self, "console")

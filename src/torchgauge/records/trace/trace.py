@@ -247,4 +247,4 @@ class Trace(Exported, frozen=True, kw_only=True):
     warnings: tuple[MeasurementWarning, ...] = ()
 
     def __str__(self) -> str:
-        return rendering.text(self, "trace")
+        return rendering.text(self, "console")

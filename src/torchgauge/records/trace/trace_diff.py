@@ -76,4 +76,4 @@ class TraceDiff(Exported, frozen=True, kw_only=True):
     warnings: tuple[MeasurementWarning, ...] = ()
 
     def __str__(self) -> str:
-        return rendering.text(self, "trace_diff")
+        return rendering.text(self, "console")

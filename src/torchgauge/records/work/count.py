@@ -38,4 +38,4 @@ class Count(Exported, frozen=True, kw_only=True):
         return self.warnings + self.cost.warnings
 
     def __str__(self) -> str:
-        return rendering.text(self, "count")
+        return rendering.text(self, "console")

@@ -4,44 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchgauge import units
 from torchgauge.records.trace.breakdown import Breakdown
 from torchgauge.records.trace.trace import Job, RankTrace, Trace
-from torchgauge.report.content.sheet import Sheet
+from torchgauge.report.content.document import Column, Row, Table, Value
 
 STREAMS = 16
 RANKS = 32
-_PARTS = ("compute", "comm.", "copies", "idle", "host", "device", "other")
+PARTS = tuple(
+    Column(key, unit="percent", empty="–")
+    for key in ("compute", "comm.", "copies", "idle", "host", "device", "other")
+)
+DEVICES = (Column("window", unit="time"), *PARTS)
+_ALL_PARTS = ("compute", "comm.", "idle")
+RANK_COLUMNS = (
+    Column("window", unit="time"),
+    *(part for part in PARTS if part.key in _ALL_PARTS),
+    Column("waits", unit="time", empty="–"),
+    Column("waited for", unit="time", empty="–"),
+)
 
 
-def devices(rank: RankTrace) -> Sheet:
+def devices(rank: RankTrace) -> Table:
     """Return the shares of each device's window, and of its busiest streams."""
-    rows: list[tuple[str, ...]] = []
-    strong = set()
+    rows: list[Row] = []
     for device in rank.times:
-        window = units.time(device.breakdown.window, 3)
-        strong.add(len(rows))
-        rows.append((rank.called(device.device), window, *_shares(device.breakdown)))
+        cells = {"window": device.breakdown.window, **_shares(device.breakdown)}
+        rows.append(Row(rank.called(device.device), cells, tone="strong"))
         busiest = sorted(device.streams, key=lambda stream: -stream.breakdown.busy)[:STREAMS]
         for stream in device.streams if len(device.streams) > 1 else ():
             if stream in busiest:
                 number = "unknown" if stream.stream is None else f"{stream.stream}"
-                rows.append((f"  stream {number}", "", *_shares(stream.breakdown)))
+                rows.append(Row(f"stream {number}", _shares(stream.breakdown), 1))
         if hidden_count := len(device.streams) - len(busiest):
-            rows.append((f"  and {hidden_count:,} less busy", *[""] * (1 + len(_PARTS))))
+            blanks = dict.fromkeys((part.key for part in PARTS), "")
+            rows.append(Row(f"and {hidden_count:,} less busy", blanks, 1))
     note = (
-        "comm. and copies: beside no computation. Idle, by what it waited for: the host, the "
-        "device's own pause of 5 µs at most, other."
+        "comm. and copies: exposed. Idle, by what it waited for: the host, the device's own pause "
+        "of 5 µs at most, other."
     )
-    return Sheet(
-        "Where the time of devices went", "measured", ("window", *_PARTS), rows,
-        strong=frozenset(strong), notes=(note,),
+    return Table(
+        title="Where the time of devices went", how="measured", columns=DEVICES, rows=rows,
+        notes=(note,),
     )  # fmt: skip
 
 
-def _shares(breakdown: Breakdown) -> Iterator[str]:
+def _shares(breakdown: Breakdown) -> dict[str, Value]:
     idle = breakdown.idle
-    for part in (
+    parts = (
         breakdown.compute,
         breakdown.exposed_communication,
         breakdown.exposed_copies,
@@ -49,11 +58,15 @@ def _shares(breakdown: Breakdown) -> Iterator[str]:
         idle.host_wait,
         idle.kernel_wait,
         idle.other + idle.outside,
-    ):
-        yield units.percent(part / breakdown.window) if part and breakdown.window else "–"
+    )
+    return {
+        column.key: part / breakdown.window
+        for column, part in zip(PARTS, parts, strict=True)
+        if part and breakdown.window
+    }
 
 
-def ranks(trace: Trace, max_ranks: int = RANKS) -> Sheet:
+def ranks(trace: Trace) -> Table:
     """Return the ranks that the others wait for most, with the job's waits."""
     waits = {wait.rank: wait for wait in trace.job.waits} if trace.job is not None else {}
     late = trace.job.straggler if trace.job is not None else None
@@ -62,29 +75,23 @@ def ranks(trace: Trace, max_ranks: int = RANKS) -> Sheet:
         wait = waits.get(rank.rank if rank.rank is not None else -1)
         return wait.waited_for if wait is not None else 0.0
 
-    last = {id(rank) for rank in sorted(trace.ranks, key=waited_for, reverse=True)[:max_ranks]}
-    listed = [rank for rank in trace.ranks if id(rank) in last]
+    last = {id(rank) for rank in sorted(trace.ranks, key=waited_for, reverse=True)[:RANKS]}
     rows = []
-    for rank in listed:
-        breakdown = rank.times[0].breakdown if rank.times else None
-        shares = list(_shares(breakdown)) if breakdown is not None else ["–"] * len(_PARTS)
+    for rank in trace.ranks:
+        if id(rank) not in last:
+            continue
+        shares = _shares(rank.times[0].breakdown) if rank.times else {}
+        cells: dict[str, Value] = {"window": rank.window}
+        cells |= {name: share for name, share in shares.items() if name in _ALL_PARTS}
         wait = waits.get(rank.rank if rank.rank is not None else -1)
-        times = (wait.waits, wait.waited_for) if wait is not None else (None, None)
-        rows.append(
-            (
-                f"{rank.rank}",
-                units.time(rank.window, 3),
-                *(shares[0], shares[1], shares[3]),
-                *("–" if time is None else units.time(time, 3) for time in times),
-            )
-        )
-    hidden_count = len(trace.ranks) - len(listed)
+        if wait is not None:
+            cells |= {"waits": wait.waits, "waited for": wait.waited_for}
+        rows.append(Row(f"{rank.rank}", cells, tone="strong" if rank.rank == late else ""))
+    hidden_count = len(trace.ranks) - len(rows)
     description = "that are waited for no longer" if waits else "others"
     left_out = [f"and {hidden_count:,} {description}"] if hidden_count else []
-    return Sheet(
-        "Ranks", "measured", ("window", "compute", "comm.", "idle", "waits", "waited for"), rows,
-        first="rank",
-        strong=frozenset(index for index, rank in enumerate(listed) if rank.rank == late),
+    return Table(
+        title="Ranks", how="measured", first="rank", columns=RANK_COLUMNS, rows=rows, top=RANKS,
         notes=(*left_out, *side_by_side(trace.job)),
     )  # fmt: skip
 

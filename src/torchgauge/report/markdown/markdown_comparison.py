@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from torchgauge import units
 from torchgauge.records.comparison import Change, Comparison, Difference, Place, Side
-from torchgauge.report.console.comparison import (
-    TITLES,
-    cells,
+from torchgauge.report.content.changes import (
+    PLACES,
     corrected_change,
     interval,
-    notable_places,
+    place_cells,
     relative,
     side_details,
 )
+from torchgauge.report.content.comparison import TITLES, notable_places
 from torchgauge.report.markdown.markdown_text import (
     Markdown,
     code,
@@ -116,24 +116,18 @@ def places(comparison: Comparison) -> list[Markdown]:
 
 
 def _places(notable: Sequence[Place]) -> Markdown:
-    names = ("class", "baseline", "current", "adds", "change", "95 %", "calls", "FLOPs")
-    place_cells = [cells(place) for place in notable]
-    used_columns = [name for name in names if any(row[name] for row in place_cells)]
-    rows = [
-        (
-            markdown(
-                "{}{}",
-                code(place.name or "(the model itself)"),
-                markdown(" ✔") if place.significant else "",
-            ),
-            *(
-                code(row[name]) if name == "class" and row[name] else row[name]
-                for name in used_columns
-            ),
-        )
-        for place, row in zip(notable, place_cells, strict=True)
-    ]
-    return table(("", *(name if name == "class" else f"{name}:" for name in used_columns)), rows)
+    place_rows = [(place, place_cells(place, PLACES)) for place in notable]
+    names = [column.key for column in PLACES if any(column.key in row for _, row in place_rows)]
+    rows = []
+    for place, row in place_rows:
+        proven = markdown(" ✔") if place.significant else ""
+        texts = (str(row.get(name, "")) for name in names)
+        cells = [
+            code(cell) if key == "class" and cell else cell
+            for key, cell in zip(names, texts, strict=True)
+        ]
+        rows.append((markdown("{}{}", code(place.name or "(the model itself)"), proven), *cells))
+    return table(("", *(name if name == "class" else f"{name}:" for name in names)), rows)
 
 
 def _warnings(comparison: Comparison) -> list[Markdown]:

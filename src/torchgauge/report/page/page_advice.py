@@ -123,3 +123,11 @@ def _combination(combination: Combination) -> dict[str, Any]:
 
 def _ns(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1e9)
+
+
+def title(record: Advice) -> str:
+    """Return the page's title."""
+    return f"Advice for {record.target.name}"
+
+
+PARTS = {"overview": overview, "advice": advice}

@@ -63,7 +63,7 @@ def _figure(label: str, before: int, after: int) -> dict[str, str]:
 def _finding(change: StackGrowth) -> dict[str, Any]:
     blocks = f"{change.after_blocks:,} blocks, before {change.before_blocks:,}"
     return {
-        "title": short(f"{signed(change.growth)} by {stack_text(change.stack).plain}"),
+        "title": short(f"{signed(change.growth)} by {stack_text(change.stack)}"),
         "text": f"{units.size(change.after)} in {blocks}.",
         "view": "tables",
         "node": None,
@@ -82,7 +82,7 @@ def contributions(growth: Growth) -> list[dict[str, Any]] | None:
             "title": "",
             "note": "Bytes in use or pending, by who allocated them.",
             "bars": [
-                [short(stack_text(change.stack).plain), change.growth, None] for change in bars
+                [short(str(stack_text(change.stack))), change.growth, None] for change in bars
             ],
             "rest": total - sum(change.growth for change in bars),
             "others": f"{len(growth.stacks) - len(bars):,} other stacks",
@@ -102,6 +102,9 @@ def tables(growth: Growth) -> list[dict[str, Any]] | None:
         for column in _STACKS
         if column.key not in ("stack", "category")
     }
-    cells["stack"] = [short(stack_text(change.stack).plain) for change in growth.stacks]
+    cells["stack"] = [short(str(stack_text(change.stack))) for change in growth.stacks]
     cells["category"] = [change.stack.category for change in growth.stacks]
     return [first_rows(table("stacks", _STACKS, cells))]
+
+
+PARTS = {"overview": overview, "contributions": contributions, "tables": tables}

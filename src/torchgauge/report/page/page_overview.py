@@ -7,61 +7,15 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.analyze.work.roof_quality import description
-from torchgauge.records.advice import Advice
-from torchgauge.records.comparison import Comparison
 from torchgauge.records.profile import Profile
-from torchgauge.records.record import MeasurementWarning, Record
-from torchgauge.records.snapshot import Growth, Snapshot
-from torchgauge.records.sweep import Sweep
-from torchgauge.records.timeline.loop import Loop
-from torchgauge.records.trace.trace import Trace
-from torchgauge.records.trace.trace_diff import TraceDiff
-from torchgauge.records.trend import Trend
-from torchgauge.records.verdict import Verdict
+from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.roofline import Bottleneck
 from torchgauge.report.content import sections, time_sections
 from torchgauge.report.content.findings import findings
 from torchgauge.report.content.section import Section
 from torchgauge.report.page.page_series import rows
-from torchgauge.report.page.page_shorter import short
 
 NOT_MEASURED = "not measured in this run"
-
-
-def title(record: Record) -> str:
-    """Return the page's title."""
-    title_of = _TITLES.get(type(record))
-    return type(record).__name__ if title_of is None else short(title_of(record))
-
-
-def _comparison_title(record: Comparison) -> str:
-    old, new = record.baseline.target.name, record.current.target.name
-    return f"{new}, compared" if old == new else f"{old} → {new}"
-
-
-def _verdict_title(record: Verdict) -> str:
-    compared = record.comparison
-    suffix = "" if compared is None else f": {compared.current.target.name}"
-    return f"{record.outcome.upper()}{suffix}"
-
-
-def _trend_title(record: Trend) -> str:
-    return ", ".join(dict.fromkeys(series.target for series in record.series)) or "No run"
-
-
-_TITLES: dict[type[Record], Callable[[Any], str]] = {
-    Advice: lambda record: f"Advice for {record.target.name}",
-    Comparison: _comparison_title,
-    Growth: lambda record: f"{record.baseline} → {record.current}",
-    Loop: lambda record: f"Loop of {', '.join(record.roots) or 'no module'}",
-    Profile: lambda record: record.target.name,
-    Snapshot: lambda record: record.name,
-    Sweep: lambda record: f"Sweep of {record.target.name}",
-    Trace: lambda record: record.name,
-    TraceDiff: lambda record: f"{record.baseline.label} → {record.current.label}",
-    Trend: _trend_title,
-    Verdict: _verdict_title,
-}
 
 
 def overview(profile: Profile) -> dict[str, Any]:

@@ -126,3 +126,11 @@ def _series(settings: CellSettings) -> str:
 
 def _ns(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1e9)
+
+
+def title(sweep: Sweep) -> str:
+    """Return the page's title."""
+    return f"Sweep of {sweep.target.name}"
+
+
+PARTS = {"overview": overview, "cells": cells, "pareto": pareto, "scaling": scaling}

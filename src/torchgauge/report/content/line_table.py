@@ -6,29 +6,22 @@ import itertools
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from rich.console import RenderableType
-from rich.table import Table
-
-from torchgauge import units
 from torchgauge.records.timeline.line_time import LineTime
-from torchgauge.report.console.bar import bar
-from torchgauge.report.console.fitted_table import Column, Line, fitted_table
-from torchgauge.report.console.text import Text
+from torchgauge.report.content.document import Column, Note, Row, Table, Value
 
 SMALLEST = 0.001  # of the step: less than a sample or two
 LONGEST = 32  # characters of a line's text
 COLUMNS = (
-    Column("layer", 2, left_aligned=True, style="dim", max_width=24),
-    Column("time"),
-    Column("share"),
-    Column("bar", 4, title="", left_aligned=True, style="cyan"),
+    Column("layer", 2, left_aligned=True, tone="faint", max_width=24),
+    Column("time", unit="time"),
+    Column("share", unit="share"),
+    Column("bar", 4, title="", unit="bar"),
     Column("source", 1, left_aligned=True, max_width=LONGEST),
 )
-BAR = 10
 
 
-def view(lines: Iterable[LineTime], top: int, width: int) -> RenderableType:
-    """Return a table of the `top` lines; a line that several layers share is one row."""
+def table(lines: Iterable[LineTime], top: int) -> Table | Note:
+    """Return the `top` lines; a line that several layers share is one row."""
     by_position = sorted(lines, key=lambda line: (line.file, line.line))
     groups = [
         list(group)
@@ -37,24 +30,24 @@ def view(lines: Iterable[LineTime], top: int, width: int) -> RenderableType:
     groups = [group for group in groups if _share(group) >= SMALLEST]
     groups.sort(key=_share, reverse=True)
     if not groups:
-        return Text("no line of Python's takes 0.1 % of the step", style="dim")
-    table: Table = fitted_table("line of Python", list(map(_line, groups[:top])), COLUMNS, width)
-    return table
+        return Note("no line of Python's takes 0.1 % of the step", tone="faint")
+    rows = list(map(_row, groups[:top]))
+    return Table(first="line of Python", columns=COLUMNS, rows=rows, recorded=True, layout="fitted")
 
 
-def _line(group: list[LineTime]) -> Line:
+def _row(group: list[LineTime]) -> Row:
     first, share = group[0], _share(group)
     layers = {line.layer for line in group}
-    cells = {
+    cells: dict[str, Value] = {
         "layer": first.layer if len(layers) == 1 else f"{len(layers)} layers",
-        "time": units.time(sum(line.time for line in group), 3),
-        "share": f"{100 * share:.1f} %",
-        "bar": bar(share, BAR),
+        "time": sum(line.time for line in group),
+        "share": share,
+        "bar": share,
         "source": first.source[: LONGEST - 1] + "…"
         if len(first.source) > LONGEST
         else first.source,
     }
-    return Line(0, f"{PurePath(first.file).name}:{first.line}", cells)
+    return Row(f"{PurePath(first.file).name}:{first.line}", cells)
 
 
 def _share(group: list[LineTime]) -> float:

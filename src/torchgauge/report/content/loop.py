@@ -1,18 +1,12 @@
-"""The timeline of a loop for a terminal: its steps, what was captured, where the time went."""
+"""The timeline of a loop: its steps, what was captured, where the time went."""
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-
 from torchgauge import units
 from torchgauge.records.timeline.loop import Captured, Loop
-from torchgauge.report.console import traced_lines
-from torchgauge.report.console import tree as tree_report
-from torchgauge.report.console.console import section_view, warnings_view
-from torchgauge.report.console.plain import plain
-from torchgauge.report.console.text import END, Text
-from torchgauge.report.console.tree import View
+from torchgauge.report.content.document import Block, Document, Options, Tree, Warnings
 from torchgauge.report.content.section import Row, Section
+from torchgauge.report.content.traced_lines import traced_lines
 
 ENDS = {
     "": "no step was seen to end",
@@ -22,34 +16,27 @@ ENDS = {
 }
 
 
-def render(loop: Loop) -> str:
-    """Return the summary as plain text (see `plain`)."""
-    return plain(lambda width: view(loop, width=width))
+def title(loop: Loop) -> str:
+    """Return which modules the loop called."""
+    return f"Loop of {', '.join(loop.roots) or 'no module'}"
 
 
-def view(loop: Loop, tree_options: View | None = None, *, width: int) -> RenderableType:
-    """Return the summary as something rich prints in `width` columns."""
-    blocks: list[RenderableType] = [_head(loop)]
-    if not loop.without_model:
-        blocks += [Text(""), section_view(steps(loop))]
+def document(loop: Loop, options: Options) -> Document:
+    """Return how long steps took, and where the time of one went."""
+    blocks: list[Block] = [] if loop.without_model else [steps(loop)]
     if loop.tree is not None:
-        blocks += [Text(""), tree_report.view(loop.tree, tree_options, width=width)]
+        blocks.append(Tree(loop.tree, options))
     if loop.functions is not None:
-        blocks += [Text(""), traced_lines.view(loop.functions, width)]
+        blocks += traced_lines(loop.functions)
     if loop.all_warnings:
-        title = "Warnings" if loop.complete else "Failed and warnings"
-        blocks += [Text(""), warnings_view(title, list(loop.all_warnings))]
-    return Group(*blocks)
-
-
-def _head(loop: Loop) -> Text:
+        heading = "Warnings" if loop.complete else "Failed and warnings"
+        blocks.append(Warnings(loop.all_warnings, heading))
     if loop.without_model:
-        return Text("A program that called no model", "bold cyan")
-    roots = ", ".join(loop.roots) or "no module was called"
+        return Document("A program that called no model", blocks=blocks)
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
-    steps = f"{loop.count:,} step{'s' if loop.count != 1 else ''}"
-    facts = f"  {steps}, {ENDS[loop.by]}{rank}"
-    return Text.assemble((f"Loop of {roots}", "bold cyan"), END, facts)
+    count = f"{loop.count:,} step{'s' if loop.count != 1 else ''}"
+    heading = f"Loop of {', '.join(loop.roots) or 'no module was called'}"
+    return Document(heading, line=f"{count}, {ENDS[loop.by]}{rank}", blocks=blocks)
 
 
 def steps(loop: Loop) -> Section:

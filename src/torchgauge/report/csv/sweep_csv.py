@@ -1,12 +1,22 @@
-"""The cells as rows: one for each, all settings and figures, for CSV and the page."""
+"""The cells as rows: one for each, all settings and figures, for CSV."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from torchgauge.records.exported import Csv
 from torchgauge.records.sweep import AXES, Cell, Sweep
+from torchgauge.report.export.stacks import needed_tree
 
 FIGURES = ("median", "mean", "min", "max", "p50", "p90", "p95", "p99", "first_call")
+
+
+def table(sweep: Sweep, name: Csv) -> tuple[list[str], list[list[Any]]]:
+    """Return names and rows; raises InputError `no-tree` for tables of a tree."""
+    if name != "figures":
+        needed_tree(sweep)
+    cells = rows(sweep)
+    return list(cells[0]) if cells else [], [list(row.values()) for row in cells]
 
 
 def rows(sweep: Sweep) -> list[dict[str, Any]]:

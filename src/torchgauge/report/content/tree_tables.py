@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
+from typing import Any
 
 from torchgauge import units
 from torchgauge.records.timeline import tables
@@ -15,26 +12,24 @@ from torchgauge.records.timeline.kernel_table import kernels
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.records.work.counted_at import BELOW, ITSELF, NOWHERE
-from torchgauge.report.console.bar import bar
-from torchgauge.report.console.fitted_table import NAME, Column, Line, fitted_table
-from torchgauge.report.console.text import Text
-from torchgauge.report.content import line_rows as lines_report
-from torchgauge.report.content import sections
+from torchgauge.report.content import line_table, sections
+from torchgauge.report.content.document import Block, Column, Facts, Options, Row, Table, Value
 from torchgauge.report.content.operand_shapes import labels
 from torchgauge.report.content.repeated_nodes import RepeatedLayers
 
-BAR = 10
+DEPTH = 2
+WIDEST = 10_000  # columns: no name is cut
 EMPTY_CELL = "–"
 
 LAYERS = (
-    Column("type", 9, left_aligned=True, style="dim", max_width=28),
+    Column("type", 9, left_aligned=True, tone="faint", max_width=28),
     Column("parameters", 10),
     Column("calls", 6),
     Column("host", 7),
     Column("time"),
     Column("self", 5),
     Column("share"),
-    Column("bar", 2, title="", left_aligned=True, style="cyan"),
+    Column("bar", 2, title="", unit="bar"),
     Column("FLOPs", 1),
     Column("FLOP/s", 3),
     Column("B/s", 8),
@@ -46,7 +41,7 @@ OPERATORS = (
     Column("calls"),
     Column("self"),
     Column("share"),
-    Column("bar", 2, title="", left_aligned=True, style="cyan"),
+    Column("bar", 2, title="", unit="bar"),
     Column("total", 1),
     Column("average", 5),
     Column("FLOPs", 3),
@@ -58,25 +53,16 @@ KERNELS = (
     Column("calls"),
     Column("time"),
     Column("share"),
-    Column("bar", 6, title="", left_aligned=True, style="cyan"),
+    Column("bar", 6, title="", unit="bar"),
     Column("median", 3),
     Column("max", 5),
     Column("grid", 7),
     Column("block", 8),
     Column("occupancy", 2),
     Column("limiter", 4, left_aligned=True),
-    Column("layer", 1, left_aligned=True, style="dim", max_width=26),
+    Column("layer", 1, left_aligned=True, tone="faint", max_width=26),
 )
-LONGEST_KERNEL = 36
-
-
-class View(NamedTuple):
-    """Options of the view: layers to `depth`, `top` operators, by `sort` (see `ORDERS`)."""
-
-    depth: int | None = 2
-    top: int = 10
-    sort: str = "self"
-    by_shape: bool = False
+LONGEST, LONGEST_KERNEL = 48, 36
 
 
 # By order: the figure of `tables.operators`, and the column here that shows it.
@@ -91,51 +77,51 @@ ORDERS = {
 }
 
 
-def view(tree: Tree, options: View | None = None, *, width: int) -> RenderableType:
-    """Return layers, operators and how they were measured, in `width` columns."""
-    options = options or View()
-    root = tree.root
-    blocks: list[RenderableType] = [
-        Text.assemble(("Where the time goes", "bold"), (f"  {tree.how}", "dim italic")),
-        fitted_table("layer", list(_layers(root, options.depth)), LAYERS, width),
+def blocks(tree: Tree, options: Options) -> list[Block]:
+    """Return layers, operators, kernels and lines, and how they were measured."""
+    lines = [] if not tree.lines else [line_table.table(tree.lines, options.top)]
+    tables_and_notes = [
+        layers(tree, options.depth),
+        operators(tree, options),
+        launches(tree, options),
     ]
-    lines, omitted_count = operators(tree, options)
-    if lines:
-        blocks += [Text(""), _operator_table(lines, options, width)]
-        if omitted_count:
-            blocks.append(Text(f"… {omitted_count} others", style="dim"))
-    lines, omitted_count = launches(tree, options)
-    if lines:
-        blocks += [Text(""), fitted_table("kernel", lines, KERNELS, width, LONGEST_KERNEL)]
-        if omitted_count:
-            blocks.append(Text(f"… {omitted_count} others", style="dim"))
-    if tree.lines:
-        blocks += [Text(""), lines_report.view(tree.lines, options.top, width)]
-    blocks += [Text(""), Padding(_method(tree, root), (0, 0, 0, 2))]
-    return Group(*blocks)
+    return [
+        *(block for block in tables_and_notes if block.rows),
+        *lines,
+        Facts(_method(tree, tree.root), label=0),
+    ]
 
 
-def _layers(root: Node, depth: int | None) -> Iterator[Line]:
+def layers(tree: Tree, depth: int | None) -> Table:
+    """Return the layers in calling order, then what belongs to none."""
+    rows = list(_layers(tree.root, DEPTH if depth is None else depth))
+    return Table(
+        title="Where the time goes", how=tree.how, first="layer", columns=LAYERS, rows=rows,
+        recorded=True, layout="fitted",
+    )  # fmt: skip
+
+
+def _layers(root: Node, depth: int) -> Iterator[Row]:
     """Yield the layers in calling order, then what belongs to none."""
     total_time = root.time or 0.0
     pending = [(0, RepeatedLayers(root.name, (root,)))]
     while pending:
         level, group = pending.pop()
-        yield Line(level, group.name, _cells(group, total_time), "" if level else "bold")
-        if depth is None or level < depth:
+        yield Row(group.name, _cells(group, total_time), level, "" if level else "strong")
+        if level < depth:
             pending += [(level + 1, child) for child in reversed(group.children)]
     for bucket in root.children:
         if bucket.kind == "bucket" and bucket.time:
-            yield Line(1, bucket.name, _time_cells(bucket.time, total_time), "italic")
+            yield Row(bucket.name, _time_cells(bucket.time, total_time), 1, "remark")
 
 
-def _cells(group: RepeatedLayers, total_time: float) -> dict[str, str]:
+def _cells(group: RepeatedLayers, total_time: float) -> dict[str, Value]:
     time = group.sum("time")
     selves = [tables.sum_of(tables.own(node), _axis(node)) for node in group.nodes]
     own = [value for value in selves if value is not None]
     flops, moved = group.sum("flops"), group.sum("bytes")
     prefix = "≥ " if any(node.at_least for node in group.nodes) else ""
-    cells = {
+    cells: dict[str, Value] = {
         "type": group.nodes[0].row.type,
         "calls": f"{group.sum('calls'):,}",
         **_time_cells(time, total_time),
@@ -168,12 +154,12 @@ def _axis(node: Node) -> str:
     return "host" if node.device_time is None else "device"
 
 
-def _time_cells(time: float | None, total_time: float) -> dict[str, str]:
+def _time_cells(time: float | None, total_time: float) -> dict[str, Value]:
     share = (time or 0.0) / total_time if total_time else 0.0
     return {
         "time": units.time(time, 3),
         "share": f"{100 * share:.1f} %",
-        "bar": bar(share, BAR),
+        "bar": share,
     }
 
 
@@ -181,37 +167,38 @@ def _rate(amount: float | None, time: float | None) -> str:
     return units.count(amount / time, 3) if amount and time else EMPTY_CELL
 
 
-def operators(tree: Tree, options: View) -> tuple[list[Line], int]:
-    """Return the first operators, and how many are not shown."""
+def operators(tree: Tree, options: Options) -> Table:
+    """Return the operators with most time of their own, or first in another order.
+
+    The column that they are sorted by is always there, and shapes are never cut.
+    """
     table = tables.operators(tree, by_shape=options.by_shape)
     clock = "CUDA" if "Self CUDA" in table.columns else "CPU"
-    key = ORDERS[options.sort][0].format(clock=clock, allocator=tree.allocator)
-    rows = sorted(table.rows(), key=lambda row: -(row[key] or 0))
-    names = [row["Name"] for row in rows]
+    figure, sorted_by = ORDERS[options.sort]
+    key = figure.format(clock=clock, allocator=tree.allocator)
+    records = sorted(table.rows(), key=lambda record: -(record[key] or 0))
+    names = [record["Name"] for record in records]
     if options.by_shape:
-        names = labels(names, [row["Input Shapes"] for row in rows])
-    figures = [_figures(row, clock, tree.allocator) for row in rows[: options.top]]
-    lines = [Line(0, name, cells) for name, cells in zip(names, figures, strict=False)]
-    return lines, len(rows) - len(lines)
-
-
-def _operator_table(lines: list[Line], options: View, width: int) -> RenderableType:
-    """Return the operators' table: always with the column they are sorted by, and shapes uncut."""
-    sorted_by = ORDERS[options.sort][1]
+        names = labels(names, [record["Input Shapes"] for record in records])
+    listed = zip(names, records[: options.top], strict=False)
+    rows = [Row(name, _figures(record, clock, tree.allocator)) for name, record in listed]
     columns = [
-        column._replace(priority=None) if column.name == sorted_by else column
+        dataclasses.replace(column, priority=None) if column.key == sorted_by else column
         for column in OPERATORS
     ]
-    return fitted_table("operator", lines, columns, width, width if options.by_shape else NAME)
+    return Table(
+        first="operator", columns=columns, rows=rows, recorded=True, total_rows=len(records),
+        layout="fitted", longest=WIDEST if options.by_shape else LONGEST,
+    )  # fmt: skip
 
 
-def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, str]:
+def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, Value]:
     percent = row[f"Self {clock} %"] or 0.0
-    cells = {
+    cells: dict[str, Value] = {
         "calls": f"{row['# of Calls']:,}",
         "self": units.time(row[f"Self {clock}"], 3),
         "share": f"{percent:.1f} %",
-        "bar": bar(percent / 100, BAR),
+        "bar": percent / 100,
         "total": units.time(row[f"{clock} total"], 3),
         "average": units.time(row[f"{clock} time avg"], 3),
     }
@@ -222,14 +209,14 @@ def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, str]:
     return cells
 
 
-def _work(row: dict[str, Any], time: float | None) -> dict[str, str]:
+def _work(row: dict[str, Any], time: float | None) -> dict[str, Value]:
     """Return an operator's figures, or where its work is counted."""
     places = row["counted at"].split(", ")
     if ITSELF not in places:
         location = {BELOW: "in callees", NOWHERE: units.UNKNOWN}.get(places[0], "in caller")
         return {"FLOPs": location, "bytes": location}
     prefix = "≥ " if NOWHERE in places else ""
-    cells = {}
+    cells: dict[str, Value] = {}
     for title, amount, format_amount in (
         ("FLOPs", row["flops"], units.count),
         ("bytes", row["bytes"], units.size),
@@ -241,21 +228,23 @@ def _work(row: dict[str, Any], time: float | None) -> dict[str, str]:
     return cells | ({"FLOP/s": _rate(row["flops"], time)} if places == [ITSELF] else {})
 
 
-def launches(tree: Tree, options: View) -> tuple[list[Line], int]:
-    """Return the kernels and copies that take most of the device's time, and how many others."""
-    rows = kernels(tree).rows()
-    return [Line(0, row["name"], _launch(row)) for row in rows[: options.top]], max(
-        0, len(rows) - options.top
-    )
+def launches(tree: Tree, options: Options) -> Table:
+    """Return the kernels and copies that take most of the device's time."""
+    records = kernels(tree).rows()
+    rows = [Row(record["name"], _launch(record)) for record in records[: options.top]]
+    return Table(
+        first="kernel", columns=KERNELS, rows=rows, recorded=True, total_rows=len(records),
+        layout="fitted", longest=LONGEST_KERNEL,
+    )  # fmt: skip
 
 
-def _launch(row: dict[str, Any]) -> dict[str, str]:
+def _launch(row: dict[str, Any]) -> dict[str, Value]:
     share = row["share"] or 0.0
-    cells = {
+    cells: dict[str, Value] = {
         "calls": f"{row['calls']:,}",
         "time": units.time(row["device_time"], 3),
         "share": f"{100 * share:.1f} %",
-        "bar": bar(share, BAR),
+        "bar": share,
         "median": units.time(row["median"], 3),
         "max": units.time(row["max"], 3),
         "layer": row["layers"],
@@ -269,31 +258,26 @@ def _launch(row: dict[str, Any]) -> dict[str, str]:
     return cells
 
 
-def _method(tree: Tree, root: Node) -> RenderableType:
+def _method(tree: Tree, root: Node) -> list[tuple[str, str]]:
     """Say what the passes cost, and how the parts' sum compares with the undisturbed step."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
+    facts = []
     buckets = sum(child.time or 0.0 for child in root.children if child.kind == "bucket")
     if total_time := root.time:
-        layers = units.percent(1 - buckets / total_time, 3)
-        grid.add_row(
-            "coverage", f"{layers} in layers, {units.percent(buckets / total_time)} in buckets"
-        )
+        in_layers = units.percent(1 - buckets / total_time, 3)
+        outside = units.percent(buckets / total_time)
+        facts.append(("coverage", f"{in_layers} in layers, {outside} in buckets"))
     for probe_pass in tree.passes:
-        grid.add_row(
-            probe_pass.name,
-            ", ".join(filter(None, (overhead(probe_pass), _steps(probe_pass.steps)))),
-        )
+        parts = (overhead(probe_pass), _steps(probe_pass.steps))
+        facts.append((probe_pass.name, ", ".join(filter(None, parts))))
     bare = next((probe_pass.bare for probe_pass in tree.passes if probe_pass.bare), None)
     if tree.residual is not None and bare:
         side = "above" if tree.residual >= 0 else "below"
         share = units.percent(abs(tree.residual) / bare)
         text = f"{units.time(root.host_time, 4)}, {share} {side} the bare step's"
-        grid.add_row("parts' sum", f"{text} {units.time(bare, 4)}")
+        facts.append(("parts' sum", f"{text} {units.time(bare, 4)}"))
     if tree.headline_ratio is not None:
-        grid.add_row("headline", sections.tree_latency_note(tree.headline_ratio))
-    return grid
+        facts.append(("headline", sections.tree_latency_note(tree.headline_ratio)))
+    return facts
 
 
 def overhead(probe_pass: Pass) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchgauge import units
 from torchgauge.records.comparison import Change, Regressions
-from torchgauge.report.console.comparison import corrected_change, interval, relative
+from torchgauge.report.content.changes import corrected_change, interval, relative
 from torchgauge.visible import one_line, printable
 
 

@@ -1,27 +1,22 @@
-"""A table of a cost by layer, operator or type of layer, with the columns that fit the width."""
+"""A table of a cost by layer, operator or type of layer."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from rich.console import Group, RenderableType
-
 from torchgauge import units
 from torchgauge.analyze.work.repeated_layers import folded
 from torchgauge.records.work.cost import Cost, LayerCost, Phase, Work
-from torchgauge.report.console.bar import bar
-from torchgauge.report.console.fitted_table import Column, Line, fitted_table
-from torchgauge.report.console.text import Text
+from torchgauge.report.content.document import Block, Column, Note, Row, Table, Tone, Value
 
 By = Literal["layer", "operator", "type"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute")
 MAX_OPERATORS = 40  # operators shown in a table; the CSV has all
-BAR = 10
 EMPTY_CELL = "–"
 
 # In the order of reading; "integer", the bar and so on come as there is room.
 COLUMNS = (
-    Column("kind", 3, left_aligned=True, style="dim", max_width=28),
+    Column("kind", 3, left_aligned=True, tone="faint", max_width=28),
     Column("parameters"),
     Column("calls"),
     Column("MACs"),
@@ -31,7 +26,7 @@ COLUMNS = (
     Column("bytes"),
     Column("FLOP/B", 4),
     Column("share"),
-    Column("bar", 2, title="", left_aligned=True, style="cyan"),
+    Column("bar", 2, title="", unit="bar"),
 )
 
 
@@ -65,42 +60,42 @@ def _layer(level: int, layer: LayerCost) -> Entry:
     return Entry(level, node.name, node.path, node.kind, node.parameters, layer.work)
 
 
-def work_table(cost: Cost, by: By, depth: int | None, width: int) -> RenderableType:
-    """Return the lines as a table that fits `width`; names that do not are cut in the middle."""
+def work_table(cost: Cost, by: By, depth: int | None) -> list[Block]:
+    """Return the work by layer, operator or type of layer; what does none is left out."""
     lines = entries(cost, by, depth, fold=True)
     shown_lines = lines
     if by != "layer":
         shown_lines = [entry for entry in lines if _has_work(entry.work)][:MAX_OPERATORS]
     total = cost.total(PHASES)
     rows = [
-        Line(entry.level, entry.name, _cells(entry, by, total), _style(entry, by))
+        Row(entry.name, _cells(entry, by, total), entry.level, _tone(entry, by))
         for entry in shown_lines
     ]
-    grid = fitted_table(by, rows, COLUMNS, width)
-    if len(lines) == len(shown_lines):
-        return grid
-    return Group(grid, Text(f"… {len(lines) - len(shown_lines)} with less or no work", style="dim"))
+    omitted_count = len(lines) - len(shown_lines)
+    note = Note(f"… {omitted_count} with less or no work", "faint", tight=True)
+    table = Table(first=by, columns=COLUMNS, rows=rows, recorded=True, layout="fitted")
+    return [table, *([note] if omitted_count else [])]
 
 
 def _has_work(work: Work) -> bool:
     return bool(work.flops or work.integer_ops or work.bytes or work.at_least)
 
 
-def _style(entry: Entry, by: By) -> str:
-    return "bold" if by == "layer" and entry.level == 0 else ""
+def _tone(entry: Entry, by: By) -> Tone:
+    return "strong" if by == "layer" and entry.level == 0 else ""
 
 
-def _cells(entry: Entry, by: By, total: Work) -> dict[str, str]:
+def _cells(entry: Entry, by: By, total: Work) -> dict[str, Value]:
     work = entry.work
     share = work.flops / total.flops if total.flops else 0.0
-    cells = {
+    cells: dict[str, Value] = {
         "MACs": _number(work.macs, at_least=work.at_least),
         "FLOPs": _number(work.flops, at_least=work.at_least),
         "vector": _number(work.vector_flops, at_least=work.at_least),
         "bytes": _bytes(work.bytes, at_least=work.at_least),
         "FLOP/B": _intensity(work),
         "share": f"{100 * share:.1f} %" if work.flops else f"{EMPTY_CELL}  ",
-        "bar": bar(share, BAR),
+        "bar": share,
     }
     if by == "layer":
         cells["kind"] = entry.kind
