@@ -23,13 +23,13 @@ from unittest import mock
 from tests.support import advices, evidence, pages, trends, verdicts
 from tests.support import exported_records as exported
 from tests.support import records as plain
-from torchgauge.records.regressions import Regressions
 
 import torchgauge as tg
 from torchgauge.cli import formats
 from torchgauge.cli.main import main as torchgauge_main
 from torchgauge.errors import InputError
 from torchgauge.records import codec
+from torchgauge.records.comparison import Regressions
 from torchgauge.records.timeline import tables
 
 WIDTHS = (80, 120)
@@ -116,7 +116,7 @@ def dump(folder: Path, files: list[Path]) -> None:
             (folder / f"{name}.{form}").write_text(text, encoding="utf-8", newline="")
     comparison = tg.compare(pages.with_tree(), plain.profile())
     changes = comparison.changes
-    regressions = Regressions(found=changes[:2], undecided=changes[2:4], comparison=comparison)
+    regressions = Regressions(regressed=changes[:2], undecided=changes[2:4], comparison=comparison)
     (folder / "regressions.text").write_text(str(regressions), encoding="utf-8")
     for name, table in (("layers", tables.layers), ("operators", tables.operators)):
         (folder / f"table of {name}.text").write_text(str(table(exported.tree())))

@@ -13,7 +13,7 @@ from torchgauge.analyze.memory.alive_tensors import (
 from torchgauge.analyze.memory.recorded_ranges import Ranges
 from torchgauge.report.console import blocks
 from torchgauge.report.console.plain import plain
-from torchgauge.report.content.alive_tensors import alive as alive_table
+from torchgauge.report.tables.alive_tensors import alive as alive_table
 
 
 def rows(memory):

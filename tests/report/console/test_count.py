@@ -14,9 +14,9 @@ from torchgauge.records import codec
 from torchgauge.records.work.cost import Cost
 from torchgauge.report.console import console as report
 from torchgauge.report.content.document import Options
-from torchgauge.report.content.work_table import MAX_OPERATORS
 from torchgauge.report.csv import count_csv
 from torchgauge.report.csv.csv import text as csv_text
+from torchgauge.report.tables.work_table import MAX_OPERATORS
 
 
 def lines(count, width, by="layer", depth=None):

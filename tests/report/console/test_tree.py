@@ -11,7 +11,7 @@ from torchgauge.records.trace.kernel import Kernel
 from torchgauge.report.console import blocks
 from torchgauge.report.content import document
 from torchgauge.report.content.document import Document, Options
-from torchgauge.report.content.tree_tables import ORDERS
+from torchgauge.report.tables.tree_tables import ORDERS
 
 
 def row(name, kind, parent, **figures):

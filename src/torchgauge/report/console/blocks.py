@@ -14,7 +14,7 @@ from torchgauge.report.console.bar import bar
 from torchgauge.report.console.fitted_table import STYLES, fitted_table, style_of
 from torchgauge.report.console.sparkline import sparkline, stepped
 from torchgauge.report.console.text import END, Text
-from torchgauge.report.content import document, tree_tables
+from torchgauge.report.content import document
 from torchgauge.report.content.document import (
     Block,
     Column,
@@ -32,6 +32,7 @@ from torchgauge.report.content.document import (
 )
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.sections import warning_text
+from torchgauge.report.tables import tree_tables
 from torchgauge.visible import visible
 
 BAR = 20

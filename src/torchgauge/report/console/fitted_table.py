@@ -9,9 +9,9 @@ from rich.cells import cell_len
 from rich.table import Table
 
 from torchgauge.report.console.bar import bar
+from torchgauge.report.console.shortened import shortened, shortened_distinctly
 from torchgauge.report.console.text import Text
 from torchgauge.report.content.document import Column, Row, Tone
-from torchgauge.report.content.shortened import shortened, shortened_distinctly
 from torchgauge.visible import visible
 
 NAME = 48  # columns of the first column at most, and at least

@@ -23,7 +23,7 @@ from torchgauge.report.content.document import (
 from torchgauge.report.content.section import SMALLEST_SHARE, Section
 from torchgauge.report.content.section import Row as Figure
 from torchgauge.report.content.sections import cost, size
-from torchgauge.report.content.work_table import work_table
+from torchgauge.report.tables.work_table import work_table
 
 DEPTH = 3
 CONVENTIONS = (
@@ -85,7 +85,9 @@ def training(memory: TrainingMemory) -> Section:
     ]
     rows.append(
         Figure(
-            "at least", units.size(step.lower_bound), AT_LEAST_NOTE if step.total else PARTIAL_NOTE
+            "at least",
+            units.size(step.lower_bound),
+            AT_LEAST_NOTE if step.total else PARTIAL_NOTE,
         )
     )
     if step.total is not None and step.moment is not None:

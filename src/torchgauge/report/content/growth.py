@@ -17,7 +17,7 @@ from torchgauge.report.content.document import (
     rows_of,
 )
 from torchgauge.report.content.section import Row, Section
-from torchgauge.report.content.snapshot_words import stack_text
+from torchgauge.report.tables.snapshot_tables import stack_text
 
 STACKS = (
     Column("bytes", get=lambda change: signed(change.growth)),

@@ -6,7 +6,7 @@ from torchgauge import units
 from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.report.content.document import Block, Document, Options, Tree, Warnings
 from torchgauge.report.content.section import Row, Section
-from torchgauge.report.content.traced_lines import traced_lines
+from torchgauge.report.tables.traced_lines import traced_lines
 
 ENDS = {
     "": "no step was seen to end",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from torchgauge.records.profile import Profile
-from torchgauge.report.content.alive_tensors import alive
 from torchgauge.report.content.document import (
     Block,
     Document,
@@ -13,6 +12,7 @@ from torchgauge.report.content.document import (
     Warnings,
 )
 from torchgauge.report.content.sections import sections, warnings
+from torchgauge.report.tables.alive_tensors import alive
 
 
 def title(profile: Profile) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.records.snapshot import DeviceMemory, Snapshot
-from torchgauge.report.content import snapshot_tables
 from torchgauge.report.content.document import (
     Block,
     Document,
@@ -16,6 +15,7 @@ from torchgauge.report.content.document import (
     Options,
     Warnings,
 )
+from torchgauge.report.tables import snapshot_tables
 
 LONGEST_SETTINGS = 300  # characters
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from torchgauge.records.exported import Csv
 from torchgauge.records.work.cost import known_part
 from torchgauge.records.work.count import Count
-from torchgauge.report.content.work_table import PHASES, By, entries
 from torchgauge.report.export.stacks import needed_tree
+from torchgauge.report.tables.work_table import PHASES, By, entries
 
 
 def table(count: Count, name: Csv) -> tuple[Iterable[str], Iterable[Iterable[object]]]:

@@ -17,8 +17,8 @@ from torchgauge.records.timeline import line_table
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.table import Table
 from torchgauge.report import kinds
-from torchgauge.report.content import alive_tensors
-from torchgauge.report.csv import document_csv
+from torchgauge.report.content import document
+from torchgauge.report.tables import alive_tensors
 
 # A spreadsheet runs a cell that starts with these as a formula; some take the wide forms too.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -32,8 +32,26 @@ def render(record: Record, table: Csv | SnapshotTable = "figures") -> str:
     if table in ("lines", "tensors"):
         flat = _lines(record) if table == "lines" else _tensors(record)
         return text(flat.columns, (row.values() for row in flat.rows()))
-    module = kinds.part(record, "csv") or document_csv
-    return text(*module.table(record, table))
+    module = kinds.part(record, "csv")
+    return text(*(_first_table if module is None else module.table)(record, table))
+
+
+def _first_table(record: Record, name: str) -> tuple[list[str], list[list[Any]]]:
+    """Return the rows of the first table of any document, numbers exact and in SI units."""
+    blocks = kinds.document(record).blocks
+    tables = [block for block in blocks if isinstance(block, document.Table)]
+    if name != "figures" or not tables:
+        raise rendering.unfit(type(record).__name__, name)
+    columns = [column for column in tables[0].columns if not column.drawn]
+    rows = [
+        [str(row.name), *(_plain(row.cells.get(column.key)) for column in columns)]
+        for row in tables[0].rows
+    ]
+    return [tables[0].first or "name", *(column.key for column in columns)], rows
+
+
+def _plain(value: document.Value) -> Any:
+    return value if isinstance(value, int | float | None) else str(value)
 
 
 def _lines(record: Record) -> Table:

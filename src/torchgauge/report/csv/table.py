@@ -14,8 +14,8 @@ from torchgauge.report.console.fitted_table import NAME, fitted_table
 from torchgauge.report.console.plain import plain
 from torchgauge.report.console.text import Text
 from torchgauge.report.content.document import Column, Row
-from torchgauge.report.content.operand_shapes import labels
 from torchgauge.report.page.markup import escaped
+from torchgauge.report.tables.operand_shapes import labels
 
 MAX_ROWS = 60  # rows
 LONGEST_TEXT = 40  # columns of a text that is not the first

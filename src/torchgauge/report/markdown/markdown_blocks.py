@@ -9,7 +9,6 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.report.content import tree_tables
 from torchgauge.report.content.document import (
     Block,
     Detailed,
@@ -40,6 +39,7 @@ from torchgauge.report.markdown.markdown_text import (
     truncated_document,
 )
 from torchgauge.report.markdown.markdown_tree import layers
+from torchgauge.report.tables import tree_tables
 
 TOP = 10
 MAX_ENTRIES = 25

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.report.content import loop as content
-from torchgauge.report.content.traced_lines import traced_lines
 from torchgauge.report.markdown.markdown_blocks import block_parts, warning_parts
 from torchgauge.report.markdown.markdown_figures import figures
 from torchgauge.report.markdown.markdown_text import code, document, join, markdown, text
 from torchgauge.report.markdown.markdown_tree import layers
+from torchgauge.report.tables.traced_lines import traced_lines
 
 
 def render(loop: Loop) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torchgauge.records.profile import Profile
 from torchgauge.report.content import sections
-from torchgauge.report.content.alive_tensors import alive
 from torchgauge.report.markdown.markdown_blocks import table_parts, warning_parts
 from torchgauge.report.markdown.markdown_figures import figures
 from torchgauge.report.markdown.markdown_text import code, document, join, markdown
 from torchgauge.report.markdown.markdown_tree import layers
+from torchgauge.report.tables.alive_tensors import alive
 
 
 def render(profile: Profile) -> str:

@@ -7,12 +7,12 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.snapshot import Growth, StackGrowth
 from torchgauge.report.content.growth import signed
-from torchgauge.report.content.snapshot_words import stack_text
 from torchgauge.report.page.page_comparison import BARS
 from torchgauge.report.page.page_overview import warnings
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_snapshot import first_rows
 from torchgauge.report.page.page_tables import Column, table
+from torchgauge.report.tables.snapshot_tables import stack_text
 
 FINDINGS = 3
 _STACKS = (

@@ -13,8 +13,6 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.snapshot import DeviceMemory, Holding, Oom, Snapshot
 from torchgauge.report.content.snapshot import window
-from torchgauge.report.content.snapshot_tables import CAUSES
-from torchgauge.report.content.snapshot_words import stack_text
 from torchgauge.report.page.page_choice import Choice, Option
 from torchgauge.report.page.page_overview import warnings
 from torchgauge.report.page.page_shorter import short
@@ -22,6 +20,7 @@ from torchgauge.report.page.page_snapshot_layout import layout
 from torchgauge.report.page.page_snapshot_marks import marks
 from torchgauge.report.page.page_tables import Column, table
 from torchgauge.report.page.page_trace import finding_entry
+from torchgauge.report.tables.snapshot_tables import CAUSES, stack_text
 
 MAX_ROWS = 2_000  # of a table
 SHOWN_OOMS = 3

@@ -11,7 +11,7 @@ from torchgauge.records.timeline.kernel_table import kernels
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.traced_lines import TracedFunction
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.report.content import alive_tensors as tensors
+from torchgauge.report.tables import alive_tensors as tensors
 
 Unit = Literal[
     "text",

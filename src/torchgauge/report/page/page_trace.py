@@ -13,13 +13,12 @@ from torchgauge import units
 from torchgauge.records.finding import Finding
 from torchgauge.records.trace.breakdown import Breakdown
 from torchgauge.records.trace.trace import Job, RankTrace, Trace
-from torchgauge.report.content.trace import chosen_rank, facts
-from torchgauge.report.content.trace_devices import side_by_side
-from torchgauge.report.content.trace_findings import rank_findings, rank_warnings
+from torchgauge.report.content.trace import chosen_rank, facts, rank_findings, rank_warnings
 from torchgauge.report.page import page_trace_tables, page_tree
 from torchgauge.report.page.page_choice import Choice, Option
 from torchgauge.report.page.page_overview import warnings
 from torchgauge.report.page.page_shorter import largest, short
+from torchgauge.report.tables.trace_devices import side_by_side
 
 # Nodes and rows of all ranks together, so that a page of many ranks still opens at once.
 NODES = 40_000

@@ -6,11 +6,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from torchgauge import units
-from torchgauge.records.snapshot import DeviceMemory, Holding, Oom, Peak, PossibleLeak, Snapshot
+from torchgauge.records.snapshot import (
+    DeviceMemory,
+    Frame,
+    Holding,
+    Oom,
+    Peak,
+    PossibleLeak,
+    Snapshot,
+    Stack,
+)
 from torchgauge.report.content.document import Column, Curve, Detailed, Row, Table, rows_of
 from torchgauge.report.content.section import Row as Figure
 from torchgauge.report.content.section import Section
-from torchgauge.report.content.snapshot_words import stack_text
+from torchgauge.visible import one_line
 
 BAR = 8
 CAUSES = {
@@ -168,7 +177,7 @@ def stack_tables(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator
         yield holders("Alive at the end", device.alive, total)
     if device.possible_leaks:
         rows = rows_of(PERSISTENT, device.possible_leaks, stack)
-        yield _stack_table("PossibleLeak all through the window", "measured", PERSISTENT, rows, top)
+        yield _stack_table("Kept all through the window", "measured", PERSISTENT, rows, top)
 
 
 def _categories(snapshot: Snapshot, held: Sequence[Holding], total: int) -> list[str]:
@@ -183,3 +192,20 @@ def _categories(snapshot: Snapshot, held: Sequence[Holding], total: int) -> list
         f"{name} {units.percent(size / (total or 1))}" for name, size in categories.most_common()
     ]
     return [f"By what stacks let guess (estimated): {', '.join(parts)}."]
+
+
+def stack_text(stack: Stack | None) -> Detailed:
+    """Return a stack as text: the innermost frame, then its callers."""
+    if stack is None:
+        return Detailed("", "before the first event")
+    if not stack.frames:
+        return Detailed("", "without a stack")
+    first, *callers = map(frame_text, stack.frames)
+    return Detailed(first, "".join(f" ← {caller}" for caller in callers))
+
+
+def frame_text(frame: Frame) -> str:
+    """Return a frame as file:line and function; C++ has no lines."""
+    file = one_line(frame.file).rstrip("/").rsplit("/", 1)[-1]
+    place = f"{file}:{frame.line}" if frame.line > 0 else file
+    return f"{place} {one_line(frame.name)}".strip()

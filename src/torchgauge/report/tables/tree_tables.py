@@ -12,10 +12,11 @@ from torchgauge.records.timeline.kernel_table import kernels
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.records.work.counted_at import BELOW, ITSELF, NOWHERE
-from torchgauge.report.content import line_table, sections
+from torchgauge.report.content import sections
 from torchgauge.report.content.document import Block, Column, Facts, Options, Row, Table, Value
-from torchgauge.report.content.operand_shapes import labels
-from torchgauge.report.content.repeated_nodes import RepeatedLayers
+from torchgauge.report.tables import line_table
+from torchgauge.report.tables.operand_shapes import labels
+from torchgauge.report.tables.repeated_nodes import RepeatedLayers
 
 DEPTH = 2
 WIDEST = 10_000  # columns: no name is cut
