@@ -41,9 +41,7 @@ class Content(Protocol):
 # By the name of the type, whose schema the type itself has.
 KINDS = {
     "Advice": Kind("advice", frozenset({"html", "markdown"}), "page_advice", "", "markdown_advice"),
-    "Comparison": Kind(
-        "comparison", _PAGE, "page_comparison", "comparison_csv", "markdown_comparison"
-    ),
+    "Comparison": Kind("comparison", _PAGE, "page_comparison", "comparison_csv", ""),
     "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv", "markdown_count"),
     "Diagnosis": Kind("doctor", frozenset()),
     "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv"),

@@ -109,4 +109,4 @@ def test_markdown_stays_below_60_kb_whatever_the_record_holds():
     )
     found = huge.to_markdown()
     assert len(found.encode()) < 60_000
-    assert "… 4,985 others" in found
+    assert "10 of 5000, by their own time" in found

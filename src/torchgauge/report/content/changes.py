@@ -8,13 +8,8 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.comparison import Change, Difference, Place, Side
 from torchgauge.records.verdict import Ruling
-from torchgauge.report.content.document import Block, Column, Detailed, Facts, Value, cells
+from torchgauge.report.content.document import Block, Column, Detailed, Facts
 from torchgauge.visible import one_line
-
-
-def place_cells(place: Place, columns: Sequence[Column]) -> dict[str, Value]:
-    """Return a place's values by column, without empty ones."""
-    return cells(columns, place)
 
 
 def relative(change: float | None) -> str:

@@ -11,7 +11,6 @@ from torchgauge.report.content.changes import (
     corrected_change,
     differences,
     interval,
-    place_cells,
     relative,
     side_details,
     sides,
@@ -42,10 +41,10 @@ TONES: dict[str, Tone] = {
 TITLES = {"layer": "Layers", "operator": "Operators", "kernel": "Kernels"}
 FIGURES = (
     Column("baseline", get=lambda change: units.amount(change.baseline, change.unit)),
-    Column("current", get=lambda change: units.amount(change.current, change.unit)),
+    Column("current", get=lambda change: units.amount(change.current, change.unit), tone="strong"),
     Column("change", get=lambda change: relative(change.change)),
     Column("95 %", priority=1, get=interval),
-    Column("verdict", get=lambda change: change.judgement, left_aligned=True),
+    Column("verdict", get=lambda change: change.judgement, left_aligned=True, judging=True),
     Column("how", priority=2, left_aligned=True),
 )
 
@@ -112,7 +111,7 @@ def notable_places(places: Sequence[Place], comparison: Comparison, top: int) ->
 
 def _places(comparison: Comparison, notable: list[Place], top: int, total: int) -> Table:
     rows = [
-        Row(place.name or "(the model itself)", place_cells(place, PLACES), 1, _tone(place))
+        Row(place.name or "(the model itself)", cells(PLACES, place), 1, _tone(place))
         for place in notable[:top]
     ]
     kind, step = notable[0].kind, comparison.step_change

@@ -98,6 +98,7 @@ class Column:
         empty: What stands where a row has no value.
         recorded: Whether its texts come from a file, not from us.
         reserve: Columns of a terminal that its texts leave to others.
+        judging: Whether it says in a word what the row's tone says.
     """
 
     key: str
@@ -111,6 +112,7 @@ class Column:
     empty: str = ""
     recorded: bool = False
     reserve: int = 0
+    judging: bool = False
 
     @property
     def header(self) -> str:

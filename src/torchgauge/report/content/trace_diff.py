@@ -7,7 +7,6 @@ from torchgauge.records.trace.trace_diff import Changes, TraceDiff, TraceSide
 from torchgauge.report.content.changes import (
     PLACES,
     differences,
-    place_cells,
     relative,
     sides,
     signed,
@@ -21,6 +20,7 @@ from torchgauge.report.content.document import (
     Table,
     Value,
     Warnings,
+    cells,
 )
 
 TITLES = {
@@ -92,9 +92,7 @@ def _texts(old: float, new: float, adds: float) -> dict[str, Value]:
 def _places(changes: Changes, top: int) -> Table:
     """Return the places that changed, those that add most first, and what the others add."""
     listed = [place for place in changes.places if place.contribution or place.work_changed][:top]
-    rows = [
-        Row(place.name or "(the model itself)", place_cells(place, PLACES), 1) for place in listed
-    ]
+    rows = [Row(place.name or "(the model itself)", cells(PLACES, place), 1) for place in listed]
     note = f"none of {len(changes.places)} changed"
     if listed or changes.total:
         other_change = changes.total - sum(place.contribution for place in listed)

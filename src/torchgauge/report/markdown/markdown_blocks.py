@@ -11,6 +11,7 @@ from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.report.content.document import (
     Block,
+    Column,
     Detailed,
     Document,
     Facts,
@@ -19,7 +20,9 @@ from torchgauge.report.content.document import (
     Items,
     Listing,
     Note,
+    Row,
     Table,
+    Tone,
     Tree,
     Warnings,
 )
@@ -45,6 +48,7 @@ TOP = 10
 MAX_ENTRIES = 25
 LONGEST_WARNING = 600
 LONGEST = 160  # characters of a name: stacks and kernels differ late in theirs
+MARKS: dict[Tone, str] = {"good": "🟢", "bad": "🔴", "doubtful": "🟡", "faint": "⚪"}
 SIGNS = {"serious": "✗", "warning": "⚠", "info": "·"}
 
 
@@ -82,7 +86,8 @@ def _pairs(facts: Facts) -> list[Markdown]:
     for label, value in facts.pairs:
         shown = value if isinstance(value, Detailed) else Detailed(value, "")
         name = code(shown.text) if facts.recorded else cut(shown.text)
-        pairs.append(markdown("{}: {}{}", label, name, cut(shown.detail)))
+        detail = markdown(" {}", cut(shown.detail)) if shown.detail else ""
+        pairs.append(markdown("{}: {}{}", cut(label), name, detail))
     return pairs
 
 
@@ -109,21 +114,34 @@ def table_parts(shown_table: Table, top: int = TOP) -> Iterator[Markdown]:
     """Yield the first rows of a table without its drawings, and its notes."""
     columns = [column for column in shown_table.used_columns if not column.drawn]
     top = top if shown_table.top is None else shown_table.top
+    judged = any(column.judging for column in columns)
     rows = []
     for row in shown_table.rows[:top]:
         name = str(row.name)
         recorded = shown_table.recorded and not row.summary
         label = code(name, LONGEST) if recorded else cut(name)
         label = markdown("**{}**", label) if row.tone == "strong" else label
-        texts = ((column, column.text(row)) for column in columns)
-        cells = (code(cell) if column.recorded and cell else cut(cell) for column, cell in texts)
-        rows.append((label, *cells))
+        if row.tone in ("good", "bad") and not judged:
+            label = markdown("{} {}", MARKS[row.tone], label)
+        rows.append((label, *(_cell(column, row) for column in columns)))
     headers = (column.header + ":" * (not column.left_aligned) for column in columns)
     yield from _title(shown_table.title, shown_table.how)
     if rows:
         yield table((shown_table.first, *headers), rows)
     yield from omitted(shown_table.total, len(rows))
-    yield from map(cut, shown_table.notes)
+    notes = list(map(cut, shown_table.notes))
+    yield from [items(notes)] if len(notes) > 1 else notes
+
+
+def _cell(column: Column, row: Row) -> Markdown:
+    text = cut(column.text(row))
+    if column.judging:
+        return markdown("{} {}", MARKS.get(row.tone, ""), text)
+    if not text:
+        return text
+    if column.recorded:
+        return code(column.text(row))
+    return markdown("**{}**", text) if column.tone == "strong" else text
 
 
 def tree_parts(tree: Tree) -> Iterator[Markdown]:
@@ -195,7 +213,7 @@ def _heading(heading: Heading) -> Iterator[Markdown]:
 
 def _title(title: str, how: str = "") -> Iterator[Markdown]:
     if title:
-        yield markdown("**{}**{}", title, markdown(" ({})", how) if how else "")
+        yield markdown("**{}**{}", title, markdown(" ({})", cut(how)) if how else "")
 
 
 _PARTS: dict[type, Callable[[Any], Iterable[Markdown]]] = {

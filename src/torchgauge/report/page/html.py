@@ -16,7 +16,7 @@ from torchgauge.records.record import Record
 from torchgauge.report import kinds
 from torchgauge.report.page import page_document
 from torchgauge.report.page.markup import escaped, script_data
-from torchgauge.report.page.page_choice import Choice
+from torchgauge.report.page.page_document import Choice
 from torchgauge.report.page.page_shorter import short
 
 

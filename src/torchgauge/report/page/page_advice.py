@@ -9,7 +9,7 @@ from typing import Any
 
 from torchgauge.records.advice import Advice, Combination, SpeedUp, Trial
 from torchgauge.report.content import advice_words as words
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.visible import one_line
 
 

@@ -19,7 +19,7 @@ from torchgauge.report.content.changes import (
 )
 from torchgauge.report.content.comparison import notable_places
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import Column
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from torchgauge.records.record import Record
 from torchgauge.report import kinds
 from torchgauge.report.content.document import Document, Findings, Table, Unit, Warnings
 from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short, shortened_table
 
 MAX_ROWS = 5_000  # of a table
@@ -20,6 +21,32 @@ UNITS: dict[Unit, page_tables.Unit] = {
     "percent": "share",
     "share": "share",
 }
+
+
+class Option(NamedTuple):
+    """An option with its parts of the page; a part that is None is left out."""
+
+    name: str
+    parts: dict[str, Any]
+
+
+class Choice(NamedTuple):
+    """The options, what they are (`label`), and the index of the one shown first."""
+
+    label: str
+    options: list[Option]
+    first: int = 0
+
+    def without(self, names: Collection[str]) -> Choice:
+        """Return the choice without the parts of these names, and without parts that are None."""
+        options = [
+            Option(
+                option.name,
+                {k: v for k, v in option.parts.items() if v is not None and k not in names},
+            )
+            for option in self.options
+        ]
+        return self._replace(options=options)
 
 
 def overview(record: Record) -> dict[str, Any]:

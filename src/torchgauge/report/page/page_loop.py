@@ -7,7 +7,7 @@ from typing import Any
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.report.content import loop as loop_report
 from torchgauge.report.page import page_method, page_tables, page_tree
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_series import rows
 
 

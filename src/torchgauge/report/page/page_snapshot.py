@@ -13,8 +13,8 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.snapshot import DeviceMemory, Holding, Oom, Snapshot
 from torchgauge.report.content.snapshot import window
-from torchgauge.report.page.page_choice import Choice, Option
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_document import Choice, Option
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_snapshot_layout import layout
 from torchgauge.report.page.page_snapshot_marks import marks

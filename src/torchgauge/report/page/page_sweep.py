@@ -9,7 +9,7 @@ from typing import Any
 
 from torchgauge.records.sweep import AXES, Cell, CellSettings, Fit, Sweep
 from torchgauge.report.content import sweep_words as words
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 
 # Steps in which a fit's band is drawn, from the smallest batch to twice the largest.
 STEPS = 24

@@ -11,7 +11,7 @@ from torchgauge.records.trace.trace_diff import Changes, TraceDiff
 from torchgauge.report.content.changes import relative
 from torchgauge.report.content.trace_diff import TITLES, side_details
 from torchgauge.report.page import page_comparison
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short, shortened_table
 from torchgauge.report.page.page_tables import Column
 

@@ -8,7 +8,7 @@ from torchgauge.records.verdict import Ruling, Verdict
 from torchgauge.report.content import rulings
 from torchgauge.report.content.changes import side_details
 from torchgauge.report.page import page_comparison
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 
 
 def overview(verdict: Verdict) -> dict[str, Any]:
