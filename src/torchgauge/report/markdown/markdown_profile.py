@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torchgauge.records.profile import Profile
 from torchgauge.report.content import sections
-from torchgauge.report.markdown.markdown_blocks import table_parts, warning_parts
+from torchgauge.report.content.profile import most_important
+from torchgauge.report.markdown.markdown_blocks import block_parts, table_parts, warning_parts
 from torchgauge.report.markdown.markdown_figures import figures
 from torchgauge.report.markdown.markdown_text import code, document, join, markdown
 from torchgauge.report.markdown.markdown_tree import layers
@@ -19,7 +20,8 @@ def render(profile: Profile) -> str:
     summary = markdown(
         "{}, input {}<br>{}", code(facts["target"]), code(facts["input"]), environment
     )
-    blocks = [markdown("### {}", code(head.title)), summary, *figures(body)]
+    important = [part for block in most_important(profile) for part in block_parts(block)]
+    blocks = [markdown("### {}", code(head.title)), summary, *important, *figures(body)]
     if profile.tree is not None:
         blocks += layers(profile.tree)
     if profile.memory is not None and profile.memory.tensors:
