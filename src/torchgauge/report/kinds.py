@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple
 
 from torchgauge.records.record import Record
 from torchgauge.report.content.document import Document, Options
 
 _STACKS = frozenset({"folded", "openmetrics", "speedscope"})
 _PAGE = frozenset({"csv", "html", "markdown"})
+_RUN = _STACKS | _PAGE
+_CI = frozenset({"benchmark", "junit"})
 
 
 class Kind(NamedTuple):
     """How records of a kind are reported.
 
     Attributes:
-        content: The module in `report/content/` with its `title` and `document`.
+        content: The module in `report/content/` with its `document`.
         exports: The formats that can show it, besides text and JSON, which show every record.
         page: The module in `report/page/` with the `PARTS` of its page; empty: any document's.
         csv: The module in `report/csv/` with its `rows`; empty: the figures of its summary.
@@ -31,13 +32,6 @@ class Kind(NamedTuple):
     markdown: str = ""
 
 
-class Content(Protocol):
-    """What a module of `report/content/` has for a kind of record."""
-
-    title: Callable[[Any], str]
-    document: Callable[[Any, Options], Document]
-
-
 # By the name of the type, whose schema the type itself has.
 KINDS = {
     "Advice": Kind("advice", frozenset({"html", "markdown"}), "page_advice", "", "markdown_advice"),
@@ -45,9 +39,9 @@ KINDS = {
     "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv", "markdown_count"),
     "Diagnosis": Kind("doctor", frozenset()),
     "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv"),
-    "Loop": Kind("loop", _STACKS | _PAGE, "page_loop", "tree_csv", "markdown_loop"),
+    "Loop": Kind("loop", _RUN, "page_loop", "tree_csv", "markdown_loop"),
     "Profile": Kind(
-        "profile", _STACKS | _PAGE | {"benchmark"}, "page_profile", "tree_csv", "markdown_profile"
+        "profile", _RUN | {"benchmark"}, "page_profile", "tree_csv", "markdown_profile"
     ),
     "Ranks": Kind("ranks", _STACKS | {"csv", "markdown"}, "", "tree_csv"),
     "Snapshot": Kind("snapshot", _PAGE, "page_snapshot", "snapshot_csv"),
@@ -55,13 +49,7 @@ KINDS = {
     "Trace": Kind("trace", _PAGE, "page_trace", "trace_csv"),
     "TraceDiff": Kind("trace_diff", frozenset({"html", "markdown"}), "page_trace_diff"),
     "Trend": Kind("trend", frozenset({"html"}), "page_trend"),
-    "Verdict": Kind(
-        "verdict",
-        _PAGE | {"benchmark", "junit"},
-        "page_verdict",
-        "comparison_csv",
-        "markdown_verdict",
-    ),
+    "Verdict": Kind("verdict", _PAGE | _CI, "page_verdict", "comparison_csv", "markdown_verdict"),
 }
 EXPORTS = frozenset[str]().union(*(kind.exports for kind in KINDS.values()))
 
@@ -72,21 +60,13 @@ def fits(name: str, form: str) -> bool:
     return form not in EXPORTS or (kind is not None and form in kind.exports)
 
 
-def content(record: Record) -> Content:
-    """Return the module that says what is in records of its kind."""
-    return cast(Content, _module("content", KINDS[type(record).__name__].content))
-
-
 def document(record: Record, options: Options | None = None) -> Document:
     """Return what is said of a record."""
-    return content(record).document(record, options or Options())
+    made: Document = part(record, "content").document(record, options or Options())
+    return made
 
 
 def part(record: Record, format_name: str) -> Any:
-    """Return the module of a format ("page", "csv", "markdown") for its kind, None without one."""
+    """Return its kind's module for "content", "page", "csv" or "markdown"; None without one."""
     name = getattr(KINDS[type(record).__name__], format_name)
-    return _module(format_name, name) if name else None
-
-
-def _module(folder: str, name: str) -> Any:
-    return importlib.import_module(f"torchgauge.report.{folder}.{name}")
+    return importlib.import_module(f"torchgauge.report.{format_name}.{name}") if name else None

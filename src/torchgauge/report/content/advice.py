@@ -33,11 +33,6 @@ COLUMNS = (
 )
 
 
-def title(advice: Advice) -> str:
-    """Return what was advised on."""
-    return words.title(advice)
-
-
 def document(advice: Advice, _options: Options) -> Document:
     """Return what held with its code, what did not and why, and what to use."""
     blocks: list[Block] = list(_accepted(advice.accepted))
@@ -59,11 +54,11 @@ def document(advice: Advice, _options: Options) -> Document:
     blocks += [Note("Interrupted before its end.", "doubtful")] if advice.interrupted else []
     facts = Facts(words.facts(advice), label=10)
     return Document(
-        title(advice),
+        words.title(advice),
         headline=words.headline(advice),
         facts=facts,
         blocks=blocks,
-        names=(title(advice),),
+        names=(words.title(advice),),
     )
 
 

@@ -43,11 +43,6 @@ UNCOUNTED_NOTE = (
 )
 
 
-def title(count: Count) -> str:
-    """Return the model's name."""
-    return count.target.name
-
-
 def document(count: Count, options: Options) -> Document:
     """Return the totals, the work by layer, a training step's memory, and other devices."""
     blocks: list[Block] = [size(count.size)] if count.size is not None else []
@@ -65,11 +60,11 @@ def document(count: Count, options: Options) -> Document:
         blocks.append(Note(collapsed, "faint", tight=True))
     blocks += [Warnings(count.all_warnings)] if count.all_warnings else []
     return Document(
-        title(count),
+        count.target.name,
         headline=count.target.spec,
         line=_conditions(count),
         blocks=blocks,
-        names=(title(count),),
+        names=(count.target.name,),
     )
 
 

@@ -18,11 +18,6 @@ from torchgauge.report.content.document import (
 SIGNS = {"serious": "✗", "warning": "!", "info": "i", "clear": "✓", "unknown": "?"}
 
 
-def title(_diagnosis: Diagnosis) -> str:
-    """Return what a diagnosis is about."""
-    return "What makes timings lie here"
-
-
 def document(diagnosis: Diagnosis, _options: Options) -> Document:
     """Return findings, the checks behind them, and the noise that was measured."""
     machine, software = diagnosis.environment.machine, diagnosis.environment.software
@@ -38,7 +33,7 @@ def document(diagnosis: Diagnosis, _options: Options) -> Document:
     blocks: list[Block] = [Findings(diagnosis.findings, found, ids=True), _checks(diagnosis)]
     if diagnosis.noise is not None:
         blocks.append(_noise_floor(diagnosis.noise))
-    return Document(title(diagnosis), facts=facts, blocks=blocks)
+    return Document("What makes timings lie here", facts=facts, blocks=blocks)
 
 
 def _tally(findings: tuple[Finding, ...]) -> str:

@@ -17,7 +17,6 @@ Unit = Literal["text", "time", "bytes", "count", "percent", "share", "bar", "cur
 """How a column's values are shown; a value that is a text already is shown as it is."""
 Tone = Literal["", "strong", "faint", "remark", "mark", "good", "bad", "doubtful"]
 """How a text stands out: its weight, or what it says of a change."""
-SMALLEST_BAR = 10
 
 FORMATS: dict[Unit, Callable[[Any], str]] = {
     "text": str,

@@ -26,11 +26,6 @@ COLUMNS = (
 )
 
 
-def title(ranks: Ranks) -> str:
-    """Return how many ranks there are."""
-    return f"{ranks.world} ranks"
-
-
 def document(ranks: Ranks, _options: Options) -> Document:
     """Return the times of each rank, and sentences about the straggler and missing ranks."""
     rows = [
@@ -44,7 +39,7 @@ def document(ranks: Ranks, _options: Options) -> Document:
     blocks: list[Block] = [Table(first="rank", columns=COLUMNS, rows=rows, tight=True)]
     blocks += [Note(sentence, tight=True, level=1) for sentence in _sentences(ranks)]
     blocks += [Warnings(ranks.warnings, "Failed")] if ranks.warnings else []
-    return Document(title(ranks), "measured", blocks=blocks)
+    return Document(f"{ranks.world} ranks", "measured", blocks=blocks)
 
 
 def _sentences(ranks: Ranks) -> Iterator[str]:

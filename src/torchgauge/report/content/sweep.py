@@ -23,11 +23,6 @@ MOST_REASONS = 12
 LABEL = 15
 
 
-def title(sweep: Sweep) -> str:
-    """Return the model's name."""
-    return words.title(sweep)
-
-
 def document(sweep: Sweep, _options: Options) -> Document:
     """Return the cells, the best of them, and how rows of batches scale."""
     blocks: list[Block] = [_cells(sweep)]
@@ -43,7 +38,9 @@ def document(sweep: Sweep, _options: Options) -> Document:
     blocks += [Warnings(sweep.warnings)] if sweep.warnings else []
     blocks += [Note("Interrupted before its end.", "doubtful")] if sweep.interrupted else []
     facts = Facts(words.facts(sweep), label=LABEL)
-    return Document(title(sweep), "swept", facts=facts, blocks=blocks, names=(title(sweep),))
+    return Document(
+        words.title(sweep), "swept", facts=facts, blocks=blocks, names=(words.title(sweep),)
+    )
 
 
 def _cells(sweep: Sweep) -> Table:

@@ -39,11 +39,6 @@ COLUMNS = (
 )
 
 
-def title(verdict: Verdict) -> str:
-    """Return the outcome, with its sign."""
-    return f"{rulings.SIGNS[verdict.outcome]} {verdict.outcome.upper()}"
-
-
 def document(verdict: Verdict, _options: Options) -> Document:
     """Return the rulings and why they are so, where it got worse, and what to do."""
     blocks: list[Block] = [_rulings(verdict)] if verdict.rulings else []
@@ -54,8 +49,9 @@ def document(verdict: Verdict, _options: Options) -> Document:
     if advice := rulings.advice(verdict):
         blocks.append(Items("What to do", [("·", one_line(sentence)) for sentence in advice]))
     blocks += [Warnings(verdict.all_warnings)] if verdict.all_warnings else []
+    outcome = f"{rulings.SIGNS[verdict.outcome]} {verdict.outcome.upper()}"
     return Document(
-        title(verdict), headline=rulings.headline(verdict), facts=_facts(verdict), blocks=blocks,
+        outcome, headline=rulings.headline(verdict), facts=_facts(verdict), blocks=blocks,
         tone=TONES[verdict.outcome],
     )  # fmt: skip
 

@@ -32,8 +32,8 @@ def render(record: Record, leave_out: Collection[str] = ()) -> str:
     if choice is not None and len(choice.options) == 1:
         data |= choice.options[0].parts
         choice = None
-    title = getattr(module, "title", kinds.content(record).title)
-    return page(short(title(record)), data, choice)
+    titled = module if hasattr(module, "title") else kinds.part(record, "content")
+    return page(short(titled.title(record)), data, choice)
 
 
 def page(title: str, parts: dict[str, object], choice: Choice | None = None) -> str:

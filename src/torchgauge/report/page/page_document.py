@@ -49,6 +49,11 @@ class Choice(NamedTuple):
         return self._replace(options=options)
 
 
+def title(record: Record) -> str:
+    """Return the title of the document."""
+    return kinds.document(record).title
+
+
 def overview(record: Record) -> dict[str, Any]:
     """Return the first screen: facts, figures, what stands out, and warnings."""
     document = kinds.document(record)
