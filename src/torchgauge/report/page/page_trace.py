@@ -160,7 +160,7 @@ def _figures(rank: RankTrace) -> list[dict[str, str]]:
         )
         for name in ("compute", "communication", "copies"):
             if totals[name]:
-                qualifier = "" if name == "compute" else "beside no computation"
+                qualifier = "" if name == "compute" else "exposed"
                 note = ", ".join(filter(None, (units.time(totals[name]), qualifier)))
                 figures.append(_figure(name, units.percent(totals[name] / window), note, "devices"))
         figures.append(
