@@ -101,7 +101,7 @@ def _findings(document: Document) -> list[dict[str, Any]]:
 def tables(record: Record) -> list[dict[str, Any]] | None:
     """Return the tables, each figure in its unit; texts where a column has other values."""
     shown_tables = [block for block in kinds.document(record).blocks if isinstance(block, Table)]
-    return [shortened_table(_table(shown), MAX_ROWS) for shown in shown_tables] or None
+    return [shortened_table(_table(block), MAX_ROWS) for block in shown_tables] or None
 
 
 def _table(shown_table: Table) -> dict[str, Any]:
