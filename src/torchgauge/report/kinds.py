@@ -62,8 +62,8 @@ def fits(name: str, form: str) -> bool:
 
 def document(record: Record, options: Options | None = None) -> Document:
     """Return what is said of a record."""
-    made: Document = part(record, "content").document(record, options or Options())
-    return made
+    record_document: Document = part(record, "content").document(record, options or Options())
+    return record_document
 
 
 def part(record: Record, format_name: str) -> Any:

@@ -180,8 +180,8 @@ def _items(items: Items) -> RenderableType:
     for index, (sign, text) in enumerate(items.entries):
         named = items.labels[index : index + 1]
         grid.add_row(Text(*SIGNS.get(sign, (sign, ""))), *named, _detailed(text))
-    if items.others:
-        grid.add_row("", Text(f"… {items.others} more", style="dim"))
+    if items.omitted_count:
+        grid.add_row("", Text(f"… {items.omitted_count} more", style="dim"))
     return _below_title("  " * items.level + items.title, "", grid)
 
 
@@ -208,8 +208,8 @@ def table(shown_table: Table, width: int) -> RenderableType:
         grid = fitted_table(
             shown_table.first, rows, shown_table.columns, width, shown_table.longest
         )
-        others = f"other {shown_table.others}" if shown_table.others else "others"
-        omitted = [Text(f"… {omitted_count:,} {others}", style="dim")] * (omitted_count > 0)
+        omitted_name = f"other {shown_table.noun}" if shown_table.noun else "others"
+        omitted = [Text(f"… {omitted_count:,} {omitted_name}", style="dim")] * (omitted_count > 0)
         parts = [grid] * bool(rows)
         return _below_title(title, how, *parts, *omitted, *_notes(shown_table.notes))
     grid = Grid(

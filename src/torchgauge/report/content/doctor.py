@@ -29,8 +29,11 @@ def document(diagnosis: Diagnosis, _options: Options) -> Document:
             ("software", f"{torch}, Python {software.python}, {machine.system}"),
         ]
     )
-    found = f"Found: {_tally(diagnosis.findings)}"
-    blocks: list[Block] = [Findings(diagnosis.findings, found, ids=True), _checks(diagnosis)]
+    findings_title = f"Found: {_tally(diagnosis.findings)}"
+    blocks: list[Block] = [
+        Findings(diagnosis.findings, findings_title, ids=True),
+        _checks(diagnosis),
+    ]
     if diagnosis.noise is not None:
         blocks.append(_noise_floor(diagnosis.noise))
     return Document("What makes timings lie here", facts=facts, blocks=blocks)

@@ -162,7 +162,7 @@ class Table:
             cuts names, and "names last" gives long names the remaining room.
         longest: Columns of a name at most, of a fitted table.
         tight: Whether it belongs to what precedes it.
-        others: What rows that are left out are called.
+        noun: What rows that are left out are called.
     """
 
     title: str = ""
@@ -177,7 +177,7 @@ class Table:
     layout: Literal["plain", "cut", "fitted", "names last"] = "plain"
     longest: int = 48
     tight: bool = False
-    others: str = ""
+    noun: str = ""
 
     @property
     def used_columns(self) -> list[Column]:
@@ -249,13 +249,13 @@ class Warnings:
 
 @dataclasses.dataclass(frozen=True)
 class Items:
-    """Texts with a sign each, and a label each if given; `others` counts those left out."""
+    """Texts with a sign each, and a label each if given; `omitted_count` are left out."""
 
     title: str
     entries: Sequence[tuple[str, str | Detailed]]
     labels: Sequence[str] = ()
     recorded: bool = False
-    others: int = 0
+    omitted_count: int = 0
     level: int = 0
     tight: bool = False
 

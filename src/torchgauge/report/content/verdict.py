@@ -44,8 +44,10 @@ def document(verdict: Verdict, _options: Options) -> Document:
     blocks: list[Block] = [_rulings(verdict)] if verdict.rulings else []
     if regressed := verdict.regressed_layers:
         entries = [("·", one_line(name)) for name in regressed[:MAX_REGRESSIONS]]
-        others = len(regressed) - len(entries)
-        blocks.append(Items("Where it got worse", entries, recorded=True, others=others))
+        omitted_count = len(regressed) - len(entries)
+        blocks.append(
+            Items("Where it got worse", entries, recorded=True, omitted_count=omitted_count)
+        )
     if advice := rulings.advice(verdict):
         blocks.append(Items("What to do", [("·", one_line(sentence)) for sentence in advice]))
     blocks += [Warnings(verdict.all_warnings)] if verdict.all_warnings else []

@@ -84,9 +84,9 @@ def block_parts(block: Block) -> list[Markdown]:
 def _pairs(facts: Facts) -> list[Markdown]:
     pairs = []
     for label, value in facts.pairs:
-        shown = value if isinstance(value, Detailed) else Detailed(value, "")
-        name = code(shown.text) if facts.recorded else cut(shown.text)
-        detail = markdown(" {}", cut(shown.detail)) if shown.detail else ""
+        detailed = value if isinstance(value, Detailed) else Detailed(value, "")
+        name = code(detailed.text) if facts.recorded else cut(detailed.text)
+        detail = markdown(" {}", cut(detailed.detail)) if detailed.detail else ""
         pairs.append(markdown("{}: {}{}", cut(label), name, detail))
     return pairs
 
@@ -171,7 +171,7 @@ def _items(shown_items: Items) -> Iterator[Markdown]:
         )
         for sign, label, (_, entry) in zip(signs, labels, listed, strict=False)
     )
-    yield from omitted(len(shown_items.entries) + shown_items.others, len(listed))
+    yield from omitted(len(shown_items.entries) + shown_items.omitted_count, len(listed))
 
 
 def finding_parts(findings: Iterable[Finding]) -> list[Markdown]:

@@ -35,7 +35,7 @@ def traced_lines(functions: Sequence[TracedFunction]) -> list[Block]:
                 rows=rows,
                 layout="fitted",
                 total_rows=len(function.lines),
-                others="lines",
+                noun="lines",
             )
         )
     omitted_count = len(functions) - FUNCTIONS
