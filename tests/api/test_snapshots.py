@@ -15,9 +15,8 @@ import torchgauge as tg
 from torchgauge.analyze.snapshot.growth import growth
 from torchgauge.cli.main import main
 from torchgauge.records import codec
-from torchgauge.report.console import snapshot as report
+from torchgauge.report.console.console import view
 from torchgauge.report.console.plain import plain
-from torchgauge.report.content import growth as growth_report
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def test_a_pickle_that_runs_code_is_refused_by_its_name(tmp_path, monkeypatch, c
 def test_the_summary_fits_its_width_and_says_what_matters(file, width):
     found = tg.read_snapshot(file)
     with io.StringIO() as out:
-        Console(file=out, width=width).print(report.view(found, width=width))
+        Console(file=out, width=width).print(view(found, width=width))
         text = out.getvalue()
     assert max(map(len, text.splitlines())) <= width
     for said in (
@@ -164,9 +163,7 @@ def test_compare_of_two_shows_what_grew(tmp_path, capsys):
     assert str(found).strip() == said.strip()
     assert "device,before,after" in (tmp_path / "out" / "growth.csv").read_text()
     assert (tmp_path / "out" / "growth.md").read_text() == found.to_markdown()
-    assert growth_report.render(found) == plain(
-        lambda width: growth_report.view(found, width=width)
-    )
+    assert str(found) == plain(lambda width: view(found, width=width))
 
 
 def test_saved_records_of_snapshots_compare_as_their_files_do(tmp_path, capsys):

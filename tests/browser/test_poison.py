@@ -4,11 +4,11 @@ import pytest
 from tests.support.hostile_texts import ORDER, POISONS, WORD
 from tests.support.poisoned_samples import SAMPLES, sample
 
-from torchgauge.records import rendering
+from torchgauge.report import kinds
 
 pytestmark = pytest.mark.browser
 
-PAGES = [name for name, one in SAMPLES.items() if type(one).__name__ in rendering.FITTING["html"]]
+PAGES = [name for name, one in SAMPLES.items() if kinds.fits(type(one).__name__, "html")]
 MADE = "svg[onload], img[src=x], a[href^='javascript:'], h1:text-is('head')"
 
 

@@ -11,7 +11,7 @@ from torchgauge.device.checks import every
 from torchgauge.device.checks.readings import TorchState
 from torchgauge.records import rendering
 from torchgauge.records.doctor import Check, Diagnosis
-from torchgauge.report.console.doctor import view
+from torchgauge.report.console.console import view
 
 
 def torchgauge(*arguments, **variables):
@@ -92,7 +92,7 @@ def test_the_view_fits_80_columns_and_names_every_check_and_finding(tmp_path):
         torch=TorchState(threads=9, deterministic=True, anomaly=True),
         activity=dataclasses.replace(QUIET, other=8.0, steal=0.2),
     )
-    text = rendering.text(found, "doctor")
+    text = rendering.text(found, "console")
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
     assert str(found) == text
@@ -104,7 +104,7 @@ def test_the_view_fits_80_columns_and_names_every_check_and_finding(tmp_path):
             assert part in flat
     assert "Found: 5 serious, 1 warning, 1 to know" in text
     assert "Checks: 17 of 18 made in full" in text
-    assert view(found) is not None
+    assert view(found, width=80) is not None
 
 
 def test_found_stands_before_unknown_and_unknown_before_clear():

@@ -14,7 +14,7 @@ from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.cli.main import main
 from torchgauge.records import codec
 from torchgauge.records.trace.trace import Job, RankWait, Trace
-from torchgauge.report.console.trace import render
+from torchgauge.report.console.console import render
 
 PARTS = [
     module("Net_0", 0, 90),

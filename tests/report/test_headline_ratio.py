@@ -8,7 +8,8 @@ from rich.console import Console
 from tests.support import exported_records as records
 
 from torchgauge.records import codec
-from torchgauge.report.console import tree
+from torchgauge.report.console import blocks
+from torchgauge.report.content.document import Document, Options, Tree
 from torchgauge.report.page import page_method
 
 SENTENCE = "tree is of calls that took 1.09× the headline latency"
@@ -24,7 +25,8 @@ def profile():
 def terminal(profile):
     console = Console(width=100, force_terminal=False, color_system=None)
     with console.capture() as capture:
-        console.print(tree.view(profile.tree, width=100))
+        shown = Document("", blocks=[Tree(profile.tree, Options())])
+        console.print(blocks.view(shown, 100))
     return capture.get()
 
 

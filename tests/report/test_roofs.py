@@ -8,7 +8,7 @@ from tests.support.operator_costs import ROOFS, cost, latency, row
 from torchgauge.analyze.work.bottleneck import bottleneck
 from torchgauge.analyze.work.roofline import roofline
 from torchgauge.report.content import findings
-from torchgauge.report.page import page_method, page_overview, page_roofline
+from torchgauge.report.page import page_method, page_profile, page_roofline
 
 WORK = cost(row(matmul_flops=10**9, bytes=10**6))
 
@@ -32,7 +32,7 @@ def reports(record):
     return {
         "summary": " ".join(str(record).split()),
         "markdown": record.to_markdown(),
-        "overview": str(page_overview.figures(record)),
+        "overview": str(page_profile.figures(record)),
         "roofline": str(page_roofline.roofline(record)["roofs"]),
         "method": str(dict(page_method.profile_method(record)["parts"])["Roofs"]),
         "finding": findings.farthest_from_roof(timed).text,

@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     formats.check(options)
     from torchgauge import api
     from torchgauge.records import rendering
-    from torchgauge.report.console.advice import view
+    from torchgauge.report.console.console import view
 
     with prints_to_stderr():
         advice = api.advise_request(run_request(options), _advice_options(options))

@@ -14,10 +14,6 @@ from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import RenderableType
-
     from torchgauge.records.comparison import Comparison
     from torchgauge.records.snapshot import Growth
     from torchgauge.records.trace.trace_diff import TraceDiff
@@ -103,17 +99,13 @@ def _compare_recordings(kind: Literal["trace", "snapshot"], options: argparse.Na
 
 def _show(record: Comparison | TraceDiff | Growth, options: argparse.Namespace) -> None:
     from torchgauge.records import rendering
-    from torchgauge.report.console import comparison, trace_diff
-    from torchgauge.report.content import growth
+    from torchgauge.report.console.console import view
+    from torchgauge.report.content.document import Options
 
     if options.json:
         emit(rendering.text(record, "json"))
         return
-    views: dict[str, Callable[..., RenderableType]] = {
-        "Comparison": comparison.view, "TraceDiff": trace_diff.view, "Growth": growth.view,
-    }  # fmt: skip
-    view = views[type(record).__name__]
-    print_view(lambda width: view(record, width=width, top=options.top))
+    print_view(lambda width: view(record, Options(top=options.top), width=width))
 
 
 def _compared(options: argparse.Namespace) -> Comparison:

@@ -121,13 +121,14 @@ def _count_options(options: argparse.Namespace) -> CountOptions:
 def show(count: Count, options: argparse.Namespace) -> None:
     """Print the record as JSON, its table as CSV, or the report; colours on a terminal only."""
     from torchgauge.records import rendering
-    from torchgauge.report.console import count as report
+    from torchgauge.report.console.console import view
+    from torchgauge.report.content.document import Options
     from torchgauge.report.csv import count_csv, csv
 
-    depth = report.DEPTH if options.depth is None else options.depth
     if options.json:
         emit(rendering.text(count, "json"))
     elif options.csv:
         emit(csv.text(*count_csv.rows(count, options.by, options.depth)))
     else:
-        print_view(lambda width: report.view(count, options.by, depth, width=width))
+        shown_options = Options(options.depth, by=options.by)
+        print_view(lambda width: view(count, shown_options, width=width))

@@ -37,9 +37,9 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         emit(rendering.text(diagnosis, "json"))
     else:
-        from torchgauge.report.console.doctor import view
+        from torchgauge.report.console.console import view
 
-        print_view(lambda _width: view(diagnosis))
+        print_view(lambda width: view(diagnosis, width=width))
     # Not "a measurement failed": a shell's plain "no", as grep and diff say it.
     failed = options.strict and not diagnosis.healthy
     return 1 if failed else ExitCode.DONE

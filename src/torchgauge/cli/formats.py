@@ -108,8 +108,7 @@ def check(options: argparse.Namespace, kind: str = "") -> None:
     if "html" in (options.formats or ()) or options.html is not None:
         _renderer("html")
     for form in (options.formats or ()) if kind else ():
-        if kind not in rendering.FITTING.get(FORMATS[form].renderer, {kind}):
-            raise rendering.unfit(kind, form)
+        rendering.check_fit(kind, FORMATS[form].renderer, form)
     if options.output_dir is not None:
         check_writable(options.output_dir)
     if options.html is not None:

@@ -151,7 +151,7 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
 def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
     """Print the verdict; in a workflow tell GitHub."""
     from torchgauge.records import rendering
-    from torchgauge.report.console.verdict import view
+    from torchgauge.report.console.console import view
 
     for warning in verdict.warnings:
         if warning.traceback:
@@ -166,7 +166,8 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
 def _calibrate(options: argparse.Namespace) -> int:
     from torchgauge import api
     from torchgauge.records import rendering
-    from torchgauge.report.console.calibration import view
+    from torchgauge.report.console import blocks
+    from torchgauge.report.content.doctor import calibration
 
     block_options = {} if options.blocks is None else {"blocks": options.blocks}
     with prints_to_stderr():
@@ -174,5 +175,5 @@ def _calibrate(options: argparse.Namespace) -> int:
     if options.json:
         emit(rendering.text(noise, "json"))
     else:
-        print_view(lambda _width: view(noise))
+        print_view(lambda width: blocks.view(calibration(noise), width))
     return ExitCode.DONE

@@ -157,7 +157,7 @@ def show(profile: Profile, options: argparse.Namespace) -> None:
         emit(rendering.text(profile, "json"))
         return
     from torchgauge.report.console.console import view
-    from torchgauge.report.console.tree import View
+    from torchgauge.report.content.document import Options
 
-    tree_view = View(options.depth, options.top, options.sort, options.group_by_shape)
-    print_view(lambda width: view(profile, tree_view, width=width))
+    shown_options = Options(options.depth, options.top, options.sort, options.group_by_shape)
+    print_view(lambda width: view(profile, shown_options, width=width))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
 from torchgauge.cli.options.tree import add_view_options
@@ -13,8 +13,6 @@ from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import RenderableType
 
     from torchgauge.records.codec import Saved
@@ -78,54 +76,8 @@ def run(options: argparse.Namespace) -> int:
 
 def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableType:
     """Return the record's summary as something rich prints in `width` columns."""
-    from torchgauge.records.advice import Advice
-    from torchgauge.records.comparison import Comparison
-    from torchgauge.records.doctor import Diagnosis
-    from torchgauge.records.profile import Profile
-    from torchgauge.records.snapshot import Growth, Snapshot
-    from torchgauge.records.sweep import Sweep
-    from torchgauge.records.timeline.loop import Loop
-    from torchgauge.records.trace.ranks import Ranks
-    from torchgauge.records.trace.trace import Trace
-    from torchgauge.records.trace.trace_diff import TraceDiff
-    from torchgauge.records.trend import Trend
-    from torchgauge.records.verdict import Verdict
-    from torchgauge.records.work.count import Count
-    from torchgauge.report.console import (
-        advice,
-        comparison,
-        console,
-        count,
-        doctor,
-        loop,
-        ranks,
-        snapshot,
-        sweep,
-        trace,
-        trace_diff,
-        trend,
-        verdict,
-    )
-    from torchgauge.report.console.tree import View
-    from torchgauge.report.content import growth
+    from torchgauge.report.console import console
+    from torchgauge.report.content.document import Options
 
-    depth: dict[str, Any] = {} if options.depth is None else {"depth": options.depth}
-    tree_view = View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
-    untyped: Any = record
-    views: dict[type, Callable[[], RenderableType]] = {
-        Advice: lambda: advice.view(untyped, width=width),
-        Comparison: lambda: comparison.view(untyped, width=width, top=options.top),
-        Count: lambda: count.view(untyped, **depth, width=width),
-        Diagnosis: lambda: doctor.view(untyped),
-        Growth: lambda: growth.view(untyped, width=width),
-        Loop: lambda: loop.view(untyped, tree_view, width=width),
-        Profile: lambda: console.view(untyped, tree_view, width=width),
-        Ranks: lambda: ranks.view(untyped),
-        Snapshot: lambda: snapshot.view(untyped, width=width),
-        Sweep: lambda: sweep.view(untyped, width=width),
-        Trace: lambda: trace.view(untyped, tree_view, width=width),
-        TraceDiff: lambda: trace_diff.view(untyped, width=width, top=options.top),
-        Trend: lambda: trend.view(untyped, width=width),
-        Verdict: lambda: verdict.view(untyped, width=width),
-    }
-    return views[type(record)]()
+    shown_options = Options(options.depth, options.top, options.sort, options.group_by_shape)
+    return console.view(record, shown_options, width=width)

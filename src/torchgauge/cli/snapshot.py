@@ -41,7 +41,8 @@ def run(options: argparse.Namespace) -> int:
     """Read, show, write; return the exit code."""
     from torchgauge import api
     from torchgauge.records import rendering
-    from torchgauge.report.console.snapshot import view
+    from torchgauge.report.console.console import view
+    from torchgauge.report.content.document import Options
 
     formats.check(options, "Snapshot")
     record = api.read_snapshot(options.path)
@@ -51,6 +52,6 @@ def run(options: argparse.Namespace) -> int:
     elif options.csv is not None:
         emit(rendering.text(record, "csv", table=options.csv))
     else:
-        print_view(lambda width: view(record, width=width, top=options.top))
+        print_view(lambda width: view(record, Options(top=options.top), width=width))
     formats.say(written)
     return ExitCode.DONE

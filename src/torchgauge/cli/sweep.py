@@ -195,7 +195,7 @@ def _sweep_options(options: argparse.Namespace, journal: Path | None) -> SweepOp
 def show(sweep: Sweep, options: argparse.Namespace) -> None:
     """Print the record as JSON, or the summary; colours on a terminal only."""
     from torchgauge.records import rendering
-    from torchgauge.report.console.sweep import view
+    from torchgauge.report.console.console import view
 
     if options.json:
         emit(rendering.text(sweep, "json"))

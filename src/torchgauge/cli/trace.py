@@ -94,8 +94,8 @@ def _check_rank(trace: Trace, rank: int | None) -> None:
 
 def _show(record: Trace, options: argparse.Namespace) -> None:
     from torchgauge.records import rendering
-    from torchgauge.report.console.trace import view
-    from torchgauge.report.console.tree import View
+    from torchgauge.report.console.console import view
+    from torchgauge.report.content.document import Options
     from torchgauge.report.content.sections import warning_text
     from torchgauge.visible import one_line
 
@@ -108,11 +108,14 @@ def _show(record: Trace, options: argparse.Namespace) -> None:
         table_record = record if options.rank is None else _with_rank(record, options.rank)
         emit(rendering.text(table_record, "csv", table=options.csv))
     else:
-        depth = {} if options.depth is None else {"depth": options.depth}
-        tree_view = View(
-            top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth
+        shown_options = Options(
+            options.depth,
+            options.top,
+            options.sort,
+            options.group_by_shape,
+            rank=options.rank,
         )
-        print_view(lambda width: view(record, tree_view, width=width, rank=options.rank))
+        print_view(lambda width: view(record, shown_options, width=width))
 
 
 def _with_rank(trace: Trace, rank: int) -> Trace:

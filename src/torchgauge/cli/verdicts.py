@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def show(verdict: Verdict, *, to_stderr: bool = False) -> None:
     """Print the verdict; to standard error where standard output holds a document."""
-    from torchgauge.report.console.verdict import view
+    from torchgauge.report.console.console import view
 
     if to_stderr:
         tell_lines(str(verdict))

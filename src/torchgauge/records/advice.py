@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import How, Interval, MeasurementWarning, Record
@@ -216,6 +215,3 @@ class Advice(Exported, frozen=True, kw_only=True):
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The warnings, as other records have them."""
         return self.warnings
-
-    def __str__(self) -> str:
-        return rendering.text(self, "advice")

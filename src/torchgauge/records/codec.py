@@ -3,40 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from torchgauge.errors import RecordError
 from torchgauge.files import write_atomically
 from torchgauge.reading import RECORD, read_bytes
-from torchgauge.records.advice import SCHEMA as ADVICE
 from torchgauge.records.advice import Advice
-from torchgauge.records.comparison import SCHEMA as COMPARISON
 from torchgauge.records.comparison import Comparison
 from torchgauge.records.consistency import faults
-from torchgauge.records.doctor import SCHEMA as DIAGNOSIS
 from torchgauge.records.doctor import Diagnosis
 from torchgauge.records.migration import migrated
 from torchgauge.records.profile import SCHEMA, Profile
 from torchgauge.records.record import Record
-from torchgauge.records.snapshot import GROWTH, Growth, Snapshot
-from torchgauge.records.snapshot import SCHEMA as SNAPSHOT
-from torchgauge.records.sweep import SCHEMA as SWEEP
+from torchgauge.records.snapshot import Growth, Snapshot
 from torchgauge.records.sweep import Sweep
-from torchgauge.records.timeline.loop import SCHEMA as LOOP
 from torchgauge.records.timeline.loop import Loop
-from torchgauge.records.trace.ranks import SCHEMA as RANKS
 from torchgauge.records.trace.ranks import Ranks
-from torchgauge.records.trace.trace import SCHEMA as TRACE
 from torchgauge.records.trace.trace import Trace
-from torchgauge.records.trace.trace_diff import SCHEMA as TRACE_DIFF
 from torchgauge.records.trace.trace_diff import TraceDiff
-from torchgauge.records.trend import SCHEMA as TREND
 from torchgauge.records.trend import Trend
-from torchgauge.records.verdict import SCHEMA as VERDICT
 from torchgauge.records.verdict import Verdict
-from torchgauge.records.work.count import SCHEMA as COUNT
 from torchgauge.records.work.count import Count
 
 Saved = (
@@ -56,20 +44,10 @@ Saved = (
     | Advice
 )
 KINDS: dict[str, type[Saved]] = {
-    SCHEMA: Profile,
-    DIAGNOSIS: Diagnosis,
-    COUNT: Count,
-    LOOP: Loop,
-    RANKS: Ranks,
-    COMPARISON: Comparison,
-    TRACE: Trace,
-    TRACE_DIFF: TraceDiff,
-    TREND: Trend,
-    VERDICT: Verdict,
-    SNAPSHOT: Snapshot,
-    GROWTH: Growth,
-    SWEEP: Sweep,
-    ADVICE: Advice,
+    str(field.default): kind
+    for kind in get_args(Saved)
+    for field in msgspec.structs.fields(kind)
+    if field.name == "schema"
 }
 
 

@@ -155,9 +155,6 @@ class Comparison(Exported, frozen=True, kw_only=True):
         """The warnings, as other records have them."""
         return self.warnings
 
-    def __str__(self) -> str:
-        return rendering.text(self, "comparison")
-
     def change_of(self, metric: str) -> Change | None:
         """Return the change of a metric, None where neither side has it."""
         return next((change for change in self.changes if change.metric == metric), None)

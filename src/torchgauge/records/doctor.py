@@ -113,4 +113,4 @@ class Diagnosis(Record, frozen=True, kw_only=True):
         return Path(path)
 
     def __str__(self) -> str:
-        return rendering.text(self, "doctor")
+        return rendering.text(self, "console")

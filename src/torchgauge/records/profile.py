@@ -95,8 +95,5 @@ class Profile(Exported, frozen=True, kw_only=True):
         """Return a table of the tree as a DataFrame; raises as `table`, MissingExtra `pandas`."""
         return self.table(kind, **options).to_pandas()
 
-    def __str__(self) -> str:
-        return rendering.text(self, "console")
-
     def _repr_html_(self) -> str:
         return rendering.text(self, "notebook")

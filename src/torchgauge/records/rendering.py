@@ -15,48 +15,19 @@ from torchgauge.errors import InputError
 from torchgauge.files import write_atomically
 
 RENDERERS = {
-    "advice": "torchgauge.report.console.advice",
     "benchmark": "torchgauge.report.export.benchmark",
-    "comparison": "torchgauge.report.console.comparison",
     "console": "torchgauge.report.console.console",
-    "count": "torchgauge.report.console.count",
     "csv": "torchgauge.report.csv.csv",
-    "doctor": "torchgauge.report.console.doctor",
     "folded": "torchgauge.report.export.folded",
-    "growth": "torchgauge.report.content.growth",
     "html": "torchgauge.report.page.html",
     "json": "torchgauge.report.export.json",
     "junit": "torchgauge.report.export.junit",
-    "loop": "torchgauge.report.console.loop",
     "markdown": "torchgauge.report.markdown.markdown",
     "notebook": "torchgauge.report.page.notebook",
     "openmetrics": "torchgauge.report.export.openmetrics",
-    "regressions": "torchgauge.report.console.regressions",
-    "ranks": "torchgauge.report.console.ranks",
-    "snapshot": "torchgauge.report.console.snapshot",
+    "regressions": "torchgauge.report.content.regressions",
     "speedscope": "torchgauge.report.export.speedscope",
-    "sweep": "torchgauge.report.console.sweep",
     "table": "torchgauge.report.csv.table",
-    "trace": "torchgauge.report.console.trace",
-    "trace_diff": "torchgauge.report.console.trace_diff",
-    "trend": "torchgauge.report.console.trend",
-    "verdict": "torchgauge.report.console.verdict",
-}
-_RUNS = frozenset({"Profile", "Count", "Loop", "Ranks"})
-# What a form for other tools can show, by the records' names; what is not here shows every record.
-FITTING = {
-    "benchmark": frozenset({"Profile", "Verdict"}),
-    "csv": _RUNS | {"Comparison", "Growth", "Snapshot", "Sweep", "Trace", "Verdict"},
-    "folded": _RUNS,
-    "html": frozenset(
-        {"Advice", "Profile", "Loop", "Comparison", "Growth", "Snapshot", "Sweep", "Trace"}
-        | {"TraceDiff", "Trend", "Verdict"}
-    ),
-    "junit": frozenset({"Verdict"}),
-    "markdown": _RUNS
-    | {"Advice", "Comparison", "Growth", "Snapshot", "Sweep", "Trace", "TraceDiff", "Verdict"},
-    "openmetrics": _RUNS | {"Sweep"},
-    "speedscope": _RUNS,
 }
 
 
@@ -65,14 +36,18 @@ def text(record: object, form: str, path: str | Path | None = None, **options: A
 
     Raises InputError `format-unfit` where the form is of another kind of record.
     """
-    kind = type(record).__name__
-    if kind not in FITTING.get(form, {kind}):
-        raise unfit(kind, form)
+    check_fit(type(record).__name__, form)
     with randomness.preserved_state():
         rendered: str = importlib.import_module(RENDERERS[form]).render(record, **options)
     if path is not None:
         write_atomically(Path(path), rendered.encode())
     return rendered
+
+
+def check_fit(kind: str, form: str, name: str = "") -> None:
+    """Raise InputError `format-unfit` where a kind of record has no such form, called `name`."""
+    if not importlib.import_module("torchgauge.report.kinds").fits(kind, form):
+        raise unfit(kind, name or form)
 
 
 def save(record: object, path: Path) -> Path:

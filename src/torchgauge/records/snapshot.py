@@ -208,9 +208,6 @@ class Snapshot(Exported, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
 
-    def __str__(self) -> str:
-        return rendering.text(self, "snapshot")
-
     def to_csv(self, path: str | Path | None = None, table: Csv | SnapshotTable = "figures") -> str:
         """Return devices, or stacks, segments, the timeline, or OOMs as CSV, in SI units.
 
@@ -251,6 +248,3 @@ class Growth(Exported, frozen=True, kw_only=True):
     reserved_after: int
     stacks: tuple[StackGrowth, ...]
     warnings: tuple[MeasurementWarning, ...] = ()
-
-    def __str__(self) -> str:
-        return rendering.text(self, "growth")

@@ -7,7 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.latency.latency import Latency, Throughput
@@ -266,6 +265,3 @@ class Sweep(Exported, frozen=True, kw_only=True):
         if len(matching) != 1:
             raise KeyError(f"{len(matching)} cells have {settings}")
         return matching[0]
-
-    def __str__(self) -> str:
-        return rendering.text(self, "sweep")

@@ -151,4 +151,4 @@ class Trend(Record, frozen=True, kw_only=True):
         return rendering.text(self, "html", path)
 
     def __str__(self) -> str:
-        return rendering.text(self, "trend")
+        return rendering.text(self, "console")

@@ -126,9 +126,6 @@ class Verdict(Exported, frozen=True, kw_only=True):
         """Return the rulings as JUnit XML, a test case each; write it to `path` if given."""
         return rendering.text(self, "junit", path)
 
-    def __str__(self) -> str:
-        return rendering.text(self, "verdict")
-
 
 def overall(rulings: tuple[Ruling, ...]) -> Outcome:
     """Return the outcome of several: the worst of fail, not comparable, inconclusive, pass."""

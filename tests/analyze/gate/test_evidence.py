@@ -137,7 +137,7 @@ def test_what_the_machine_explains_is_taken_out_and_shown_beside_the_measured_ch
 
 
 def test_a_gate_judges_the_corrected_change_and_says_both():
-    from torchgauge.report.console.regressions import render as regression_lines
+    from torchgauge.report.content.regressions import render as regression_lines
     from torchgauge.report.content.rulings import line
 
     tolerances = [default_tolerance("latency")]

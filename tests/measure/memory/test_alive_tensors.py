@@ -11,8 +11,9 @@ from torchgauge.analyze.memory.alive_tensors import (
     alive_tensors,
 )
 from torchgauge.analyze.memory.recorded_ranges import Ranges
+from torchgauge.report.console import blocks
 from torchgauge.report.console.plain import plain
-from torchgauge.report.content import alive_tensors as report
+from torchgauge.report.tables.alive_tensors import alive as alive_table
 
 
 def rows(memory):
@@ -108,7 +109,7 @@ def test_the_small_ones_of_many_are_told_together():
 
 def test_the_terminal_s_table_has_the_largest_and_the_bytes_of_the_others():
     memory = measured(nn.Sequential(*[nn.Linear(4, 4) for _ in range(6)]), torch.ones(1, 4))
-    lines = plain(lambda width: report.view(memory, width)).splitlines()
+    lines = plain(lambda width: blocks.table(alive_table(memory), width)).splitlines()
     assert lines[2].split()[:5] == ["0.weight", "64", "B", f"{6400 / memory.peak:.1f}", "%"]
     left = memory.peak - 6 * 64
     assert lines[-1].split()[:4] == [str(len(memory.tensors) - 6), "others", str(left), "B"]

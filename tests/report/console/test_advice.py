@@ -15,7 +15,7 @@ from torchgauge.cli import formats
 from torchgauge.cli.main import main
 from torchgauge.errors import InputError
 from torchgauge.records import codec
-from torchgauge.report.console.advice import view
+from torchgauge.report.console.console import view
 from torchgauge.report.page import page_advice
 
 ADVICE = advices.advice()

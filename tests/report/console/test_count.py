@@ -12,16 +12,17 @@ from tests.support.counts import EVERYTHING, LONG, cost, counted, node, row, tra
 from torchgauge.analyze.memory.training_memory import Trainable
 from torchgauge.records import codec
 from torchgauge.records.work.cost import Cost
-from torchgauge.report.console import count as report
-from torchgauge.report.console.work_table import MAX_OPERATORS
+from torchgauge.report.console import console as report
+from torchgauge.report.content.document import Options
 from torchgauge.report.csv import count_csv
 from torchgauge.report.csv.csv import text as csv_text
+from torchgauge.report.tables.work_table import MAX_OPERATORS
 
 
-def lines(count, width, *arguments):
+def lines(count, width, by="layer", depth=None):
     buffer = io.StringIO()
     console = Console(file=buffer, width=width, force_terminal=False, color_system=None)
-    console.print(report.view(count, *arguments, width=width))
+    console.print(report.view(count, Options(depth, by=by), width=width))
     return [line.rstrip() for line in buffer.getvalue().splitlines()]
 
 
@@ -101,7 +102,7 @@ def test_wider_has_more_columns():
 def test_depth_is_how_many_levels_are_shown():
     assert not any("attention" in line for line in lines(counted(), 80, "layer", 1))
     assert not any("layers" in line for line in lines(counted(), 80, "layer", 0))
-    assert any("attention" in line for line in lines(counted(), 80, "layer", None))
+    assert any("attention" in line for line in lines(counted(), 80, "layer", 99))
 
 
 def test_an_operator_without_formula_is_named_and_makes_totals_at_least():

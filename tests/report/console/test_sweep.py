@@ -10,7 +10,7 @@ from tests.support import records
 from tests.support.exported_records import ODD
 from tests.support.sweeps import cell, sweep
 
-from torchgauge.report.console.sweep import view
+from torchgauge.report.console.console import view
 from torchgauge.report.page import page_sweep
 
 

@@ -8,7 +8,10 @@ from torchgauge.records.record import Interval
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.records.trace.kernel import Kernel
-from torchgauge.report.console.tree import ORDERS, View, view
+from torchgauge.report.console import blocks
+from torchgauge.report.content import document
+from torchgauge.report.content.document import Document, Options
+from torchgauge.report.tables.tree_tables import ORDERS
 
 
 def row(name, kind, parent, **figures):
@@ -23,7 +26,8 @@ def tree(*rows, **others):
 def text(found, shown=None, width=80):
     console = Console(width=width, force_terminal=False, color_system=None)
     with console.capture() as capture:
-        console.print(view(found, shown, width=width))
+        shown_tree = document.Tree(found, shown or Options())
+        console.print(blocks.view(Document("", blocks=[shown_tree]), width))
     return capture.get()
 
 
@@ -147,7 +151,7 @@ def test_depth_hides_what_is_deeper():
         row("b", "layer", 1, host=MS, path="a.b"),
     )
     assert "  b " in text(deep)
-    assert "  b " not in text(deep, View(depth=1))
+    assert "  b " not in text(deep, Options(depth=1))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -158,7 +162,7 @@ def test_operators_come_in_the_order_asked_for(order):
         row("aten::large", "operator", 0, host=2, flops=2, bytes=2, allocated=2),
         row("aten::large", "operator", 0, host=2, flops=2, bytes=2, allocated=2),
     )
-    shown = text(found, View(sort=order, top=1))
+    shown = text(found, Options(sort=order, top=1))
     assert "aten::large" in shown
     assert "aten::small" not in shown
     assert "… 1 others" in shown
@@ -171,7 +175,7 @@ def test_operators_on_other_shapes_are_told_apart():
         row("aten::mm", "operator", 0, host=MS, shapes="[[5, 3], [3, 4]]"),
     )
     assert line(text(found), "aten::mm")[1] == "2"
-    apart = text(found, View(by_shape=True), width=120)
+    apart = text(found, Options(by_shape=True), width=120)
     assert line(apart, "aten::mm  2×3, 3×4")[3] == "1"
 
 
@@ -189,13 +193,13 @@ def shaped():
 
 
 def test_shapes_are_whole_where_there_is_room(shaped):
-    shown = text(shaped, View(by_shape=True), width=120)
+    shown = text(shaped, Options(by_shape=True), width=120)
     assert "8×64×56×56, 64×64×3×3, 64, 1×2×3×4, 5×6×7×8, 8×64×56×56 " in shown
     assert "…" not in shown
 
 
 def test_shapes_that_are_cut_still_differ(shaped):
-    shown = text(shaped, View(by_shape=True), width=80).splitlines()
+    shown = text(shaped, Options(by_shape=True), width=80).splitlines()
     names = [one.split("  1  ")[0] for one in shown if one.startswith("aten::_conv")]
     assert ["64×64×3×3" in names[0], "64×64×1×1" in names[1]] == [True, True]
     assert max(map(len, shown)) <= 80
@@ -209,7 +213,7 @@ def test_the_column_that_operators_are_sorted_by_is_shown(order, width):
         row("Net", "model", -1, host=0, flops=0, bytes=0),
         row(name, "operator", 0, host=3 * MS, flops=7, bytes=5, allocated=2_340_000),
     )
-    shown = text(found, View(sort=order), width=width)
+    shown = text(found, Options(sort=order), width=width)
     figure = {"calls": " 1", "flops": " 7", "bytes": " 5 B", "memory": " 2.34 MB"}.get(order)
     heads, cells = (one for one in shown.splitlines() if one.startswith(("operator", "aten::")))
     column = ORDERS[order][1]

@@ -8,8 +8,10 @@ from rich.console import Console
 from tests.support.alert_series import change, series
 
 from torchgauge.records.trend import Alert, Trend, TrendCorrection
+from torchgauge.report.console.console import view
 from torchgauge.report.console.sparkline import sparkline
-from torchgauge.report.console.trend import line, view
+from torchgauge.report.content.document import Options
+from torchgauge.report.content.trend import line
 from torchgauge.report.page import page_trend
 
 
@@ -83,7 +85,7 @@ def test_runs_without_a_corrected_latency_are_unknown():
     assert "corrected (estimated) ▄▄▄▄▄▄▄▄▄▄ unknown 10" in shown
     assert "(2 of 12 runs unknown: changes are of the measured values)" in shown
     console = Console(width=80, file=io.StringIO())
-    console.print(view(Trend(store="h.db", series=(found,)), 2, width=80))
+    console.print(view(Trend(store="h.db", series=(found,)), Options(points=2), width=80))
     lines = rows(console.file.getvalue())
     assert any("c10 run10 10.00 ms 11.00 ms" in line for line in lines)
     assert any("c11 run11 12.00 ms unknown" in line for line in lines)

@@ -19,7 +19,7 @@ from torchgauge.errors import InputError
 from torchgauge.records import codec, rendering
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.report.console.verdict import view
+from torchgauge.report.console.console import view
 from torchgauge.report.export import github
 
 EVERY = verdicts.every()

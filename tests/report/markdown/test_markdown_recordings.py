@@ -48,13 +48,13 @@ def test_of_ranks_the_straggler_stands_out_and_has_its_details(job):
     assert [row[0] for row in ranks] == ["0", "1", "2"]
     assert "| **1** |" in text
     assert ranks[1][-2:] == ["0 s", "4.00 ms"]
-    assert "**Rank 1** (`rank1.json`)" in text
+    assert "#### Rank 1 (`rank1.json`)" in text
     assert "Rank 1 comes last" in text
 
 
 def test_two_traces_add_up():
     text = evidence.diff().to_markdown()
-    assert "**A** `before.json`" in text
+    assert "baseline: `before.json`" in text
     _, *parts, window = tables(text)[0]
     assert window[0] == "window"
     assert window[3] == "+30.0 µs"
@@ -105,10 +105,10 @@ def test_it_fits_a_comment_whatever_the_names_are(make):
 def test_of_many_rows_the_first_are_shown_and_the_others_counted(job):
     ranks = tuple(msgspec.structs.replace(job.ranks[0], rank=number) for number in range(40))
     text = msgspec.structs.replace(job, ranks=ranks).to_markdown()
-    assert [row[0] for row in table(text, "rank")] == [f"{number}" for number in range(16)]
-    assert "and 24 that are waited for no longer" in text
+    assert [row[0] for row in table(text, "rank")] == [f"{number}" for number in range(32)]
+    assert "and 8 that are waited for no longer" in text
     alone = msgspec.structs.replace(job, ranks=ranks, job=None).to_markdown()
-    assert "and 24 others" in alone
+    assert "and 8 others" in alone
     snapshot = evidence.snapshot()
     device = snapshot.devices[0]
     held = tuple(msgspec.structs.replace(device.alive[0], bytes=at) for at in range(13))

@@ -60,7 +60,7 @@ def test_everything_that_lies_between_host_and_device_has_a_table():
     assert column(found["copies"], "host memory") == ["pageable"]
     assert column(found["copies"], "time") == [10 * US]
     assert column(found["collectives"], "time") == [60 * US]
-    assert column(found["collectives"], "beside nothing") == [30 * US]
+    assert column(found["collectives"], "exposed") == [30 * US]
     assert column(found["synchronisations"], "call") == ["cudaStreamSynchronize"]
     assert found["copies"]["nodes"] == []  # its rows are of no node
     assert found["layers"]["nodes"]

@@ -69,18 +69,20 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(trend_record: Trend, options: argparse.Namespace) -> None:
     from torchgauge.records import rendering
-    from torchgauge.report.console import trend as report
+    from torchgauge.report.console.console import view
+    from torchgauge.report.content.document import Options
 
     if options.json:
         emit(rendering.text(trend_record, "json"))
     else:
-        print_view(lambda width: report.view(trend_record, options.points, width=width))
+        shown_options = Options(points=options.points)
+        print_view(lambda width: view(trend_record, shown_options, width=width))
 
 
 def _alerts(options: argparse.Namespace) -> int:
     """Hold the store against the rules, tell whom the file names; return the exit code."""
     from torchgauge.history import rules, watch
-    from torchgauge.report.console.trend import line
+    from torchgauge.report.content.trend import line
 
     if options.metric or options.layer is not None or options.points or options.html:
         raise InputError(

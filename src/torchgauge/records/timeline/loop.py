@@ -146,6 +146,3 @@ class Loop(Exported, frozen=True, kw_only=True):
         if self.rank is not None:
             path = path.with_name(f"{path.stem}.rank{self.rank.number}{path.suffix}")
         return rendering.save(self, path)
-
-    def __str__(self) -> str:
-        return rendering.text(self, "loop")

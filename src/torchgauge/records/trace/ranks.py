@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from torchgauge.records import rendering
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import MeasurementWarning, Record
 
@@ -49,6 +48,3 @@ class Ranks(Exported, frozen=True, kw_only=True):
     share: float | None = None
     exposed: float | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
-
-    def __str__(self) -> str:
-        return rendering.text(self, "ranks")

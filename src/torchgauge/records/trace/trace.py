@@ -6,7 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from torchgauge.records import rendering
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning, Record
@@ -245,6 +244,3 @@ class Trace(Exported, frozen=True, kw_only=True):
     job: Job | None = None
     findings: tuple[Finding, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
-
-    def __str__(self) -> str:
-        return rendering.text(self, "trace")

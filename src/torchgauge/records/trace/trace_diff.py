@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torchgauge.records import rendering
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import MeasurementWarning, Record
@@ -74,6 +73,3 @@ class TraceDiff(Exported, frozen=True, kw_only=True):
     parts: tuple[PartChange, ...] = ()
     tables: tuple[Changes, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
-
-    def __str__(self) -> str:
-        return rendering.text(self, "trace_diff")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from torchgauge.records import rendering
 from torchgauge.records.exported import Exported
 from torchgauge.records.memory.training_memory import TrainingMemory
 from torchgauge.records.record import MeasurementWarning
@@ -36,6 +35,3 @@ class Count(Exported, frozen=True, kw_only=True):
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The record's own warnings and those of its cost."""
         return self.warnings + self.cost.warnings
-
-    def __str__(self) -> str:
-        return rendering.text(self, "count")

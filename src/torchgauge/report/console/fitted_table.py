@@ -2,98 +2,101 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.table import Table
 
+from torchgauge.report.console.bar import bar
+from torchgauge.report.console.shortened import shortened, shortened_distinctly
 from torchgauge.report.console.text import Text
-from torchgauge.report.content.shortened import shortened, shortened_distinctly
+from torchgauge.report.content.document import Column, Row, Tone
 from torchgauge.visible import visible
 
 NAME = 48  # columns of the first column at most, and at least
 NARROW = 8
 GAP = 2
+BAR = 10
 
 
-class Column(NamedTuple):
-    """A column of figures by its name; `title` is its header.
-
-    A column without `priority` is always shown; others as there is room, the lowest first.
-    """
-
-    name: str
-    priority: int | None = None
-    title: str | None = None
-    left_aligned: bool = False
-    style: str = ""
-    max_width: int = 99
-
-
-class Line(NamedTuple):
-    """One line: `level` indents its name, `cells` are texts by column, `style` is rich's."""
-
-    level: int
-    name: str
-    cells: dict[str, str]
-    style: str = ""
+STYLES: dict[Tone, str] = {
+    "": "",
+    "strong": "bold",
+    "faint": "dim",
+    "remark": "italic",
+    "mark": "cyan",
+    "good": "green",
+    "bad": "red",
+    "doubtful": "yellow",
+}
 
 
 def fitted_table(
-    first: str, lines: Sequence[Line], columns: Sequence[Column], width: int, longest: int = NAME
+    first: str, rows: Sequence[Row], columns: Sequence[Column], width: int, longest: int = NAME
 ) -> Table:
     """Return the lines as a table that fits `width`; names that do not are cut, and still differ.
 
     A column of which no line has a cell is left out; no name is wider than `longest`.
     """
     used_columns = [
-        column for column in columns if any(column.name in line.cells for line in lines)
+        dataclasses.replace(column, max_width=min(column.max_width, max(width - column.reserve, 0)))
+        for column in columns
+        if any(column.key in row.cells for row in rows)
     ]
-    widths = {column.name: _width(column, lines) for column in used_columns}
-    names = ["  " * line.level + visible(line.name) for line in lines]
+    widths = {column.key: _width(column, rows) for column in used_columns}
+    names = ["  " * row.level + visible(str(row.name)) for row in rows]
     natural = min(max([len(first), *map(cell_len, names)]), longest)
     shown_columns = _fitting_columns(used_columns, widths, width - natural)
-    room = width - sum(widths[column.name] + GAP for column in shown_columns)
+    room = width - sum(widths[column.key] + GAP for column in shown_columns)
     grid = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     grid.add_column(first, no_wrap=True)
     for column in shown_columns:
-        grid.add_column(_padded_cell(_title(column), column, widths), style=column.style)
-    indents = [2 * line.level for line in lines]
+        grid.add_column(_padded_cell(column.header, column, widths), style=style_of(column))
+    indents = [2 * row.level for row in rows]
     labels = shortened_distinctly(names, min(natural, max(room, NARROW)), indents)
-    for line, label in zip(lines, labels, strict=True):
-        cells = (
-            _padded_cell(line.cells.get(column.name, ""), column, widths)
-            for column in shown_columns
-        )
-        grid.add_row(Text(label), *cells, style=line.style)
+    for row, label in zip(rows, labels, strict=True):
+        cells = (_padded_cell(cell_text(column, row), column, widths) for column in shown_columns)
+        grid.add_row(Text(label), *cells, style=STYLES[row.tone])
     return grid
 
 
-def _title(column: Column) -> str:
-    return column.name if column.title is None else column.title
+def cell_text(column: Column, row: Row) -> str:
+    """Return a row's text in a column; a share is drawn as a bar."""
+    value = row.cells.get(column.key)
+    if column.unit == "bar" and isinstance(value, int | float):
+        return bar(value, BAR)
+    return column.text(row)
 
 
-def _width(column: Column, lines: Sequence[Line]) -> int:
-    cells = (cell_len(visible(line.cells.get(column.name, ""))) for line in lines)
-    return min(max([len(_title(column)), *cells]), column.max_width)
+def style_of(column: Column) -> str:
+    """Return rich's style of a column."""
+    return STYLES["mark" if column.drawn and not column.tone else column.tone]
+
+
+def _width(column: Column, rows: Sequence[Row]) -> int:
+    cells = (cell_len(visible(cell_text(column, row))) for row in rows)
+    return min(max([len(column.header), *cells]), column.max_width)
 
 
 def _fitting_columns(columns: Sequence[Column], widths: dict[str, int], room: int) -> list[Column]:
     """Return the columns that fit: those always shown, then others by priority."""
-    chosen_names = {column.name for column in columns if column.priority is None}
+    chosen_names = {column.key for column in columns if column.priority is None}
     room -= sum(widths[name] + GAP for name in chosen_names)
     optional = [column for column in columns if column.priority is not None]
     for column in sorted(optional, key=lambda column: column.priority or 0):
-        if widths[column.name] + GAP <= room:
-            room -= widths[column.name] + GAP
-            chosen_names.add(column.name)
-    return [column for column in columns if column.name in chosen_names]
+        if widths[column.key] + GAP <= room:
+            room -= widths[column.key] + GAP
+            chosen_names.add(column.key)
+    return [column for column in columns if column.key in chosen_names]
 
 
 def _padded_cell(text: str, column: Column, widths: dict[str, int]) -> Text:
     """Return a cell padded to its column's width; rich would strip blanks that align units."""
-    width = widths[column.name]
-    text = shortened(visible(text), width)
+    width = widths[column.key]
+    text = visible(text)
+    if column.reserve and len(text) > width:
+        text = f"{text[: width - 1]}…"  # of code the begin says most
+    text = shortened(text, width)
     blank = " " * (width - cell_len(text))
-    return Text(text + blank if column.left_aligned else blank + text, no_wrap=True)
+    return Text(text + blank if column.left_aligned or column.drawn else blank + text, no_wrap=True)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 
 from torchgauge.records.run import Run
-from torchgauge.report.console.fitted_table import Column, Line, fitted_table
+from torchgauge.report.console.fitted_table import fitted_table
 from torchgauge.report.console.text import Text
+from torchgauge.report.content.document import Column, Row, Value
 from torchgauge.visible import one_line
 
 COLUMNS = (
@@ -26,7 +27,7 @@ def view(runs: Sequence[Run], width: int) -> RenderableType:
     """Return one line per run."""
     if not runs:
         return Text("No such run.")
-    lines = [Line(0, f"{created_at(run)}  {run.target}", _cells(run)) for run in runs]
+    lines = [Row(f"{created_at(run)}  {run.target}", _cells(run)) for run in runs]
     return fitted_table("created           target", lines, COLUMNS, width)
 
 
@@ -43,7 +44,7 @@ def head(run: Run) -> Text:
     return Text(one_line(" · ".join(filter(None, parts))), style="dim")
 
 
-def _cells(run: Run) -> dict[str, str]:
+def _cells(run: Run) -> dict[str, Value]:
     cells = {
         "run": run.uuid[:8],
         "commit": run.commit[:10] + ("+" if run.dirty else ""),

@@ -4,45 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
-
 from torchgauge import units
 from torchgauge.records.snapshot import Growth
-from torchgauge.report.console.console import section_view, warnings_view
-from torchgauge.report.console.plain import plain
-from torchgauge.report.console.text import Text
+from torchgauge.report.content.document import (
+    Block,
+    Column,
+    Document,
+    Note,
+    Options,
+    Table,
+    Warnings,
+    rows_of,
+)
 from torchgauge.report.content.section import Row, Section
-from torchgauge.report.content.sheet import Sheet
-from torchgauge.report.content.snapshot_words import MAX_ROWS, drawn, stack_text
+from torchgauge.report.tables.snapshot_tables import stack_text
 
-NO_CHANGE = "No stack holds more or less than before."
-
-
-def render(growth: Growth) -> str:
-    """Return the growth as plain text (see `plain`)."""
-    return plain(lambda width: view(growth, width=width))
-
-
-def view(growth: Growth, *, width: int, top: int = MAX_ROWS) -> RenderableType:
-    """Return the growth as something rich prints in `width` columns, `top` stacks."""
-    blocks: list[RenderableType] = [section_view(head(growth))]
-    for sheet in stacks(growth):
-        blocks += [Text(""), drawn(sheet, width, top)]
-    if not growth.stacks:
-        blocks += [Text(""), Text(NO_CHANGE)]
-    if growth.warnings:
-        blocks += [Text(""), warnings_view("Warnings", list(growth.warnings))]
-    return Group(*blocks)
+STACKS = (
+    Column("bytes", get=lambda change: signed(change.growth)),
+    Column("after", title="now", unit="bytes"),
+    Column(
+        "blocks",
+        get=lambda change: f"{change.after_blocks - change.before_blocks:+,}".replace("-", "−"),
+    ),
+    Column("after_blocks", title="now", unit="count"),
+)
 
 
-def head(growth: Growth) -> Section:
-    """Say how much more is held, which is in use or pending, and reserved."""
+def title(growth: Growth) -> str:
+    """Return the names of both snapshots."""
+    return f"{growth.baseline} → {growth.current}"
+
+
+def document(growth: Growth, options: Options) -> Document:
+    """Return how much more is held, which is in use or pending, and by which stacks."""
     rows = (
         _row("held", growth.before, growth.after),
         _row("reserved", growth.reserved_before, growth.reserved_after),
     )
-    names = f"{growth.baseline} → {growth.current}"
-    return Section(names, "memory snapshots", rows)
+    blocks: list[Block] = [Section("", "counted", rows), *_stacks(growth, options.top)]
+    if not growth.stacks:
+        blocks.append(Note("No stack holds more or less than before."))
+    blocks += [Warnings(growth.warnings)] if growth.warnings else []
+    names = (growth.baseline, growth.current)
+    return Document(title(growth), "memory snapshots", blocks=blocks, names=names)
 
 
 def _row(label: str, before: int, after: int) -> Row:
@@ -54,21 +58,14 @@ def signed(size: int) -> str:
     return f"{'−' if size < 0 else '+'}{units.size(abs(size), 3)}"
 
 
-def stacks(growth: Growth) -> Iterator[Sheet]:
+def _stacks(growth: Growth, top: int) -> Iterator[Table]:
     """Yield which stacks hold more, and which less, the most change first."""
     growing = [change for change in growth.stacks if change.growth > 0]
     shrinking = [change for change in growth.stacks if change.growth <= 0]
-    for title, listed in (("What grew", growing), ("What shrank", shrinking[::-1])):
-        rows = [
-            (
-                stack_text(change.stack),
-                signed(change.growth),
-                units.size(change.after, 3),
-                f"{change.after_blocks - change.before_blocks:+,}".replace("-", "−"),
-                f"{change.after_blocks:,}",
-            )
-            for change in listed
-        ]
-        if rows:
-            names = ("bytes", "now", "blocks", "now")
-            yield Sheet(title, "counted", names, rows, "allocated by", recorded=True)
+    for heading, listed in (("What grew", growing), ("What shrank", shrinking[::-1])):
+        if listed:
+            rows = rows_of(STACKS, listed, lambda change: stack_text(change.stack))
+            yield Table(
+                title=heading, how="counted", first="allocated by", columns=STACKS, rows=rows,
+                recorded=True, top=top, layout="names last",
+            )  # fmt: skip

@@ -6,7 +6,7 @@ from torchgauge import units
 from torchgauge.records.comparison import Comparison, Side
 from torchgauge.records.record import Interval
 from torchgauge.records.verdict import Outcome, Ruling, Verdict
-from torchgauge.report.console.comparison import corrected_change, relative
+from torchgauge.report.content.changes import corrected_change, relative
 from torchgauge.visible import one_line
 
 SIGNS: dict[Outcome, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not comparable": "≠"}

@@ -26,20 +26,20 @@ PLACE = (
 )
 
 
-def rows(record: Verdict | Comparison, table: Csv) -> Rows:
+def table(record: Verdict | Comparison, name: Csv) -> Rows:
     """Return the names of the columns and the rows; an interval becomes its two ends.
 
     Raises InputError `format-unfit` for the places of a verdict without a comparison.
     """
-    if table == "figures":
+    if name == "figures":
         if isinstance(record, Verdict):
             rulings = [_cells(RULING, ruling, _bounds(ruling)) for ruling in record.rulings]
             return _named(RULING), rulings
         return _named(CHANGE), [_cells(CHANGE, change, {}) for change in record.changes]
     comparison = record.comparison if isinstance(record, Verdict) else record
     if comparison is None:
-        raise rendering.unfit("verdict on one run", table)
-    places: Iterable[Place] = getattr(comparison, table)
+        raise rendering.unfit("verdict on one run", name)
+    places: Iterable[Place] = getattr(comparison, name)
     return _named(PLACE), [_cells(PLACE, place, {}) for place in places]
 
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from torchgauge.records.exported import Csv
 from torchgauge.records.work.cost import known_part
 from torchgauge.records.work.count import Count
-from torchgauge.report.console.work_table import PHASES, By, entries
+from torchgauge.report.export.stacks import needed_tree
+from torchgauge.report.tables.work_table import PHASES, By, entries
+
+
+def table(count: Count, name: Csv) -> tuple[Iterable[str], Iterable[Iterable[object]]]:
+    """Return names and rows: the figures as one row, or layers or operators."""
+    if name == "figures":
+        row = count.summary()
+        return row, [row.values()]
+    if name == "kernels":
+        needed_tree(count)
+    return rows(count, "layer" if name == "layers" else "operator")
 
 
 def rows(

@@ -6,61 +6,55 @@ import csv
 import io
 import itertools
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from torchgauge.records import rendering
-from torchgauge.records.comparison import Comparison
-from torchgauge.records.exported import Csv, Exported
+from torchgauge.records.exported import Csv
 from torchgauge.records.profile import Profile
-from torchgauge.records.record import encodable
-from torchgauge.records.snapshot import Growth, Snapshot, SnapshotTable
-from torchgauge.records.sweep import Sweep
-from torchgauge.records.timeline import line_table, tables
+from torchgauge.records.record import Record, encodable
+from torchgauge.records.snapshot import SnapshotTable
+from torchgauge.records.timeline import line_table
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.table import Table
-from torchgauge.records.trace.trace import Trace
-from torchgauge.records.verdict import Verdict
-from torchgauge.records.work.count import Count
-from torchgauge.report.content import alive_tensors
-from torchgauge.report.csv import comparison_csv, count_csv, snapshot_csv, sweep_table, trace_csv
-from torchgauge.report.export.stacks import needed_tree
+from torchgauge.report import kinds
+from torchgauge.report.content import document
+from torchgauge.report.tables import alive_tensors
 
 # A spreadsheet runs a cell that starts with these as a formula; some take the wide forms too.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def render(record: Exported | Growth, table: Csv | SnapshotTable = "figures") -> str:
-    """Return the figures as one row under a header, those of a sweep by cell, or a tree's table.
+def render(record: Record, table: Csv | SnapshotTable = "figures") -> str:
+    """Return the figures as rows under a header, or a table of the record.
 
-    Of a verdict and a comparison the figures have a row each. Raises InputError `no-tree`.
+    Raises InputError `no-tree`.
     """
     if table in ("lines", "tensors"):
         flat = _lines(record) if table == "lines" else _tensors(record)
         return text(flat.columns, (row.values() for row in flat.rows()))
-    if isinstance(record, Snapshot):
-        return text(*snapshot_csv.rows(record, table))
-    if isinstance(record, Growth):
-        return text(*snapshot_csv.growth_rows(record))
-    table = cast(Csv, table)
-    if isinstance(record, Verdict | Comparison):
-        return text(*comparison_csv.rows(record, table))
-    if isinstance(record, Trace):
-        return text(*trace_csv.rows(record, table))
-    if table == "figures" and isinstance(record, Sweep):
-        rows = sweep_table.rows(record)
-        return text(rows[0] if rows else (), (row.values() for row in rows))
-    if table == "figures":
-        row = record.summary()
-        return text(row, [row.values()])
-    if isinstance(record, Count) and table != "kernels":
-        return text(*count_csv.rows(record, "layer" if table == "layers" else "operator"))
-    tree_table = tables.table(needed_tree(record), table)
-    # A table without rows has no columns; its readers want a header.
-    names = list(tree_table.columns) or ["name"]
-    return text(names, (row.values() for row in tree_table.rows()))
+    module = kinds.part(record, "csv")
+    return text(*(_first_table if module is None else module.table)(record, table))
 
 
-def _lines(record: Exported | Growth) -> Table:
+def _first_table(record: Record, name: str) -> tuple[list[str], list[list[Any]]]:
+    """Return the rows of the first table of any document, numbers exact and in SI units."""
+    blocks = kinds.document(record).blocks
+    tables = [block for block in blocks if isinstance(block, document.Table)]
+    if name != "figures" or not tables:
+        raise rendering.unfit(type(record).__name__, name)
+    columns = [column for column in tables[0].columns if not column.drawn]
+    rows = [
+        [str(row.name), *(_plain(row.cells.get(column.key)) for column in columns)]
+        for row in tables[0].rows
+    ]
+    return [tables[0].first or "name", *(column.key for column in columns)], rows
+
+
+def _plain(value: document.Value) -> Any:
+    return value if isinstance(value, int | float | None) else str(value)
+
+
+def _lines(record: Record) -> Table:
     """Return the lines of traced functions, else those sampled beside a tree."""
     if isinstance(record, Loop) and record.functions is not None:
         return line_table.traced(record.functions)
@@ -69,7 +63,7 @@ def _lines(record: Exported | Growth) -> Table:
     return line_table.sampled(() if record.tree is None else record.tree.lines)
 
 
-def _tensors(record: Exported | Growth) -> Table:
+def _tensors(record: Record) -> Table:
     """Return the tensors alive at the peak of a profile's step."""
     if not isinstance(record, Profile):
         raise rendering.unfit(type(record).__name__, "tensors")

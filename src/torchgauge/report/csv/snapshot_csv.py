@@ -24,22 +24,25 @@ _OMITTED_FIELDS = {
 _COLUMNS = {"time": "at", "requested": "asked"}
 
 
-def rows(snapshot: Snapshot, table: str) -> tuple[list[str], list[list[Any]]]:
+def table(record: Snapshot | Growth, name: str) -> tuple[list[str], list[list[Any]]]:
     """Return names and rows; raises InputError `no-tree` for tables of a tree."""
-    if table not in _TABLES:
+    return _growth(record) if isinstance(record, Growth) else _snapshot(record, name)
+
+
+def _snapshot(snapshot: Snapshot, name: str) -> tuple[list[str], list[list[Any]]]:
+    if name not in _TABLES:
         raise InputError(
-            f"A memory snapshot has no {table}.",
+            f"A memory snapshot has no {name}.",
             id="no-tree",
             cause="It records memory, and who asked for it.",
             remedy=f"Choose from {', '.join(_TABLES)}.",
         )
-    records = [row for device in snapshot.devices for row in _TABLES[table](snapshot, device)]
+    records = [row for device in snapshot.devices for row in _TABLES[name](snapshot, device)]
     names = list(dict.fromkeys(name for row in records for name in row)) or ["device"]
     return names, [[row.get(name) for name in names] for row in records]
 
 
-def growth_rows(growth: Growth) -> tuple[list[str], list[list[Any]]]:
-    """Return names and rows of what grew, by stack."""
+def _growth(growth: Growth) -> tuple[list[str], list[list[Any]]]:
     numbers = ["device", "before", "after", "before_blocks", "after_blocks"]
     rows = [
         [*(getattr(stack_growth, name) for name in numbers), _text(stack_growth.stack)]

@@ -10,11 +10,12 @@ from rich.console import Group, RenderableType
 from torchgauge import units
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.table_columns import Quantity, quantity_of
-from torchgauge.report.console.fitted_table import NAME, Column, Line, fitted_table
+from torchgauge.report.console.fitted_table import NAME, fitted_table
 from torchgauge.report.console.plain import plain
 from torchgauge.report.console.text import Text
-from torchgauge.report.content.operand_shapes import labels
+from torchgauge.report.content.document import Column, Row
 from torchgauge.report.page.markup import escaped
+from torchgauge.report.tables.operand_shapes import labels
 
 MAX_ROWS = 60  # rows
 LONGEST_TEXT = 40  # columns of a text that is not the first
@@ -45,7 +46,7 @@ def view(table: Table, *, width: int) -> RenderableType:
     columns = [_column(name, index) for index, name in enumerate(names)]
     cells = {name: _cells(table, name) for name in names}
     lines = [
-        Line(0, label, {name: cells[name][index] for name in names})
+        Row(label, {name: cells[name][index] for name in names})
         for index, label in enumerate(_labels(table, first))
     ]
     grid = fitted_table(first, lines, columns, width, width if SHAPES in table.columns else NAME)

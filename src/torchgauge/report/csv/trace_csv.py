@@ -9,16 +9,16 @@ from torchgauge.records.trace.breakdown import Breakdown
 from torchgauge.records.trace.trace import RankTrace, Trace
 
 
-def rows(trace: Trace, table: Csv) -> tuple[list[str], list[list[Any]]]:
+def table(trace: Trace, name: Csv) -> tuple[list[str], list[list[Any]]]:
     """Return names and rows: seconds by rank and device, else the ranks' tables with a rank first.
 
     A table of which some rank has fewer columns is empty there.
     """
-    if table == "figures":
+    if name == "figures":
         records = [row for rank in trace.ranks for row in _figures(rank)]
     else:
         records = [
-            {"rank": rank.rank, **row} for rank in trace.ranks for row in rank.table(table).rows()
+            {"rank": rank.rank, **row} for rank in trace.ranks for row in rank.table(name).rows()
         ]
     names = list(dict.fromkeys(name for row in records for name in row)) or ["rank"]
     return names, [[row.get(name) for name in names] for row in records]

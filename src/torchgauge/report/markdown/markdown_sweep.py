@@ -14,10 +14,16 @@ from torchgauge.report.markdown.markdown_text import (
     markdown,
     table,
     text,
+    truncated_document,
 )
 
 EMPTY_CELL = "–"
 COLUMNS = ("median", "±", "p99", "per second", "memory")
+
+
+def render(sweep: Sweep) -> str:
+    """Return the Markdown."""
+    return truncated_document(blocks(sweep))
 
 
 def blocks(sweep: Sweep) -> list[Markdown]:

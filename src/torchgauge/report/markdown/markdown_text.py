@@ -96,12 +96,12 @@ def document(blocks: Iterable[Markdown]) -> str:
     return printable("\n\n".join(block for block in blocks if block)) + "\n"
 
 
-def truncated_document(blocks: Sequence[Markdown]) -> str:
-    """Return the blocks as a report, the last ones left out where it becomes too long."""
+def truncated_document(blocks: Sequence[Markdown], end: Sequence[Markdown] = ()) -> str:
+    """Return the blocks as a report, the last before its end left out where it is too long."""
     kept_blocks = list(blocks)
-    while len("\n\n".join(kept_blocks).encode()) > MAX_BYTES - 100:
+    while kept_blocks and len("\n\n".join([*kept_blocks, *end]).encode()) > MAX_BYTES - 100:
         kept_blocks.pop()
     if len(kept_blocks) < len(blocks):
         omitted_count = str(len(blocks) - len(kept_blocks))
         kept_blocks.append(markdown("… {} sections more are in the record.", omitted_count))
-    return document(kept_blocks)
+    return document([*kept_blocks, *end])

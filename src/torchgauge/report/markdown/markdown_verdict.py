@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from torchgauge.records.verdict import Ruling, Verdict
-from torchgauge.report.console.comparison import side_details
 from torchgauge.report.content import rulings
+from torchgauge.report.content.changes import side_details
 from torchgauge.report.content.sections import warning_text
 from torchgauge.report.markdown.markdown_text import (
     Markdown,

@@ -9,128 +9,31 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from importlib import resources
-from typing import Any
 
-from torchgauge.records.advice import Advice
-from torchgauge.records.comparison import Comparison
-from torchgauge.records.profile import Profile
 from torchgauge.records.record import Record
-from torchgauge.records.snapshot import Growth, Snapshot
-from torchgauge.records.sweep import Sweep
-from torchgauge.records.timeline.loop import Loop
-from torchgauge.records.trace.trace import Trace
-from torchgauge.records.trace.trace_diff import TraceDiff
-from torchgauge.records.trend import Trend
-from torchgauge.records.verdict import Verdict
-from torchgauge.report.content import alive_tensors
-from torchgauge.report.page import (
-    page_advice,
-    page_comparison,
-    page_growth,
-    page_loop,
-    page_method,
-    page_overview,
-    page_roofline,
-    page_series,
-    page_snapshot,
-    page_sweep,
-    page_tables,
-    page_trace,
-    page_trace_diff,
-    page_tree,
-    page_trend,
-    page_verdict,
-)
+from torchgauge.report import kinds
+from torchgauge.report.page import page_document
 from torchgauge.report.page.markup import escaped, script_data
-from torchgauge.report.page.page_choice import Choice
-
-# A part that returns None is left out, and its view with it. The order of views is the script's.
-Part = Callable[[Any], object]
-
-
-def _tables(profile: Profile) -> list[dict[str, Any]] | None:
-    """Return the tables of a profile's tree, and of the tensors alive at its memory peak."""
-    listed_tables = page_tables.profile_tables(profile) or []
-    if profile.memory is not None and profile.memory.tensors:
-        listed_tables.append(alive_tensors.page(profile.memory))
-    return listed_tables or None
-
-
-PARTS: dict[type[Record], dict[str, Part]] = {
-    Profile: {
-        "overview": page_overview.overview,
-        "tree": page_tree.profile_tree,
-        "tables": _tables,
-        "roofline": page_roofline.roofline,
-        "latency": page_series.latency,
-        "memory": page_series.memory,
-        "system": page_series.system,
-        "method": page_method.profile_method,
-        "environment": page_method.environment,
-    },
-    Comparison: {
-        "overview": page_comparison.overview,
-        "changes": page_comparison.changes,
-        "contributions": page_comparison.contributions,
-        "tables": page_comparison.tables,
-    },
-    Verdict: {
-        "overview": page_verdict.overview,
-        "changes": page_verdict.changes,
-        "contributions": page_verdict.contributions,
-        "tables": page_verdict.tables,
-    },
-    Trend: {"overview": page_trend.overview, "trend": page_trend.series},
-    Advice: {"overview": page_advice.overview, "advice": page_advice.advice},
-    Sweep: {
-        "overview": page_sweep.overview,
-        "cells": page_sweep.cells,
-        "pareto": page_sweep.pareto,
-        "scaling": page_sweep.scaling,
-    },
-    Loop: {
-        "overview": page_loop.overview,
-        "tree": page_loop.tree,
-        "tables": page_loop.tables,
-        "steps": page_loop.steps,
-        "method": page_loop.method,
-        "environment": page_method.environment,
-    },
-    Trace: {"ranks": page_trace.ranks},
-    TraceDiff: {
-        "overview": page_trace_diff.overview,
-        "contributions": page_trace_diff.contributions,
-        "tables": page_trace_diff.tables,
-    },
-    Snapshot: {},
-    Growth: {
-        "overview": page_growth.overview,
-        "contributions": page_growth.contributions,
-        "tables": page_growth.tables,
-    },
-}
-# Parts of which a page shows one option at a time, in addition to those above.
-CHOICES: dict[type[Record], Callable[[Any], Choice]] = {
-    Trace: page_trace.choice,
-    Snapshot: page_snapshot.choice,
-}
+from torchgauge.report.page.page_document import Choice
+from torchgauge.report.page.page_shorter import short
 
 
 def render(record: Record, leave_out: Collection[str] = ()) -> str:
     """Return the page of a record, without the parts of these names."""
-    chosen_parts = {
-        name: part for name, part in PARTS[type(record)].items() if name not in leave_out
-    }
-    parts = {name: part(record) for name, part in chosen_parts.items()}
+    module = kinds.part(record, "page") or page_document
+    # A part that is None is left out, and its view with it. The order of views is the script's.
+    parts = {name: part(record) for name, part in module.PARTS.items() if name not in leave_out}
     data = {name: part for name, part in parts.items() if part is not None}
-    choices = CHOICES.get(type(record))
-    choice = None if choices is None else choices(record).without(leave_out)
+    choice: Choice | None = None
+    if hasattr(module, "choice"):
+        choice = module.choice(record).without(leave_out)
     if choice is not None and len(choice.options) == 1:
         data |= choice.options[0].parts
         choice = None
-    return page(page_overview.title(record), data, choice)
+    titled = module if hasattr(module, "title") else kinds.part(record, "content")
+    return page(short(titled.title(record)), data, choice)
 
 
 def page(title: str, parts: dict[str, object], choice: Choice | None = None) -> str:

@@ -7,7 +7,7 @@ from torchgauge.report.content.findings import findings
 from torchgauge.report.content.section import Section
 from torchgauge.report.content.sections import sections, warning_text, warnings
 from torchgauge.report.page.markup import escaped
-from torchgauge.report.page.page_overview import figures
+from torchgauge.report.page.page_profile import figures
 
 _ALIGN_START = ' style="text-align:left"'
 

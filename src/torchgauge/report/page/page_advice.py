@@ -9,7 +9,7 @@ from typing import Any
 
 from torchgauge.records.advice import Advice, Combination, SpeedUp, Trial
 from torchgauge.report.content import advice_words as words
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.visible import one_line
 
 
@@ -123,3 +123,11 @@ def _combination(combination: Combination) -> dict[str, Any]:
 
 def _ns(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1e9)
+
+
+def title(record: Advice) -> str:
+    """Return the page's title."""
+    return f"Advice for {record.target.name}"
+
+
+PARTS = {"overview": overview, "advice": advice}

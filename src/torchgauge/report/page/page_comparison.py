@@ -9,16 +9,17 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.records.comparison import Change, Comparison, Place
-from torchgauge.report.console.comparison import (
+from torchgauge.report.content import comparison as content
+from torchgauge.report.content.changes import (
     corrected_change,
     interval,
-    notable_places,
     relative,
     side_details,
     signed,
 )
+from torchgauge.report.content.comparison import notable_places
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import Column
 
@@ -187,3 +188,17 @@ def table(
     cells |= {column.key: values for column, values in extra_columns.items()}
     columns = [PLACES[0]._replace(title=name.removesuffix("s")), *extra_columns, *PLACES[1:]]
     return page_tables.table(name, columns, cells)
+
+
+def title(comparison: Comparison) -> str:
+    """Return the page's title."""
+    names = content.title(comparison)
+    return names if " → " in names else f"{names}, compared"
+
+
+PARTS = {
+    "overview": overview,
+    "changes": changes,
+    "contributions": contributions,
+    "tables": tables,
+}

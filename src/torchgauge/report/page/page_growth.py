@@ -7,12 +7,12 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.snapshot import Growth, StackGrowth
 from torchgauge.report.content.growth import signed
-from torchgauge.report.content.snapshot_words import stack_text
 from torchgauge.report.page.page_comparison import BARS
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_snapshot import first_rows
 from torchgauge.report.page.page_tables import Column, table
+from torchgauge.report.tables.snapshot_tables import stack_text
 
 FINDINGS = 3
 _STACKS = (
@@ -63,7 +63,7 @@ def _figure(label: str, before: int, after: int) -> dict[str, str]:
 def _finding(change: StackGrowth) -> dict[str, Any]:
     blocks = f"{change.after_blocks:,} blocks, before {change.before_blocks:,}"
     return {
-        "title": short(f"{signed(change.growth)} by {stack_text(change.stack).plain}"),
+        "title": short(f"{signed(change.growth)} by {stack_text(change.stack)}"),
         "text": f"{units.size(change.after)} in {blocks}.",
         "view": "tables",
         "node": None,
@@ -82,7 +82,7 @@ def contributions(growth: Growth) -> list[dict[str, Any]] | None:
             "title": "",
             "note": "Bytes in use or pending, by who allocated them.",
             "bars": [
-                [short(stack_text(change.stack).plain), change.growth, None] for change in bars
+                [short(str(stack_text(change.stack))), change.growth, None] for change in bars
             ],
             "rest": total - sum(change.growth for change in bars),
             "others": f"{len(growth.stacks) - len(bars):,} other stacks",
@@ -102,6 +102,9 @@ def tables(growth: Growth) -> list[dict[str, Any]] | None:
         for column in _STACKS
         if column.key not in ("stack", "category")
     }
-    cells["stack"] = [short(stack_text(change.stack).plain) for change in growth.stacks]
+    cells["stack"] = [short(str(stack_text(change.stack))) for change in growth.stacks]
     cells["category"] = [change.stack.category for change in growth.stacks]
     return [first_rows(table("stacks", _STACKS, cells))]
+
+
+PARTS = {"overview": overview, "contributions": contributions, "tables": tables}

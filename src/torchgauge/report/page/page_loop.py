@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge.records.timeline.loop import Loop
-from torchgauge.report.console import loop as loop_report
-from torchgauge.report.console import traced_lines
+from torchgauge.report.content import loop as loop_report
 from torchgauge.report.page import page_method, page_tables, page_tree
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_series import rows
 
 
@@ -49,7 +48,7 @@ def tables(loop: Loop) -> list[dict[str, Any]] | None:
     """Return the tables of a step, and the lines of traced functions."""
     listed_tables = [] if loop.tree is None else page_tables.tree_tables(loop.tree)
     if loop.functions:
-        listed_tables.append(traced_lines.page(loop.functions))
+        listed_tables.append(page_tables.traced_lines(loop.functions))
     return listed_tables or None
 
 
@@ -70,3 +69,13 @@ def method(loop: Loop) -> dict[str, Any]:
     if loop.tree is not None:
         parts.append(["Tree", page_method.tree_facts(loop.tree)])
     return {"parts": parts, "figures": []}
+
+
+PARTS = {
+    "overview": overview,
+    "tree": tree,
+    "tables": tables,
+    "steps": steps,
+    "method": method,
+    "environment": page_method.environment,
+}

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgauge import units
 from torchgauge.records.snapshot import DeviceMemory, Holding, Oom, Snapshot
-from torchgauge.report.console.snapshot import window
-from torchgauge.report.content.snapshot_sheets import CAUSES
-from torchgauge.report.content.snapshot_words import stack_text
-from torchgauge.report.page.page_choice import Choice, Option
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.content.snapshot import window
+from torchgauge.report.page.page_document import Choice, Option
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_snapshot_layout import layout
 from torchgauge.report.page.page_snapshot_marks import marks
 from torchgauge.report.page.page_tables import Column, table
 from torchgauge.report.page.page_trace import finding_entry
+from torchgauge.report.tables.snapshot_tables import CAUSES, stack_text
 
 MAX_ROWS = 2_000  # of a table
 SHOWN_OOMS = 3
@@ -206,7 +205,7 @@ def first_rows(page_table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stack(snapshot: Snapshot, row: int | None) -> str:
-    return short(stack_text(None if row is None else snapshot.stacks[row]).plain)
+    return short(str(stack_text(None if row is None else snapshot.stacks[row])))
 
 
 def _category(snapshot: Snapshot, row: int | None) -> str:
@@ -269,3 +268,6 @@ def _bars(oom: Oom) -> dict[str, Any]:
         "title": f"{units.size(oom.requested)} asked for{time_text}: {CAUSES[oom.cause]}",
         "bars": [[label, size] for label, size in sizes],
     }
+
+
+PARTS: dict[str, Callable[[Any], object]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from torchgauge.records.sweep import AXES, Cell, CellSettings, Fit, Sweep
 from torchgauge.report.content import sweep_words as words
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 
 # Steps in which a fit's band is drawn, from the smallest batch to twice the largest.
 STEPS = 24
@@ -126,3 +126,11 @@ def _series(settings: CellSettings) -> str:
 
 def _ns(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1e9)
+
+
+def title(sweep: Sweep) -> str:
+    """Return the page's title."""
+    return f"Sweep of {sweep.target.name}"
+
+
+PARTS = {"overview": overview, "cells": cells, "pareto": pareto, "scaling": scaling}

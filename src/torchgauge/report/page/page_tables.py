@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from torchgauge.records.profile import Profile
-from torchgauge.records.timeline import tables
+from torchgauge.records.memory.memory import Memory
+from torchgauge.records.timeline import line_table, tables
 from torchgauge.records.timeline.kernel_table import kernels
 from torchgauge.records.timeline.node import Node
+from torchgauge.records.timeline.traced_lines import TracedFunction
 from torchgauge.records.timeline.tree import Tree
+from torchgauge.report.tables import alive_tensors as tensors
 
 Unit = Literal[
     "text",
@@ -104,9 +106,25 @@ LINES = (
 )
 
 
-def profile_tables(profile: Profile) -> list[dict[str, Any]] | None:
-    """Return the tables of a profile's tree; None without one."""
-    return None if profile.tree is None else tree_tables(profile.tree)
+TRACED_LINES = (
+    Column("function", "function", "text"),
+    Column("place", "line", "text"),
+    Column("source", "source", "text"),
+    Column("hits", "hits", "count"),
+    Column("time", "time", "time"),
+    Column("share", "share of the function", "share"),
+    Column("allocated", "allocated", "bytes"),
+)
+TENSORS = (
+    Column("label", "tensor", "text"),
+    Column("part", "for", "text"),
+    Column("shape", "shape", "text"),
+    Column("dtype", "type", "text"),
+    Column("size", "bytes", "bytes"),
+    Column("share", "share of the peak", "share"),
+    Column("operator", "made by", "text"),
+    Column("count", "tensors", "count"),
+)
 
 
 def tree_tables(tree: Tree) -> list[dict[str, Any]]:
@@ -182,6 +200,24 @@ def _lines(tree: Tree) -> dict[str, Any]:
         },
     }
     return table("lines", LINES, cells)
+
+
+def traced_lines(functions: Sequence[TracedFunction]) -> dict[str, Any]:
+    """Return all lines of traced functions."""
+    columns = line_table.traced(functions).columns
+    columns["place"] = [
+        f"{file}:{line}" for file, line in zip(columns["file"], columns["line"], strict=True)
+    ]
+    return table("lines of functions", TRACED_LINES, columns)
+
+
+def alive_tensors(memory: Memory) -> dict[str, Any]:
+    """Return all tensors that are alive at the memory peak."""
+    columns = tensors.table(memory.tensors).columns
+    columns["label"] = [tensors.label(tensor) for tensor in memory.tensors]
+    columns["share"] = [tensor.size / memory.peak for tensor in memory.tensors]
+    columns["shape"] = [tensors.shape_text(tensor) for tensor in memory.tensors]
+    return table("alive at the peak", TENSORS, columns)
 
 
 def table(

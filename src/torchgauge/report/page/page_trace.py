@@ -13,19 +13,18 @@ from torchgauge import units
 from torchgauge.records.finding import Finding
 from torchgauge.records.trace.breakdown import Breakdown
 from torchgauge.records.trace.trace import Job, RankTrace, Trace
-from torchgauge.report.console.trace import chosen_rank, facts
-from torchgauge.report.content.trace_devices import side_by_side
-from torchgauge.report.content.trace_findings import rank_findings, rank_warnings
+from torchgauge.report.content.trace import chosen_rank, facts, rank_findings, rank_warnings
 from torchgauge.report.page import page_trace_tables, page_tree
-from torchgauge.report.page.page_choice import Choice, Option
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_document import Choice, Option
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import largest, short
+from torchgauge.report.tables.trace_devices import side_by_side
 
 # Nodes and rows of all ranks together, so that a page of many ranks still opens at once.
 NODES = 40_000
 ROWS = 30_000
 MAX_DETAILED = 64  # ranks with details
-PARTS = (
+SHARES = (
     "compute", "communication", "copies", "idle: host", "idle: device", "idle: other",
     "idle: outside",
 )  # fmt: skip
@@ -161,7 +160,7 @@ def _figures(rank: RankTrace) -> list[dict[str, str]]:
         )
         for name in ("compute", "communication", "copies"):
             if totals[name]:
-                qualifier = "" if name == "compute" else "beside no computation"
+                qualifier = "" if name == "compute" else "exposed"
                 note = ", ".join(filter(None, (units.time(totals[name]), qualifier)))
                 figures.append(_figure(name, units.percent(totals[name] / window), note, "devices"))
         figures.append(
@@ -200,7 +199,7 @@ def devices(rank: RankTrace) -> dict[str, Any] | None:
     for row in rows:
         row["more"] = [row["more"][index] for index in filled]
     return (
-        {"parts": PARTS, "more": [extra_titles[index] for index in filled], "rows": rows}
+        {"parts": SHARES, "more": [extra_titles[index] for index in filled], "rows": rows}
         if rows
         else None
     )
@@ -221,7 +220,7 @@ def _row(name: str, breakdowns: list[Breakdown], extra_cells: list[str]) -> dict
         "name": name,
         "level": 0,
         "whole": round(sum(breakdown.window for breakdown in breakdowns) * 1e9),
-        "amounts": [round(parts[part] * 1e9) for part in PARTS],
+        "amounts": [round(parts[part] * 1e9) for part in SHARES],
         "more": extra_cells,
         "note": "",
         "option": None,
@@ -229,14 +228,14 @@ def _row(name: str, breakdowns: list[Breakdown], extra_cells: list[str]) -> dict
 
 
 def _added(breakdowns: Iterable[Breakdown]) -> dict[str, float]:
-    sums = dict.fromkeys(PARTS, 0.0)
+    sums = dict.fromkeys(SHARES, 0.0)
     for breakdown in breakdowns:
         idle = breakdown.idle
         times = (
             breakdown.compute, breakdown.exposed_communication, breakdown.exposed_copies,
             idle.host_wait, idle.kernel_wait, idle.other, idle.outside,
         )  # fmt: skip
-        for part, time in zip(PARTS, times, strict=True):
+        for part, time in zip(SHARES, times, strict=True):
             sums[part] += time
     return sums
 
@@ -262,7 +261,7 @@ def ranks(trace: Trace) -> dict[str, Any] | None:
         *_straggler(trace.job),
     ]
     return {
-        "parts": PARTS,
+        "parts": SHARES,
         "more": ["waits", "waited for", "clock ahead"] if trace.job is not None else [],
         "rows": rows,
         "said": [line for line in notes if line],
@@ -281,3 +280,6 @@ def _waits(job: Job | None, rank: RankTrace) -> list[str]:
 def _straggler(job: Job | None) -> Iterable[str]:
     if job is not None and job.straggler is not None and job.lost is not None:
         yield f"The others wait for rank {job.straggler}: {units.time(job.lost, 3)}."
+
+
+PARTS = {"ranks": ranks}

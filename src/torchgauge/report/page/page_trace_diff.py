@@ -8,10 +8,10 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.trace.trace_diff import Changes, TraceDiff
-from torchgauge.report.console.comparison import relative
-from torchgauge.report.console.trace_diff import TITLES, side_details
+from torchgauge.report.content.changes import relative
+from torchgauge.report.content.trace_diff import TITLES, side_details
 from torchgauge.report.page import page_comparison
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short, shortened_table
 from torchgauge.report.page.page_tables import Column
 
@@ -164,3 +164,6 @@ def _change_kind(place: Place) -> str:
     if place.appeared or place.vanished:
         return "appeared" if place.appeared else "vanished"
     return "slower" if place.contribution > 0 else "faster" if place.contribution < 0 else "same"
+
+
+PARTS = {"overview": overview, "contributions": contributions, "tables": tables}

@@ -27,7 +27,7 @@ _COLLECTIVES = (
     Column("group", "ranks", "count"),
     Column("calls", "calls", "count"),
     Column("time", "time", "time"),
-    Column("exposed", "beside nothing", "time"),
+    Column("exposed", "exposed", "time"),
     Column("wait", "waited", "time"),
     Column("transfer", "transfer", "time"),
     Column("bus_bandwidth", "bus", "bytes/s"),

@@ -6,8 +6,8 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.records.trend import CONFIRM, Trend, TrendChange, TrendSeries
-from torchgauge.report.console.comparison import relative
-from torchgauge.report.console.trend import line
+from torchgauge.report.content.changes import relative
+from torchgauge.report.content.trend import line
 from torchgauge.report.page.page_tables import Unit
 
 CARDS = 6
@@ -179,3 +179,6 @@ def _change(change: TrendChange) -> dict[str, Any]:
         "software": change.software,
         "how": change.how,
     }
+
+
+PARTS = {"overview": overview, "trend": series}

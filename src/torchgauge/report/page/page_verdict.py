@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge.records.verdict import Ruling, Verdict
-from torchgauge.report.console.comparison import side_details
 from torchgauge.report.content import rulings
+from torchgauge.report.content.changes import side_details
 from torchgauge.report.page import page_comparison
-from torchgauge.report.page.page_overview import warnings
+from torchgauge.report.page.page_profile import warnings
 
 
 def overview(verdict: Verdict) -> dict[str, Any]:
@@ -88,3 +88,18 @@ def contributions(verdict: Verdict) -> list[dict[str, Any]] | None:
 def tables(verdict: Verdict) -> list[dict[str, Any]] | None:
     """Return the comparison's tables of places."""
     return None if verdict.comparison is None else page_comparison.tables(verdict.comparison)
+
+
+def title(verdict: Verdict) -> str:
+    """Return the page's title."""
+    compared = verdict.comparison
+    suffix = "" if compared is None else f": {compared.current.target.name}"
+    return f"{verdict.outcome.upper()}{suffix}"
+
+
+PARTS = {
+    "overview": overview,
+    "changes": changes,
+    "contributions": contributions,
+    "tables": tables,
+}

@@ -1,0 +1,112 @@
+"""What comparisons share: changes in words, the places that changed, what differs around runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchgauge import units
+from torchgauge.records.comparison import Change, Difference, Place, Side
+from torchgauge.records.verdict import Ruling
+from torchgauge.report.content.document import Block, Column, Detailed, Facts
+from torchgauge.visible import one_line
+
+
+def relative(change: float | None) -> str:
+    """Format a relative change with its sign: 0.0312 → '+3.1 %'."""
+    if change is None:
+        return ""
+    if change == 0:
+        return "0 %"
+    if change > 9:
+        return f"×{units.significant(1 + change, 3)}"
+    text = f"{100 * change:+.1f}" if abs(change) >= 0.001 else f"{100 * change:+.2g}"
+    return f"{text.replace('-', '−')} %"
+
+
+def interval(change: Change | Place) -> str:
+    """Format the interval of a change: '+1.2 … +4.0 %'."""
+    if change.interval is None:
+        return ""
+    low, high = relative(change.interval.low), relative(change.interval.high)
+    return f"{low.removesuffix(' %')} … {high}"
+
+
+def corrected_change(change: Change | Ruling) -> str:
+    """Format the change at the machine's usual speed: '+1.2 % (95 % in … )'."""
+    corrected_interval = change.corrected_interval
+    if change.corrected is None or corrected_interval is None:
+        return ""
+    low = relative(corrected_interval.low).removesuffix(" %")
+    high = relative(corrected_interval.high)
+    inside = f"{100 * corrected_interval.confidence:.0f} % in {low} … {high}"
+    return f"{relative(change.corrected)} ({inside}) at the machine's usual speed, estimated"
+
+
+def signed(seconds: float) -> str:
+    """Format a difference of times with its sign."""
+    if seconds == 0:
+        return "0 s"
+    return ("+" if seconds > 0 else "−") + units.time(abs(seconds), 3)
+
+
+def _before_and_after(old: int | None, new: int | None) -> str:
+    if old == new:
+        return ""
+    return " → ".join(units.amounts(old, new, "")).replace("unknown", "–")
+
+
+PLACES = (
+    Column(
+        "class", priority=4, get=lambda place: place.type, left_aligned=True, tone="faint",
+        max_width=24,
+    ),
+    Column(
+        "baseline", priority=2,
+        get=lambda place: "absent" if place.appeared else units.time(place.baseline),
+    ),
+    Column(
+        "current", priority=1,
+        get=lambda place: "absent" if place.vanished else units.time(place.current),
+    ),
+    Column("adds", get=lambda place: signed(place.contribution)),
+    Column("change", priority=0, get=lambda place: relative(place.change)),
+    Column("95 %", priority=3, get=interval),
+    Column(
+        "calls", priority=5,
+        get=lambda place: _before_and_after(place.baseline_calls, place.current_calls),
+    ),
+    Column(
+        "FLOPs", priority=6,
+        get=lambda place: _before_and_after(place.baseline_flops, place.current_flops),
+    ),
+)  # fmt: skip
+
+
+def sides(compared: tuple[Any, Any], details: Callable[[Any], str]) -> Facts:
+    """Return the names of both sides of a comparison, with their details."""
+    pairs = [
+        (name, Detailed(one_line(side.label), f"  {one_line(details(side))}"))
+        for name, side in zip(("baseline", "current"), compared, strict=True)
+    ]
+    return Facts(pairs, label=0, recorded=True)
+
+
+def side_details(side: Side) -> str:
+    """Return a side's commit, date, number of processes and machine."""
+    number = side.processes
+    runs = f"{number} process{'es' if number != 1 else ''}" if number else "not timed"
+    parts = [side.commit[:10], side.created[:16].replace("T", " "), runs, side.machine]
+    return ", ".join(part for part in parts if part)
+
+
+def differences(around: Sequence[Difference]) -> list[Block]:
+    """Return what differs around the sides, and what that forbids."""
+    pairs = []
+    for difference in around:
+        text = one_line(f"{difference.baseline} → {difference.current}")
+        forbids = "  times cannot be compared" if difference.timing else ""
+        forbids += ", nor counts" if difference.work else ""
+        label = f"{difference.part}: {one_line(difference.name)}"
+        pairs.append((label, Detailed(text, forbids)))
+    return [Facts(pairs, "What differs around the runs", label=0, recorded=True)] if pairs else []

@@ -1,0 +1,131 @@
+"""A comparison: what differs around the runs, the figures, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torchgauge import units
+from torchgauge.records.comparison import Change, Comparison, Place
+from torchgauge.report.content.changes import (
+    PLACES,
+    corrected_change,
+    differences,
+    interval,
+    relative,
+    side_details,
+    sides,
+    signed,
+)
+from torchgauge.report.content.document import (
+    Block,
+    Column,
+    Document,
+    Options,
+    Row,
+    Table,
+    Tone,
+    Warnings,
+    cells,
+)
+from torchgauge.visible import one_line
+
+# Places with unchanged work and a smaller share of the step's change are left out.
+SMALLEST_SHARE = 0.01
+TONES: dict[str, Tone] = {
+    "better": "good",
+    "worse": "bad",
+    "same": "faint",
+    "inconclusive": "doubtful",
+    "unknown": "faint",
+}
+TITLES = {"layer": "Layers", "operator": "Operators", "kernel": "Kernels"}
+FIGURES = (
+    Column("baseline", get=lambda change: units.amount(change.baseline, change.unit)),
+    Column("current", get=lambda change: units.amount(change.current, change.unit), tone="strong"),
+    Column("change", get=lambda change: relative(change.change)),
+    Column("95 %", priority=1, get=interval),
+    Column("verdict", get=lambda change: change.judgement, left_aligned=True, judging=True),
+    Column("how", priority=2, left_aligned=True),
+)
+
+
+def title(comparison: Comparison) -> str:
+    """Return the name of the model, or of both."""
+    old, new = comparison.baseline.target.name, comparison.current.target.name
+    return new if old == new else f"{old} → {new}"
+
+
+def document(comparison: Comparison, options: Options) -> Document:
+    """Return the figures with their changes, and the places that changed."""
+    blocks: list[Block] = differences(comparison.differences)
+    blocks.append(figures(comparison.changes))
+    blocks += [
+        _places(comparison, notable, options.top, len(places))
+        for places in (comparison.layers, comparison.operators, comparison.kernels)
+        if (notable := notable_places(places, comparison, len(places)))
+    ]
+    blocks += [Warnings(comparison.all_warnings)] if comparison.all_warnings else []
+    names = tuple(dict.fromkeys((comparison.baseline.target.name, comparison.current.target.name)))
+    how = "compared, measured in turn" if comparison.paired else "compared"
+    facts = sides((comparison.baseline, comparison.current), side_details)
+    return Document(one_line(title(comparison)), how, facts=facts, blocks=blocks, names=names)
+
+
+def figures(changes: Sequence[Change]) -> Table:
+    """Return every figure with its change, and why some have no verdict."""
+    rows = [
+        Row(change.metric, cells(FIGURES, change), 1, TONES[change.judgement]) for change in changes
+    ]
+    return Table(
+        title="Figures", how="exact ones first", columns=FIGURES, rows=rows, layout="fitted",
+        notes=tuple(_reasons(changes)),
+    )  # fmt: skip
+
+
+def _reasons(changes: Sequence[Change]) -> Iterator[str]:
+    """Yield corrected changes, then each reason for a missing judgement with its metrics."""
+    for change in changes:
+        if correction_text := corrected_change(change):
+            yield f"{change.metric}: {correction_text}."
+    reasons: dict[str, list[str]] = {}
+    for change in changes:
+        if change.reason:
+            reasons.setdefault(change.reason, []).append(change.metric)
+    for reason, metrics in reasons.items():
+        yield f"{', '.join(metrics)}: {one_line(reason)}."
+
+
+def notable_places(places: Sequence[Place], comparison: Comparison, top: int) -> list[Place]:
+    """Return the places worth listing: significant, with changed work, or a share of the change."""
+    step = abs(comparison.step_change or 0.0)
+    selected = [
+        place
+        for place in places
+        if place.significant
+        or place.work_changed
+        or (place.significant is None and abs(place.contribution) > SMALLEST_SHARE * step > 0)
+    ]
+    selected.sort(key=lambda place: (not place.significant, -abs(place.contribution)))
+    return selected[:top]
+
+
+def _places(comparison: Comparison, notable: list[Place], top: int, total: int) -> Table:
+    rows = [
+        Row(place.name or "(the model itself)", cells(PLACES, place), 1, _tone(place))
+        for place in notable[:top]
+    ]
+    kind, step = notable[0].kind, comparison.step_change
+    tested = comparison.places_tested if kind == "layer" else "of one recording each, not tested"
+    note = f"{len(rows)} of {total}, by their own time"
+    if step is not None:
+        note += f"; the step of both trees differs by {signed(step)}"
+    return Table(
+        title=TITLES[kind], how=tested, columns=PLACES, rows=rows, recorded=True, notes=(note,),
+        layout="fitted",
+    )  # fmt: skip
+
+
+def _tone(place: Place) -> Tone:
+    if place.significant:
+        return "bad" if place.contribution > 0 else "good"
+    return "" if place.significant is None else "faint"

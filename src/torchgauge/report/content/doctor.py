@@ -1,0 +1,102 @@
+"""Doctor's findings: what makes timings lie on a machine, and which checks were made."""
+
+from __future__ import annotations
+
+from torchgauge import units
+from torchgauge.records.doctor import Check, Diagnosis, Noise, NoiseRun
+from torchgauge.records.finding import Finding
+from torchgauge.report.content.document import (
+    Block,
+    Detailed,
+    Document,
+    Facts,
+    Findings,
+    Items,
+    Options,
+)
+
+SIGNS = {"serious": "✗", "warning": "!", "info": "i", "clear": "✓", "unknown": "?"}
+
+
+def document(diagnosis: Diagnosis, _options: Options) -> Document:
+    """Return findings, the checks behind them, and the noise that was measured."""
+    machine, software = diagnosis.environment.machine, diagnosis.environment.software
+    cores = machine.cpu_quota or machine.usable_cores
+    torch = f"torch {software.torch}" if software.torch else "no torch"
+    facts = Facts(
+        [
+            ("machine", f"{machine.cpu}, {cores:g} cores, {units.size(machine.memory, 3)}"),
+            ("software", f"{torch}, Python {software.python}, {machine.system}"),
+        ]
+    )
+    findings_title = f"Found: {_tally(diagnosis.findings)}"
+    blocks: list[Block] = [
+        Findings(diagnosis.findings, findings_title, ids=True),
+        _checks(diagnosis),
+    ]
+    if diagnosis.noise is not None:
+        blocks.append(_noise_floor(diagnosis.noise))
+    return Document("What makes timings lie here", facts=facts, blocks=blocks)
+
+
+def _tally(findings: tuple[Finding, ...]) -> str:
+    names = {"serious": "serious", "warning": "warning", "info": "to know"}
+    parts = []
+    for severity, name in names.items():
+        if count := sum(finding.severity == severity for finding in findings):
+            plural = "s" if severity == "warning" and count > 1 else ""
+            parts.append(f"{count} {name}{plural}")
+    return ", ".join(parts) or "nothing"
+
+
+def _checks(diagnosis: Diagnosis) -> Items:
+    entries = []
+    for check in diagnosis.checks:
+        unknown = f"unknown: {check.unknown}" if check.unknown else ""
+        text = Detailed(check.observed + "; " * bool(check.observed and unknown), unknown)
+        entries.append((_sign(check), text))
+    total, complete = len(diagnosis.checks), sum(not check.unknown for check in diagnosis.checks)
+    labels = [check.title for check in diagnosis.checks]
+    return Items(f"Checks: {complete} of {total} made in full", entries, labels=labels)
+
+
+def _sign(check: Check) -> str:
+    severities = {finding.severity for finding in check.findings}
+    return SIGNS[next((sign for sign in SIGNS if sign in severities), check.status)]
+
+
+def _noise_floor(noise: Noise) -> Facts:
+    figures = (noise.deviation, noise.deviation_high, noise.resolvable)
+    deviation, high, resolvable = (units.percent(figure, smallest=1e-5) for figure in figures)
+    pairs = [
+        ("s_d", f"{deviation} per A/A block, at most {high} (95 %, {noise.blocks} blocks)"),
+        ("a gate", f"of ten blocks tells changes from {resolvable} on"),
+        ("others", _other_processes(noise.run)),
+        ("kept in", noise.kept_in or "nowhere"),
+    ]
+    return Facts(pairs, "Noise floor", noise.how)
+
+
+def _other_processes(run: NoiseRun) -> str:
+    """Return how many cores other processes took while a machine's noise was measured."""
+    return units.UNKNOWN if run.other is None else f"took {run.other:.2f} cores meanwhile"
+
+
+def calibration(noise: Noise) -> Document:
+    """Return the noise of a target on this host."""
+    duration = "" if noise.run.duration is None else f" in {units.time(noise.run.duration, 2)}"
+    between_sessions = "needs 3 sessions: calibrate again another day"
+    if noise.between is not None:
+        between_sessions = f"{units.percent(noise.between)} over {noise.sessions} sessions"
+    deviation, high = units.percent(noise.deviation), units.percent(noise.deviation_high)
+    pairs = [
+        ("target", noise.run.workload),
+        ("measured", f"{len(noise.run.differences)} A/A blocks{duration}, {noise.sessions} kept"),
+        ("of one block", f"{deviation} (standard deviation of d), at most {high}"),
+        ("a gate", f"of 10 blocks tells changes from +{units.percent(noise.resolvable)} on"),
+        ("between sessions", between_sessions),
+        ("other processes", _other_processes(noise.run)),
+        ("kept in", noise.kept_in),
+    ]
+    facts = Facts(pairs, label=18)
+    return Document("Noise of this host for the target", facts=facts)

@@ -1,0 +1,67 @@
+"""The timeline of a loop: its steps, what was captured, where the time went."""
+
+from __future__ import annotations
+
+from torchgauge import units
+from torchgauge.records.timeline.loop import Captured, Loop
+from torchgauge.report.content.document import Block, Document, Options, Tree, Warnings
+from torchgauge.report.content.section import Row, Section
+from torchgauge.report.tables.traced_lines import traced_lines
+
+ENDS = {
+    "": "no step was seen to end",
+    "call": "each ended by a call of the model",
+    "optimizer": "each ended by the optimizer",
+    "explicit": "each ended by run.step()",
+}
+
+
+def title(loop: Loop) -> str:
+    """Return which modules the loop called."""
+    return f"Loop of {', '.join(loop.roots) or 'no module'}"
+
+
+def document(loop: Loop, options: Options) -> Document:
+    """Return how long steps took, and where the time of one went."""
+    blocks: list[Block] = [] if loop.without_model else [steps(loop)]
+    if loop.tree is not None:
+        blocks.append(Tree(loop.tree, options))
+    if loop.functions is not None:
+        blocks += traced_lines(loop.functions)
+    if loop.all_warnings:
+        heading = "Warnings" if loop.complete else "Failed and warnings"
+        blocks.append(Warnings(loop.all_warnings, heading))
+    if loop.without_model:
+        return Document("A program that called no model", blocks=blocks)
+    rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
+    count = f"{loop.count:,} step{'s' if loop.count != 1 else ''}"
+    heading = f"Loop of {', '.join(loop.roots) or 'no module was called'}"
+    return Document(heading, line=f"{count}, {ENDS[loop.by]}{rank}", blocks=blocks)
+
+
+def steps(loop: Loop) -> Section:
+    """Return how long the steps took, and how many were captured."""
+    rows = [Row("bare", units.time(loop.bare), "median, nothing attached")]
+    recorded = loop.median("record")
+    if recorded is not None:
+        rows.append(Row("recorded", units.time(recorded), "median"))
+    rows.append(Row("captured", _captured(loop.captured), _capture_note(loop.captured)))
+    if loop.communication:
+        note = f"the loop waited for {units.time(loop.waiting)} of it"
+        rows.append(Row("communicated", units.time(loop.communication), note))
+    return Section("Steps", "measured", tuple(rows))
+
+
+def _captured(captured: Captured) -> str:
+    requested = "" if captured.requested is None else f" of {captured.requested:,}"
+    return f"{captured.recorded:,}{requested} steps"
+
+
+def _capture_note(captured: Captured) -> str:
+    parts = [captured.reason] if captured.reason else []
+    if captured.events is not None and captured.memory is not None:
+        parts.append(
+            f"{captured.events:,} events and {units.size(captured.memory, 3)} of memory a step, "
+            f"budget {units.size(captured.budget, 3)}"
+        )
+    return "; ".join(parts)

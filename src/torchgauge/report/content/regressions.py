@@ -1,0 +1,34 @@
+"""Regressions as lines: the metric, its change, and what is not known."""
+
+from __future__ import annotations
+
+from torchgauge import units
+from torchgauge.records.comparison import Change, Regressions
+from torchgauge.report.content.changes import corrected_change, interval, relative
+from torchgauge.visible import one_line, printable
+
+
+def render(regressions: Regressions) -> str:
+    """Return one line for each metric."""
+    lines = [f"{change.metric} got worse: {_change(change)}" for change in regressions.regressed]
+    if not lines:
+        lines.append("No regression was found.")
+    lines += [
+        f"{change.metric} is inconclusive: {_change(change)}; {change.reason}"
+        for change in regressions.undecided
+    ]
+    return printable("\n".join(map(one_line, lines)))
+
+
+def _change(change: Change) -> str:
+    baseline = units.amount(change.baseline, change.unit)
+    current = units.amount(change.current, change.unit)
+    figures = f"{baseline} → {current}"
+    interval_text = interval(change)
+    parts = (
+        relative(change.change),
+        interval_text and f"95 % in {interval_text}",
+        corrected_change(change),
+    )
+    details = ", ".join(part for part in parts if part)
+    return f"{figures} ({details})" if details else figures

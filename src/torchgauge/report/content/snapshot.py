@@ -1,0 +1,80 @@
+"""A memory snapshot: findings, how memory is filled, and which stacks hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchgauge import units
+from torchgauge.records.snapshot import DeviceMemory, Snapshot
+from torchgauge.report.content.document import (
+    Block,
+    Document,
+    Facts,
+    Findings,
+    Heading,
+    Options,
+    Warnings,
+)
+from torchgauge.report.tables import snapshot_tables
+
+LONGEST_SETTINGS = 300  # characters
+
+
+def title(snapshot: Snapshot) -> str:
+    """Return the name of the snapshot's file."""
+    return snapshot.name
+
+
+def document(snapshot: Snapshot, options: Options) -> Document:
+    """Return what stands out, then of each device how it is filled and by whom."""
+    blocks: list[Block] = [Findings(snapshot.findings)] if snapshot.findings else []
+    for device in snapshot.devices:
+        if len(snapshot.devices) > 1:
+            blocks.append(Heading(f"GPU {device.device}"))
+        blocks += _device(snapshot, device, options.top)
+    blocks += [Warnings(snapshot.warnings)] if snapshot.warnings else []
+    return Document(
+        title(snapshot),
+        "memory snapshot",
+        facts=_facts(snapshot),
+        blocks=blocks,
+        names=(snapshot.name,),
+    )
+
+
+def _facts(snapshot: Snapshot) -> Facts:
+    several = len(snapshot.devices) > 1
+    pairs = [("devices", f"{len(snapshot.devices)}")] if len(snapshot.devices) != 1 else []
+    pairs += [("window", window(device, several=several)) for device in snapshot.devices]
+    settings = settings_text(snapshot)
+    if len(settings) > LONGEST_SETTINGS:
+        settings = f"{settings[: LONGEST_SETTINGS - 1]}…"
+    return Facts(pairs + ([("settings", settings)] if settings else []))
+
+
+def settings_text(snapshot: Snapshot) -> str:
+    """Return the allocator's settings on one line."""
+    return ", ".join(f"{name} {value}" for name, value in sorted(snapshot.settings.items()))
+
+
+def window(device: DeviceMemory, *, several: bool = False) -> str:
+    """Return how many events of a device were recorded; of `several`, with the device's name."""
+    recorded_window = device.window
+    prefix = f"GPU {device.device}: " if several else ""
+    if recorded_window is None:
+        return f"{prefix}none: the state of one moment"
+    length = "" if recorded_window.length is None else f"{units.time(recorded_window.length)}, "
+    event_count = sum(recorded_window.events.values())
+    allocation_count = recorded_window.events.get("alloc", 0)
+    events = f"{event_count:,} event{'s' * (event_count != 1)}"
+    allocations = f"{allocation_count:,} of them allocation{'s' * (allocation_count != 1)}"
+    return f"{prefix}{length}{events}, {allocations}"
+
+
+def _device(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator[Block]:
+    yield snapshot_tables.fill_section(device)
+    if device.segments:
+        yield snapshot_tables.segments(device, top)
+    if device.peak is not None:
+        yield snapshot_tables.over_time(device, device.peak)
+    yield from snapshot_tables.stack_tables(snapshot, device, top)

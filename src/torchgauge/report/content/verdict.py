@@ -1,0 +1,94 @@
+"""A verdict: the outcome, a row for each ruling, regressions and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchgauge.records.verdict import Outcome, Verdict
+from torchgauge.report.content import rulings
+from torchgauge.report.content.changes import side_details
+from torchgauge.report.content.document import (
+    Block,
+    Column,
+    Detailed,
+    Document,
+    Facts,
+    Items,
+    Options,
+    Row,
+    Table,
+    Tone,
+    Warnings,
+    cells,
+)
+from torchgauge.visible import one_line
+
+MAX_REGRESSIONS = 10
+TONES: dict[Outcome, Tone] = {
+    "pass": "good",
+    "fail": "bad",
+    "inconclusive": "doubtful",
+    "not comparable": "doubtful",
+}
+COLUMNS = (
+    Column("figure", get=rulings.figure),
+    Column("change", get=rulings.change),
+    Column("95 %", get=rulings.interval),
+    Column("allowed", get=rulings.allowed, left_aligned=True),
+    Column("how", priority=1, left_aligned=True),
+)
+
+
+def document(verdict: Verdict, _options: Options) -> Document:
+    """Return the rulings and why they are so, where it got worse, and what to do."""
+    blocks: list[Block] = [_rulings(verdict)] if verdict.rulings else []
+    if regressed := verdict.regressed_layers:
+        entries = [("·", one_line(name)) for name in regressed[:MAX_REGRESSIONS]]
+        omitted_count = len(regressed) - len(entries)
+        blocks.append(
+            Items("Where it got worse", entries, recorded=True, omitted_count=omitted_count)
+        )
+    if advice := rulings.advice(verdict):
+        blocks.append(Items("What to do", [("·", one_line(sentence)) for sentence in advice]))
+    blocks += [Warnings(verdict.all_warnings)] if verdict.all_warnings else []
+    outcome = f"{rulings.SIGNS[verdict.outcome]} {verdict.outcome.upper()}"
+    return Document(
+        outcome, headline=rulings.headline(verdict), facts=_facts(verdict), blocks=blocks,
+        tone=TONES[verdict.outcome],
+    )  # fmt: skip
+
+
+def _facts(verdict: Verdict) -> Facts | None:
+    pairs: list[tuple[str, str | Detailed]] = [
+        (name, Detailed(one_line(side.label), f"  {one_line(side_details(side))}"))
+        for name, side in rulings.sides(verdict.comparison)
+    ]
+    comparison = verdict.comparison
+    for difference in () if comparison is None else comparison.differences:
+        values = one_line(f"{difference.baseline} → {difference.current}")
+        pairs.append((one_line(difference.name), values))
+    return Facts(pairs, label=0, max_label=24, recorded=True) if pairs else None
+
+
+def _rulings(verdict: Verdict) -> Table:
+    rows = [
+        Row(
+            f"{rulings.SIGNS[ruling.outcome]} {one_line(ruling.metric)}",
+            cells(COLUMNS, ruling),
+            tone=TONES[ruling.outcome],
+        )
+        for ruling in verdict.rulings
+    ]
+    return Table(columns=COLUMNS, rows=rows, notes=tuple(_reasons(verdict)), layout="fitted")
+
+
+def _reasons(verdict: Verdict) -> Iterator[str]:
+    """Yield each reason with the metrics that share it, then the method."""
+    reasons: dict[str, list[str]] = {}
+    for ruling in verdict.rulings:
+        if explanation := rulings.explanation(ruling):
+            reasons.setdefault(explanation, []).append(one_line(ruling.metric))
+    for reason, metrics in reasons.items():
+        yield f"{', '.join(metrics)}: {reason}."
+    if method := rulings.method(verdict):
+        yield "; ".join(method) + "."

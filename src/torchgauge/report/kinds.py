@@ -1,0 +1,72 @@
+"""The kinds of records, a line each: where its content is made, and the exports that fit it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+from torchgauge.records.record import Record
+from torchgauge.report.content.document import Document, Options
+
+_STACKS = frozenset({"folded", "openmetrics", "speedscope"})
+_PAGE = frozenset({"csv", "html", "markdown"})
+_RUN = _STACKS | _PAGE
+_CI = frozenset({"benchmark", "junit"})
+
+
+class Kind(NamedTuple):
+    """How records of a kind are reported.
+
+    Attributes:
+        content: The module in `report/content/` with its `document`.
+        exports: The formats that can show it, besides text and JSON, which show every record.
+        page: The module in `report/page/` with the `PARTS` of its page; empty: any document's.
+        csv: The module in `report/csv/` with its `rows`; empty: the figures of its summary.
+        markdown: The module in `report/markdown/` with its `render`; empty: any document's.
+    """
+
+    content: str
+    exports: frozenset[str]
+    page: str = ""
+    csv: str = ""
+    markdown: str = ""
+
+
+# By the name of the type, whose schema the type itself has.
+KINDS = {
+    "Advice": Kind("advice", frozenset({"html", "markdown"}), "page_advice", "", "markdown_advice"),
+    "Comparison": Kind("comparison", _PAGE, "page_comparison", "comparison_csv", ""),
+    "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv", "markdown_count"),
+    "Diagnosis": Kind("doctor", frozenset()),
+    "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv"),
+    "Loop": Kind("loop", _RUN, "page_loop", "tree_csv", "markdown_loop"),
+    "Profile": Kind(
+        "profile", _RUN | {"benchmark"}, "page_profile", "tree_csv", "markdown_profile"
+    ),
+    "Ranks": Kind("ranks", _STACKS | {"csv", "markdown"}, "", "tree_csv"),
+    "Snapshot": Kind("snapshot", _PAGE, "page_snapshot", "snapshot_csv"),
+    "Sweep": Kind("sweep", _PAGE | {"openmetrics"}, "page_sweep", "sweep_csv", "markdown_sweep"),
+    "Trace": Kind("trace", _PAGE, "page_trace", "trace_csv"),
+    "TraceDiff": Kind("trace_diff", frozenset({"html", "markdown"}), "page_trace_diff"),
+    "Trend": Kind("trend", frozenset({"html"}), "page_trend"),
+    "Verdict": Kind("verdict", _PAGE | _CI, "page_verdict", "comparison_csv", "markdown_verdict"),
+}
+EXPORTS = frozenset[str]().union(*(kind.exports for kind in KINDS.values()))
+
+
+def fits(name: str, form: str) -> bool:
+    """Whether records of a type can be shown in a format."""
+    kind = KINDS.get(name)
+    return form not in EXPORTS or (kind is not None and form in kind.exports)
+
+
+def document(record: Record, options: Options | None = None) -> Document:
+    """Return what is said of a record."""
+    record_document: Document = part(record, "content").document(record, options or Options())
+    return record_document
+
+
+def part(record: Record, format_name: str) -> Any:
+    """Return its kind's module for "content", "page", "csv" or "markdown"; None without one."""
+    name = getattr(KINDS[type(record).__name__], format_name)
+    return importlib.import_module(f"torchgauge.report.{format_name}.{name}") if name else None

@@ -1,0 +1,136 @@
+"""The page of a profile: its first screen, tree, tables, charts and how it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torchgauge import units
+from torchgauge.analyze.work.roof_quality import description
+from torchgauge.records.profile import Profile
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.work.roofline import Bottleneck
+from torchgauge.report.content import sections, time_sections
+from torchgauge.report.content.findings import findings
+from torchgauge.report.content.section import Section
+from torchgauge.report.page import page_method, page_roofline, page_series, page_tables, page_tree
+from torchgauge.report.page.page_series import rows
+
+NOT_MEASURED = "not measured in this run"
+
+
+def overview(profile: Profile) -> dict[str, Any]:
+    """Return the first screen of a profile."""
+    return {
+        "facts": rows(sections.target(profile).rows),
+        "created": profile.environment.created,
+        "figures": figures(profile),
+        "bound": None if profile.bottleneck is None else _bound(profile, profile.bottleneck),
+        "phases": _phases(profile),
+        "findings": [finding._asdict() for finding in findings(profile)],
+        "warnings": warnings(sections.warnings(profile)),
+        "complete": profile.complete,
+        "interrupted": profile.interrupted,
+    }
+
+
+def figures(profile: Profile) -> list[dict[str, str]]:
+    """Return the headline figures; unknown ones are listed as unknown."""
+    step = "time of a step" if profile.target.training else "latency"
+    cards = [
+        _section_figure(step, "latency", profile.latency, time_sections.latency, "median"),
+        _section_figure("throughput", "latency", profile.throughput, time_sections.throughput),
+        _section_figure("peak memory", "memory", profile.memory, sections.memory, "peak"),
+        _section_figure("parameters", "figures", profile.size, sections.size, "parameters"),
+        _section_figure("FLOPs", "roofline", profile.cost, sections.cost, "FLOPs"),
+    ]
+    roofline = profile.roofline
+    if roofline is not None and roofline.efficiency is not None:
+        roofs = description(roofline.roofs)
+        note = f"at best {units.time(roofline.lower_bound)} at the roofs ({roofs})"
+        efficiency = sections.at_least(
+            units.percent(roofline.efficiency), incomplete=roofline.at_least
+        )
+        cards.append(_figure("efficiency", efficiency, note, roofline.how, "roofline"))
+    return cards
+
+
+def _section_figure(
+    label: str, view: str, part: Any, build: Callable[[Any], Section], row_label: str | None = None
+) -> dict[str, str]:
+    """Return the row of that label from the part's section, by default the first."""
+    if part is None:
+        return _figure(label, units.UNKNOWN, NOT_MEASURED, "", "")
+    section = build(part)
+    row = next(row for row in section.rows if row_label in (None, row.label))
+    return _figure(label, row.value, row.note, section.how, view)
+
+
+def _figure(label: str, value: str, note: str, how: str, view: str) -> dict[str, str]:
+    return {"label": label, "value": value, "note": note, "how": how, "view": view}
+
+
+def _bound(profile: Profile, bottleneck: Bottleneck) -> dict[str, Any]:
+    times = {
+        "arithmetic": bottleneck.compute_time,
+        "memory traffic": bottleneck.memory_time,
+        "neither": bottleneck.unexplained,
+    }
+    parts = [[name, round(time * 1e9)] for name, time in times.items() if time and time > 0]
+    if bottleneck.kind is None:
+        parts = []
+    return {
+        "kind": bottleneck.kind,
+        "confidence": bottleneck.confidence,
+        "evidence": bottleneck.evidence,
+        "parts": parts,
+        "how": bottleneck.how,
+        "training": profile.target.training,
+    }
+
+
+def _phases(profile: Profile) -> dict[str, Any] | None:
+    """Return the parts of a training step."""
+    training = profile.training
+    if training is None:
+        return None
+    return {
+        "parts": [[phase.name, round(phase.seconds * 1e9)] for phase in training.phases],
+        "step": round(training.step * 1e9),
+        "how": training.how,
+    }
+
+
+def warnings(records: Iterable[MeasurementWarning]) -> list[dict[str, Any]]:
+    """Return the warnings, those of failed probes first."""
+    ordered = sorted(records, key=lambda warning: not warning.failed)
+    return [
+        {
+            "id": warning.id,
+            "probe": warning.probe,
+            "failed": warning.failed,
+            "text": sections.warning_text(warning),
+        }
+        for warning in ordered
+    ]
+
+
+def tables(profile: Profile) -> list[dict[str, Any]] | None:
+    """Return the tables of a profile's tree, and of the tensors alive at its memory peak."""
+    listed_tables = [] if profile.tree is None else page_tables.tree_tables(profile.tree)
+    if profile.memory is not None and profile.memory.tensors:
+        listed_tables.append(page_tables.alive_tensors(profile.memory))
+    return listed_tables or None
+
+
+PARTS = {
+    "overview": overview,
+    "tree": page_tree.profile_tree,
+    "tables": tables,
+    "roofline": page_roofline.roofline,
+    "latency": page_series.latency,
+    "memory": page_series.memory,
+    "system": page_series.system,
+    "method": page_method.profile_method,
+    "environment": page_method.environment,
+}

@@ -1,0 +1,1 @@
+"""Tables about one subject, which several kinds of records have."""

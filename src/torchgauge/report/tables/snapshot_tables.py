@@ -1,0 +1,211 @@
+"""The tables of a memory snapshot: how segments are filled, and which stacks hold memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from torchgauge import units
+from torchgauge.records.snapshot import (
+    DeviceMemory,
+    Frame,
+    Holding,
+    Oom,
+    Peak,
+    PossibleLeak,
+    Snapshot,
+    Stack,
+)
+from torchgauge.report.content.document import Column, Curve, Detailed, Row, Table, rows_of
+from torchgauge.report.content.section import Row as Figure
+from torchgauge.report.content.section import Section
+from torchgauge.visible import one_line
+
+BAR = 8
+CAUSES = {
+    "fragmentation": "fragmentation",
+    "full": "really full",
+    "elsewhere": "free elsewhere",
+    "limit": "a limit",
+    "unknown": "unknown",
+}
+
+
+def fill_section(device: DeviceMemory) -> Section:
+    """Say how the device's memory is filled."""
+    total = device.reserved or 1
+    lost = device.fragmentation
+
+    def row(label: str, value: int | None, note: str = "", *, share: bool = True) -> Figure:
+        has_share = value is not None and share
+        return Figure(label, units.size(value), note, (value or 0) / total if has_share else None)
+
+    segments_text = f"{len(device.segments):,} segment{'s' * (len(device.segments) != 1)}"
+    blocks_text = f"{device.blocks:,} block{'s' * (device.blocks != 1)}"
+    rows = [
+        row("reserved", device.reserved, segments_text, share=False),
+        row(
+            "in use",
+            device.allocated,
+            f"{blocks_text} with pending" if device.pending else blocks_text,
+        ),
+    ]
+    if device.pending:
+        rows.append(row("pending", device.pending, "freed"))
+    rows.append(row("free", lost.cached, f"largest {units.size(lost.largest, 3)}"))
+    if device.unlisted:
+        rows.append(row("unlisted", device.unlisted))
+    rows.append(row("split", lost.split, "between blocks"))
+    rows.append(row("rounding", lost.internal, "not asked for"))
+    return Section("Memory at the end", "counted", tuple(rows))
+
+
+def over_time(device: DeviceMemory, peak: Peak) -> Table:
+    """Return the largest value of each curve over the window, and the curve."""
+    alive = Curve(device.timeline, 1, reserve=30)
+    rows = [Row("alive", {"most": units.size(peak.bytes), "curve": alive})]
+    reserved = [point[2] for point in device.timeline if point[2] is not None]
+    if reserved:
+        curve = Curve(device.timeline, 2, reserve=30, tone="faint")
+        rows.append(Row("reserved", {"most": units.size(max(reserved)), "curve": curve}))
+    columns = (Column("most"), Column("curve", title="", unit="curve"))
+    return Table(
+        title="Over the window", how="measured", columns=columns, rows=rows, notes=(_moment(peak),)
+    )
+
+
+def _moment(peak: Peak) -> str:
+    time_text = "" if peak.time is None else f", {units.time(peak.time)} after the first"
+    position = "before the first event" if peak.event < 0 else f"at event {peak.event:,}{time_text}"
+    return f"Peak {position}. Alive: as asked for, until the free is complete."
+
+
+SHARE = (Column("share", unit="percent"), Column("bar", title="", unit="bar", max_width=BAR))
+SEGMENTS = (
+    Column("count", unit="count"),
+    Column("size", unit="bytes"),
+    Column("in use", unit="percent"),
+    Column("bar", title="", unit="bar", max_width=BAR),
+    Column("free", unit="bytes"),
+    Column("largest", unit="bytes"),
+)
+HOLDERS = (Column("bytes", unit="bytes"), *SHARE, Column("blocks", unit="count"))
+OOMS = (
+    Column("asked", unit="bytes", get=lambda oom: oom.requested),
+    Column("device left", unit="bytes", get=lambda oom: oom.device_free, empty="–"),
+    Column("free", unit="bytes", get=lambda oom: oom.cached, empty="–"),
+    Column("largest", unit="bytes", empty="–"),
+    Column("cause", get=lambda oom: CAUSES[oom.cause]),
+)
+PERSISTENT = (
+    Column("bytes", unit="bytes"),
+    Column("kept", unit="count", get=lambda holder: holder.blocks),
+    Column("of", unit="count", get=lambda holder: holder.allocations),
+)
+
+
+def segments(device: DeviceMemory, top: int) -> Table:
+    """Return how the segments of each kind are filled, the largest kind first."""
+    kinds: dict[tuple[str, str, int, bool], list[int]] = {}
+    for segment in device.segments:
+        sums = kinds.setdefault(
+            (segment.kind, segment.pool, segment.stream, segment.expandable), [0] * 5
+        )
+        used = segment.allocated + segment.pending
+        for column, value in enumerate((1, segment.size, used, segment.free)):
+            sums[column] += value
+        sums[4] = max(sums[4], segment.largest_free)
+    rows = []
+    for (kind, pool, stream, expandable), sums in sorted(
+        kinds.items(), key=lambda segment: -segment[1][1]
+    ):
+        count, size, used, free, largest = sums
+        private = f"pool {pool}" if pool not in ("", "0.0") else ""
+        parts = (kind, "expandable" if expandable else "", f"stream {stream}", private)
+        share = used / size if size else 0.0
+        values = (count, size, share, share, free, largest)
+        cells = {column.key: value for column, value in zip(SEGMENTS, values, strict=True)}
+        rows.append(Row(", ".join(part for part in parts if part), cells))
+    return _stack_table("Segments", "counted", SEGMENTS, rows, top, "")
+
+
+def _stack_table(
+    title: str,
+    how: str,
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    top: int,
+    first: str = "allocated by",
+    *notes: str,
+) -> Table:
+    return Table(
+        title=title, how=how, first=first, columns=columns, rows=rows, recorded=True, notes=notes,
+        top=top, layout="names last",
+    )  # fmt: skip
+
+
+def stack_tables(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator[Table]:
+    """Yield the stacks that held memory at the peak and the end, ran out of it, or kept it."""
+
+    def stack(holder: Holding | Oom | PossibleLeak) -> Detailed:
+        return stack_text(None if holder.stack is None else snapshot.stacks[holder.stack])
+
+    def holders(title: str, held: Sequence[Holding], total: int) -> Table:
+        rows = [
+            Row(
+                stack(holding),
+                {
+                    "bytes": holding.bytes,
+                    "share": holding.bytes / total if total else 0.0,
+                    "bar": holding.bytes / total if total else 0.0,
+                    "blocks": holding.blocks,
+                },
+            )
+            for holding in held
+        ]
+        notes = _categories(snapshot, held, total)
+        return _stack_table(title, "measured", HOLDERS, rows, top, "allocated by", *notes)
+
+    if device.peak is not None and device.peak.held:
+        yield holders("Alive at the peak", device.peak.held, device.peak.bytes)
+    if device.ooms:
+        rows = rows_of(OOMS, device.ooms[::-1], stack)
+        note = "The last first. free: in segments, and the largest such piece, by the events."
+        yield _stack_table("Allocations that failed", "estimated", OOMS, rows, top, "by", note)
+    if device.alive:
+        total = device.allocated + device.pending
+        yield holders("Alive at the end", device.alive, total)
+    if device.possible_leaks:
+        rows = rows_of(PERSISTENT, device.possible_leaks, stack)
+        yield _stack_table("Kept all through the window", "measured", PERSISTENT, rows, top)
+
+
+def _categories(snapshot: Snapshot, held: Sequence[Holding], total: int) -> list[str]:
+    """Return what the stacks let guess of what the memory is for, as a note."""
+    categories: Counter[str] = Counter()
+    for holding in held:
+        kind = "unknown" if holding.stack is None else snapshot.stacks[holding.stack].category
+        categories[kind] += holding.bytes
+    if set(categories) <= {"unknown"}:
+        return []
+    parts = [
+        f"{name} {units.percent(size / (total or 1))}" for name, size in categories.most_common()
+    ]
+    return [f"By what stacks let guess (estimated): {', '.join(parts)}."]
+
+
+def stack_text(stack: Stack | None) -> Detailed:
+    """Return a stack as text: the innermost frame, then its callers."""
+    if stack is None:
+        return Detailed("", "before the first event")
+    if not stack.frames:
+        return Detailed("", "without a stack")
+    first, *callers = map(frame_text, stack.frames)
+    return Detailed(first, "".join(f" ← {caller}" for caller in callers))
+
+
+def frame_text(frame: Frame) -> str:
+    """Return a frame as file:line and function; C++ has no lines."""
+    file = one_line(frame.file).rstrip("/").rsplit("/", 1)[-1]
+    place = f"{file}:{frame.line}" if frame.line > 0 else file
+    return f"{place} {one_line(frame.name)}".strip()

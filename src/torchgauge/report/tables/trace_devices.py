@@ -1,0 +1,107 @@
+"""Tables of device time: one rank's by stream, and all ranks side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchgauge.records.trace.breakdown import Breakdown
+from torchgauge.records.trace.trace import Job, RankTrace, Trace
+from torchgauge.report.content.document import Column, Row, Table, Value
+
+STREAMS = 16
+RANKS = 32
+PARTS = tuple(
+    Column(key, unit="percent", empty="–")
+    for key in ("compute", "comm.", "copies", "idle", "host", "device", "other")
+)
+DEVICES = (Column("window", unit="time"), *PARTS)
+_ALL_PARTS = ("compute", "comm.", "idle")
+RANK_COLUMNS = (
+    Column("window", unit="time"),
+    *(part for part in PARTS if part.key in _ALL_PARTS),
+    Column("waits", unit="time", empty="–"),
+    Column("waited for", unit="time", empty="–"),
+)
+
+
+def devices(rank: RankTrace) -> Table:
+    """Return the shares of each device's window, and of its busiest streams."""
+    rows: list[Row] = []
+    for device in rank.times:
+        cells = {"window": device.breakdown.window, **_shares(device.breakdown)}
+        rows.append(Row(rank.called(device.device), cells, tone="strong"))
+        busiest = sorted(device.streams, key=lambda stream: -stream.breakdown.busy)[:STREAMS]
+        for stream in device.streams if len(device.streams) > 1 else ():
+            if stream in busiest:
+                number = "unknown" if stream.stream is None else f"{stream.stream}"
+                rows.append(Row(f"stream {number}", _shares(stream.breakdown), 1))
+        if hidden_count := len(device.streams) - len(busiest):
+            blanks = dict.fromkeys((part.key for part in PARTS), "")
+            rows.append(Row(f"and {hidden_count:,} less busy", blanks, 1))
+    note = (
+        "comm. and copies: exposed. Idle, by what it waited for: the host, the device's own pause "
+        "of 5 µs at most, other."
+    )
+    return Table(
+        title="Where the time of devices went", how="measured", columns=DEVICES, rows=rows,
+        notes=(note,),
+    )  # fmt: skip
+
+
+def _shares(breakdown: Breakdown) -> dict[str, Value]:
+    idle = breakdown.idle
+    parts = (
+        breakdown.compute,
+        breakdown.exposed_communication,
+        breakdown.exposed_copies,
+        idle.total,
+        idle.host_wait,
+        idle.kernel_wait,
+        idle.other + idle.outside,
+    )
+    return {
+        column.key: part / breakdown.window
+        for column, part in zip(PARTS, parts, strict=True)
+        if part and breakdown.window
+    }
+
+
+def ranks(trace: Trace) -> Table:
+    """Return the ranks that the others wait for most, with the job's waits."""
+    waits = {wait.rank: wait for wait in trace.job.waits} if trace.job is not None else {}
+    late = trace.job.straggler if trace.job is not None else None
+
+    def waited_for(rank: RankTrace) -> float:
+        wait = waits.get(rank.rank if rank.rank is not None else -1)
+        return wait.waited_for if wait is not None else 0.0
+
+    last = {id(rank) for rank in sorted(trace.ranks, key=waited_for, reverse=True)[:RANKS]}
+    rows = []
+    for rank in trace.ranks:
+        if id(rank) not in last:
+            continue
+        shares = _shares(rank.times[0].breakdown) if rank.times else {}
+        cells: dict[str, Value] = {"window": rank.window}
+        cells |= {name: share for name, share in shares.items() if name in _ALL_PARTS}
+        wait = waits.get(rank.rank if rank.rank is not None else -1)
+        if wait is not None:
+            cells |= {"waits": wait.waits, "waited for": wait.waited_for}
+        rows.append(Row(f"{rank.rank}", cells, tone="strong" if rank.rank == late else ""))
+    hidden_count = len(trace.ranks) - len(rows)
+    description = "that are waited for no longer" if waits else "others"
+    left_out = [f"and {hidden_count:,} {description}"] if hidden_count else []
+    return Table(
+        title="Ranks", how="measured", first="rank", columns=RANK_COLUMNS, rows=rows, top=RANKS,
+        notes=(*left_out, *side_by_side(trace.job)),
+    )  # fmt: skip
+
+
+def side_by_side(job: Job | None) -> Iterator[str]:
+    """Say how many collectives were matched across ranks, and which were not."""
+    if job is None:
+        return
+    calls = f"{job.calls:,} collective{'s' * (job.calls != 1)}"
+    yield f"{calls} put side by side, each on the ranks of its group."
+    if job.unmatched:
+        kinds = f"{job.unmatched} kind{'s are' if job.unmatched > 1 else ' is'}"
+        yield f"{kinds} not equally often on all ranks: those that differ are left out."

@@ -1,0 +1,295 @@
+"""Where a step's time goes: its layers, what belongs to none, the operators that take most."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from torchgauge import units
+from torchgauge.records.timeline import tables
+from torchgauge.records.timeline.kernel_table import kernels
+from torchgauge.records.timeline.node import Node
+from torchgauge.records.timeline.tree import Pass, Tree
+from torchgauge.records.work.counted_at import BELOW, ITSELF, NOWHERE
+from torchgauge.report.content import sections
+from torchgauge.report.content.document import Block, Column, Facts, Options, Row, Table, Value
+from torchgauge.report.tables import line_table
+from torchgauge.report.tables.operand_shapes import labels
+from torchgauge.report.tables.repeated_nodes import RepeatedLayers
+
+DEPTH = 2
+WIDEST = 10_000  # columns: no name is cut
+EMPTY_CELL = "–"
+
+LAYERS = (
+    Column("type", 9, left_aligned=True, tone="faint", max_width=28),
+    Column("parameters", 10),
+    Column("calls", 6),
+    Column("host", 7),
+    Column("time"),
+    Column("self", 5),
+    Column("share"),
+    Column("bar", 2, title="", unit="bar"),
+    Column("FLOPs", 1),
+    Column("FLOP/s", 3),
+    Column("B/s", 8),
+    Column("peak", 4),
+    Column("kept", 6),
+    Column("bound", 4, left_aligned=True),
+)
+OPERATORS = (
+    Column("calls"),
+    Column("self"),
+    Column("share"),
+    Column("bar", 2, title="", unit="bar"),
+    Column("total", 1),
+    Column("average", 5),
+    Column("FLOPs", 3),
+    Column("FLOP/s", 4),
+    Column("bytes", 6),
+    Column("memory", 7),
+)
+KERNELS = (
+    Column("calls"),
+    Column("time"),
+    Column("share"),
+    Column("bar", 6, title="", unit="bar"),
+    Column("median", 3),
+    Column("max", 5),
+    Column("grid", 7),
+    Column("block", 8),
+    Column("occupancy", 2),
+    Column("limiter", 4, left_aligned=True),
+    Column("layer", 1, left_aligned=True, tone="faint", max_width=26),
+)
+LONGEST, LONGEST_KERNEL = 48, 36
+
+
+# By order: the figure of `tables.operators`, and the column here that shows it.
+ORDERS = {
+    "self": ("Self {clock}", "self"),
+    "total": ("{clock} total", "total"),
+    "average": ("{clock} time avg", "average"),
+    "calls": ("# of Calls", "calls"),
+    "flops": ("flops", "FLOPs"),
+    "bytes": ("bytes", "bytes"),
+    "memory": ("Self {allocator} Mem", "memory"),
+}
+
+
+def blocks(tree: Tree, options: Options) -> list[Block]:
+    """Return layers, operators, kernels and lines, and how they were measured."""
+    lines = [] if not tree.lines else [line_table.table(tree.lines, options.top)]
+    tables_and_notes = [
+        layers(tree, options.depth),
+        operators(tree, options),
+        launches(tree, options),
+    ]
+    return [
+        *(block for block in tables_and_notes if block.rows),
+        *lines,
+        Facts(_method(tree, tree.root), label=0),
+    ]
+
+
+def layers(tree: Tree, depth: int | None) -> Table:
+    """Return the layers in calling order, then what belongs to none."""
+    rows = list(_layers(tree.root, DEPTH if depth is None else depth))
+    return Table(
+        title="Where the time goes", how=tree.how, first="layer", columns=LAYERS, rows=rows,
+        recorded=True, layout="fitted",
+    )  # fmt: skip
+
+
+def _layers(root: Node, depth: int) -> Iterator[Row]:
+    """Yield the layers in calling order, then what belongs to none."""
+    total_time = root.time or 0.0
+    pending = [(0, RepeatedLayers(root.name, (root,)))]
+    while pending:
+        level, group = pending.pop()
+        yield Row(group.name, _cells(group, total_time), level, "" if level else "strong")
+        if level < depth:
+            pending += [(level + 1, child) for child in reversed(group.children)]
+    for bucket in root.children:
+        if bucket.kind == "bucket" and bucket.time:
+            yield Row(bucket.name, _time_cells(bucket.time, total_time), 1, "remark")
+
+
+def _cells(group: RepeatedLayers, total_time: float) -> dict[str, Value]:
+    time = group.sum("time")
+    selves = [tables.sum_of(tables.own(node), _axis(node)) for node in group.nodes]
+    own = [value for value in selves if value is not None]
+    flops, moved = group.sum("flops"), group.sum("bytes")
+    prefix = "≥ " if any(node.at_least for node in group.nodes) else ""
+    cells: dict[str, Value] = {
+        "type": group.nodes[0].row.type,
+        "calls": f"{group.sum('calls'):,}",
+        **_time_cells(time, total_time),
+        "self": units.time(sum(own), 3) if own else EMPTY_CELL,
+    }
+    if group.nodes[0].device_time is not None:
+        cells["host"] = units.time(group.sum("host_time"), 3)
+    if flops is None and prefix:
+        cells["FLOPs"] = units.UNKNOWN
+    elif flops is not None:
+        cells["FLOPs"] = prefix + units.count(flops, 3) if flops else EMPTY_CELL
+        cells["FLOP/s"] = prefix + _rate(flops, time)
+        cells["B/s"] = prefix + _rate(moved, time)
+    peaks = [node.peak for node in group.nodes if node.peak is not None]
+    if peaks:
+        cells["peak"] = units.size(max(peaks), 3)
+    retained = group.sum("retained_for_backward")
+    if retained is not None:
+        cells["kept"] = units.size(retained, 3) if retained else EMPTY_CELL
+    parameters = group.sum("parameters")
+    if parameters is not None:
+        cells["parameters"] = units.count(parameters, 3) if parameters else EMPTY_CELL
+    bounds = [node.bound for node in group.nodes]
+    if bound := max(bounds, key=bounds.count):
+        cells["bound"] = bound
+    return cells
+
+
+def _axis(node: Node) -> str:
+    return "host" if node.device_time is None else "device"
+
+
+def _time_cells(time: float | None, total_time: float) -> dict[str, Value]:
+    share = (time or 0.0) / total_time if total_time else 0.0
+    return {
+        "time": units.time(time, 3),
+        "share": f"{100 * share:.1f} %",
+        "bar": share,
+    }
+
+
+def _rate(amount: float | None, time: float | None) -> str:
+    return units.count(amount / time, 3) if amount and time else EMPTY_CELL
+
+
+def operators(tree: Tree, options: Options) -> Table:
+    """Return the operators with most time of their own, or first in another order.
+
+    The column that they are sorted by is always there, and shapes are never cut.
+    """
+    table = tables.operators(tree, by_shape=options.by_shape)
+    clock = "CUDA" if "Self CUDA" in table.columns else "CPU"
+    figure, sorted_by = ORDERS[options.sort]
+    key = figure.format(clock=clock, allocator=tree.allocator)
+    records = sorted(table.rows(), key=lambda record: -(record[key] or 0))
+    names = [record["Name"] for record in records]
+    if options.by_shape:
+        names = labels(names, [record["Input Shapes"] for record in records])
+    listed = zip(names, records[: options.top], strict=False)
+    rows = [Row(name, _figures(record, clock, tree.allocator)) for name, record in listed]
+    columns = [
+        dataclasses.replace(column, priority=None) if column.key == sorted_by else column
+        for column in OPERATORS
+    ]
+    return Table(
+        first="operator", columns=columns, rows=rows, recorded=True, total_rows=len(records),
+        layout="fitted", longest=WIDEST if options.by_shape else LONGEST,
+    )  # fmt: skip
+
+
+def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, Value]:
+    percent = row[f"Self {clock} %"] or 0.0
+    cells: dict[str, Value] = {
+        "calls": f"{row['# of Calls']:,}",
+        "self": units.time(row[f"Self {clock}"], 3),
+        "share": f"{percent:.1f} %",
+        "bar": percent / 100,
+        "total": units.time(row[f"{clock} total"], 3),
+        "average": units.time(row[f"{clock} time avg"], 3),
+    }
+    if row["counted at"] is not None:
+        cells |= _work(row, row[f"{clock} total"])
+    if row[f"Self {allocator} Mem"] is not None:
+        cells["memory"] = units.size(row[f"Self {allocator} Mem"], 3)
+    return cells
+
+
+def _work(row: dict[str, Any], time: float | None) -> dict[str, Value]:
+    """Return an operator's figures, or where its work is counted."""
+    places = row["counted at"].split(", ")
+    if ITSELF not in places:
+        location = {BELOW: "in callees", NOWHERE: units.UNKNOWN}.get(places[0], "in caller")
+        return {"FLOPs": location, "bytes": location}
+    prefix = "≥ " if NOWHERE in places else ""
+    cells: dict[str, Value] = {}
+    for title, amount, format_amount in (
+        ("FLOPs", row["flops"], units.count),
+        ("bytes", row["bytes"], units.size),
+    ):
+        cells[title] = prefix + format_amount(amount, 3) if amount else EMPTY_CELL
+        if amount is None:
+            cells[title] = units.UNKNOWN
+    # Where some calls are counted at another operator, the time is still that of all calls.
+    return cells | ({"FLOP/s": _rate(row["flops"], time)} if places == [ITSELF] else {})
+
+
+def launches(tree: Tree, options: Options) -> Table:
+    """Return the kernels and copies that take most of the device's time."""
+    records = kernels(tree).rows()
+    rows = [Row(record["name"], _launch(record)) for record in records[: options.top]]
+    return Table(
+        first="kernel", columns=KERNELS, rows=rows, recorded=True, total_rows=len(records),
+        layout="fitted", longest=LONGEST_KERNEL,
+    )  # fmt: skip
+
+
+def _launch(row: dict[str, Any]) -> dict[str, Value]:
+    share = row["share"] or 0.0
+    cells: dict[str, Value] = {
+        "calls": f"{row['calls']:,}",
+        "time": units.time(row["device_time"], 3),
+        "share": f"{100 * share:.1f} %",
+        "bar": share,
+        "median": units.time(row["median"], 3),
+        "max": units.time(row["max"], 3),
+        "layer": row["layers"],
+    }
+    for name in ("grid", "block"):
+        if row[name] is not None:
+            cells[name] = "×".join(map(str, row[name]))
+    if row["occupancy"] is not None:
+        cells["occupancy"] = units.percent(row["occupancy"])
+        cells["limiter"] = row["limiter"] or ""
+    return cells
+
+
+def _method(tree: Tree, root: Node) -> list[tuple[str, str]]:
+    """Say what the passes cost, and how the parts' sum compares with the undisturbed step."""
+    facts = []
+    buckets = sum(child.time or 0.0 for child in root.children if child.kind == "bucket")
+    if total_time := root.time:
+        in_layers = units.percent(1 - buckets / total_time, 3)
+        outside = units.percent(buckets / total_time)
+        facts.append(("coverage", f"{in_layers} in layers, {outside} in buckets"))
+    for probe_pass in tree.passes:
+        parts = (overhead(probe_pass), _steps(probe_pass.steps))
+        facts.append((probe_pass.name, ", ".join(filter(None, parts))))
+    bare = next((probe_pass.bare for probe_pass in tree.passes if probe_pass.bare), None)
+    if tree.residual is not None and bare:
+        side = "above" if tree.residual >= 0 else "below"
+        share = units.percent(abs(tree.residual) / bare)
+        text = f"{units.time(root.host_time, 4)}, {share} {side} the bare step's"
+        facts.append(("parts' sum", f"{text} {units.time(bare, 4)}"))
+    if tree.headline_ratio is not None:
+        facts.append(("headline", sections.tree_latency_note(tree.headline_ratio)))
+    return facts
+
+
+def overhead(probe_pass: Pass) -> str:
+    """Return what a pass cost; nothing where no bare step was timed."""
+    if probe_pass.overhead is not None:
+        return f"{probe_pass.overhead:.3f}× the bare step"
+    if probe_pass.bare_interval is not None:
+        low, high = probe_pass.bare_interval.low, probe_pass.bare_interval.high
+        return f"cost not measurable: bare steps varied ({units.times(low, high, 3)})"
+    return "cost not measurable: the bare steps took longer" if probe_pass.bare else ""
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'s' if count > 1 else ''}"
