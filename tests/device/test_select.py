@@ -80,6 +80,7 @@ def test_cgroup_quotas(tmp_path, files, quota):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert cpu_quota(tmp_path) == quota
+    assert cpu_quota(tmp_path / "no\0file") is None
 
 
 def test_the_environment_says_what_comparisons_need():

@@ -71,7 +71,12 @@ def between_sessions(fingerprint: str, workload: str, file: Path | None = None) 
 
     None before three sessions were: fewer do not show it.
     """
-    sessions = [run.medians for run in runs(fingerprint, file=file) if run.workload == workload]
+    # A file that something else wrote may hold runs that have no spread.
+    sessions = [
+        run.medians
+        for run in runs(fingerprint, file=file)
+        if run.workload == workload and len(run.medians) > 1 and min(run.medians) > 0
+    ]
     if len(sessions) < LEAST_SESSIONS:
         return None
     return HostNoise(between(sessions), len(sessions))

@@ -46,7 +46,7 @@ def cpu_quota(root: Path = CGROUPS) -> float | None:
                 quota = (folder / "cpu.cfs_quota_us").read_text().strip()
                 period = (folder / "cpu.cfs_period_us").read_text().strip()
                 break
-            except OSError:
+            except (OSError, ValueError):  # a name that no file can have
                 continue
         else:
             return None

@@ -132,6 +132,9 @@ def test_sessions_are_counted_by_machine_and_workload(tmp_path, monkeypatch):
     assert found.sessions == 3
     assert found.between == pytest.approx(math.log(1.1) / math.sqrt(3), rel=0.05)
     assert calibration.between_sessions("b", run.workload) is None
+    for medians in ((), (0.01,), (0.0, 0.01)):  # of a file that something else wrote
+        calibration.keep("a", msgspec.structs.replace(run, medians=medians))
+    assert calibration.between_sessions("a", run.workload) == found
 
 
 def test_a_workload_is_named_by_what_decides_its_time():
