@@ -53,6 +53,7 @@ web/node_modules: web/package.json web/package-lock.json
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m checks.names
 
 types: $(VENV)/dev
 	$(BIN)/mypy

@@ -119,16 +119,16 @@ class Variant(Source):
         )
 
 
-def _target_of_object(given: ModelWithInputs, batch: int | None, seq_len: int | None) -> Target:
-    if callable(given.make):
+def _target_of_object(subject: ModelWithInputs, batch: int | None, seq_len: int | None) -> Target:
+    if callable(subject.make):
         sizes = [size for size in (batch, seq_len) if size is not None]
-        inputs = Inputs.of(given.make(*sizes))
+        inputs = Inputs.of(subject.make(*sizes))
     else:
-        inputs = Inputs.of(given.make)
+        inputs = Inputs.of(subject.make)
         inputs = inputs if batch is None else with_batch(inputs, batch)
-    name = name_of(given.model)
-    kind = "module" if isinstance(given.model, nn.Module) else "callable"
-    return with_inputs(Target(given.model, inputs, spec=name, kind=kind, name=name), inputs)
+    name = name_of(subject.model)
+    kind = "module" if isinstance(subject.model, nn.Module) else "callable"
+    return with_inputs(Target(subject.model, inputs, spec=name, kind=kind, name=name), inputs)
 
 
 def _channels_last(placement: Placement) -> Placement:

@@ -37,7 +37,7 @@ export const devices: View<BreakdownData> = {
       h(
         "p",
         { class: "note" },
-        "Communication and copies: beside no computation. Idle, by what the next piece of work waited ",
+        "Communication and copies: the exposed part. Idle, by what the next piece of work waited ",
         "for: the host, which had not launched it; the device's own pause of 5 µs at most; other, as ",
         "another stream or a launch that the file does not hold; outside: before the stream's first ",
         "piece of work and after its last.",

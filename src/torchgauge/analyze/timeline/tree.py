@@ -217,12 +217,12 @@ def _move_gaps(
     outer = nesting.parent == NONE
     backward = np.isin(spans.thread, np.unique(spans.thread[spans.is_node & outer]))
     waited = np.where(outer & backward, nesting.total_time, 0)
-    following, gap = _gaps(spans, backward)
-    counted = step[following] != NONE
-    np.add.at(engine, step[following[counted]], gap[counted])
-    np.add.at(waited, following[outer[following]], gap[outer[following]])
-    within = ~outer[following]
-    np.subtract.at(own, nesting.parent[following[within]], gap[within])
+    next_node, gap = _gaps(spans, backward)
+    counted = step[next_node] != NONE
+    np.add.at(engine, step[next_node[counted]], gap[counted])
+    np.add.at(waited, next_node[outer[next_node]], gap[outer[next_node]])
+    within = ~outer[next_node]
+    np.subtract.at(own, nesting.parent[next_node[within]], gap[within])
     mark = steps.containing(nesting.start)
     away = np.flatnonzero((waited > 0) & (mark != NONE))
     caller = spans.thread[steps.span[mark[away]]]
