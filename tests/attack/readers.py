@@ -229,7 +229,7 @@ def baseline(dice, folder):
     path = folder / "baseline.json"
     path.write_bytes(json_changed(whole, dice))
     verdict = tg.gate(path, current, tolerance="latency:1%:3%", thresholds=["memory:1GB"])
-    for form in ("verdict", "markdown", "junit", "csv", "html"):
+    for form in ("console", "markdown", "junit", "csv", "html"):
         assert rendering.text(verdict, form)
     show(verdict.comparison)
     assert codec.decode(codec.encode(verdict)) == verdict

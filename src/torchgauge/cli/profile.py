@@ -20,6 +20,7 @@ from torchgauge.cli.options.target import (
 from torchgauge.cli.options.tree import (
     add_recording_options,
     add_tree_options,
+    shown_options,
     timeline_options,
 )
 from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
@@ -157,7 +158,5 @@ def show(profile: Profile, options: argparse.Namespace) -> None:
         emit(rendering.text(profile, "json"))
         return
     from torchgauge.report.console.console import view
-    from torchgauge.report.content.document import Options
 
-    shown_options = Options(options.depth, options.top, options.sort, options.group_by_shape)
-    print_view(lambda width: view(profile, shown_options, width=width))
+    print_view(lambda width: view(profile, shown_options(options), width=width))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
-from torchgauge.cli.options.tree import add_view_options
+from torchgauge.cli.options.tree import add_view_options, shown_options
 from torchgauge.cli.output import emit, print_view
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_folder
@@ -77,7 +77,5 @@ def run(options: argparse.Namespace) -> int:
 def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableType:
     """Return the record's summary as something rich prints in `width` columns."""
     from torchgauge.report.console import console
-    from torchgauge.report.content.document import Options
 
-    shown_options = Options(options.depth, options.top, options.sort, options.group_by_shape)
-    return console.view(record, shown_options, width=width)
+    return console.view(record, shown_options(options), width=width)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchgauge.cli import conversion, formats
 from torchgauge.cli.options.numbers import positive, size
-from torchgauge.cli.options.tree import add_view_options
+from torchgauge.cli.options.tree import add_view_options, shown_options
 from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.errors import ExitCode
 
@@ -95,7 +95,6 @@ def _check_rank(trace: Trace, rank: int | None) -> None:
 def _show(record: Trace, options: argparse.Namespace) -> None:
     from torchgauge.records import rendering
     from torchgauge.report.console.console import view
-    from torchgauge.report.content.document import Options
     from torchgauge.report.content.sections import warning_text
     from torchgauge.visible import one_line
 
@@ -108,14 +107,9 @@ def _show(record: Trace, options: argparse.Namespace) -> None:
         table_record = record if options.rank is None else _with_rank(record, options.rank)
         emit(rendering.text(table_record, "csv", table=options.csv))
     else:
-        shown_options = Options(
-            options.depth,
-            options.top,
-            options.sort,
-            options.group_by_shape,
-            rank=options.rank,
+        print_view(
+            lambda width: view(record, shown_options(options, rank=options.rank), width=width)
         )
-        print_view(lambda width: view(record, shown_options, width=width))
 
 
 def _with_rank(trace: Trace, rank: int) -> Trace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from torchgauge.cli.history.chosen import add_store_option, opened
-from torchgauge.cli.options.tree import add_view_options, tree_view
+from torchgauge.cli.options.tree import add_view_options, shown_options
 from torchgauge.cli.output import emit, print_view
 from torchgauge.errors import ExitCode
 
@@ -34,5 +34,5 @@ def run(options: argparse.Namespace) -> int:
         emit(rendering.text(profile, "json"))
     else:
         print_view(lambda _width: runs.head(stored_run))
-        print_view(lambda width: console.view(profile, tree_view(options), width=width))
+        print_view(lambda width: console.view(profile, shown_options(options), width=width))
     return ExitCode.DONE

@@ -10,7 +10,7 @@ from torchgauge.folders import typed
 
 if TYPE_CHECKING:
     from torchgauge.measure.timeline.timeline_options import TimelineOptions
-    from torchgauge.report.console.tree import View
+    from torchgauge.report.content.document import Options
 
 
 def add_tree_options(group: argparse._ArgumentGroup) -> None:
@@ -89,9 +89,10 @@ def timeline_options(options: argparse.Namespace) -> TimelineOptions:
     )
 
 
-def tree_view(options: argparse.Namespace) -> View:
-    """Return what of a tree is to be shown."""
-    from torchgauge.report.console.tree import View
+def shown_options(options: argparse.Namespace, *, rank: int | None = None) -> Options:
+    """Return what of a record is to be shown; `rank` is the one whose details are."""
+    from torchgauge.report.content.document import Options
 
-    depth = {} if options.depth is None else {"depth": options.depth}
-    return View(top=options.top, sort=options.sort, by_shape=options.group_by_shape, **depth)
+    return Options(
+        options.depth, options.top, options.sort, by_shape=options.group_by_shape, rank=rank
+    )
