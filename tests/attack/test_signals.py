@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import torchgauge
 from torchgauge.records import codec
 
 HERE = Path(__file__).parent
@@ -114,6 +115,7 @@ def called(arguments, folder, environment):
 
 
 TARGET = "models.py:small"
+OURS = str(Path(torchgauge.__file__).parent)
 COMMANDS = {
     "profile": ["profile", TARGET, "--budget", "0.3", "--no-roofs", "--output-dir", "out"],
     "run": ["run", "--output-dir", "out", "script.py"],
@@ -172,7 +174,8 @@ def test_ctrl_c_ends_a_verb_with_130(verb, files, alone):
         after, times = moments.uniform(0.1, seconds), moments.choice([1, 1, 3])
         code, said = interrupted(COMMANDS[verb], after, times, files, alone)
         assert code in (130, usual), (after, times, said)
-        assert "Traceback" not in said, (after, times, said)
+        # A script that it interrupts says where, as it does without us.
+        assert "Traceback" not in said or (verb == "run" and OURS not in said), (after, times, said)
         codes[code] += 1
     assert list(Path(alone["TMPDIR"]).glob("torchgauge-*")) == []
     print(f"{verb}: {seconds:.1f} s, usually {usual}, {dict(codes)}")
