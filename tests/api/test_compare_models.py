@@ -33,3 +33,13 @@ def test_a_pair_has_a_model_and_inputs():
     with pytest.raises(InputError, match="is a tuple of 1") as caught:
         tg.compare((nn.Linear(8, 4),), made(4))
     assert caught.value.id == "gate-sides"
+
+
+def test_what_raises_at_every_attribute_is_no_profile():
+    class Raises:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    with pytest.raises(InputError, match="A Raises cannot be compared") as error:
+        tg.compare(Raises(), Raises())
+    assert error.value.id == "not-a-profile"

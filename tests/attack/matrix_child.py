@@ -58,7 +58,7 @@ def _timeline(model: Any, inputs: Any) -> None:
 
 
 def _model_profiler(model: Any, inputs: Any) -> None:
-    str(tg.ModelProfiler(model, verbose=False).profile(inputs))
+    str(tg.ModelProfiler(model).profile(inputs, num_runs=2, warmup_runs=1))
 
 
 def _shown(record: Any) -> Any:
@@ -98,12 +98,8 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "quick_profile": lambda model, x: tg.quick_profile(model, (2, 4)),
     "ModelProfiler": _model_profiler,
     "compare": lambda model, x: tg.compare(model, model),
-    "sweep": lambda model, x: tg.sweep(model, x, batch_sizes=[0], **QUIET),
+    "sweep": lambda model, x: tg.sweep(model, x, {"batch": [2]}, iterations=2, warmup=0, **QUIET),
 }
-# Those that a user's loop calls the model in, whose own changes are the loop's.
-OWN = {"measure_size"}
-# What the caller gave may be used wrongly: Python itself says so.
-SIGNATURE = (TypeError,)
 
 
 def main(models: list[str], functions: list[str]) -> None:

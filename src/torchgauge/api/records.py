@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,8 +66,8 @@ def loaded(profile_or_path: Profile | str | Path) -> Profile:
 
     Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
     """
-    # ModelProfiler's results hold the record.
-    profile_or_path = getattr(profile_or_path, "profile", profile_or_path)
+    # ModelProfiler's results hold the record; what else is given may raise at any attribute.
+    profile_or_path = inspect.getattr_static(profile_or_path, "profile", profile_or_path)
     if isinstance(profile_or_path, Profile):
         return profile_or_path
     if not isinstance(profile_or_path, str | Path):
