@@ -7,10 +7,11 @@ from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "src" / "torchgauge"
 PAGES = sorted((ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")))
+WRITTEN = {"build", "dist", "torchgauge-results"}  # by commands, and in no repository
 PARENTS = {
     path.name: path.parent
     for path in (*PACKAGE.iterdir(), *ROOT.iterdir())
-    if path.is_dir() and not path.name.startswith((".", "_"))
+    if path.is_dir() and not path.name.startswith((".", "_")) and path.name not in WRITTEN
 }
 NAMED = re.compile(r"`(?:python )?([\w.-]+(?:/[\w.-]*)+)[^`]*`")
 
