@@ -164,7 +164,7 @@ MEASURING = {
     "profile": ((TARGET, *QUICK, "--no-roofs", "--trace", "{place}/out/trace.json", *OUT), 0),
     "run": ((*OUT, "--record", "2", "{place}/script.py"), 0),
     "sweep": ((TARGET, "--batch", "1", *QUICK, *OUT), 0),
-    "advise": ((TARGET, "--candidates", "threads-one", "--budget", "12", *OUT), 0),
+    "advise": ((TARGET, "--candidates", "threads-one", "--budget", "120", *OUT), 0),
     "doctor": (("--quick",), 0),
 }
 VERBS = READING | MEASURING
