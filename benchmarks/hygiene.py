@@ -25,6 +25,7 @@ import torchgauge as tg
 from hygiene_models import Candidate, candidates
 from hygiene_observer import differences, snapshot
 from torchgauge.errors import TorchgaugeError
+from torchgauge.measure.effort import QUICK
 from torchgauge.measure.machine import system
 from torchgauge.measure.step import prepared
 from torchgauge.measure.timeline import stamped_steps, timeline
@@ -105,19 +106,12 @@ def memory(target: Target) -> None:
 def where_time_goes(target: Target) -> None:
     """Run the timeline probe: stamps, a recording, a recording of memory; few steps of each."""
     placement = Source.of_object(target.model, target.inputs).open()
-    with few_steps():
-        timeline.measure(placement)
-
-
-@contextlib.contextmanager
-def few_steps() -> Iterator[None]:
-    """Have the timeline probe take one step of each kind that it takes many of."""
-    kept = stamped_steps.MIN_ROUNDS, stamped_steps.STEPS, timeline.RECORDED
-    stamped_steps.MIN_ROUNDS = stamped_steps.STEPS = timeline.RECORDED = 1
+    effort = dataclasses.replace(QUICK, stamped_steps=1, recorded_steps=1)
+    few_rounds, stamped_steps.MIN_ROUNDS = stamped_steps.MIN_ROUNDS, 1
     try:
-        yield
+        timeline.measure(placement, effort=effort)
     finally:
-        stamped_steps.MIN_ROUNDS, stamped_steps.STEPS, timeline.RECORDED = kept
+        stamped_steps.MIN_ROUNDS = few_rounds
 
 
 def cost(target: Target) -> None:

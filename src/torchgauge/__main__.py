@@ -5,6 +5,7 @@ is measured, in between, `cli.main` sees to it.
 """
 
 import atexit
+import gc
 import os
 import signal
 import sys
@@ -47,6 +48,8 @@ def main() -> int:
             _end()
         raise
     finally:
+        if sys.argv[1:2] != ["run"]:
+            gc.freeze()  # or Python would search what is left for cycles, for half a second
         # What a script has left to do at its end is its own business.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler and sys.argv[1:2] != [
             "run"

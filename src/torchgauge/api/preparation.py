@@ -6,15 +6,23 @@ import importlib.util
 from collections.abc import Iterator
 
 from torchgauge.errors import missing_extra
+from torchgauge.imports import no_collections
 from torchgauge.progress import Progress, showing
 from torchgauge.signals import restoring
 from torchgauge.turn import turn
 
 
-def require_torch() -> None:
+def check_torch() -> None:
     """Raise MissingExtraError where torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         raise missing_extra("torch", "torch", "Measuring a model")
+
+
+def require_torch() -> None:
+    """Import torch. Raises MissingExtraError where it is not installed."""
+    check_torch()
+    with no_collections():
+        import torch  # noqa: F401
 
 
 @restoring

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.api.preparation import measuring, require_torch
+from torchgauge.api.preparation import check_torch, measuring, require_torch
 from torchgauge.files import check_replaceable
+from torchgauge.measure.effort import EffortName, effort_named
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.records.profile import Profile
@@ -36,6 +37,7 @@ def profile(
     processes: int | None = None,
     budget: float | None = None,
     roofs: bool | None = None,
+    effort: EffortName = "usual",
     progress: bool | None = None,
 ) -> Profile:
     """Measure size, work, time and memory of a model and where they go, and return the record.
@@ -60,12 +62,17 @@ def profile(
         budget: Seconds for the latency (default 5).
         roofs: True measures the device's roofs fully, in some ten seconds, and stores them; None
             measures them in about two if none are stored for this machine; False not at all.
+        effort: "quick" measures in this process alone, in some two seconds, with wider intervals;
+            "precise" takes about a minute.
         progress: Show progress; None does so on a terminal.
 
     Raises InputError for an unknown device, precision or detail, and for a device that is absent.
     """
     file = None if trace is None else Path(trace).absolute()  # the model may change folders
-    timeline = TimelineOptions(detail, file, lines=lines, roofs=roofs, all_threads=all_threads)
+    how_long = effort_named(effort)
+    timeline = TimelineOptions(
+        detail, file, lines=lines, roofs=roofs, all_threads=all_threads, effort=how_long
+    )
     _check(timeline)
     require_torch()
     from torchgauge.measure import plan
@@ -75,7 +82,9 @@ def profile(
     source = Source.of_object(
         model, inputs, device=device, precision=precision, training=bool(train)
     )
-    latency = LatencyOptions(Training.resolve(train), warmup, iterations, processes, budget=budget)
+    latency = LatencyOptions(
+        Training.resolve(train), warmup, iterations, processes, budget=budget, effort=how_long
+    )
     with measuring(progress) as display:
         return plan.profile(source, latency, display, timeline)
 
@@ -91,7 +100,7 @@ def profile_request(
 
     A trusted file contains a program, and is measured in a separate process.
     """
-    require_torch()
+    check_torch()
     _check(timeline)
     from torchgauge.measure.processes.fork_server import forking
 
@@ -101,6 +110,7 @@ def profile_request(
         if latency.several and not request.trust and request.device != "meta":
             # It imports torch on another core while this process does.
             server = stack.enter_context(forking(request.spec))
+        require_torch()
         from torchgauge.measure import plan
         from torchgauge.measure.processes.separate_process import profile_in_separate_process
         from torchgauge.targets.builds.source import Source

@@ -36,6 +36,9 @@ VERBS = {
     "doctor": "find what on this machine makes timings lie, and how to fix it",
 }
 
+# Verbs that show no progress: they take a moment, or run a script that prints for itself.
+SHORT = ("run", "history", "report")
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that takes no abbreviations and colours its help on a terminal."""
@@ -99,6 +102,8 @@ def build(chosen: Collection[str] = tuple(VERBS)) -> Parser:
             verb = importlib.import_module(f"torchgauge.cli.{name}")
             added = verbs.add_parser(name, help=summary, description=verb.DESCRIPTION)
             verb.add_arguments(added)
+            if name not in SHORT:
+                added.add_argument("--quiet", action="store_true", help="show no progress")
             added.set_defaults(run=verb.run, runs_a_script=name == "run")
         else:
             verbs.add_parser(name, help=summary)
@@ -130,8 +135,13 @@ def _run(options: argparse.Namespace) -> int:
     from torchgauge.cli.sudden_ends import refused
     from torchgauge.cli.terminations import as_ctrl_c
     from torchgauge.folders import working_folder
+    from torchgauge.progress import in_command
 
-    with as_ctrl_c(), contextlib.nullcontext() if options.runs_a_script else refused():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(as_ctrl_c())
+        if not options.runs_a_script:
+            stack.enter_context(refused())
+            stack.enter_context(in_command(quiet=getattr(options, "quiet", False)))
         working_folder()
         return int(options.run(options))
 

@@ -92,7 +92,9 @@ def run(options: argparse.Namespace) -> int:
 
     with prints_to_stderr():
         profile = api.profile_request(
-            run_request(options), latency_options(options, limits), timeline_options(options)
+            run_request(options),
+            latency_options(options, limits, options.effort),
+            timeline_options(options),
         )
     verdict = judged(limits, profile) if limits else None
     from torchgauge.measure.interrupts import Interrupts

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from torchgauge import units
 from torchgauge.analyze.latency.throughput import throughput
 from torchgauge.analyze.timeline.named_spans import NamedSpans
 from torchgauge.analyze.timeline.residual import with_headline_ratio
@@ -95,8 +96,11 @@ def _measured(
     runner: Runner,
     timeline: TimelineOptions,
 ) -> Profile:
+    runner.progress.expect(_stages(placement, options, timeline))
     host_environment = environment()
     size = _size(placement, runner)
+    if size is not None:
+        runner.progress.keep(f"{units.count(size.parameters, 3)} parameters")
     timed = _timed(runs, placement, options, runner)
     training = options.train is not None
     cost = runner.attempt(
@@ -138,6 +142,16 @@ def _measured(
         interrupted=runner.interrupted or runner.interrupts.noted,
         warnings=tuple(runner.warnings),
     )
+
+
+def _stages(placement: Placement, options: LatencyOptions, timeline: TimelineOptions) -> int:
+    """Return how many stages are to come; a target without values has its size and work alone."""
+    if not placement.computes:
+        return 2
+    recorded = timeline.detail != "summary"
+    # Size, latency, the machine's use, work and memory; then what is asked for.
+    more = (recorded, timeline.lines, timeline.nvtx, options.several, timeline.measures_roofs)
+    return 5 + sum(more)
 
 
 def _loaded(source: Source, runner: Runner) -> Placement:
@@ -183,6 +197,7 @@ def _timed(
         if measured:
             runner.interrupted |= runs.runs[-1].stop == "interrupted"
             runner.heed(runs.failures)
+            runner.progress.keep(units.time(runs.median, 3))
         system = runner.attempt("system", lambda: measure_system(placement, options))
     return _Timed(measured, system, watch.result())
 
@@ -224,7 +239,8 @@ def measure_system(placement: Placement, options: LatencyOptions) -> System:
             step()
             synchronize()
 
-        return system_probe.measure(call, gpus=gpus)
+        duration = None if gpus.names else options.effort.system
+        return system_probe.measure(call, gpus=gpus, duration=duration)
 
 
 def _tree(
@@ -241,6 +257,7 @@ def _tree(
             operators=timeline.detail != "layers",
             keep=None if path is None else recorded.append,
             all_threads=timeline.all_threads,
+            effort=timeline.effort,
         ),
     )
     if path is not None and recorded:
@@ -258,6 +275,8 @@ def _roofs(
     """Return what the device can do at most, where there is work to hold to it."""
     if cost is None or not placement.computes:
         return None
+    if not timeline.measures_roofs:
+        return machine.known_roofs(placement.device)
     measured = runner.attempt(
         "roofs",
         lambda: roofs_probe.measure(placement.device, timeline.roofs, latency, runner.progress),

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import torchgauge as tg
 from torchgauge.analyze.work.tree_costs import with_costs
+from torchgauge.measure.effort import USUAL
 from torchgauge.measure.forward import opened
 from torchgauge.measure.recording import capture_limit as capture
 from torchgauge.measure.recording.modules import Modules
@@ -208,7 +209,7 @@ def test_a_recording_stays_within_its_memory(monkeypatch):
     monkeypatch.setattr(capture, "budget", lambda: 9)
     few = tree_of(Net().eval(), torch.ones(4, 8))
     assert [next(p.steps for p in t.passes if p.name == "recording") for t in (whole, few)] == [
-        timeline.RECORDED,
+        USUAL.recorded_steps,
         3,  # and the one that is not read
     ]
     monkeypatch.setattr(capture, "budget", lambda: 0)

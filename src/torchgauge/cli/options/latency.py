@@ -40,17 +40,36 @@ def add_latency_options(group: argparse._ArgumentGroup) -> None:
         "--budget",
         type=float,
         metavar="SECONDS",
-        help="time for latency at most (default: 6; of one process 30)",
+        help="time for latency at most (default: 5; of one process 30)",
+    )
+    effort = group.add_mutually_exclusive_group()
+    effort.add_argument(
+        "--quick",
+        action="store_const",
+        const="quick",
+        dest="effort",
+        default="usual",
+        help="measure in this process alone and for a second or two: wider intervals",
+    )
+    effort.add_argument(
+        "--precise",
+        action="store_const",
+        const="precise",
+        dest="effort",
+        help="measure for a minute: narrower intervals",
     )
 
 
-def latency_options(options: argparse.Namespace, limits: Iterable[Limit]) -> LatencyOptions:
+def latency_options(
+    options: argparse.Namespace, limits: Iterable[Limit], effort: str = "usual"
+) -> LatencyOptions:
     """Return how to time; a limit on a percentile asks for the samples that it needs.
 
     Raises InputError `option-invalid`.
     """
     from torchgauge.analyze.gate.limits import percentile_of
     from torchgauge.analyze.statistics.percentiles import samples_needed
+    from torchgauge.measure.effort import effort_named
     from torchgauge.measure.latency.latency_options import LatencyOptions
 
     return LatencyOptions(
@@ -59,4 +78,5 @@ def latency_options(options: argparse.Namespace, limits: Iterable[Limit]) -> Lat
         processes=options.processes,
         budget=options.budget,
         independent=samples_needed(percentile_of(limits)),
+        effort=effort_named(effort),
     )

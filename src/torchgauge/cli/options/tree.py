@@ -77,6 +77,7 @@ def add_recording_options(group: argparse._ArgumentGroup) -> None:
 
 def timeline_options(options: argparse.Namespace) -> TimelineOptions:
     """Return what is to be recorded. Raises InputError as `TimelineOptions`."""
+    from torchgauge.measure.effort import effort_named
     from torchgauge.measure.timeline.timeline_options import TimelineOptions
 
     return TimelineOptions(
@@ -86,6 +87,7 @@ def timeline_options(options: argparse.Namespace) -> TimelineOptions:
         lines=options.lines,
         roofs=options.roofs,
         all_threads=options.all_threads,
+        effort=effort_named(options.effort),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchgauge.errors import InputError
+from torchgauge.measure.effort import USUAL, Effort
 
 if TYPE_CHECKING:
     from torchgauge.targets.training.training import Training
@@ -74,7 +75,8 @@ class LatencyOptions:
 
     `layers` has each of several processes time its layers as well, when all calls are timed.
 
-    `independent` is the least number of samples n/τ, of all processes together.
+    `independent` is the least number of samples n/τ, of all processes together. `effort` is what
+    holds where nothing else is given.
 
     Raises InputError `option-invalid`, `option-conflict`.
     """
@@ -91,6 +93,7 @@ class LatencyOptions:
     cold_cache: bool = False
     layers: bool = False
     short: bool = False
+    effort: Effort = USUAL
 
     def __post_init__(self) -> None:
         if self.processes is not None and self.processes < 1:
@@ -116,20 +119,33 @@ class LatencyOptions:
             self.warmup,
             self.iterations,
             DEFAULT_PRECISION if self.target_rel_error is None else self.target_rel_error,
-            self.budget,
+            self.effort.latency if self._quick and self.budget is None else self.budget,
             self.independent,
-            self.short,
+            self.short or self._quick,
         )
 
     @property
     def several(self) -> bool:
         """True where as many processes are to be measured as the budget allows."""
+        return self._left_open and self.effort.several
+
+    @property
+    def _left_open(self) -> bool:
         return self.processes is None and self.iterations is None
+
+    @property
+    def _quick(self) -> bool:
+        return self._left_open and not self.effort.several
+
+    @property
+    def total_budget(self) -> float:
+        """Seconds for several processes together."""
+        return self.effort.latency if self.budget is None else self.budget
 
     @property
     def asked_precision(self) -> float | None:
         """What the median's interval is held against; None where nothing was asked of it."""
-        if self.target_rel_error is None and not self.several:
+        if self.target_rel_error is None and not self._left_open:
             return DEFAULT_PRECISION
         return self.target_rel_error
 

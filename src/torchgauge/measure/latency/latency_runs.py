@@ -35,8 +35,6 @@ from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
 
-BUDGET = 5.0
-MOST_RUNS = 20
 # One run may take this share of the budget: a few slow calls in each, rather than many in one.
 LONGEST_SHARE = 1 / 3
 OVERDRAWN = 3.0
@@ -62,7 +60,7 @@ class LatencyRuns:
         self.runs: list[LatencyRun] = []
         self.failures: list[MeasurementWarning] = []
         self._source, self._options, self._progress = source, options, progress
-        self._budget = BUDGET if options.budget is None else options.budget
+        self._budget = options.total_budget
         self._waited = 0.0  # for what processes are forked from
         self._spent = 0.0
         self._longest = 0.0
@@ -99,13 +97,19 @@ class LatencyRuns:
         """True where `measure_more` may measure more."""
         return self._can_measure_more
 
+    @property
+    def median(self) -> float:
+        """The middle one of the processes' medians so far, in seconds."""
+        medians = sorted(run.median for run in self.runs)
+        return medians[len(medians) // 2]
+
     def measure_more(self, share: float = 1.0) -> None:
         """Measure in further fresh processes until `share` of the budget is spent.
 
         With the whole of it three processes are measured at least, if that does not take thrice the
         budget: fewer have no interval.
         """
-        while self._can_measure_more and len(self.runs) < MOST_RUNS:
+        while self._can_measure_more and len(self.runs) < self._options.effort.most_processes:
             if self._spent + self._longest > self._allowed(share):
                 return
             start = time.monotonic()
@@ -177,8 +181,7 @@ class LatencyRuns:
         return msgspec.structs.replace(answer.run, stop=stop)
 
     def _report_progress(self) -> None:
-        medians = sorted(run.median for run in self.runs)
-        text = units.time(medians[len(medians) // 2])
+        text = units.time(self.median)
         number = len(self.runs)
         processes = "this process" if number == 1 else f"{number} processes"
         self._progress.update(f"median {text} in {processes}", self._spent / self._budget)

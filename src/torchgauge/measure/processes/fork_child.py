@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
+from torchgauge.imports import no_collections
 from torchgauge.measure.processes.child_work import answer_to
 
 
@@ -61,15 +62,16 @@ def _report_ends(answers: int) -> None:
 
 def _import(modules: Sequence[str]) -> None:
     # With torch and all that measuring and answering need, so that no process imports them anew.
-    import torchgauge.measure.latency.latency
-    import torchgauge.measure.processes.processes
-    import torchgauge.measure.processes.waiting_child  # noqa: F401
+    with no_collections():
+        import torchgauge.measure.latency.latency
+        import torchgauge.measure.processes.processes
+        import torchgauge.measure.processes.waiting_child  # noqa: F401
 
-    for name in modules:
-        # What cannot be imported here is told where the model is loaded.
-        with warnings.catch_warnings(), contextlib.suppress(Exception):
-            warnings.simplefilter("ignore")
-            importlib.import_module(name)
+        for name in modules:
+            # What cannot be imported here is told where the model is loaded.
+            with warnings.catch_warnings(), contextlib.suppress(Exception):
+                warnings.simplefilter("ignore")
+                importlib.import_module(name)
 
 
 def _measure(work: str, folder: Path, end_with_server: Callable[[], None]) -> None:

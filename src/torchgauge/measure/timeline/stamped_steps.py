@@ -9,6 +9,7 @@ from typing import NamedTuple
 from torchgauge.analyze.timeline.call_tree import Call, CallTree
 from torchgauge.analyze.timeline.layer_times import LayerTimes, layer_times
 from torchgauge.analyze.timeline.stamp_cost import scaled_to_steps, stamp_cost
+from torchgauge.measure.effort import USUAL, Effort
 from torchgauge.measure.latency.step_times import Phases, length, settled
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.step import Step
@@ -16,11 +17,9 @@ from torchgauge.measure.timeline.stamp_cost import calibrated
 from torchgauge.measure.timeline.stamps import Stamps
 from torchgauge.targets.placement import Placement
 
-STEPS = 40
 MIN_ROUNDS = 3  # rounds
 MIN_LONG_ROUNDS = 1
 LONG = 5.0  # seconds: of such steps one of each kind has to do
-SECONDS = 2.0
 DOUBLE_STAMP_PERIOD = 3  # rounds from one with two stamps at each call to the next
 
 
@@ -78,8 +77,9 @@ def stamped_steps(
     modules: Modules,
     tree: CallTree,
     now: Callable[[], int],
+    effort: Effort = USUAL,
 ) -> StampedSteps:
-    """Return stamped steps and the bare ones between them, for at most two seconds.
+    """Return stamped steps and the bare ones between them, for as long as `effort` says.
 
     In every third round calls are stamped twice, which tells at each layer what a stamp costs there
     and then; that is taken off the layers' times, as far as whole steps agree.
@@ -91,7 +91,7 @@ def stamped_steps(
         rounds.run_stamped()
         if number % DOUBLE_STAMP_PERIOD == 0 and length(rounds.bare[0]) < LONG:
             rounds.run_stamped_twice()
-        enough = len(rounds.bare) >= STEPS or now() - began >= SECONDS * 1e9
+        enough = len(rounds.bare) >= effort.stamped_steps or now() - began >= effort.stamps * 1e9
         if enough and number + 1 >= min_rounds(length(rounds.bare[0])):
             break
     cost = stamp_cost(rounds.inner, rounds.outer, tree, calibrated(now))

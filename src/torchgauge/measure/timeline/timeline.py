@@ -19,6 +19,7 @@ from torchgauge.analyze.timeline.tree import NodeTable, node_table
 from torchgauge.analyze.timeline.typical_step import typical
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.device.select import open_device
+from torchgauge.measure.effort import USUAL, Effort
 from torchgauge.measure.latency.step_times import Phases, length, median_length, timed
 from torchgauge.measure.memory import layer_memory
 from torchgauge.measure.recording import capture_limit as capture
@@ -32,8 +33,6 @@ from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Training
 
-RECORDED = 10
-SECONDS = 2.0
 _STEPS = re.compile(re.escape(STEP) + r"\d+")
 
 
@@ -44,6 +43,7 @@ def measure(
     operators: bool = True,
     keep: Callable[[NamedSpans], object] | None = None,
     all_threads: bool = False,
+    effort: Effort = USUAL,
     clock: Clock | None = None,
 ) -> Tree:
     """Return the tree of one step: host time by layer and operator, forward and backward.
@@ -69,7 +69,7 @@ def measure(
         tree = CallTree(modules.table, modules.name)
         step()
         undo.enter_context(step.threads.tracking())
-        steps = stamped_steps(placement, step, modules, tree, now)
+        steps = stamped_steps(placement, step, modules, tree, now, effort)
         bare = median_length(steps.bare)
         bare_fields: dict[str, Any] = {
             "bare": bare,
@@ -80,7 +80,7 @@ def measure(
         memory = None
         if operators:
             table, phases, with_ranges = _recorded(
-                placement, step, modules, tree, bare, keep, now, all_threads=all_threads
+                placement, step, modules, tree, bare, keep, now, effort, all_threads=all_threads
             )
             memory = layer_memory.measure(placement, step, modules, tree, all_threads=all_threads)
     if memory is None:
@@ -102,6 +102,7 @@ def _recorded(
     bare: float,
     keep: Callable[[NamedSpans], object] | None,
     now: Callable[[], int],
+    effort: Effort,
     *,
     all_threads: bool,
 ) -> tuple[NodeTable, list[Phases], float]:
@@ -110,7 +111,8 @@ def _recorded(
     The first step is recorded by itself, to tell how many fit into the memory that a recording may
     take. The first of the others is not read: the profiler is slower in it.
     """
-    steps = max(min_rounds(bare), min(RECORDED, int(SECONDS / max(bare, 1e-9) / 2)))
+    fitting = int(effort.recording / max(bare, 1e-9))
+    steps = max(min_rounds(bare), min(effort.recorded_steps, fitting))
     ranges = Ranges(placement.model, modules, step.threads)
     with ranges.marking():
         first_recording = record(

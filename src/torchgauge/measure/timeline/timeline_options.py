@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from torchgauge.errors import InputError
+from torchgauge.measure.effort import USUAL, Effort
 from torchgauge.records.timeline.tree import DETAIL, Detail, check_detail
 
 SUFFIXES = (".json", ".json.gz")
@@ -18,7 +19,7 @@ class TimelineOptions:
 
     `nvtx` runs steps with NVTX ranges at the end, `lines` samples the lines of Python that run.
     `roofs` True measures anew what the device can do at most, None quickly where that is not known,
-    False not at all. `all_threads` records operators of threads that the step starts, too.
+    False not at all. `effort` is how long is measured. `all_threads` records operators of threads that the step starts, too.
 
     Raises InputError `detail-unknown`, `trace-name`; `option-conflict` for what needs a recording
     where `detail` makes none.
@@ -30,6 +31,12 @@ class TimelineOptions:
     lines: bool = False
     roofs: bool | None = None
     all_threads: bool = False
+    effort: Effort = USUAL
+
+    @property
+    def measures_roofs(self) -> bool:
+        """Whether the machine's roofs are measured, if only where none are stored."""
+        return self.effort.roofs if self.roofs is None else self.roofs
 
     def __post_init__(self) -> None:
         check_detail(self.detail)

@@ -13,6 +13,7 @@ import torch
 from torchgauge.errors import InputError
 from torchgauge.files import check_readable
 from torchgauge.folders import expanded
+from torchgauge.imports import no_collections
 from torchgauge.signals import restoring
 from torchgauge.targets.inputs.content import with_inputs
 from torchgauge.targets.inputs.random_tensors import SEED
@@ -34,6 +35,7 @@ UNSUPPORTED = {
     ".bin": "a checkpoint",
     ".safetensors": "a checkpoint",
 }
+LIBRARIES = ("torchvision", "timm", "hf")
 CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
 
 
@@ -57,19 +59,9 @@ def load(request: TargetRequest) -> Target:
 
 def _load(request: TargetRequest) -> Target:
     scheme, _, name = request.spec.partition(":")
-    # Imported where needed: each of them pulls a library that takes seconds to import.
-    if scheme == "torchvision":
-        from torchgauge.targets.loaders import torchvision_models
-
-        return torchvision_models.load(request, name)
-    if scheme == "timm":
-        from torchgauge.targets.loaders import timm_models
-
-        return timm_models.load(request, name)
-    if scheme == "hf":
-        from torchgauge.targets.huggingface import huggingface
-
-        return huggingface.load_architecture(request, name)
+    if scheme in LIBRARIES:
+        with no_collections():
+            return _load_from_library(request, scheme, name)
     path = _path(request.spec)
     if path.is_dir():
         if not (path / "config.json").is_file():
@@ -84,6 +76,21 @@ def _load(request: TargetRequest) -> Target:
     if python_factory.matches(request.spec):
         return python_factory.load(request)
     raise _unknown(request.spec, "it has none of the known forms")
+
+
+def _load_from_library(request: TargetRequest, scheme: str, name: str) -> Target:
+    # Imported where needed: each of them pulls a library that takes seconds to import.
+    if scheme == "torchvision":
+        from torchgauge.targets.loaders import torchvision_models
+
+        return torchvision_models.load(request, name)
+    if scheme == "timm":
+        from torchgauge.targets.loaders import timm_models
+
+        return timm_models.load(request, name)
+    from torchgauge.targets.huggingface import huggingface
+
+    return huggingface.load_architecture(request, name)
 
 
 def _path(spec: str) -> Path:
