@@ -32,6 +32,7 @@ from torchgauge.measure.timeline import stamped_steps, timeline
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.target import Target
 
+FEW_STEPS = dataclasses.replace(QUICK, stamped_steps=1, recorded_steps=1)
 FAMILIES = ("written", "torchvision", "timm", "hf")
 POINTS = 10
 FAULTY = 20
@@ -106,12 +107,18 @@ def memory(target: Target) -> None:
 def where_time_goes(target: Target) -> None:
     """Run the timeline probe: stamps, a recording, a recording of memory; few steps of each."""
     placement = Source.of_object(target.model, target.inputs).open()
-    effort = dataclasses.replace(QUICK, stamped_steps=1, recorded_steps=1)
-    few_rounds, stamped_steps.MIN_ROUNDS = stamped_steps.MIN_ROUNDS, 1
+    with few_rounds():
+        timeline.measure(placement, effort=FEW_STEPS)
+
+
+@contextlib.contextmanager
+def few_rounds() -> Iterator[None]:
+    """Have the timeline probe stamp one step of each kind."""
+    kept, stamped_steps.MIN_ROUNDS = stamped_steps.MIN_ROUNDS, 1
     try:
-        timeline.measure(placement, effort=effort)
+        yield
     finally:
-        stamped_steps.MIN_ROUNDS = few_rounds
+        stamped_steps.MIN_ROUNDS = kept
 
 
 def cost(target: Target) -> None:
@@ -168,8 +175,8 @@ def training_timeline(
 
     def run(target: Target) -> None:
         placement = Source.of_object(target.model, target.inputs, training=True).open()
-        with few_steps():
-            timeline.measure(placement, train=how)
+        with few_rounds():
+            timeline.measure(placement, train=how, effort=FEW_STEPS)
 
     return run
 

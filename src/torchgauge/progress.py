@@ -66,7 +66,7 @@ class Silent:
         """Do nothing."""
 
 
-class _Shown:
+class _StageLine:
     """The stage, its number and the seconds since the beginning, as one line."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -106,7 +106,7 @@ class _Shown:
         raise NotImplementedError
 
 
-class TerminalProgress(_Shown):
+class TerminalProgress(_StageLine):
     """A line on a terminal that is drawn anew, and gone at the end."""
 
     @randomness.preserved_state()
@@ -138,7 +138,7 @@ def _styled(parts: list[str]) -> Text:
     return line
 
 
-class PipeProgress(_Shown):
+class PipeProgress(_StageLine):
     """A line every few seconds, for logs; work that is done sooner writes none."""
 
     def __init__(
@@ -157,7 +157,7 @@ class PipeProgress(_Shown):
         """Do nothing: what a log has stays."""
 
 
-class NotebookProgress(_Shown):
+class NotebookProgress(_StageLine):
     """A line below a notebook's cell that is replaced, and gone at the end."""
 
     def __init__(self, display: Callable[..., Any]) -> None:

@@ -60,10 +60,9 @@ def profile(
         iterations: Exactly so many calls after the warm-up.
         processes: How many fresh processes time the call; 1 is this process alone.
         budget: Seconds for the latency (default 5).
-        roofs: True measures the device's roofs fully, in some ten seconds, and stores them; None
-            measures them in about two if none are stored for this machine; False not at all.
-        effort: "quick" measures in this process alone, in some two seconds, with wider intervals;
-            "precise" takes about a minute.
+        roofs: True measures the device's roofs for some ten seconds; None for about two if none are
+            stored for this machine; False not at all.
+        effort: "quick" takes some two seconds in this process alone, "precise" about a minute.
         progress: Show progress; None does so on a terminal.
 
     Raises InputError for an unknown device, precision or detail, and for a device that is absent.
@@ -82,9 +81,8 @@ def profile(
     source = Source.of_object(
         model, inputs, device=device, precision=precision, training=bool(train)
     )
-    latency = LatencyOptions(
-        Training.resolve(train), warmup, iterations, processes, budget=budget, effort=how_long
-    )
+    how = Training.resolve(train)
+    latency = LatencyOptions(how, warmup, iterations, processes, None, budget, effort=how_long)
     with measuring(progress) as display:
         return plan.profile(source, latency, display, timeline)
 

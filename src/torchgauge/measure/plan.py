@@ -150,8 +150,8 @@ def _stages(placement: Placement, options: LatencyOptions, timeline: TimelineOpt
         return 2
     recorded = timeline.detail != "summary"
     # Size, latency, the machine's use, work and memory; then what is asked for.
-    more = (recorded, timeline.lines, timeline.nvtx, options.several, timeline.measures_roofs)
-    return 5 + sum(more)
+    optional = recorded, timeline.lines, timeline.nvtx, options.several, timeline.measures_roofs
+    return 5 + sum(optional)
 
 
 def _loaded(source: Source, runner: Runner) -> Placement:

@@ -19,7 +19,8 @@ class TimelineOptions:
 
     `nvtx` runs steps with NVTX ranges at the end, `lines` samples the lines of Python that run.
     `roofs` True measures anew what the device can do at most, None quickly where that is not known,
-    False not at all. `effort` is how long is measured. `all_threads` records operators of threads that the step starts, too.
+    False not at all. `all_threads` records operators of threads that the step starts, too. `effort`
+    is how long is measured.
 
     Raises InputError `detail-unknown`, `trace-name`; `option-conflict` for what needs a recording
     where `detail` makes none.
