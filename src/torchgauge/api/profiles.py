@@ -42,26 +42,23 @@ def profile(
 ) -> Profile:
     """Measure size, work, time and memory of a model and where they go, and return the record.
 
-    A probe that fails leaves a warning with `failed`; Ctrl-C returns what was measured so far, with
-    `interrupted` set. If another thread is measuring, this call waits for it.
+    A probe that fails leaves a warning; Ctrl-C returns what was measured so far (`interrupted`).
 
     Args:
         model: A torch.nn.Module, or any function.
         inputs: A tensor, a tuple (positional), a mapping (keyword) or `tg.Inputs(args, kwargs)`.
-        device: "cpu", "cuda", "cuda:N" or "auto"; None leaves it there. A copy of the model is
-            moved.
+        device: "cpu", "cuda", "cuda:N" or "auto", to which a copy is moved; None leaves it there.
         precision: "fp32", "tf32", "bf16" or "fp16", of a copy; None leaves the model as it is.
         train: A training step to measure instead of inference.
         detail: How deep the tree is: "layers" times them without a recording, "summary" makes none.
         trace: A file (.json or .json.gz) to write the timeline's recording to, for Perfetto.
-        lines: Measure the time of your own Python between operators by line (`tree.lines`).
+        lines: Measure your own Python between operators by line (`tree.lines`).
         all_threads: Put operators of threads that the model starts into the tree; torch may crash.
         warmup: As `measure_latency` takes it, like `iterations`, `processes` and `budget`.
         iterations: Exactly so many calls after the warm-up.
-        processes: How many fresh processes time the call; 1 is this process alone.
-        budget: Seconds for the latency (default 5).
-        roofs: True measures the device's roofs for some ten seconds; None for about two if none are
-            stored for this machine; False not at all.
+        processes: Fresh processes that time the call; 1 is this process alone.
+        budget: Seconds for the latency (5).
+        roofs: True measures the device's roofs anew, None where none are stored, False not at all.
         effort: "quick" takes some two seconds in this process alone, "precise" about a minute.
         progress: Show progress; None does so on a terminal.
 
@@ -69,12 +66,11 @@ def profile(
     """
     file = None if trace is None else Path(trace).absolute()  # the model may change folders
     how_long = effort_named(effort)
-    timeline = TimelineOptions(
-        detail, file, lines=lines, roofs=roofs, all_threads=all_threads, effort=how_long
-    )
+    timeline = TimelineOptions(detail, file, lines=lines, roofs=roofs, all_threads=all_threads)
+    timeline = dataclasses.replace(timeline, effort=how_long)
     _check(timeline)
     require_torch()
-    from torchgauge.measure import plan
+    from torchgauge.measure.plan import profile as measure
     from torchgauge.targets.builds.source import Source
     from torchgauge.targets.training.training import Training
 
@@ -84,7 +80,7 @@ def profile(
     how = Training.resolve(train)
     latency = LatencyOptions(how, warmup, iterations, processes, None, budget, effort=how_long)
     with measuring(progress) as display:
-        return plan.profile(source, latency, display, timeline)
+        return measure(source, latency, display, timeline)
 
 
 def profile_request(
