@@ -10,11 +10,11 @@ unpacked bytes.
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import json
 import pickle
-import resource
 import subprocess
 import sys
 import tempfile
@@ -206,6 +206,7 @@ def unpacked(data: bytes) -> int:
 
 def child(name: str, path: str) -> None:
     """Read a file and print seconds and bytes; what was to be imported is imported before."""
+    from torchgauge.device.counters import watched_resident
     from torchgauge.errors import TorchgaugeError
 
     count, make, read, suffix = READERS[name]
@@ -214,15 +215,16 @@ def child(name: str, path: str) -> None:
         small.write_bytes(make(min(count, 50)))
         said = "read"
         for file in (small, Path(path)):
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            gc.collect()
             begin = time.perf_counter()
-            try:
-                read(file)
-            except TorchgaugeError as error:
-                said = error.id
+            with watched_resident() as process:
+                try:
+                    read(file)
+                except TorchgaugeError as error:
+                    said = error.id
             seconds = time.perf_counter() - begin
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"seconds": seconds, "memory": after - before, "said": said}))
+    memory = (process.peak or 0) - (process.before or 0)
+    print(json.dumps({"seconds": seconds, "memory": memory, "said": said}))
 
 
 def main(names: list[str]) -> None:

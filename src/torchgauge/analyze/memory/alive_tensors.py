@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
 from torchgauge.analyze.memory.recorded_ranges import Ranges
 from torchgauge.records.memory.alive_tensor import AliveTensor, Part
 
@@ -56,8 +54,8 @@ def _row(
 ) -> AliveTensor:
     name, operator = storage.name, ""
     if storage.allocated_at is not None:
-        name = name or paths.get(_innermost(layers, storage.allocated_at, storage.thread), "")
-        operator = _innermost(operators, storage.allocated_at, storage.thread)
+        name = name or paths.get(layers.innermost(storage.allocated_at, storage.thread), "")
+        operator = operators.innermost(storage.allocated_at, storage.thread)
     return AliveTensor(
         part=storage.part,
         name=name,
@@ -66,10 +64,3 @@ def _row(
         shape=storage.shape,
         dtype=storage.dtype,
     )
-
-
-def _innermost(ranges: Ranges, time: int, thread: int) -> str:
-    """Return the name of the last range of a thread to begin before a time and end after it."""
-    around = (ranges.thread == thread) & (ranges.start <= time) & (ranges.end >= time)
-    enclosing = np.flatnonzero(around)
-    return ranges.name[enclosing[-1]] if len(enclosing) else ""

@@ -84,9 +84,12 @@ class StepMemory:
     """What a step needs, in bytes; `parts` are those alive at the peak and add up to `peak`.
 
     `alive` are the storages that make them up; `before` and `after` are alive at the step's ends.
+    `peak_at` is the time (ns of the recording) and the thread of the allocation that made the peak;
+    None where the step began with it.
     """
 
     peak: int
+    peak_at: tuple[int, int] | None
     average: float
     parts: dict[Part, int]
     alive: tuple[AliveStorage, ...]
@@ -147,13 +150,15 @@ def step_memory(
     first, last = blocks.position(step.start), blocks.position(step.end)
     named = _named(blocks, named_storages)
     alive = _baseline(blocks, named_storages, step.start)
-    live = _live(blocks, first, last)
-    if held is not None:
-        unknown = held - int(live[0]) - sum(storage.size for storage in alive)
-        alive += [AliveStorage("workspace", unknown)] if unknown > 0 else []
-    live += sum(storage.size for storage in alive)
-    highest = int(np.argmax(live))
     labels = _labels(blocks, operators, named, step)
+    by_part = np.stack([_live(blocks, labels == part, first, last) for part in PARTS])
+    if held is not None:
+        known = int(by_part[:, 0].sum()) + sum(storage.size for storage in alive)
+        alive += [AliveStorage("workspace", held - known)] if held > known else []
+    for storage in alive:
+        by_part[PARTS.index(storage.part)] += storage.size
+    live = by_part.sum(axis=0)
+    highest = int(np.argmax(live))
     shapes = _named(blocks, outputs)
     for row in np.flatnonzero(blocks.alive(first + highest)).tolist():
         alive.append(_alive(blocks, row, labels[row], named.get(row), shapes.get(row), step))
@@ -163,13 +168,14 @@ def step_memory(
     times = np.concatenate(([step.start], blocks.times[first + 1 : last + 1])) - step.start
     return StepMemory(
         peak=int(live[highest]),
+        peak_at=_peak_at(blocks, first + highest) if highest else None,
         average=_average(times, live, step.end - step.start),
         parts=parts,
         alive=tuple(alive),
         before=int(live[0]),
         after=int(live[-1]),
         retained=_retained(blocks, named, step),
-        timeline=_timeline(times, live),
+        timeline=_timeline(times, by_part),
     )
 
 
@@ -224,11 +230,16 @@ def _baseline(blocks: Blocks, storages: Iterable[NamedStorage], start: int) -> l
     return base
 
 
-def _live(blocks: Blocks, first: int, last: int) -> Integers:
-    """Return the bytes of recorded blocks alive after each of the events first … last."""
+def _peak_at(blocks: Blocks, position: int) -> tuple[int, int] | None:
+    (rows,) = np.nonzero(blocks.allocation_position == position)
+    return (int(blocks.times[position]), int(blocks.thread[rows[0]])) if len(rows) else None
+
+
+def _live(blocks: Blocks, chosen: NDArray[np.bool_], first: int, last: int) -> Integers:
+    """Return the bytes of the chosen blocks alive after each of the events first … last."""
     change = np.zeros(len(blocks.times) + 1, dtype=np.int64)
-    np.add.at(change, blocks.allocation_position + 1, blocks.size)
-    freed = blocks.free_position != _NEVER
+    np.add.at(change, blocks.allocation_position[chosen] + 1, blocks.size[chosen])
+    freed = chosen & (blocks.free_position != _NEVER)
     np.subtract.at(change, blocks.free_position[freed] + 1, blocks.size[freed])
     return np.cumsum(change)[first + 1 : last + 2]
 
@@ -284,14 +295,18 @@ def _average(times: Integers, live: Integers, duration: int) -> float:
     return float(np.dot(live.astype(np.float64), lasted) / duration)
 
 
-def _timeline(times: Integers, live: Integers) -> tuple[MemoryPoint, ...]:
-    """Return the curve, beyond MAX_POINTS the lowest and the highest point of equal stretches.
+def _timeline(times: Integers, by_part: Integers) -> tuple[MemoryPoint, ...]:
+    """Return the curve of each part's bytes, beyond MAX_POINTS the lowest and the highest point of equal stretches.
 
     So every peak and valley stays at its place, and the highest point is the peak.
     """
+    live = by_part.sum(axis=0)
     chosen = np.arange(len(live))
     if len(live) > MAX_POINTS:
         stretches = np.array_split(chosen, MAX_POINTS // 2 - 1)
         extremes = [(s[np.argmin(live[s])], s[np.argmax(live[s])]) for s in stretches]
         chosen = np.unique([0, len(live) - 1, *np.ravel(extremes)])
-    return tuple(MemoryPoint(time=int(times[i]), live=int(live[i])) for i in chosen)
+    return tuple(
+        MemoryPoint(time=time, live=sum(parts), parts=tuple(parts))
+        for time, parts in zip(times[chosen].tolist(), by_part[:, chosen].T.tolist(), strict=True)
+    )

@@ -36,6 +36,12 @@ class Ranges:
             thread=self.thread[chosen],
         )
 
+    def innermost(self, time: int, thread: int) -> str:
+        """Return the name of the last range of a thread to begin before a time and end after it."""
+        around = (self.thread == thread) & (self.start <= time) & (self.end >= time)
+        enclosing = np.flatnonzero(around)
+        return self.name[enclosing[-1]] if len(enclosing) else ""
+
 
 def named_ranges(events: Events, prefix: str) -> Ranges:
     """Return the spans whose names start with the prefix."""

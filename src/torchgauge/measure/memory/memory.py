@@ -85,6 +85,9 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         before=recorded.figures.before,
         after=recorded.figures.after,
         tensors=recorded.tensors,
+        peak_layer=recorded.peak_layer,
+        peak_operator=recorded.peak_operator,
+        peak_phase=recorded.peak_phase,
         timeline=recorded.figures.timeline,
         warnings=(
             *unrecorded(step.threads.names(), recorded.lost, probe="memory"),
@@ -98,7 +101,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
 
 @dataclasses.dataclass(frozen=True)
 class _RecordedStep:
-    """The figures of the recorded step, and the frees that were not recorded.
+    """The figures of the recorded step, what ran at its peak, and the frees that were not recorded.
 
     `measurement_bytes` are those on the device that only the measurement keeps there.
     """
@@ -107,6 +110,14 @@ class _RecordedStep:
     tensors: tuple[AliveTensor, ...]
     lost: int
     measurement_bytes: int
+    peak_layer: str = ""
+    peak_operator: str = ""
+    peak_phase: str = ""
+
+
+def _latest(phases: dict[Phase, int], time: int) -> Phase:
+    """Return the phase that began last before a moment."""
+    return max((start, phase) for phase, start in phases.items() if start <= time)[1]
 
 
 class _Recording:
@@ -162,10 +173,17 @@ class _Recording:
         measurement_bytes = self._measurement_bytes()
         held = _minus(self.allocated, measurement_bytes)
         figures = step_memory(blocks, operators, known_storages, span, held=held, outputs=outputs)
-        tensors = alive_tensors(
-            figures.alive, operators, named_ranges(events, LAYER), self.layers.paths
+        layers = named_ranges(events, LAYER)
+        tensors = alive_tensors(figures.alive, operators, layers, self.layers.paths)
+        step = _RecordedStep(figures, tensors, blocks.lost, measurement_bytes)
+        if figures.peak_at is None:
+            return step
+        return dataclasses.replace(
+            step,
+            peak_layer=self.layers.paths.get(layers.innermost(*figures.peak_at), ""),
+            peak_operator=operators.innermost(*figures.peak_at),
+            peak_phase=_latest(phases, figures.peak_at[0]),
         )
-        return _RecordedStep(figures, tensors, blocks.lost, measurement_bytes)
 
     def _two_steps(self) -> None:
         for number in range(2):

@@ -25,10 +25,17 @@ class Fragmentation(Record, frozen=True, kw_only=True):
 
 
 class MemoryPoint(Record, frozen=True, kw_only=True, array_like=True):
-    """Live tensor bytes from `time` on; `time` in integer nanoseconds from the step's start."""
+    """Live tensor bytes from a moment on.
+
+    Attributes:
+        time: Nanoseconds from the step's start.
+        live: Bytes in all.
+        parts: The same by part, in the order of `PARTS`; empty in records of earlier versions.
+    """
 
     time: int
     live: int
+    parts: tuple[int, ...] = ()
 
 
 class Memory(Record, frozen=True, kw_only=True):
@@ -48,7 +55,9 @@ class Memory(Record, frozen=True, kw_only=True):
     at its highest during the same step without a recording, None where the system does not tell;
     `allocator_peak`, `reserved` (both at their highest) and `fragmentation` (after the step) are
     what the device's own allocator reports (CUDA). The timeline keeps every point up to 2,000;
-    beyond, the lowest and highest of equal stretches of events.
+    beyond, the lowest and highest of equal stretches of events. `peak_layer`, `peak_operator` and
+    `peak_phase` are what was running when the peak was reached: the innermost layer, the outermost
+    operator, and "forward", "backward" or "optimizer"; "" where none was, or it is not known.
     """
 
     peak: int
@@ -75,6 +84,9 @@ class Memory(Record, frozen=True, kw_only=True):
     after: int | None = None
     tensors: tuple[AliveTensor, ...] = ()
     timeline: tuple[MemoryPoint, ...] = ()
+    peak_layer: str = ""
+    peak_operator: str = ""
+    peak_phase: str = ""
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "measured"
 
