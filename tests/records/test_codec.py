@@ -31,7 +31,7 @@ def test_the_file_is_json_that_others_can_read(tmp_path):
     content = json.loads(records.profile().save(tmp_path / "run.json").read_text())
     assert content["schema"] == "torchgauge.profile/2"
     assert content["latency"]["median"] == 0.010
-    assert content["memory"]["timeline"] == [[0, 600], [10, 1000]]
+    assert content["memory"]["timeline"] == [[0, 600, []], [10, 1000, []]]
     assert content["latency"]["percentile_intervals"]["p99"] is None
 
 

@@ -296,7 +296,7 @@ def _average(times: Integers, live: Integers, duration: int) -> float:
 
 
 def _timeline(times: Integers, by_part: Integers) -> tuple[MemoryPoint, ...]:
-    """Return the curve of each part's bytes, beyond MAX_POINTS the lowest and the highest point of equal stretches.
+    """Return the curve by part; beyond MAX_POINTS the lowest and highest point of equal stretches.
 
     So every peak and valley stays at its place, and the highest point is the peak.
     """
