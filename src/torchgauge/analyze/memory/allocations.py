@@ -153,8 +153,8 @@ def step_memory(
     labels = _labels(blocks, operators, named, step)
     by_part = np.stack([_live(blocks, labels == part, first, last) for part in PARTS])
     if held is not None:
-        known = int(by_part[:, 0].sum()) + sum(storage.size for storage in alive)
-        alive += [AliveStorage("workspace", held - known)] if held > known else []
+        known_bytes = int(by_part[:, 0].sum()) + sum(storage.size for storage in alive)
+        alive += [AliveStorage("workspace", held - known_bytes)] if held > known_bytes else []
     for storage in alive:
         by_part[PARTS.index(storage.part)] += storage.size
     live = by_part.sum(axis=0)
