@@ -6,6 +6,7 @@ made of `Markdown` alone, so that no text can be left unescaped.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import LiteralString
@@ -13,6 +14,7 @@ from typing import LiteralString
 from torchgauge.visible import one_line, printable, visible_lines
 
 MAX_BYTES = 60_000  # GitHub refuses a comment of 65,536 characters
+MAX_LIST_BYTES = 9_000  # so that no list or table takes the room of others
 LONGEST = 80  # characters of a name
 LONGEST_CELL = 300
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
@@ -84,6 +86,12 @@ def items(lines: Iterable[str]) -> Markdown:
 def join(separator: LiteralString, parts: Iterable[str]) -> Markdown:
     """Return the parts with the separator between them; those not Markdown are escaped."""
     return Markdown(separator.join(map(text, parts)))
+
+
+def fitting_count(lines: Sequence[str], max_count: int) -> int:
+    """Return how many of the lines are shown: `max_count`, or those for which there is room."""
+    sizes = itertools.accumulate(len(line.encode()) for line in lines[:max_count])
+    return sum(size <= MAX_LIST_BYTES for size in sizes)
 
 
 def omitted(total: int, shown_count: int) -> list[Markdown]:
