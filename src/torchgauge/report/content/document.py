@@ -304,7 +304,6 @@ class Tree:
 
     tree: RecordedTree
     options: Options
-    operators: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

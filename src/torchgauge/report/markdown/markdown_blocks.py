@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -32,6 +31,7 @@ from torchgauge.report.markdown.markdown_text import (
     Markdown,
     code,
     cut,
+    document,
     fitting_count,
     items,
     join,
@@ -40,7 +40,6 @@ from torchgauge.report.markdown.markdown_text import (
     omitted,
     table,
     text,
-    truncated_document,
 )
 from torchgauge.report.tables import tree_tables
 
@@ -61,24 +60,22 @@ def document_text(shown_document: Document) -> str:
     """Return the Markdown; where it is too long, what stands before the warnings is cut."""
     warnings = [block for block in shown_document.blocks if isinstance(block, Warnings)]
     blocks = [block for block in shown_document.blocks if not isinstance(block, Warnings)]
-    parts = _document_parts(dataclasses.replace(shown_document, blocks=blocks))
-    return truncated_document(parts, list(_parts(warnings)))
+    return document([*_head(shown_document), *_parts(blocks)], list(_parts(warnings)))
 
 
-def _document_parts(shown_document: Document) -> list[Markdown]:
+def _head(shown_document: Document) -> Iterator[Markdown]:
     names = join(" → ", map(code, shown_document.names))
-    heading = markdown(
+    yield markdown(
         "### {}{}{}",
         names or cut(shown_document.title),
         f", {shown_document.how}" * bool(shown_document.how),
         cut(f": {shown_document.headline}" * bool(shown_document.headline)),
     )
-    blocks = [heading, cut(shown_document.line)]
+    yield cut(shown_document.line)
     if shown_document.facts is not None:
         pairs = _pairs(shown_document.facts)
         shown_pairs = pairs[: fitting_count(pairs, MAX_ENTRIES)]
-        blocks.append(join("<br>", [*shown_pairs, *omitted(len(pairs), len(shown_pairs))]))
-    return [*blocks, *_parts(shown_document.blocks)]
+        yield join("<br>", [*shown_pairs, *omitted(len(pairs), len(shown_pairs))])
 
 
 def _parts(blocks: Iterable[Block]) -> Iterator[Markdown]:

@@ -99,12 +99,7 @@ def omitted(total: int, shown_count: int) -> list[Markdown]:
     return [markdown("… {} others", f"{total - shown_count:,}")] if total > shown_count else []
 
 
-def document(blocks: Iterable[Markdown]) -> str:
-    """Return the blocks one after the other as a report, without empty ones."""
-    return printable("\n\n".join(block for block in blocks if block)) + "\n"
-
-
-def truncated_document(blocks: Sequence[Markdown], end: Sequence[Markdown] = ()) -> str:
+def document(blocks: Sequence[Markdown], end: Sequence[Markdown]) -> str:
     """Return the blocks as a report, the last before its end left out where it is too long."""
     kept_blocks = list(blocks)
     while kept_blocks and len("\n\n".join([*kept_blocks, *end]).encode()) > MAX_BYTES - 100:
@@ -112,4 +107,4 @@ def truncated_document(blocks: Sequence[Markdown], end: Sequence[Markdown] = ())
     if len(kept_blocks) < len(blocks):
         omitted_count = str(len(blocks) - len(kept_blocks))
         kept_blocks.append(markdown("… {} sections more are in the record.", omitted_count))
-    return document([*kept_blocks, *end])
+    return printable("\n\n".join(block for block in [*kept_blocks, *end] if block)) + "\n"
