@@ -32,7 +32,7 @@ def terminal(profile):
 
 def test_it_is_said_in_terminal_and_markdown(profile):
     assert f"headline  the {SENTENCE}" in terminal(profile)
-    assert f"The {SENTENCE}." in profile.to_markdown()
+    assert f"headline: the {SENTENCE}" in profile.to_markdown()
 
 
 def test_it_is_a_row_of_the_page(profile):

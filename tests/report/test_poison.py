@@ -27,6 +27,7 @@ from torchgauge.records.comparison import Regressions
 from torchgauge.records.timeline import tables
 from torchgauge.report.csv.csv import FORMULA
 from torchgauge.report.export import github
+from torchgauge.report.markdown.markdown_blocks import FOLD, UNFOLD
 
 # The first two hold most of it; the others take as long again.
 HOWS = [
@@ -123,7 +124,8 @@ def markdowns(text, harmless):
     assert [one.type for one in found] == [one.type for one in expected], text
     inner = [inner for one in found for inner in one.children or ()]
     tags = {one.content for one in inner if one.type == "html_inline"}
-    assert tags <= {"<br>", "<sub>", "</sub>", "<code>", "</code>"}
+    assert tags <= {"<br>", "<code>", "</code>"}
+    assert {one.content.strip() for one in found if one.type == "html_block"} <= {FOLD, UNFOLD}
     kinds = {one.type for one in inner}
     assert not kinds & {"link_open", "image", "s_open"}
 

@@ -3,11 +3,13 @@
 from markdown_it import MarkdownIt
 from tests.support import exported_records as records
 
+from torchgauge.report.markdown.markdown_blocks import FOLD, UNFOLD
+
 PLAIN = " ".join(records.ODD.split()).replace("\u202e", "\\u202e")
 
 
 def tables(text):
-    """Return the rows of each table as texts of their cells, without markup."""
+    """Return the rows of each table as texts of their cells, without markup and indentation."""
     found, row = [], None
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         if token.type == "table_open":
@@ -18,7 +20,7 @@ def tables(text):
             row = []
             found[-1].append(row)
         elif token.type == "inline" and row is not None:
-            row.append("".join(child.content for child in token.children))
+            row.append("".join(child.content for child in token.children).strip())
     return found
 
 
@@ -29,5 +31,6 @@ def without_markup(text):
     marks = {one.type for one in inline} - {"text", "code_inline", "strong_open", "strong_close"}
     assert marks <= {"em_open", "em_close", "softbreak", "html_inline"}
     assert {one.content for one in inline if one.type == "html_inline"} <= {"<br>"}
-    assert not any(token.type == "html_block" for token in tokens)
+    blocks = {token.content.strip() for token in tokens if token.type == "html_block"}
+    assert blocks <= {FOLD, UNFOLD}
     return inline

@@ -13,7 +13,7 @@ export class Colours {
   private readonly types = new Map<string, number>();
 
   constructor(private readonly tree: Tree) {
-    this.rankTypes(tree.figures[0]);
+    this.rankTypes(tree.figures[0][0]);
   }
 
   /** The ways for which the tree has what they need. */

@@ -4,6 +4,7 @@ import type { Unit, Value } from "./format";
 import type { Mark } from "./lanes";
 
 export type Rows = [label: string, value: string, note: string][];
+export type Figure = [key: string, title: string, unit: Unit];
 export type Parts = [name: string, amount: number][];
 
 export interface Overview {
@@ -29,7 +30,8 @@ export interface Overview {
 export interface TreeData {
   texts: string[];
   columns: Record<string, (number | null)[]>;
-  own: string[];
+  /** Of each node alone; what is below it adds up. */
+  figures: Figure[];
   kernels: { node: number[]; facts: string[][] };
   note?: string;
   step: string;

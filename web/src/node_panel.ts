@@ -1,9 +1,9 @@
 // All that is known of one node of the tree, and its largest children.
 
 import { copyButton, markdown } from "./copy";
+import type { Figure } from "./data";
 import { definitions } from "./definitions";
 import { h, name } from "./dom";
-import { type Figure, FIGURES, figure } from "./figures";
 import { format, percent } from "./format";
 import type { Context } from "./registry";
 import type { Tree } from "./tree";
@@ -26,8 +26,7 @@ export function nodePanel(context: Context, node: number, width: string): HTMLEl
       format(tree.number("calls", node), "count"),
       tree.data.steps > 1 ? `in ${tree.data.steps} steps` : "in a step",
     );
-  for (const [key, title, unit] of FIGURES) {
-    if (!tree.data.own.includes(key)) continue;
+  for (const [key, title, unit] of tree.figures) {
     const total = tree.total(key);
     const alone = tree.alone(key)[node];
     const own = tree.children(node).length ? `${format(alone, unit)} of its own` : "";
@@ -49,7 +48,7 @@ export function nodePanel(context: Context, node: number, width: string): HTMLEl
   const sheet = () => ({ head: [tree.name(node), "", ""], rows });
   return [
     h("h3", {}, name(tree.name(node)), " ", h("span", { class: "how" }, tree.text("kind", node))),
-    h("div", { class: "columns" }, definitions(rows), largest(context, node, figure(width))),
+    h("div", { class: "columns" }, definitions(rows), largest(context, node, tree.figure(width))),
     copyButton("Copy as Markdown", () => markdown(sheet())),
     copyButton("Copy link", () => location.href.split("#")[0] + context.address(node)),
   ];
@@ -98,7 +97,7 @@ export function nodeLink(context: Context, node: number, here: string | null = n
 
 /** A sign that a figure is more than is known: calls below lack a formula, or say no bytes. */
 function least(tree: Tree, key: string, node: number): string {
-  const lacking = (calls: string) => tree.data.own.includes(calls) && tree.total(calls)[node] > 0;
+  const lacking = (calls: string) => calls in tree.data.columns && tree.total(calls)[node] > 0;
   const more = (key === "flops" || key === "bytes") && lacking("unknown");
   return more || (key === "bytes" && lacking("calls_without_bytes")) ? "≥ " : "";
 }

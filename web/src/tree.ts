@@ -1,12 +1,12 @@
 // The tree in columns: 100,000 nodes are a few arrays, and a sum over all of them one loop.
 
-import type { TreeData } from "./data";
+import type { Figure, TreeData } from "./data";
 
 export class Tree {
   readonly size: number;
   readonly parent: Int32Array;
   readonly depth: Uint16Array;
-  readonly figures: string[];
+  readonly figures: Figure[];
   private readonly own = new Map<string, Float64Array>();
   private readonly sums = new Map<string, Float64Array>();
   private readonly first: Int32Array;
@@ -16,7 +16,7 @@ export class Tree {
   constructor(readonly data: TreeData) {
     this.parent = Int32Array.from(data.columns.parent as number[]);
     this.size = this.parent.length;
-    this.figures = data.own;
+    this.figures = data.figures;
     this.depth = new Uint16Array(this.size);
     this.first = new Int32Array(this.size + 1);
     this.below = new Int32Array(this.size);
@@ -44,6 +44,10 @@ export class Tree {
 
   children(node: number): Int32Array {
     return this.below.subarray(this.first[node], this.first[node + 1]);
+  }
+
+  figure(key: string): Figure {
+    return this.figures.find(([one]) => one === key)!;
   }
 
   launch(node: number): string[] {

@@ -22,34 +22,30 @@ class Kind(NamedTuple):
         exports: The formats that can show it, besides text and JSON, which show every record.
         page: The module in `report/page/` with the `PARTS` of its page; empty: any document's.
         csv: The module in `report/csv/` with its `rows`; empty: the figures of its summary.
-        markdown: The module in `report/markdown/` with its `render`; empty: any document's.
     """
 
     content: str
     exports: frozenset[str]
     page: str = ""
     csv: str = ""
-    markdown: str = ""
 
 
 # By the name of the type, whose schema the type itself has.
 KINDS = {
-    "Advice": Kind("advice", frozenset({"html", "markdown"}), "page_advice", "", "markdown_advice"),
-    "Comparison": Kind("comparison", _PAGE, "page_comparison", "comparison_csv", ""),
-    "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv", "markdown_count"),
+    "Advice": Kind("advice", frozenset({"html", "markdown"}), "page_advice"),
+    "Comparison": Kind("comparison", _PAGE, "page_comparison", "comparison_csv"),
+    "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv"),
     "Diagnosis": Kind("doctor", frozenset()),
     "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv"),
-    "Loop": Kind("loop", _RUN, "page_loop", "tree_csv", "markdown_loop"),
-    "Profile": Kind(
-        "profile", _RUN | {"benchmark"}, "page_profile", "tree_csv", "markdown_profile"
-    ),
+    "Loop": Kind("loop", _RUN, "page_loop", "tree_csv"),
+    "Profile": Kind("profile", _RUN | {"benchmark"}, "page_profile", "tree_csv"),
     "Ranks": Kind("ranks", _STACKS | {"csv", "markdown"}, "", "tree_csv"),
     "Snapshot": Kind("snapshot", _PAGE, "page_snapshot", "snapshot_csv"),
-    "Sweep": Kind("sweep", _PAGE | {"openmetrics"}, "page_sweep", "sweep_csv", "markdown_sweep"),
+    "Sweep": Kind("sweep", _PAGE | {"openmetrics"}, "page_sweep", "sweep_csv"),
     "Trace": Kind("trace", _PAGE, "page_trace", "trace_csv"),
     "TraceDiff": Kind("trace_diff", frozenset({"html", "markdown"}), "page_trace_diff"),
     "Trend": Kind("trend", frozenset({"html"}), "page_trend"),
-    "Verdict": Kind("verdict", _PAGE | _CI, "page_verdict", "comparison_csv", "markdown_verdict"),
+    "Verdict": Kind("verdict", _PAGE | _CI, "page_verdict", "comparison_csv"),
 }
 EXPORTS = frozenset[str]().union(*(kind.exports for kind in KINDS.values()))
 
@@ -67,6 +63,6 @@ def document(record: Record, options: Options | None = None) -> Document:
 
 
 def part(record: Record, format_name: str) -> Any:
-    """Return its kind's module for "content", "page", "csv" or "markdown"; None without one."""
+    """Return its kind's module for "content", "page" or "csv"; None without one."""
     name = getattr(KINDS[type(record).__name__], format_name)
     return importlib.import_module(f"torchgauge.report.{format_name}.{name}") if name else None

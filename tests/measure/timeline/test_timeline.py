@@ -20,7 +20,7 @@ from torchgauge.measure.recording import capture_limit as capture
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.timeline import timeline
 from torchgauge.records.timeline import tables
-from torchgauge.records.timeline.node import base_name
+from torchgauge.records.timeline.node import base_name, own_nodes
 from torchgauge.targets.builds.source import Source
 
 
@@ -47,7 +47,7 @@ def sgd(loss=lambda outputs, _inputs: outputs.sum()):
 def names_below(node, phase):
     return Counter(
         base_name(one.name)
-        for one in tables.own(node)
+        for one in own_nodes(node)
         if one.kind == "operator" and one.row.phase == phase
     )
 

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 from tests.support import records
 from tests.support.exported_records import ODD
+from tests.support.markdown_reader import tables
 from tests.support.sweeps import cell, sweep
 
 from torchgauge.report.console.console import view
@@ -70,12 +71,15 @@ def test_unknown_is_said_and_never_nought():
 
 def test_markdown_has_a_row_for_each_cell():
     text = sweep().to_markdown()
-    assert (
-        "| batch 1, bf16 | 2.00 ms | 1.0 % | 2.00 ms | 500 | 1.00 kB | ◆ ★ latency, memory |"
-        in text
-    )
-    assert "| batch 4, bf16 | – | – | – | – | – | crashed |" in text
-    assert "**Scaling with the batch (estimated): fp32**" in text
+    (rows,) = tables(text)
+    assert [row[0] for row in rows[1:]] == [
+        "fp32", *(f"batch {size}" for size in (1, 2, 4, 8, 16)),
+        "bf16", *(f"batch {size}" for size in (1, 2, 4)),
+    ]  # fmt: skip
+    assert rows[8] == ["batch 1", "2.00 ms", "1.0 %", "2.00 ms", "500", "1.00 kB", "4.00 ms", "◆ ★"]
+    assert rows[10] == ["batch 4", *[""] * 6, "crashed"]
+    assert "- latency: batch 1, bf16: 2.00 ms" in text
+    assert "**Scaling with the batch** (estimated)\n\n**fp32**" in text
 
 
 def test_csv_has_all_figures_in_si_units():

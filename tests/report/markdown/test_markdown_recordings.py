@@ -35,7 +35,7 @@ def test_a_trace_says_what_stands_out_and_where_time_went():
     kernels = table(text, "kernel", "calls", "time")
     assert [row[0] for row in kernels[:2]] == ["ncclDevKernel_AllReduce_Sum", "gemm"]
     assert kernels[1][2] == "50.0 µs"
-    layers = {row[0]: row[3] for row in table(text, "layer", "class")}
+    layers = {row[0]: row[3] for row in table(text, "layer", "calls", "time", "self")}
     assert layers["Head_0"] == "80.0 µs"  # all but the communication
     assert "**Not recorded**" in text
     assert "no-layer-paths" in text.split("**Warnings**")[1]

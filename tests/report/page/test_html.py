@@ -102,7 +102,7 @@ def test_tables_are_those_of_the_record():
     shown, meant = table(record, "layers"), tables.layers(record.tree).columns
     assert shown["layer"] == ["Net", *meant["path"][1:]]
     assert shown["time"] == [10_000_000, 5_000_000, 3_000_000, 1_500_000, 2_500_000]
-    assert shown["share of time"] == [1, 0.5, 0.3, 0.15, 0.25]
+    assert shown["share"] == [1, 0.5, 0.3, 0.15, 0.25]
     assert "device time" not in shown
     assert table(record, "buckets")["time"] == [1_500_000]
     assert table(record, "operators")["of its own"] == [3_000_000, 2_500_000, 1_500_000]
@@ -118,7 +118,7 @@ def test_on_a_device_time_is_the_devices():
     record = records.profile(tree=pages.on_device())
     layers = table(record, "layers")
     assert layers["time"][0] == 4_000_000
-    assert layers["host time"][0] == 3_000_000
+    assert layers["host"][0] == 3_000_000
     assert table(record, "kernels")["grid"] == ["8×1×1", "4×1×1"]
 
 
@@ -130,7 +130,7 @@ def test_a_recorded_trace_is_shown_with_its_tables():
 
 def test_a_count_alone_gives_a_tree_by_work():
     tree = parts(records.profile(cost=cost(), latency=None, throughput=None))["tree"]
-    assert tree["own"] == ["flops", "bytes", "unknown"]
+    assert tree["figures"] == [["flops", "FLOPs", "count"], ["bytes", "bytes moved", "bytes"]]
     assert tree["columns"]["parent"] == [-1, 0, 1, 0]
     assert tree["columns"]["flops"] == [0, 0, 100, None]  # no formula is not no work
     assert tree["columns"]["unknown"] == [0, 0, 0, 2]

@@ -1,9 +1,8 @@
 // The tree as an icicle: width by time, work or memory; zoom, search, breadcrumbs, the node's figures.
 
 import { Colours } from "../colours";
-import type { TreeData } from "../data";
+import type { Figure, TreeData } from "../data";
 import { badge, h, name, responsive } from "../dom";
-import { type Figure, FIGURES, figure } from "../figures";
 import { format, percent } from "../format";
 import { all, type Cell, type Focus, layout } from "../icicle";
 import { nodeLink, nodePanel } from "../node_panel";
@@ -19,9 +18,7 @@ export const tree: View<TreeData> = {
   title: "Tree",
   wide: true,
   draw(part, host, context) {
-    const widths = FIGURES.filter(
-      ([key]) => part.own.includes(key) && context.tree!.total(key)[0] > 0,
-    );
+    const widths = part.figures.filter(([key]) => context.tree!.total(key)[0] > 0);
     if (widths.length) new Icicle(part, host, context, widths).start();
     else host.append(h("p", { class: "note" }, "No time, work or memory of the tree is known."));
   },
@@ -120,7 +117,7 @@ class Icicle {
     const found = layout(this.tree, sizes, this.focus, this.width);
     const levels = found.reduce((most, cell) => Math.max(most, cell.level), 0) + 1;
     this.cells.style.height = `${levels * ROW}px`;
-    const title = figure(this.figure)[1];
+    const title = this.tree.figure(this.figure)[1];
     this.cells.setAttribute(
       "aria-label",
       `Tree of ${this.tree.name(this.focus.node)}, sized by ${title}`,
@@ -161,7 +158,7 @@ class Icicle {
   }
 
   private describe(node: number, sizes: Float64Array): string {
-    const [, title, unit] = figure(this.figure);
+    const [, title, unit] = this.tree.figure(this.figure);
     const kind = this.tree.text("kind", node);
     const share = sizes[0] > 0 ? `, ${percent(sizes[node] / sizes[0])}` : "";
     return `${this.tree.name(node)}, ${kind}: ${format(sizes[node], unit)} ${title}${share}`;

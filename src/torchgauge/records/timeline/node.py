@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from torchgauge.records.timeline.tree_row import Kind, TreeRow
 from torchgauge.records.work.roofline import Bound
@@ -127,9 +127,14 @@ class Node:
         return _per(self.flops, self.bytes)
 
     @property
+    def least_time(self) -> float | None:
+        """Seconds that it takes at least under the device's roofs."""
+        return _seconds(self.total("lower_bound"))
+
+    @property
     def efficiency(self) -> float | None:
         """The time that it takes at least under the device's roofs, as a share of `time`."""
-        return _per(_seconds(self.total("lower_bound")), self.time)
+        return _per(self.least_time, self.time)
 
     @property
     def bound(self) -> Bound | None:
@@ -185,6 +190,25 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.path if self.kind == 'layer' else self.name!r}>"
+
+
+def own_nodes(layer: Node) -> list[Node]:
+    """Return the layer and all below it that is in no layer that it calls."""
+    owned, pending = [], [layer]
+    while pending:
+        node = pending.pop()
+        owned.append(node)
+        pending += [child for child in node.children if child.kind not in ("layer", "bucket")]
+    return owned
+
+
+def sum_of(nodes: Iterable[Node], figure: str) -> float | int | None:
+    """Return the sum of the nodes' own figures; seconds of times. None where none is known."""
+    values = [value for node in nodes if (value := getattr(node.row, figure)) is not None]
+    if not values:
+        return None
+    total: int = sum(values)
+    return total * 1e-9 if figure in ("host", "device") else total
 
 
 @functools.lru_cache(4096)  # a tree has thousands of operators, and few names

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-Quantity = Literal["time", "bytes", "count", "percent", "share", "rate", "number", "text"]
+from torchgauge.records.timeline.layer_columns import PYTHON_COLUMNS
+from torchgauge.records.timeline.quantity import Quantity
 
 _BY_NAME: dict[Quantity, tuple[str, ...]] = {
-    "time": (
-        *("host_time", "host_time_self", "device_time", "device_time_self"),
-        *("avg", "min", "median", "max"),
-    ),
-    "bytes": (
-        *("bytes", "allocated", "allocations", "peak", "retained_for_backward"),
-        "shared_memory",
-    ),
-    "count": ("flops", "parameters", "calls", "# of Calls", "registers"),
-    "share": ("share", "efficiency", "occupancy"),
-    "rate": ("flops_per_second", "bytes_per_second", "bandwidth"),
-    "number": ("intensity",),
+    "time": ("avg", "min", "median", "max"),
+    "bytes": ("shared_memory",),
+    "count": ("# of Calls", "registers"),
+    "share": ("share", "occupancy"),
+    "bytes/s": ("bandwidth",),
 }
 # torch.profiler's names hold the clock or the allocator: "Self CUDA %", "CPU Mem".
 _BY_ENDING: dict[str, Quantity] = {
@@ -29,7 +21,9 @@ _BY_ENDING: dict[str, Quantity] = {
     "Self CPU": "time",
     "Self CUDA": "time",
 }
-_QUANTITY_BY_NAME = {name: quantity for quantity, names in _BY_NAME.items() for name in names}
+_QUANTITY_BY_NAME = {column.key: column.unit for column in PYTHON_COLUMNS} | {
+    name: quantity for quantity, names in _BY_NAME.items() for name in names
+}
 
 
 def quantity_of(column: str) -> Quantity:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from torchgauge.errors import InputError
 from torchgauge.records.timeline.kernel_table import kernels
-from torchgauge.records.timeline.node import Node, base_name
+from torchgauge.records.timeline.layer_columns import PYTHON_COLUMNS
+from torchgauge.records.timeline.node import Node, base_name, sum_of
+from torchgauge.records.timeline.repeated_layers import single_layers
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.counted_at import ITSELF, NOWHERE, counted_at
@@ -48,49 +50,8 @@ def layers(tree: Tree) -> Table:
     `host_time_self` and `device_time_self` hold the layer's own operators, `efficiency` is the time
     at the device's roofs as a share of the layer's.
     """
-    nodes = [node for node in tree.root.walk() if node.kind in ("model", "layer")]
-    owned = {node.index: own(node) for node in nodes}
-    figures: dict[str, Callable[[Node], Any]] = {
-        "path": lambda node: node.row.path,
-        "type": lambda node: node.row.type,
-        "calls": lambda node: node.calls,
-        "host_time": lambda node: node.host_time,
-        "host_time_self": lambda node: sum_of(owned[node.index], "host"),
-        "device_time": lambda node: node.device_time,
-        "device_time_self": lambda node: sum_of(owned[node.index], "device"),
-        "flops": lambda node: node.flops,
-        "bytes": lambda node: node.bytes,
-        "flops_per_second": lambda node: node.flops_per_second,
-        "bytes_per_second": lambda node: node.bytes_per_second,
-        "intensity": lambda node: node.intensity,
-        "bound": lambda node: node.bound,
-        "efficiency": lambda node: node.efficiency,
-        "allocated": lambda node: node.memory,
-        "allocations": lambda node: node.allocations,
-        "peak": lambda node: node.peak,
-        "retained_for_backward": lambda node: node.retained_for_backward,
-        "parameters": lambda node: node.parameters,
-    }
-    return Table({name: [figure(node) for node in nodes] for name, figure in figures.items()})
-
-
-def own(layer: Node) -> list[Node]:
-    """Return the layer and all below it that is in no layer that it calls."""
-    owned, pending = [], [layer]
-    while pending:
-        node = pending.pop()
-        owned.append(node)
-        pending += [child for child in node.children if child.kind not in ("layer", "bucket")]
-    return owned
-
-
-def sum_of(nodes: Iterable[Node], figure: str) -> float | int | None:
-    """Return the sum of the nodes' own figures; seconds of times. None where none is known."""
-    values = [value for node in nodes if (value := getattr(node.row, figure)) is not None]
-    if not values:
-        return None
-    total: int = sum(values)
-    return total * 1e-9 if figure in ("host", "device") else total
+    nodes = single_layers(tree.root)
+    return Table({column.key: list(map(column.get, nodes)) for column in PYTHON_COLUMNS})
 
 
 def operators(tree: Tree, *, by_shape: bool = False) -> Table:

@@ -88,7 +88,7 @@ class Column:
     Attributes:
         key: Its name, by which rows hold its values; that of the column in CSV.
         priority: When it is left out for room: the highest first; None: never.
-        title: Its header; None: the key.
+        title: Its header; None: the key, of a bar nothing.
         unit: What its values are.
         get: Its value of a record, for `Table.of`; None: the attribute of its key.
         left_aligned: Whether it is a column of texts.
@@ -116,7 +116,8 @@ class Column:
     @property
     def header(self) -> str:
         """The title, or the key in its place."""
-        return self.key if self.title is None else self.title
+        named = "" if self.unit == "bar" else self.key
+        return named if self.title is None else self.title
 
     @property
     def drawn(self) -> bool:
@@ -163,6 +164,7 @@ class Table:
         longest: Columns of a name at most, of a fitted table.
         tight: Whether it belongs to what precedes it.
         noun: What rows that are left out are called.
+        ranked_by: The column whose largest values a short form shows; empty: the first rows.
     """
 
     title: str = ""
@@ -178,6 +180,7 @@ class Table:
     longest: int = 48
     tight: bool = False
     noun: str = ""
+    ranked_by: str = ""
 
     @property
     def used_columns(self) -> list[Column]:
@@ -301,7 +304,6 @@ class Tree:
 
     tree: RecordedTree
     options: Options
-    operators: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,10 +25,20 @@ class Row:
 class Section:
     """A titled group of rows; `how` is measured, counted, estimated or empty.
 
-    `notes` are sentences below the rows.
+    `notes` are sentences below the rows. `headlines` are the labels of the rows that a short form
+    shows, without notes; empty: all.
     """
 
     title: str
     how: str
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    headlines: tuple[str, ...] = ()
+
+    @property
+    def short(self) -> Section:
+        """The section with its headlines alone, if it has any."""
+        if not self.headlines:
+            return self
+        rows = tuple(row for row in self.rows if row.label in self.headlines)
+        return dataclasses.replace(self, rows=rows, notes=())

@@ -103,7 +103,7 @@ def size(record: Size) -> Section:
     ]
     if record.uninitialized:
         rows.append(Row("no shape yet", str(len(record.uninitialized)), record.uninitialized[0]))
-    return Section("Size", record.how, tuple(rows))
+    return Section("Size", record.how, tuple(rows), headlines=("parameters", "on disk"))
 
 
 def cost(record: Cost, timed: Latency | None = None, *, impossible: bool = False) -> Section:
@@ -141,7 +141,8 @@ def cost(record: Cost, timed: Latency | None = None, *, impossible: bool = False
         note += ": contradicts itself, see the warnings" if impossible else ""
         rows.append(Row("achieved", achieved, note))
     rows.append(Row("coverage", units.percent(record.coverage, 4), _unknown(record)))
-    return Section("Cost", record.how, tuple(rows))
+    headlines = ("FLOPs", "executed", "bytes", "coverage")
+    return Section("Cost", record.how, tuple(rows), headlines=headlines)
 
 
 def at_least(text: str, *, incomplete: bool) -> str:
@@ -177,7 +178,8 @@ def bounds(bottleneck: Bottleneck, roofline: Roofline | None) -> Section:
         short = ", ".join(shortcomings(roofline.roofs))
         note = "that bound over the measured median" + f"; roofs: {short}" * bool(short)
         rows.append(Row("efficiency", efficiency, note))
-    return Section("Bottleneck", bottleneck.how, tuple(rows), bottleneck.evidence)
+    headlines = ("bound by", "efficiency")
+    return Section("Bottleneck", bottleneck.how, tuple(rows), bottleneck.evidence, headlines)
 
 
 def memory(record: Memory) -> Section:
@@ -211,7 +213,8 @@ def memory(record: Memory) -> Section:
     if record.rss_peak is not None:
         gap = "" if record.rss_gap is None else f"{units.size(record.rss_gap)} beyond the tensors"
         rows.append(Row("process RSS", units.size(record.rss_peak), gap))
-    return Section(f"Memory of a step ({record.step})", record.how, tuple(rows))
+    title, headlines = f"Memory of a step ({record.step})", ("peak", "after", "for backward")
+    return Section(title, record.how, tuple(rows), headlines=headlines)
 
 
 def system(record: System) -> Section:
@@ -237,7 +240,8 @@ def system(record: System) -> Section:
         rows.append(Row("network", f"{received}/s in", f"{sent}/s out (whole machine)"))
     schedule = f"every {units.time(record.interval, 2)} for {units.time(record.duration, 3)}"
     rows.append(Row("sampled", schedule, f"at a cost of {units.percent(record.cost)} of a core"))
-    return Section("System", record.how, tuple(rows))
+    headlines = ("CPU", *(f"GPU {gpu.index}" for gpu in record.gpus))
+    return Section("System", record.how, tuple(rows), headlines=headlines)
 
 
 def compilation(record: Compilation) -> Section:
@@ -257,7 +261,8 @@ def compilation(record: Compilation) -> Section:
     if record.layers:
         note = "layers, which the tree cannot tell apart: "
         rows.append(Row("in graphs", f"{len(record.layers):,}", note + _first(record.layers)))
-    return Section("Compilation", record.how, tuple(rows))
+    headlines = ("graphs", "graph breaks", "recompiled")
+    return Section("Compilation", record.how, tuple(rows), headlines=headlines)
 
 
 def _reasons(label: str, counts: dict[str, int]) -> Row:

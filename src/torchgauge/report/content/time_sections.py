@@ -50,7 +50,8 @@ def latency(record: Latency, *, stages: bool = True) -> Section:
     if processes > 1:
         medians = sorted(record.process_medians)
         rows.append(Row("between", units.times(medians[0], medians[-1]), "process medians"))
-    return Section("Latency", record.how, tuple(rows))
+    headlines = ("median", "p90", "p99", "GPU time", "machine")
+    return Section("Latency", record.how, tuple(rows), headlines=headlines)
 
 
 def _machine(yardstick: Yardstick) -> Row:
@@ -115,4 +116,5 @@ def training(record: TrainingTime) -> Section:
             Row("step", units.time(record.step), outside),
             Row("with", record.optimizer, f"by the {record.clock}'s clock{mixed}"),
         ),
+        headlines=("forward", "backward", "optimizer"),
     )

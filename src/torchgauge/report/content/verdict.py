@@ -71,13 +71,14 @@ def _facts(verdict: Verdict) -> Facts | None:
 
 
 def _rulings(verdict: Verdict) -> Table:
+    """Return a row for each ruling, those that did not pass first."""
     rows = [
         Row(
             f"{rulings.SIGNS[ruling.outcome]} {one_line(ruling.metric)}",
             cells(COLUMNS, ruling),
             tone=TONES[ruling.outcome],
         )
-        for ruling in verdict.rulings
+        for ruling in sorted(verdict.rulings, key=lambda ruling: ruling.outcome == "pass")
     ]
     return Table(columns=COLUMNS, rows=rows, notes=tuple(_reasons(verdict)), layout="fitted")
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from rich.console import Group, RenderableType
 
-from torchgauge import units
+from torchgauge.records.timeline.quantity import FORMATS
 from torchgauge.records.timeline.table import Table
-from torchgauge.records.timeline.table_columns import Quantity, quantity_of
+from torchgauge.records.timeline.table_columns import quantity_of
 from torchgauge.report.console.fitted_table import NAME, fitted_table
 from torchgauge.report.console.plain import plain
 from torchgauge.report.console.text import Text
@@ -21,16 +18,6 @@ MAX_ROWS = 60  # rows
 LONGEST_TEXT = 40  # columns of a text that is not the first
 NO_NAME = "(the whole model)"
 SHAPES = "Input Shapes"
-
-_FORMATS: dict[Quantity, Callable[[Any], str]] = {
-    "time": lambda value: units.time(value, 3),
-    "bytes": lambda value: units.size(value, 3),
-    "count": lambda value: units.count(value, 3),
-    "percent": lambda value: f"{value:.1f}",
-    "share": lambda value: f"{100 * value:.1f} %",
-    "rate": lambda value: units.count(value, 3),
-    "number": units.significant,
-}
 
 
 def render(table: Table, *, html: bool = False) -> str:
@@ -83,12 +70,8 @@ def _labels(table: Table, first: str) -> list[str]:
 
 def _cells(table: Table, name: str) -> list[str]:
     """Return a column's figures with units; an unknown figure is empty."""
-    show = _FORMATS.get(quantity_of(name), _text)
+    show = FORMATS[quantity_of(name)]
     return ["" if value is None else show(value) for value in table.columns[name][:MAX_ROWS]]
-
-
-def _text(value: object) -> str:
-    return "×".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _html(table: Table) -> str:

@@ -9,8 +9,4 @@ from torchgauge.report.markdown.markdown_blocks import document_text
 
 def render(record: Record) -> str:
     """Return the Markdown, with tables as GitHub and others know them."""
-    module = kinds.part(record, "markdown")
-    if module is not None:
-        report: str = module.render(record)
-        return report
     return document_text(kinds.document(record))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from torchgauge import units
-from torchgauge.records.finding import Finding
-from torchgauge.records.record import MeasurementWarning
 from torchgauge.report.content.document import (
     Block,
     Column,
@@ -26,12 +24,15 @@ from torchgauge.report.content.document import (
     Tree,
     Warnings,
 )
+from torchgauge.report.content.section import Row as Figure
 from torchgauge.report.content.section import Section
 from torchgauge.report.content.sections import warning_text
 from torchgauge.report.markdown.markdown_text import (
     Markdown,
     code,
     cut,
+    document,
+    fitting_count,
     items,
     join,
     listing,
@@ -39,16 +40,19 @@ from torchgauge.report.markdown.markdown_text import (
     omitted,
     table,
     text,
-    truncated_document,
 )
-from torchgauge.report.markdown.markdown_tree import layers
 from torchgauge.report.tables import tree_tables
 
-TOP = 10
+TOP = 10  # rows of a table whose columns say which count most
+MAX_COLUMNS = 8
+MAX_ROWS = 100
 MAX_ENTRIES = 25
-LONGEST_WARNING = 600
+LONGEST_SENTENCE = 600
 LONGEST = 160  # characters of a name: stacks and kernels differ late in theirs
 MARKS: dict[Tone, str] = {"good": "🟢", "bad": "🔴", "doubtful": "🟡", "faint": "⚪"}
+INDENT = "&emsp;"
+FOLD = "<details><summary>Operators and how they were measured</summary>"
+UNFOLD = "</details>"
 SIGNS = {"serious": "✗", "warning": "⚠", "info": "·"}
 
 
@@ -56,29 +60,34 @@ def document_text(shown_document: Document) -> str:
     """Return the Markdown; where it is too long, what stands before the warnings is cut."""
     warnings = [block for block in shown_document.blocks if isinstance(block, Warnings)]
     blocks = [block for block in shown_document.blocks if not isinstance(block, Warnings)]
-    parts = _document_parts(dataclasses.replace(shown_document, blocks=blocks))
-    return truncated_document(parts, [part for block in warnings for part in block_parts(block)])
+    return document([*_head(shown_document), *_parts(blocks)], list(_parts(warnings)))
 
 
-def _document_parts(shown_document: Document) -> list[Markdown]:
+def _head(shown_document: Document) -> Iterator[Markdown]:
     names = join(" → ", map(code, shown_document.names))
-    heading = markdown(
+    yield markdown(
         "### {}{}{}",
-        names or shown_document.title,
+        names or cut(shown_document.title),
         f", {shown_document.how}" * bool(shown_document.how),
-        f": {shown_document.headline}" * bool(shown_document.headline),
+        cut(f": {shown_document.headline}" * bool(shown_document.headline)),
     )
-    blocks = [heading, cut(shown_document.line)]
+    yield cut(shown_document.line)
     if shown_document.facts is not None:
-        blocks.append(join("<br>", _pairs(shown_document.facts)))
-    for block in shown_document.blocks:
-        blocks += block_parts(block)
-    return blocks
+        pairs = _pairs(shown_document.facts)
+        shown_pairs = pairs[: fitting_count(pairs, MAX_ENTRIES)]
+        yield join("<br>", [*shown_pairs, *omitted(len(pairs), len(shown_pairs))])
 
 
-def block_parts(block: Block) -> list[Markdown]:
-    """Return a block as Markdown."""
-    return list(_PARTS[type(block)](block))
+def _parts(blocks: Iterable[Block]) -> Iterator[Markdown]:
+    """Yield blocks as Markdown; sections in a row are one table, notes one paragraph."""
+    for kind, group in itertools.groupby(blocks, type):
+        neighbours: list[Any] = list(group)
+        if kind is Section:
+            yield from _sections(neighbours)
+        elif kind is Note:
+            yield join("<br>", [text(note.text) for note in neighbours])
+        else:
+            yield from itertools.chain.from_iterable(map(_PARTS[kind], neighbours))
 
 
 def _pairs(facts: Facts) -> list[Markdown]:
@@ -92,49 +101,83 @@ def _pairs(facts: Facts) -> list[Markdown]:
 
 
 def _facts(facts: Facts) -> Iterator[Markdown]:
-    listed = _pairs(facts)
     yield from _title(facts.title, facts.how)
-    yield items(listed[:MAX_ENTRIES])
-    yield from omitted(len(listed), MAX_ENTRIES)
+    yield from _list(_pairs(facts))
 
 
-def section_parts(section: Section) -> Iterator[Markdown]:
-    """Yield a section's rows as a table below its title."""
-    rows = []
-    for row in section.rows:
-        share = units.percent(row.share) if row.share else ""
-        note = ", ".join(filter(None, (share, row.note)))
-        rows.append((row.label, markdown("**{}**", row.value), cut(note)))
+def _list(entries: Sequence[Markdown], omitted_count: int = 0) -> Iterator[Markdown]:
+    """Yield the entries for which there is room, and how many others there are."""
+    shown_entries = entries[: fitting_count(entries, MAX_ENTRIES)]
+    yield items(shown_entries)
+    yield from omitted(len(entries) + omitted_count, len(shown_entries))
+
+
+def _sections(sections: Sequence[Section]) -> Iterator[Markdown]:
+    """Yield a section's rows as a table below its title; of several as one table."""
+    if len(sections) > 1:
+        rows = [
+            (f"{section.title}, {row.label}", *_figure(row), row.how or section.how)
+            for section in sections
+            for row in section.short.rows
+        ]
+        yield table(("", "figure:", "", "how"), rows)
+        return
+    section = sections[0].short
     yield from _title(section.title, section.how)
-    yield table(("", "figure:", ""), rows)
+    yield table(("", "figure:", ""), [(row.label, *_figure(row)) for row in section.rows])
     yield from map(cut, section.notes)
 
 
-def table_parts(shown_table: Table, top: int = TOP) -> Iterator[Markdown]:
-    """Yield the first rows of a table without its drawings, and its notes."""
-    columns = [column for column in shown_table.used_columns if not column.drawn]
-    top = top if shown_table.top is None else shown_table.top
+def _figure(row: Figure) -> tuple[Markdown, Markdown]:
+    share = units.percent(row.share) if row.share else ""
+    note = ", ".join(filter(None, (share, row.note)))
+    return markdown("**{}**", row.value), cut(note)
+
+
+def _table(shown_table: Table) -> Iterator[Markdown]:
+    """Yield rows of a table without its drawings, and its notes; names are indented by level."""
+    columns = _columns(shown_table)
     judged = any(column.judging for column in columns)
-    rows = []
-    for row in shown_table.rows[:top]:
+    first_level = min((row.level for row in shown_table.rows), default=0)
+    lines = []
+    for row in _rows(shown_table):
         name = str(row.name)
         recorded = shown_table.recorded and not row.summary
         label = code(name, LONGEST) if recorded else cut(name)
         label = markdown("**{}**", label) if row.tone == "strong" else label
         if row.tone in ("good", "bad") and not judged:
             label = markdown("{} {}", MARKS[row.tone], label)
-        rows.append((label, *(_cell(column, row) for column in columns)))
+        label = Markdown(INDENT * (row.level - first_level) + label)
+        lines.append((label, *(_cell(column, row) for column in columns)))
+    lines = lines[: fitting_count(["".join(line) for line in lines], MAX_ROWS)]
     headers = (column.header + ":" * (not column.left_aligned) for column in columns)
     yield from _title(shown_table.title, shown_table.how)
-    if rows:
-        yield table((shown_table.first, *headers), rows)
-    yield from omitted(shown_table.total, len(rows))
-    notes = list(map(cut, shown_table.notes))
-    yield from [items(notes)] if len(notes) > 1 else notes
+    if lines:
+        yield table((shown_table.first, *headers), lines)
+    yield from omitted(shown_table.total, len(lines))
+    notes = [cut(note, LONGEST_SENTENCE) for note in shown_table.notes]
+    yield from notes if len(notes) < 2 else _list(notes)
+
+
+def _columns(shown_table: Table) -> list[Column]:
+    """Return the columns without drawings, those left out first on a narrow terminal last."""
+    columns = [column for column in shown_table.used_columns if not column.drawn]
+    by_priority = sorted(columns, key=lambda column: column.priority or 0)[:MAX_COLUMNS]
+    return [column for column in columns if column in by_priority]
+
+
+def _rows(shown_table: Table) -> Sequence[Row]:
+    """Return the first rows; of a ranked table those of the largest values, in their order."""
+    rows = shown_table.rows[: shown_table.top]
+    if not shown_table.ranked_by:
+        return rows
+    values = [float(row.cells.get(shown_table.ranked_by) or 0) for row in rows]  # type: ignore[arg-type]
+    largest = sorted(range(len(rows)), key=lambda index: -values[index])[:TOP]
+    return [rows[index] for index in sorted(largest)]
 
 
 def _cell(column: Column, row: Row) -> Markdown:
-    text = cut(column.text(row))
+    text = cut(column.text(row).strip())
     if column.judging:
         return markdown("{} {}", MARKS.get(row.tone, ""), text)
     if not text:
@@ -144,62 +187,59 @@ def _cell(column: Column, row: Row) -> Markdown:
     return markdown("**{}**", text) if column.tone == "strong" else text
 
 
-def tree_parts(tree: Tree) -> Iterator[Markdown]:
-    """Yield layers where there are any, operators and kernels, those with most time first."""
-    if any(row.kind == "layer" for row in tree.tree.rows):
-        yield from layers(tree.tree)
-    for shown_table in (
-        tree_tables.operators(tree.tree, tree.options),
-        tree_tables.launches(tree.tree, tree.options),
-    ):
-        if shown_table.rows:
-            yield from _title(f"{shown_table.first.capitalize()}s by their own time", tree.tree.how)
-            yield from table_parts(shown_table)
+def _tree(tree: Tree) -> Iterator[Markdown]:
+    """Yield the layers, and folded what is behind them; a tree without layers is shown whole."""
+    blocks = tree_tables.blocks(tree.tree, tree.options)
+    shown_count = 1 if any(row.kind == "layer" for row in tree.tree.rows) else len(blocks)
+    yield from _parts(blocks[:shown_count])
+    if folded := list(filter(None, _parts(blocks[shown_count:]))):
+        yield join("\n\n", [Markdown(FOLD), *folded, Markdown(UNFOLD)])
 
 
 def _items(shown_items: Items) -> Iterator[Markdown]:
     yield from _title(shown_items.title)
-    listed = shown_items.entries[:MAX_ENTRIES]
-    labels = [f"{label}: " for label in shown_items.labels] or [""] * len(listed)
-    signs = (sign if sign in ("", "·") else f"{sign} " for sign, _ in listed)
-    yield items(
+    labels = [f"{label}: " for label in shown_items.labels] or [""] * len(shown_items.entries)
+    signs = (sign if sign in ("", "·") else f"{sign} " for sign, _ in shown_items.entries)
+    entries = [
         markdown(
             "{}{}{}",
             sign.removeprefix("·"),
             label,
             code(str(entry)) if shown_items.recorded else cut(str(entry)),
         )
-        for sign, label, (_, entry) in zip(signs, labels, listed, strict=False)
-    )
-    yield from omitted(len(shown_items.entries) + shown_items.omitted_count, len(listed))
+        for sign, label, (_, entry) in zip(signs, labels, shown_items.entries, strict=False)
+    ]
+    yield from _list(entries, shown_items.omitted_count)
 
 
-def finding_parts(findings: Iterable[Finding]) -> list[Markdown]:
-    """Return what stands out, each with evidence and what to try."""
+def _findings(findings: Findings) -> Iterator[Markdown]:
+    """Yield what stands out, each with evidence and what to try."""
     entries = [
         markdown(
             "{} **{}**<br>{} {}",
             SIGNS[finding.severity],
             *map(cut, (finding.title, finding.evidence, finding.remedy)),
         )
-        for finding in findings
+        for finding in findings.findings
     ]
-    return [items(entries)] if entries else []
+    yield from _title(findings.title)
+    yield from _list(entries)
 
 
-def warning_parts(warnings: Sequence[MeasurementWarning]) -> list[Markdown]:
-    """Return warnings; probes that failed have a sign of their own."""
+def _warnings(warnings: Warnings) -> Iterator[Markdown]:
+    """Yield warnings; probes that failed have a sign of their own."""
     entries = [
         markdown(
             "{} {}{} {}",
             "✗" if warning.failed else "⚠",
             markdown("{}: ", warning.probe) if warning.probe else "",
-            cut(warning_text(warning), LONGEST_WARNING),
+            cut(warning_text(warning), LONGEST_SENTENCE),
             code(warning.id),
         )
-        for warning in warnings[:MAX_ENTRIES]
+        for warning in warnings.warnings
     ]
-    return [items(entries), *omitted(len(warnings), MAX_ENTRIES)] if entries else []
+    yield from _title(warnings.title)
+    yield from _list(entries)
 
 
 def _heading(heading: Heading) -> Iterator[Markdown]:
@@ -218,13 +258,11 @@ def _title(title: str, how: str = "") -> Iterator[Markdown]:
 
 _PARTS: dict[type, Callable[[Any], Iterable[Markdown]]] = {
     Facts: _facts,
-    Findings: lambda block: [*_title(block.title), *finding_parts(block.findings)],
+    Findings: _findings,
     Heading: _heading,
     Items: _items,
     Listing: lambda lines: [listing(lines.lines, lines.language)],
-    Note: lambda note: [text(note.text)],
-    Section: section_parts,
-    Table: table_parts,
-    Tree: tree_parts,
-    Warnings: lambda block: [*_title(block.title), *warning_parts(block.warnings)],
+    Table: _table,
+    Tree: _tree,
+    Warnings: _warnings,
 }

@@ -6,6 +6,7 @@ made of `Markdown` alone, so that no text can be left unescaped.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import LiteralString
@@ -13,6 +14,7 @@ from typing import LiteralString
 from torchgauge.visible import one_line, printable, visible_lines
 
 MAX_BYTES = 60_000  # GitHub refuses a comment of 65,536 characters
+MAX_LIST_BYTES = 9_000  # so that no list or table takes the room of others
 LONGEST = 80  # characters of a name
 LONGEST_CELL = 300
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~])")
@@ -86,17 +88,18 @@ def join(separator: LiteralString, parts: Iterable[str]) -> Markdown:
     return Markdown(separator.join(map(text, parts)))
 
 
+def fitting_count(lines: Sequence[str], max_count: int) -> int:
+    """Return how many of the lines are shown: `max_count`, or those for which there is room."""
+    sizes = itertools.accumulate(len(line.encode()) for line in lines[:max_count])
+    return sum(size <= MAX_LIST_BYTES for size in sizes)
+
+
 def omitted(total: int, shown_count: int) -> list[Markdown]:
     """Return a note on how many of `total` are left out, if any."""
     return [markdown("… {} others", f"{total - shown_count:,}")] if total > shown_count else []
 
 
-def document(blocks: Iterable[Markdown]) -> str:
-    """Return the blocks one after the other as a report, without empty ones."""
-    return printable("\n\n".join(block for block in blocks if block)) + "\n"
-
-
-def truncated_document(blocks: Sequence[Markdown], end: Sequence[Markdown] = ()) -> str:
+def document(blocks: Sequence[Markdown], end: Sequence[Markdown]) -> str:
     """Return the blocks as a report, the last before its end left out where it is too long."""
     kept_blocks = list(blocks)
     while kept_blocks and len("\n\n".join([*kept_blocks, *end]).encode()) > MAX_BYTES - 100:
@@ -104,4 +107,4 @@ def truncated_document(blocks: Sequence[Markdown], end: Sequence[Markdown] = ())
     if len(kept_blocks) < len(blocks):
         omitted_count = str(len(blocks) - len(kept_blocks))
         kept_blocks.append(markdown("… {} sections more are in the record.", omitted_count))
-    return document([*kept_blocks, *end])
+    return printable("\n\n".join(block for block in [*kept_blocks, *end] if block)) + "\n"

@@ -8,55 +8,25 @@ from typing import Any, Literal, NamedTuple
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.timeline import line_table, tables
 from torchgauge.records.timeline.kernel_table import kernels
+from torchgauge.records.timeline.layer_columns import REPORT_COLUMNS
 from torchgauge.records.timeline.node import Node
+from torchgauge.records.timeline.quantity import Quantity
+from torchgauge.records.timeline.repeated_layers import single_layers
 from torchgauge.records.timeline.traced_lines import TracedFunction
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.report.tables import alive_tensors as tensors
 
-Unit = Literal[
-    "text",
-    "time",
-    "bytes",
-    "count",
-    "number",
-    "share",
-    "flop/s",
-    "bytes/s",
-    "flop/byte",
-    "delta",
-    "change",
-    "growth",
-]
+Unit = Quantity | Literal["number", "delta", "change", "growth"]
 
 
 class Column(NamedTuple):
-    """A column's key in the table of `model.tables`, its title, and its figures' unit."""
+    """A column's key in a table of figures, its title, and its figures' unit."""
 
     key: str
     title: str
     unit: Unit
 
 
-LAYERS = (
-    Column("path", "layer", "text"),
-    Column("type", "type", "text"),
-    Column("calls", "calls", "count"),
-    Column("time", "time", "time"),
-    Column("share", "share of time", "share"),
-    Column("self", "of its own", "time"),
-    Column("host_time", "host time", "time"),
-    Column("flops", "FLOPs", "count"),
-    Column("bytes", "bytes", "bytes"),
-    Column("flops_per_second", "FLOP/s", "flop/s"),
-    Column("bytes_per_second", "B/s", "bytes/s"),
-    Column("intensity", "FLOP/B", "flop/byte"),
-    Column("bound", "bound by", "text"),
-    Column("efficiency", "efficiency", "share"),
-    Column("peak", "peak memory", "bytes"),
-    Column("allocations", "allocated", "bytes"),
-    Column("retained_for_backward", "kept for backward", "bytes"),
-    Column("parameters", "parameters", "count"),
-)
 OPERATORS = (
     Column("Name", "operator", "text"),
     Column("Input Shapes", "input shapes", "text"),
@@ -131,7 +101,7 @@ def tree_tables(tree: Tree) -> list[dict[str, Any]]:
     """Return the tables that have rows: layers, operators, kernels, buckets, lines."""
     nodes = tree.nodes
     all_tables = [
-        _layers(tree, nodes),
+        _layers(tree.root),
         _operators(tree),
         _kernels(tree),
         _buckets(nodes),
@@ -140,19 +110,13 @@ def tree_tables(tree: Tree) -> list[dict[str, Any]]:
     return [table for table in all_tables if table["rows"]]
 
 
-def _layers(tree: Tree, nodes: list[Node]) -> dict[str, Any]:
-    cells = tables.layers(tree).columns
-    on_device = any(time is not None for time in cells["device_time"])
-    times = cells["device_time"] if on_device else cells["host_time"]
-    total_time = times[0] if times else None
-    cells["path"] = [path or tree.rows[0].name for path in cells["path"]]
-    cells["time"] = times
-    cells["share"] = [_part(time, total_time) for time in times]
-    cells["self"] = cells["device_time_self" if on_device else "host_time_self"]
-    if not on_device:
-        del cells["host_time"]
-    indices = [node.index for node in nodes[0].walk() if node.kind in ("model", "layer")]
-    return table("layers", LAYERS, cells, indices)
+def _layers(root: Node) -> dict[str, Any]:
+    layers = single_layers(root)
+    columns = [Column(column.title, column.title, column.unit) for column in REPORT_COLUMNS]
+    cells = {column.title: list(map(column.get, layers)) for column in REPORT_COLUMNS}
+    name = columns[0].key
+    cells[name] = [path or root.name for path in cells[name]]
+    return table("layers", columns, cells, [layer.nodes[0].index for layer in layers])
 
 
 def _operators(tree: Tree) -> dict[str, Any]:

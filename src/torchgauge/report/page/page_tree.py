@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from torchgauge import units
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.kernel import Kernel
 from torchgauge.records.work.cost import Cost
+from torchgauge.report.page.page_tables import Unit
 
-# Figures of the node alone: the page adds up what is below it.
-FIGURES = ("host", "device", "flops", "bytes", "allocations", "retained", "parameters")
+
+class Figure(NamedTuple):
+    """A figure of the node alone, its title and unit: the page adds up what is below it."""
+
+    key: str
+    title: str
+    unit: Unit
+
+
+FIGURES = (
+    Figure("device", "device time", "time"),
+    Figure("host", "host time", "time"),
+    Figure("flops", "FLOPs", "count"),
+    Figure("bytes", "bytes moved", "bytes"),
+    Figure("allocations", "memory allocated", "bytes"),
+    Figure("retained", "kept for backward", "bytes"),
+    Figure("parameters", "parameters", "count"),
+)
 # Calls without a formula, and calls without bytes: with any, the figures are lower bounds.
 LACKING = ("unknown", "calls_without_bytes")
-OWN = (*FIGURES, *LACKING)
+OWN = (*(figure.key for figure in FIGURES), *LACKING)
 # Figures of the node with all below it.
 INCLUSIVE = ("peak",)
 TEXTS = ("name", "path", "type", "phase", "shapes", "bound")
@@ -58,7 +75,7 @@ def columns(tree: Tree) -> dict[str, Any]:
     return {
         "texts": list(texts.index),
         "columns": cells,
-        "own": [name for name in OWN if name in cells],
+        "figures": _figures(cells),
         "kernels": {
             "node": [index for index, _ in kernels],
             "facts": [_launch(k) for _, k in kernels],
@@ -67,6 +84,10 @@ def columns(tree: Tree) -> dict[str, Any]:
         "steps": tree.steps,
         "how": tree.how,
     }
+
+
+def _figures(cells: Container[str]) -> list[Figure]:
+    return [figure for figure in FIGURES if figure.key in cells]
 
 
 def _launch(kernel: Kernel) -> list[str]:
@@ -116,7 +137,7 @@ def counted(cost: Cost) -> dict[str, Any]:
     return {
         "texts": list(texts.index),
         "columns": cells,
-        "own": ["flops", "bytes", "unknown"],
+        "figures": _figures(cells),
         "kernels": {"node": [], "facts": []},
         "step": "training" if cost.backward else "inference",
         "steps": 1,

@@ -15,7 +15,7 @@ COLUMNS = (
     Column("layer", 2, left_aligned=True, tone="faint", max_width=24),
     Column("time", unit="time"),
     Column("share", unit="share"),
-    Column("bar", 4, title="", unit="bar"),
+    Column("bar", 4, unit="bar"),
     Column("source", 1, left_aligned=True, max_width=LONGEST),
 )
 

@@ -80,12 +80,12 @@ def _moment(peak: Peak) -> str:
     return f"Peak {position}. Alive: as asked for, until the free is complete."
 
 
-SHARE = (Column("share", unit="percent"), Column("bar", title="", unit="bar", max_width=BAR))
+SHARE = (Column("share", unit="percent"), Column("bar", unit="bar", max_width=BAR))
 SEGMENTS = (
     Column("count", unit="count"),
     Column("size", unit="bytes"),
     Column("in use", unit="percent"),
-    Column("bar", title="", unit="bar", max_width=BAR),
+    Column("bar", unit="bar", max_width=BAR),
     Column("free", unit="bytes"),
     Column("largest", unit="bytes"),
 )

@@ -16,7 +16,7 @@ MAX_ROWS = 8  # rows of a table of details
 PATH = (
     Column("time"),
     Column("share", unit="percent"),
-    Column("bar", title="", unit="bar", max_width=BAR),
+    Column("bar", unit="bar", max_width=BAR),
 )
 HOST_MEMORY = {True: "pageable", False: "pinned", None: ""}
 

@@ -9,40 +9,39 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.kernel_table import kernels
+from torchgauge.records.timeline.layer_columns import REPORT_COLUMNS
 from torchgauge.records.timeline.node import Node
+from torchgauge.records.timeline.quantity import FORMATS
+from torchgauge.records.timeline.repeated_layers import RepeatedLayers
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.records.work.counted_at import BELOW, ITSELF, NOWHERE
 from torchgauge.report.content import sections
-from torchgauge.report.content.document import Block, Column, Facts, Options, Row, Table, Value
+from torchgauge.report.content.document import (
+    Block,
+    Column,
+    Facts,
+    Options,
+    Row,
+    Table,
+    Tone,
+    Value,
+)
 from torchgauge.report.tables import line_table
 from torchgauge.report.tables.operand_shapes import labels
-from torchgauge.report.tables.repeated_nodes import RepeatedLayers
 
 DEPTH = 2
+BUCKET = ("host", "time", "share", "bar")
+LONGEST_TEXT = 28
 WIDEST = 10_000  # columns: no name is cut
 EMPTY_CELL = "–"
 
-LAYERS = (
-    Column("type", 9, left_aligned=True, tone="faint", max_width=28),
-    Column("parameters", 10),
-    Column("calls", 6),
-    Column("host", 7),
-    Column("time"),
-    Column("self", 5),
-    Column("share"),
-    Column("bar", 2, title="", unit="bar"),
-    Column("FLOPs", 1),
-    Column("FLOP/s", 3),
-    Column("B/s", 8),
-    Column("peak", 4),
-    Column("kept", 6),
-    Column("bound", 4, left_aligned=True),
-)
+_NAME, *_FIGURES = REPORT_COLUMNS
+_BAR = Column("bar", 2, unit="bar")
 OPERATORS = (
     Column("calls"),
     Column("self"),
     Column("share"),
-    Column("bar", 2, title="", unit="bar"),
+    _BAR,
     Column("total", 1),
     Column("average", 5),
     Column("FLOPs", 3),
@@ -54,7 +53,7 @@ KERNELS = (
     Column("calls"),
     Column("time"),
     Column("share"),
-    Column("bar", 6, title="", unit="bar"),
+    Column("bar", 6, unit="bar"),
     Column("median", 3),
     Column("max", 5),
     Column("grid", 7),
@@ -97,71 +96,52 @@ def layers(tree: Tree, depth: int | None) -> Table:
     """Return the layers in calling order, then what belongs to none."""
     rows = list(_layers(tree.root, DEPTH if depth is None else depth))
     return Table(
-        title="Where the time goes", how=tree.how, first="layer", columns=LAYERS, rows=rows,
-        recorded=True, layout="fitted",
+        title="Where the time goes", how=tree.how, first=_NAME.title,
+        columns=list(_layer_columns()), rows=rows, recorded=True, layout="fitted", ranked_by="bar",
     )  # fmt: skip
+
+
+def _layer_columns() -> Iterator[Column]:
+    for column in _FIGURES:
+        is_text = column.unit == "text"
+        yield Column(
+            column.title, column.priority, left_aligned=is_text, tone="faint" if is_text else "",
+            max_width=LONGEST_TEXT,
+        )  # fmt: skip
+        yield from [_BAR] * (column.title == "share")
 
 
 def _layers(root: Node, depth: int) -> Iterator[Row]:
     """Yield the layers in calling order, then what belongs to none."""
-    total_time = root.time or 0.0
-    pending = [(0, RepeatedLayers(root.name, (root,)))]
+    pending = [(0, RepeatedLayers(root.name, (root,), root))]
     while pending:
         level, group = pending.pop()
-        yield Row(group.name, _cells(group, total_time), level, "" if level else "strong")
+        tone: Tone = "" if level else "strong"
+        yield Row(group.name, _cells(group), level, tone)
         if level < depth:
             pending += [(level + 1, child) for child in reversed(group.children)]
     for bucket in root.children:
         if bucket.kind == "bucket" and bucket.time:
-            yield Row(bucket.name, _time_cells(bucket.time, total_time), 1, "remark")
+            cells = _cells(RepeatedLayers(bucket.name, (bucket,), root))
+            yield Row(bucket.name, {key: cells[key] for key in BUCKET if key in cells}, 1, "remark")
 
 
-def _cells(group: RepeatedLayers, total_time: float) -> dict[str, Value]:
-    time = group.sum("time")
-    selves = [tables.sum_of(tables.own(node), _axis(node)) for node in group.nodes]
-    own = [value for value in selves if value is not None]
-    flops, moved = group.sum("flops"), group.sum("bytes")
-    prefix = "≥ " if any(node.at_least for node in group.nodes) else ""
-    cells: dict[str, Value] = {
-        "type": group.nodes[0].row.type,
-        "calls": f"{group.sum('calls'):,}",
-        **_time_cells(time, total_time),
-        "self": units.time(sum(own), 3) if own else EMPTY_CELL,
-    }
-    if group.nodes[0].device_time is not None:
-        cells["host"] = units.time(group.sum("host_time"), 3)
-    if flops is None and prefix:
-        cells["FLOPs"] = units.UNKNOWN
-    elif flops is not None:
-        cells["FLOPs"] = prefix + units.count(flops, 3) if flops else EMPTY_CELL
-        cells["FLOP/s"] = prefix + _rate(flops, time)
-        cells["B/s"] = prefix + _rate(moved, time)
-    peaks = [node.peak for node in group.nodes if node.peak is not None]
-    if peaks:
-        cells["peak"] = units.size(max(peaks), 3)
-    retained = group.sum("retained_for_backward")
-    if retained is not None:
-        cells["kept"] = units.size(retained, 3) if retained else EMPTY_CELL
-    parameters = group.sum("parameters")
-    if parameters is not None:
-        cells["parameters"] = units.count(parameters, 3) if parameters else EMPTY_CELL
-    bounds = [node.bound for node in group.nodes]
-    if bound := max(bounds, key=bounds.count):
-        cells["bound"] = bound
+def _cells(group: RepeatedLayers) -> dict[str, Value]:
+    """Return what is known of a layer, or of several that repeat; what is 0 is a dash."""
+    cells: dict[str, Value] = {}
+    at_least = any(node.at_least for node in group.nodes)
+    for column in _FIGURES:
+        value = column.get(group)
+        incomplete = column.work and at_least
+        if value or (value == 0 and column.unit in ("time", "share")):
+            cells[column.title] = "≥ " * incomplete + FORMATS[column.unit](value)
+        elif incomplete:
+            cells[column.title] = units.UNKNOWN
+        elif value == 0 or column.priority is None:
+            cells[column.title] = EMPTY_CELL
+        if column.title == "share":
+            cells["bar"] = value or 0.0
     return cells
-
-
-def _axis(node: Node) -> str:
-    return "host" if node.device_time is None else "device"
-
-
-def _time_cells(time: float | None, total_time: float) -> dict[str, Value]:
-    share = (time or 0.0) / total_time if total_time else 0.0
-    return {
-        "time": units.time(time, 3),
-        "share": f"{100 * share:.1f} %",
-        "bar": share,
-    }
 
 
 def _rate(amount: float | None, time: float | None) -> str:

@@ -26,7 +26,7 @@ COLUMNS = (
     Column("bytes"),
     Column("FLOP/B", 4),
     Column("share"),
-    Column("bar", 2, title="", unit="bar"),
+    Column("bar", 2, unit="bar"),
 )
 
 
@@ -73,7 +73,9 @@ def work_table(cost: Cost, by: By, depth: int | None) -> list[Block]:
     ]
     omitted_count = len(lines) - len(shown_lines)
     note = Note(f"… {omitted_count} with less or no work", "faint", tight=True)
-    table = Table(first=by, columns=COLUMNS, rows=rows, recorded=True, layout="fitted")
+    table = Table(
+        first=by, columns=COLUMNS, rows=rows, recorded=True, layout="fitted", ranked_by="bar"
+    )
     return [table, *([note] if omitted_count else [])]
 
 

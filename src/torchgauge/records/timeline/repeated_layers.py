@@ -1,27 +1,37 @@
-"""Runs of identical layers, folded into one line of a tree: "h.0–11 ×12"."""
+"""Layers as lines of a table: one by itself, or a run of identical ones: "h.0–11 ×12"."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Hashable
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable
+from typing import Any, Literal, NamedTuple
 
-from torchgauge.records.timeline.node import Node
+from torchgauge.records.timeline.node import Node, own_nodes, sum_of
 
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 
 
 class RepeatedLayers(NamedTuple):
-    """Consecutive layers of one kind, shown as one."""
+    """A layer, or consecutive ones of one kind that are shown as one; `root` is their tree's."""
 
     name: str
     nodes: tuple[Node, ...]
+    root: Node
 
     def sum(self, figure: str) -> Any:
         """Return the sum of a figure of all of them; None where none is known."""
-        values = [value for node in self.nodes if (value := getattr(node, figure)) is not None]
-        return sum(values) if values else None
+        return _sum(getattr(node, figure) for node in self.nodes)
+
+    def own(self, figure: Literal["host", "device"]) -> float | None:
+        """Return the seconds of what they do outside of the layers that they call."""
+        time: float | None = _sum(sum_of(own_nodes(node), figure) for node in self.nodes)
+        return time
+
+    @property
+    def clock(self) -> Literal["host", "device"]:
+        """Whose time the tree is about: the device's where it has any."""
+        return "host" if self.root.device_time is None else "device"
 
     @property
     def children(self) -> list[RepeatedLayers]:
@@ -38,8 +48,19 @@ class RepeatedLayers(NamedTuple):
             nodes = tuple(node for place in indices for node in columns[place])
             if len(self.nodes) > 1 and _is_instance(columns[indices[0]][0]):
                 name = nodes[0].row.type  # each of them has numbers of its own
-            groups.append(RepeatedLayers(name, nodes))
+            groups.append(RepeatedLayers(name, nodes, self.root))
         return groups
+
+
+def single_layers(root: Node) -> list[RepeatedLayers]:
+    """Return each layer by itself in calling order, the model first."""
+    nodes = (node for node in root.walk() if node.kind in ("model", "layer"))
+    return [RepeatedLayers(node.name, (node,), root) for node in nodes]
+
+
+def _sum(values: Iterable[Any]) -> Any:
+    known_values = [value for value in values if value is not None]
+    return sum(known_values) if known_values else None
 
 
 def _signature(node: Node, shapes: dict[Hashable, int]) -> Hashable:
