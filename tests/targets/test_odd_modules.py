@@ -71,6 +71,44 @@ def test_a_module_that_contains_itself_is_refused_once():
         assert "1.back" in caught.value.message
 
 
+def refused_everywhere(model, id):
+    """Refused by a sweep and by `ModelProfiler`, which look at a model before they open it."""
+    for measure in (
+        lambda: tg.sweep(model, X, {"batch": [2]}, progress=False),
+        lambda: tg.ModelProfiler(model).profile(X, num_runs=1, warmup_runs=0),
+    ):
+        with pytest.raises(InputError) as caught:
+            measure()
+        assert caught.value.id == id
+
+
+def test_what_looks_at_a_model_first_refuses_it_as_the_others_do():
+    cycle = nn.Sequential(nn.Linear(4, 4), nn.Identity())
+    cycle[1].back = cycle
+    refused_everywhere(cycle, "module-cycle")
+    refused_everywhere(nn.Sequential(Equal(4, 4)), "module-unhashable")
+
+
+class Raising:
+    """Raises at what it is asked, and can be called."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+    def __call__(self, x):
+        return x * 2
+
+
+def test_a_callable_that_raises_at_every_attribute_is_profiled():
+    found = tg.ModelProfiler(Raising()).profile(X, num_runs=2, warmup_runs=1)
+    assert "Raising" in str(found)
+
+
+def test_a_model_without_shapes_yet_is_swept():
+    cells = tg.sweep(nn.LazyLinear(3), X, {"batch": [2]}, iterations=2, warmup=0, progress=False)
+    assert [cell.status for cell in cells.cells] == ["done"]
+
+
 def test_shared_and_repeated_modules_are_no_cycle():
     part = nn.Linear(4, 4)
     check_tree(nn.Sequential(part, part, nn.Sequential(part)))

@@ -243,8 +243,12 @@ def _as_tensors(inputs: Inputs, model: Any) -> Inputs:
     torch = sys.modules["torch"]
     from torchgauge.targets import members
     from torchgauge.targets.hygiene import module_of
+    from torchgauge.targets.modules import check_tree
+    from torchgauge.targets.target import Target
 
-    module = module_of(getattr(model, "model", model))
+    module = module_of(model.model if isinstance(model, Target) else model)
+    if module is not None:
+        check_tree(module)
     wide = module is None or any(
         tensor.dtype == torch.float64 for tensor in members.tensors(module)
     )

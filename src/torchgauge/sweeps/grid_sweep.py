@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from torch.nn.parameter import is_lazy
 
 from torchgauge.device.environment import environment
 from torchgauge.measure.latency.latency_options import LatencyOptions
@@ -22,6 +23,7 @@ from torchgauge.sweeps.run import Run
 from torchgauge.sweeps.sweep_options import SweepOptions
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.modules import check_tree
 from torchgauge.targets.names import name_of
 from torchgauge.targets.target import TargetRequest
 from torchgauge.targets.variant import ModelWithInputs, Variant
@@ -81,7 +83,10 @@ def _subject_identity(subject: TargetRequest | ModelWithInputs) -> dict[str, str
             "weights": str(subject.weights or ""),
         }
     module = module_of(subject.model)
-    state: dict[str, Any] = {} if module is None else module.state_dict()
+    state: dict[str, Any] = {}
+    if module is not None:
+        check_tree(module)
+        state = module.state_dict()
     inputs = (
         name_of(subject.make)
         if callable(subject.make)
@@ -108,6 +113,12 @@ def _measurement_identity(
 
 
 def _form(tensors: Mapping[str, Any]) -> str:
-    shapes = repr([(key, getattr(t, "shape", None), getattr(t, "dtype", None))
-                   for key, t in tensors.items()])  # fmt: skip
-    return hashlib.sha256(shapes.encode()).hexdigest()[:12]
+    forms = [
+        (
+            name,
+            None if is_lazy(value) else getattr(value, "shape", None),
+            getattr(value, "dtype", None),
+        )
+        for name, value in tensors.items()
+    ]
+    return hashlib.sha256(repr(forms).encode()).hexdigest()[:12]
