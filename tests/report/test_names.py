@@ -79,7 +79,9 @@ def test_nothing_in_a_name_commands_a_terminal(measured, form):
 def test_each_layer_is_one_line_of_the_console(measured):
     lines = [line.strip() for line in formats.text(measured, "text").splitlines()]
     assert max(map(len, lines)) <= 80
-    lines = lines[lines.index("", lines.index("Alive at the peak")) :]  # the tree and after it
+    tree = lines.index("", lines.index("Alive at the peak"))
+    leaves = next(place for place, line in enumerate(lines) if line.startswith("leaf layer"))
+    lines = lines[tree:leaves]
     for name in [*SHOWN, "xxxx"]:
         assert sum(line.startswith(name) for line in lines) == 1, name
 

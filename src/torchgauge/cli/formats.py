@@ -45,13 +45,24 @@ FORMATS = {
     "benchmark-bigger": Format("benchmark-bigger.json", "benchmark", {"better": "higher"}),
 }
 ALL = ", ".join(FORMATS)
+SUFFIXES = {f".{written.suffix}": form for form, written in FORMATS.items()}
+SHORT_SUFFIXES = ".json, .html, .md, .csv, .txt"
 
 
 def add_arguments(
     out: argparse._ArgumentGroup, default: str = "json", *, page: bool = True
 ) -> None:
     """Declare the options that write files; `page` where the verb's record has one."""
-    out.set_defaults(html=None)
+    out.set_defaults(html=None, open=False)
+    out.add_argument(
+        "-o",
+        type=_output,
+        action="append",
+        default=[],
+        metavar="FILE",
+        dest="outputs",
+        help=f"write FILE in the format of its suffix: {SHORT_SUFFIXES} and more; repeatable",
+    )
     out.add_argument("--output-dir", type=typed, metavar="DIR", help="write files there")
     out.add_argument(
         "--format",
@@ -62,6 +73,16 @@ def add_arguments(
     )
     if page:
         out.add_argument("--html", type=typed, metavar="FILE", help="write the page to FILE")
+        out.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
+def _output(text: str) -> tuple[str, Path]:
+    """Return the format that a file's name asks for, by its longest known suffix, and its path."""
+    fitting = [suffix for suffix in SUFFIXES if text.casefold().endswith(suffix)]
+    if not fitting:
+        message = f"the suffix of '{text}' names no format (choose from {', '.join(SUFFIXES)})"
+        raise argparse.ArgumentTypeError(message)
+    return SUFFIXES[max(fitting, key=len)], typed(text)
 
 
 def _formats(text: str) -> list[str]:
@@ -105,14 +126,15 @@ def check(options: argparse.Namespace, kind: str = "") -> None:
             id="option-conflict",
             remedy="Add --output-dir DIR. Of a saved run, torchgauge report prints any format.",
         )
-    if "html" in (options.formats or ()) or options.html is not None:
+    named_forms = [*(options.formats or ()), *(form for form, _ in options.outputs)]
+    if "html" in named_forms or options.html is not None or options.open:
         _renderer("html")
-    for form in (options.formats or ()) if kind else ():
+    for form in named_forms if kind else ():
         rendering.check_fit(kind, FORMATS[form].renderer, form)
     if options.output_dir is not None:
         check_writable(options.output_dir)
-    if options.html is not None:
-        check_replaceable(options.html)
+    for path in (*(path for _, path in options.outputs), *filter(None, [options.html])):
+        check_replaceable(path)
 
 
 def write(
@@ -130,8 +152,13 @@ def write(
         # The record itself first: all others can be made of it.
         forms = sorted(options.formats or ["json"], key=lambda form: form != "json")
         outputs = [(form, options.output_dir / f"{stem}.{FORMATS[form].suffix}") for form in forms]
+    outputs += options.outputs
     if options.html is not None:
         outputs.append(("html", options.html))
+    if options.open and "html" not in dict(outputs):
+        import tempfile
+
+        outputs.append(("html", Path(tempfile.mkdtemp(prefix="torchgauge-page-"), f"{stem}.html")))
     failed = None
     written = []
     for form, path in outputs:
@@ -139,10 +166,20 @@ def write(
             written.append(write_atomically(path, text(record, form, choices).encode()))
         except InputError as error:
             failed = failed or error
+    if options.open:
+        _open_page(next(path for form, path in reversed(outputs) if form == "html"))
     if failed is not None:
         say(written)
         raise failed
     return written
+
+
+def _open_page(path: Path) -> None:
+    """Open a page in a browser, where there is one."""
+    import webbrowser
+
+    if not path.exists() or not webbrowser.open(path.absolute().as_uri()):
+        tell(f"torchgauge: no browser could be started; open {display_path(path)} yourself")
 
 
 def write_or_show(

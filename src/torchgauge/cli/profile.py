@@ -74,7 +74,7 @@ def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
     """Return the limits; raises InputError for options that do not go together."""
     check_training(options)
     limits = settle(options)
-    if "junit" in (options.formats or ()) and not limits:
+    if "junit" in (*(options.formats or ()), *dict(options.outputs)) and not limits:
         raise InputError(
             "JUnit tells which limits hold, and there is none.",
             id="option-conflict",
@@ -125,14 +125,18 @@ def write(profile: Profile, verdict: Verdict | None, options: argparse.Namespace
         return argparse.Namespace(**{**vars(options), "formats": forms, **overrides})
 
     forms = options.formats or ["json"]
+    of_verdict, of_profile = (
+        [output for output in options.outputs if (output[0] == "junit") is is_junit]
+        for is_junit in (True, False)
+    )
     try:
-        return formats.write(
-            profile, options_with([form for form in forms if form != "junit"]), "profile"
-        )
+        fitting = [form for form in forms if form != "junit"]
+        return formats.write(profile, options_with(fitting, outputs=of_profile), "profile")
     finally:
         if verdict is not None:
             fitting = [form for form in forms if form in OF_A_VERDICT]
-            formats.say(formats.write(verdict, options_with(fitting, html=None), "verdict"))
+            chosen = options_with(fitting, outputs=of_verdict, html=None, open=False)
+            formats.say(formats.write(verdict, chosen, "verdict"))
 
 
 def tell(profile: Profile, verdict: Verdict | None, options: argparse.Namespace) -> None:
@@ -159,6 +163,10 @@ def show(profile: Profile, options: argparse.Namespace) -> None:
     if options.json:
         emit(rendering.text(profile, "json"))
         return
-    from torchgauge.report.console.console import view
+    from torchgauge.cli.next_steps import with_next_steps
+    from torchgauge.report import kinds
+    from torchgauge.report.console import blocks
 
-    print_view(lambda width: view(profile, shown_options(options), width=width))
+    document = kinds.document(profile, shown_options(options))
+    document = with_next_steps(document, profile, options)
+    print_view(lambda width: blocks.view(document, width))

@@ -127,15 +127,11 @@ class LatencyOptions:
     @property
     def several(self) -> bool:
         """True where as many processes are to be measured as the budget allows."""
-        return self._left_open and self.effort.several
-
-    @property
-    def _left_open(self) -> bool:
-        return self.processes is None and self.iterations is None
+        return self.processes is None and self.iterations is None and self.effort.several
 
     @property
     def _quick(self) -> bool:
-        return self._left_open and not self.effort.several
+        return self.iterations is None and not self.effort.several
 
     @property
     def total_budget(self) -> float:
@@ -145,7 +141,7 @@ class LatencyOptions:
     @property
     def asked_precision(self) -> float | None:
         """What the median's interval is held against; None where nothing was asked of it."""
-        if self.target_rel_error is None and not self._left_open:
+        if self.target_rel_error is None and not (self.several or self._quick):
             return DEFAULT_PRECISION
         return self.target_rel_error
 

@@ -67,7 +67,7 @@ def view(shown_document: Document, width: int) -> RenderableType:
         parts.append(Text(f"  {shown_document.line}", style="dim"))
     if shown_document.facts is not None:
         parts.append(_facts(shown_document.facts))
-    for block in shown_document.blocks:
+    for block in (*shown_document.blocks, *shown_document.conclusion):
         tight = block.title == "" if isinstance(block, Section) else getattr(block, "tight", False)
         parts += [*([] if tight or not parts else [Text("")]), _view(block, width)]
     return Group(*parts)

@@ -329,6 +329,7 @@ class Document:
         line: What is said below the title.
         facts: What was measured, where and when.
         blocks: Figures, tables, findings and warnings in reading order.
+        conclusion: What it comes to: the last on a terminal, the first elsewhere.
         names: The user's names that the title is made of; none: it is ours.
         tone: How the title stands out.
     """
@@ -339,5 +340,6 @@ class Document:
     line: str = ""
     facts: Facts | None = None
     blocks: Sequence[Block] = ()
+    conclusion: Sequence[Block] = ()
     names: Sequence[str] = ()
     tone: Tone = "mark"

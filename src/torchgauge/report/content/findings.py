@@ -10,6 +10,7 @@ from torchgauge.analyze.work.roof_quality import shortcomings
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.node import Node
+from torchgauge.records.timeline.tree import Tree
 
 MAX_FINDINGS = 3
 # A finding about a smaller share of a step, or of its memory, is left out.
@@ -90,12 +91,12 @@ def hottest_operator(timed: Timed) -> Finding | None:
 def widest_layer(timed: Timed) -> Finding | None:
     """Say which layer that calls no other takes most of the time."""
     _, nodes, total_time = timed
-    leaves = [(node.time or 0.0, index) for index, node in enumerate(nodes) if _leaf(node)]
+    leaves = [(node.time or 0.0, index) for index, node in enumerate(nodes) if is_leaf(node)]
     if not leaves:
         return None
     time, index = max(leaves)
     return Finding(
-        f"{nodes[index].path} takes {units.percent(time / total_time)} of the time",
+        f"{_named(nodes[index])} takes {units.percent(time / total_time)} of the time",
         f"{units.time(time, 3)} of {units.time(total_time, 3)}: the longest of "
         f"{len(leaves):,} layers ({nodes[index].row.type}).",
         time / total_time,
@@ -111,7 +112,7 @@ def out_of_proportion(timed: Timed) -> Finding | None:
         return None
     by_type: dict[str, list[int]] = {}
     for index, node in enumerate(nodes):
-        if _leaf(node) and not node.at_least:
+        if is_leaf(node) and not node.at_least:
             by_type.setdefault(node.row.type, []).append(index)
     outliers = []
     for kind, members in by_type.items():
@@ -140,7 +141,7 @@ def farthest_from_roof(timed: Timed) -> Finding | None:
     gains = [
         ((node.time or 0.0) * (1 - node.efficiency), index)
         for index, node in enumerate(nodes)
-        if _leaf(node) and node.efficiency is not None and node.efficiency < 1
+        if is_leaf(node) and node.efficiency is not None and node.efficiency < 1
     ]
     if not gains:
         return None
@@ -237,5 +238,23 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _leaf(node: Node) -> bool:
+def is_leaf(node: Node) -> bool:
+    """Whether it is a layer that calls no other."""
     return node.kind == "layer" and not node.layers
+
+
+def _named(layer: Node) -> str:
+    """Return a layer's path; one that is a number says nothing, so its class stands behind it."""
+    last = layer.path.rpartition(".")[2]
+    return f"{layer.path} ({layer.row.type})" if last.isdecimal() else layer.path
+
+
+def slowest_leaf(tree: Tree | None) -> tuple[Node, float] | None:
+    """Return the layer that calls no other and takes most of the time, and its share of it."""
+    if tree is None or not tree.root.time:
+        return None
+    leaves = [node for node in tree.root.walk() if is_leaf(node) and node.time]
+    if not leaves:
+        return None
+    slowest = max(leaves, key=lambda node: node.time or 0.0)
+    return slowest, (slowest.time or 0.0) / tree.root.time

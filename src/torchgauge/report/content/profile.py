@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from torchgauge.records.profile import Profile
+from torchgauge.report.content.conclusion import conclusion
 from torchgauge.report.content.document import (
     Block,
     Document,
     Facts,
-    Items,
     Options,
     Tree,
     Warnings,
 )
-from torchgauge.report.content.findings import findings
 from torchgauge.report.content.sections import sections, warnings
 from torchgauge.report.tables.alive_tensors import alive
 
@@ -25,7 +24,7 @@ def title(profile: Profile) -> str:
 def document(profile: Profile, options: Options) -> Document:
     """Return the figures of what was measured, the tensors alive at the peak, and the tree."""
     head, *figures = sections(profile)
-    blocks: list[Block] = [*most_important(profile), *figures]
+    blocks: list[Block] = [*figures]
     if profile.memory is not None and profile.memory.tensors:
         blocks.append(alive(profile.memory))
     if profile.tree is not None:
@@ -34,10 +33,7 @@ def document(profile: Profile, options: Options) -> Document:
         heading = "Warnings" if profile.complete else "Failed and warnings"
         blocks.append(Warnings(listed, heading))
     facts = Facts([(row.label, row.value) for row in head.rows])
-    return Document(title(profile), facts=facts, blocks=blocks, names=(title(profile),))
-
-
-def most_important(profile: Profile) -> list[Items]:
-    """Return the findings about the largest shares of the step, if any, in a line each."""
-    entries = [("·", finding.title) for finding in findings(profile)]
-    return [Items("What matters most", entries)] if entries else []
+    return Document(
+        title(profile), facts=facts, blocks=blocks, conclusion=conclusion(profile),
+        names=(title(profile),),
+    )  # fmt: skip

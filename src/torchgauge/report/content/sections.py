@@ -182,10 +182,26 @@ def bounds(bottleneck: Bottleneck, roofline: Roofline | None) -> Section:
     return Section("Bottleneck", bottleneck.how, tuple(rows), bottleneck.evidence, headlines)
 
 
+def peak_place(record: Memory) -> str:
+    """Return where in the step the peak is reached: "in layer4 (aten::conv2d)"; "" if unknown."""
+    operator = record.peak_operator.removeprefix("autograd::engine::evaluate_function: ")
+    phase = record.peak_phase if record.step == "training" else ""
+    place = record.peak_layer or phase
+    if not place:
+        return ""
+    phase_note = f", {phase}" if record.peak_layer and phase else ""
+    return f"in {place}" + f" ({operator})" * bool(operator) + phase_note
+
+
+def _peak_note(record: Memory) -> str:
+    average = f"average {units.size(record.average)}"
+    return "; ".join(filter(None, (peak_place(record), average)))
+
+
 def memory(record: Memory) -> Section:
     """Say how much memory a step needs, and what for."""
     rows = [
-        Row("peak", units.size(record.peak), f"average {units.size(record.average)}"),
+        Row("peak", units.size(record.peak), _peak_note(record)),
         *(
             Row(name, units.size(part), "", part / record.peak if record.peak else 0.0)
             for name, part in sorted(record.parts.items(), key=lambda item: -item[1])

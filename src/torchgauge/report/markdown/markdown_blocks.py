@@ -59,7 +59,8 @@ SIGNS = {"serious": "✗", "warning": "⚠", "info": "·"}
 def document_text(shown_document: Document) -> str:
     """Return the Markdown; where it is too long, what stands before the warnings is cut."""
     warnings = [block for block in shown_document.blocks if isinstance(block, Warnings)]
-    blocks = [block for block in shown_document.blocks if not isinstance(block, Warnings)]
+    figures = [block for block in shown_document.blocks if not isinstance(block, Warnings)]
+    blocks = [*shown_document.conclusion, *figures]
     return document([*_head(shown_document), *_parts(blocks)], list(_parts(warnings)))
 
 
@@ -95,7 +96,7 @@ def _pairs(facts: Facts) -> list[Markdown]:
     for label, value in facts.pairs:
         detailed = value if isinstance(value, Detailed) else Detailed(value, "")
         name = code(detailed.text) if facts.recorded else cut(detailed.text)
-        detail = markdown(" {}", cut(detailed.detail)) if detailed.detail else ""
+        detail = markdown(" {}", cut(detailed.detail.strip())) if detailed.detail else ""
         pairs.append(markdown("{}: {}{}", cut(label), name, detail))
     return pairs
 

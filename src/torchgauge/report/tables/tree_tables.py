@@ -12,7 +12,7 @@ from torchgauge.records.timeline.kernel_table import kernels
 from torchgauge.records.timeline.layer_columns import REPORT_COLUMNS
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.quantity import FORMATS
-from torchgauge.records.timeline.repeated_layers import RepeatedLayers
+from torchgauge.records.timeline.repeated_layers import RepeatedLayers, single_layers
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.records.work.counted_at import BELOW, ITSELF, NOWHERE
 from torchgauge.report.content import sections
@@ -26,11 +26,14 @@ from torchgauge.report.content.document import (
     Tone,
     Value,
 )
+from torchgauge.report.content.findings import is_leaf
+from torchgauge.report.content.kernel_names import kernel_labels
 from torchgauge.report.tables import line_table
 from torchgauge.report.tables.operand_shapes import labels
 
 DEPTH = 2
 BUCKET = ("host", "time", "share", "bar")
+LEAF_HIDDEN = ("self", "calls")  # a leaf's own time is its time
 LONGEST_TEXT = 28
 WIDEST = 10_000  # columns: no name is cut
 EMPTY_CELL = "–"
@@ -82,6 +85,7 @@ def blocks(tree: Tree, options: Options) -> list[Block]:
     lines = [] if not tree.lines else [line_table.table(tree.lines, options.top)]
     tables_and_notes = [
         layers(tree, options.depth),
+        leaves(tree, options.top),
         operators(tree, options),
         launches(tree, options),
     ]
@@ -101,11 +105,26 @@ def layers(tree: Tree, depth: int | None) -> Table:
     )  # fmt: skip
 
 
-def _layer_columns() -> Iterator[Column]:
+def leaves(tree: Tree, top: int) -> Table:
+    """Return the layers that call no other, those first that take most of the time."""
+    leaf_layers = [group for group in single_layers(tree.root) if is_leaf(group.nodes[0])]
+    leaf_layers.sort(key=lambda group: -(group.nodes[0].time or 0.0))
+    rows = [Row(group.nodes[0].path, _cells(group)) for group in leaf_layers[:top]]
+    shown_rows = rows if len(leaf_layers) > 1 else []
+    return Table(
+        first="leaf layer", columns=list(_layer_columns(hidden=LEAF_HIDDEN)), rows=shown_rows,
+        recorded=True, total_rows=len(leaf_layers), layout="fitted",
+    )  # fmt: skip
+
+
+def _layer_columns(hidden: tuple[str, ...] = ()) -> Iterator[Column]:
     for column in _FIGURES:
+        if column.title in hidden:
+            continue
         is_text = column.unit == "text"
+        priority = 0 if hidden and column.title == "type" else column.priority
         yield Column(
-            column.title, column.priority, left_aligned=is_text, tone="faint" if is_text else "",
+            column.title, priority, left_aligned=is_text, tone="faint" if is_text else "",
             max_width=LONGEST_TEXT,
         )  # fmt: skip
         yield from [_BAR] * (column.title == "share")
@@ -117,13 +136,19 @@ def _layers(root: Node, depth: int) -> Iterator[Row]:
     while pending:
         level, group = pending.pop()
         tone: Tone = "" if level else "strong"
-        yield Row(group.name, _cells(group), level, tone)
+        yield Row(_name(group), _cells(group), level, tone)
         if level < depth:
             pending += [(level + 1, child) for child in reversed(group.children)]
     for bucket in root.children:
         if bucket.kind == "bucket" and bucket.time:
             cells = _cells(RepeatedLayers(bucket.name, (bucket,), root))
             yield Row(bucket.name, {key: cells[key] for key in BUCKET if key in cells}, 1, "remark")
+
+
+def _name(group: RepeatedLayers) -> str:
+    """Return a layer's name; a number alone says nothing, so the class stands behind it."""
+    type_name = group.nodes[0].row.type
+    return f"{group.name} {type_name}" if group.name[:1].isdecimal() and type_name else group.name
 
 
 def _cells(group: RepeatedLayers) -> dict[str, Value]:
@@ -212,7 +237,11 @@ def _work(row: dict[str, Any], time: float | None) -> dict[str, Value]:
 def launches(tree: Tree, options: Options) -> Table:
     """Return the kernels and copies that take most of the device's time."""
     records = kernels(tree).rows()
-    rows = [Row(record["name"], _launch(record)) for record in records[: options.top]]
+    names = kernel_labels([record["name"] for record in records])
+    rows = [
+        Row(name, _launch(record))
+        for name, record in zip(names, records[: options.top], strict=False)
+    ]
     return Table(
         first="kernel", columns=KERNELS, rows=rows, recorded=True, total_rows=len(records),
         layout="fitted", longest=LONGEST_KERNEL,

@@ -1,0 +1,69 @@
+"""What to run after a profile: complete commands about the same target."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shlex
+from typing import TYPE_CHECKING
+
+from torchgauge.folders import display_path
+
+if TYPE_CHECKING:
+    from torchgauge.records.profile import Profile
+    from torchgauge.report.content.document import Document
+
+MAX_STEPS = 3
+# Warnings of a machine that other work, or its settings, disturb.
+DISTURBED = ("other-load", "steal-time", "several-modes", "drift", "throttled", "one-thread")
+
+
+def with_next_steps(document: Document, profile: Profile, options: argparse.Namespace) -> Document:
+    """Return the document with commands to run next; of a profile that failed, as it is."""
+    from torchgauge.report.content.document import Heading, Listing
+
+    if not profile.complete or profile.interrupted:
+        return document
+    lines = "\n".join(f"{command}  # {reason}" for command, reason in steps(profile, options))
+    heading = Heading("Next", tone="")
+    return dataclasses.replace(
+        document, conclusion=[*document.conclusion, heading, Listing(lines, "sh")]
+    )
+
+
+def steps(profile: Profile, options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return commands with what each is for, the most useful first."""
+    target = shlex.join(["torchgauge", "profile", *target_arguments(options)])
+    commands = []
+    if options.effort == "quick":
+        commands.append((target, "with narrower intervals"))
+    if any(warning.id in DISTURBED for warning in profile.all_warnings):
+        commands.append(("torchgauge doctor", "what disturbs timings on this machine"))
+    if profile.latency is not None:
+        advise = shlex.join(["torchgauge", "advise", *target_arguments(options)])
+        commands.append((advise, "try what may make it faster"))
+    commands.append(_page(target, options))
+    return commands[:MAX_STEPS]
+
+
+def _page(target: str, options: argparse.Namespace) -> tuple[str, str]:
+    """Return the command that shows the profile as a page, without measuring again if it can."""
+    saved = next((path for form, path in options.outputs if form == "json"), None)
+    if saved is None and options.output_dir is not None and "json" in (options.formats or ["json"]):
+        saved = options.output_dir / "profile.json"
+    if saved is None:
+        return f"{target} --open", "the same as a page"
+    return shlex.join(["torchgauge", "report", display_path(saved), "--open"]), "the same as a page"
+
+
+def target_arguments(options: argparse.Namespace) -> list[str]:
+    """Return the arguments that name the target and how it is run, as they were given."""
+    arguments = [options.target]
+    for text in options.inputs:
+        arguments += ["--input", text]
+    for name in ("batch", "weights", "precision", "loss", "optimizer"):
+        if (value := getattr(options, name)) is not None:
+            arguments += [f"--{name}", str(value)]
+    if options.device != "auto":
+        arguments += ["--device", options.device]
+    return arguments + [f"--{flag}" for flag in ("train", "trust") if getattr(options, flag)]
