@@ -42,8 +42,7 @@ def steps(profile: Profile, options: argparse.Namespace) -> list[tuple[str, str]
     if profile.latency is not None:
         advise = shlex.join(["torchgauge", "advise", *target_arguments(options)])
         commands.append((advise, "try what may make it faster"))
-    commands.append(_page(target, options))
-    return commands[:MAX_STEPS]
+    return [*commands[: MAX_STEPS - 1], _page(target, options)]
 
 
 def _page(target: str, options: argparse.Namespace) -> tuple[str, str]:

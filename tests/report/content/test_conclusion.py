@@ -5,8 +5,8 @@ from tests.support.records import profile as sample
 
 from torchgauge.report.console import console
 from torchgauge.report.content import sections
-from torchgauge.report.content.conclusion import conclusion
 from torchgauge.report.content.findings import slowest_leaf
+from torchgauge.report.content.profile import conclusion
 from torchgauge.report.markdown import markdown
 
 

@@ -67,7 +67,10 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         ):
             step()
         recorded = _Recording(placement, step, device, caller_storages).read()
-    parts: dict[str, Any] = {str(part): size for part, size in recorded.figures.parts.items()}
+    parts: dict[str, Any] = {
+        **{str(part): size for part, size in recorded.figures.parts.items()},
+        **recorded.peak_place,
+    }
     return Memory(
         peak=recorded.figures.peak,
         average=recorded.figures.average,
@@ -85,9 +88,6 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         before=recorded.figures.before,
         after=recorded.figures.after,
         tensors=recorded.tensors,
-        peak_layer=recorded.peak_layer,
-        peak_operator=recorded.peak_operator,
-        peak_phase=recorded.peak_phase,
         timeline=recorded.figures.timeline,
         warnings=(
             *unrecorded(step.threads.names(), recorded.lost, probe="memory"),
@@ -110,9 +110,7 @@ class _RecordedStep:
     tensors: tuple[AliveTensor, ...]
     lost: int
     measurement_bytes: int
-    peak_layer: str = ""
-    peak_operator: str = ""
-    peak_phase: str = ""
+    peak_place: dict[str, str]
 
 
 def _latest(phases: dict[Phase, int], time: int) -> Phase:
@@ -175,15 +173,14 @@ class _Recording:
         figures = step_memory(blocks, operators, known_storages, span, held=held, outputs=outputs)
         layers = named_ranges(events, LAYER)
         tensors = alive_tensors(figures.alive, operators, layers, self.layers.paths)
-        step = _RecordedStep(figures, tensors, blocks.lost, measurement_bytes)
-        if figures.peak_at is None:
-            return step
-        return dataclasses.replace(
-            step,
-            peak_layer=self.layers.paths.get(layers.innermost(*figures.peak_at), ""),
-            peak_operator=operators.innermost(*figures.peak_at),
-            peak_phase=_latest(phases, figures.peak_at[0]),
-        )
+        place = {}
+        if figures.peak_at is not None:
+            place = {
+                "peak_layer": self.layers.paths.get(layers.innermost(*figures.peak_at), ""),
+                "peak_operator": operators.innermost(*figures.peak_at),
+                "peak_phase": _latest(phases, figures.peak_at[0]),
+            }
+        return _RecordedStep(figures, tensors, blocks.lost, measurement_bytes, place)
 
     def _two_steps(self) -> None:
         for number in range(2):

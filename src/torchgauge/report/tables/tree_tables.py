@@ -27,8 +27,8 @@ from torchgauge.report.content.document import (
     Value,
 )
 from torchgauge.report.content.findings import is_leaf
-from torchgauge.report.content.kernel_names import kernel_labels
 from torchgauge.report.tables import line_table
+from torchgauge.report.tables.kernel_names import kernel_labels
 from torchgauge.report.tables.operand_shapes import labels
 
 DEPTH = 2

@@ -4,7 +4,7 @@ import pytest
 from tests.support.paths import public_trace
 
 from torchgauge.readers.kineto.kineto import read_events
-from torchgauge.report.content.kernel_names import kernel_label, kernel_labels
+from torchgauge.report.tables.kernel_names import kernel_label, kernel_labels
 
 ELEMENTWISE = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::{}, "
