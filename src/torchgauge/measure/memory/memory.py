@@ -67,10 +67,8 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         ):
             step()
         recorded = _Recording(placement, step, device, caller_storages).read()
-    parts: dict[str, Any] = {
-        **{str(part): size for part, size in recorded.figures.parts.items()},
-        **recorded.peak_place,
-    }
+    parts: dict[str, Any] = {str(part): size for part, size in recorded.figures.parts.items()}
+    parts |= recorded.peak_place
     return Memory(
         peak=recorded.figures.peak,
         average=recorded.figures.average,
