@@ -9,6 +9,9 @@ RESULTS := torchgauge-results
 SPEEDSCOPE := tests/support/speedscope
 SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torchvision*)
 
+# Tests start hundreds of processes; each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-thorough test-all gpu page bundle browser pictures lint types contract docs bench clean
 
 demo: $(VENV)/demo

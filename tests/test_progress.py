@@ -157,9 +157,9 @@ class Stages:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"detail": "summary"},
-        {"lines": True},
+        pytest.param({}, marks=pytest.mark.thorough),
+        pytest.param({"detail": "summary"}, marks=pytest.mark.thorough),
+        pytest.param({"lines": True}, marks=pytest.mark.thorough),
         {"effort": "quick"},
         {"effort": "quick", "roofs": None},
         {"device": "meta"},

@@ -96,6 +96,7 @@ def test_commands_that_build_on_each_other(block, tmp_path):
 
 
 @pytest.mark.parametrize("code", blocks("python"))
+@pytest.mark.thorough
 def test_python(code, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -43,6 +43,7 @@ def test_an_archive_says_what_its_folder_does(sources, tmp_path, workers):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.thorough
 def test_options_reach_each_member(sources):
     folder, packed = sources
     limited = [tg.read_trace(one, workers=1, memory_limit=10**9) for one in (packed, folder)]
@@ -101,6 +102,7 @@ def test_a_rank_of_an_archive_is_converted(sources, tmp_path):
     assert "0, 1, 2" in caught.value.cause
 
 
+@pytest.mark.thorough
 def test_archives_are_compared_as_folders_are(sources, capsys):
     folder, packed = sources
     assert main(["compare", str(packed), str(packed), "--rank", "1", "--json"]) == 0
@@ -109,6 +111,7 @@ def test_archives_are_compared_as_folders_are(sources, capsys):
     assert same(tg.load(packed), tg.load(folder))
 
 
+@pytest.mark.thorough
 def test_nothing_is_cached_beside_an_archive_and_that_is_said(sources, tmp_path):
     pytest.importorskip("pyarrow")
     _, packed = sources

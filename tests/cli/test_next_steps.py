@@ -96,11 +96,17 @@ def test_the_page_is_opened_in_the_browser(net, tmp_path, monkeypatch, capsys):
 def test_without_a_browser_it_is_said_where_the_page_is(net, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("BROWSER", str(tmp_path / "none"))
     monkeypatch.setattr("webbrowser.open", lambda _: False)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert main([*net, "--open"]) == 0
-    (page,) = tmp_path.glob("torchgauge-page-*/profile.html")
-    assert page.parent.stat().st_mode & 0o077 == 0
+    assert (tmp_path / "cache/torchgauge/profile.html").exists()
     assert "open " in capsys.readouterr().err
+
+
+def test_without_a_home_the_page_needs_a_name(net, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", "")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert main([*net, "--open"]) == 2
+    assert "-o page.html --open" in capsys.readouterr().err
 
 
 def test_junit_is_written_of_the_verdict(net):

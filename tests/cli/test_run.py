@@ -55,6 +55,7 @@ def script(tmp_path):
     return write
 
 
+@pytest.mark.thorough
 def test_an_inference_script_with_arguments(script):
     folder = script(INFERENCE)
     done = run(folder, "--record", 4, "--output-dir", "out", "script.py", "20", "--json", "-m")
@@ -180,6 +181,7 @@ print(Owner().twice(3), sys.argv, __name__)
 """
 
 
+@pytest.mark.thorough
 def test_a_script_without_a_model_is_an_error_unless_lines_are_asked_for(tmp_path):
     (tmp_path / "plain.py").write_text(PLAIN)
     done = run(tmp_path, "--output-dir", "out", "plain.py", "a")
@@ -188,6 +190,7 @@ def test_a_script_without_a_model_is_an_error_unless_lines_are_asked_for(tmp_pat
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_lines_of_a_script_without_a_model(tmp_path):
     (tmp_path / "plain.py").write_text(PLAIN + "sys.exit(3)")
     formats = ("--output-dir", "out", "--format", "json,lines,markdown,html")
@@ -208,6 +211,7 @@ def test_lines_of_a_script_without_a_model(tmp_path):
     assert "lines of functions" in (tmp_path / "out" / "loop.html").read_text()
 
 
+@pytest.mark.thorough
 def test_functions_by_name_and_one_that_never_ran(tmp_path):
     (tmp_path / "plain.py").write_text(PLAIN)
     asked = ("--function", "plain.py:total", "--function", "absent")
@@ -231,6 +235,7 @@ def test_bytes_by_line(tmp_path):
     assert functions["<module>"]["allocated"] >= functions["Owner.twice"]["allocated"]
 
 
+@pytest.mark.thorough
 def test_bytes_by_line_name_the_extra_they_need(tmp_path):
     (tmp_path / "plain.py").write_text(PLAIN)
     (tmp_path / "memray.py").write_text("raise ImportError")

@@ -104,9 +104,15 @@ def test_a_callable_that_raises_at_every_attribute_is_profiled():
     assert "Raising" in str(found)
 
 
-def test_a_model_without_shapes_yet_is_swept():
-    cells = tg.sweep(nn.LazyLinear(3), X, {"batch": [2]}, iterations=2, warmup=0, progress=False)
-    assert [cell.status for cell in cells.cells] == ["done"]
+NESTED = torch.nested.nested_tensor([torch.ones(1, 4), torch.ones(3, 4)])
+
+
+@pytest.mark.parametrize(("model", "inputs"), [(nn.LazyLinear(3), X), (nn.Linear(4, 4), NESTED)])
+def test_tensors_without_a_shape_of_their_own_are_swept(model, inputs):
+    result = tg.sweep(
+        model, inputs, {"precision": ["fp32"]}, iterations=2, warmup=0, progress=False
+    )
+    assert [cell.status for cell in result.cells] == ["done"]
 
 
 def test_shared_and_repeated_modules_are_no_cycle():

@@ -59,6 +59,7 @@ def test_the_record_of_the_cache_is_that_of_the_file(name, tmp_path, readings):
     assert_same(read_events(source), cached_events(source, python="modules", partial=False))
 
 
+@pytest.mark.thorough
 def test_of_a_folder_each_file_has_one(tmp_path, source, readings):
     sources = [source, source.with_name("trace2.json")]
     shutil.copyfile(*sources)

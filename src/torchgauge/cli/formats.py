@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torchgauge.cli.output import tell
 from torchgauge.errors import InputError
 from torchgauge.files import check_replaceable, check_writable, write_atomically
-from torchgauge.folders import display_path, typed
+from torchgauge.folders import display_path, typed, users_folder
 from torchgauge.records import rendering
 
 if TYPE_CHECKING:
@@ -156,9 +156,7 @@ def write(
     if options.html is not None:
         outputs.append(("html", options.html))
     if options.open and "html" not in dict(outputs):
-        import tempfile
-
-        outputs.append(("html", Path(tempfile.mkdtemp(prefix="torchgauge-page-"), f"{stem}.html")))
+        outputs.append(("html", _page_to_open(stem)))
     failed = None
     written = []
     for form, path in outputs:
@@ -172,6 +170,24 @@ def write(
         say(written)
         raise failed
     return written
+
+
+def _page_to_open(stem: str) -> Path:
+    """Return the file of a page that is opened and not asked for otherwise; the next replaces it.
+
+    Raises InputError `output-unwritable` without a folder for it.
+    """
+    cache = users_folder("XDG_CACHE_HOME", ".cache")
+    if cache is None:
+        raise InputError(
+            "There is no folder for the page.",
+            id="output-unwritable",
+            cause="HOME and XDG_CACHE_HOME are not set.",
+            remedy="Name the file: -o page.html --open.",
+        )
+    folder = cache / "torchgauge"
+    check_writable(folder)
+    return folder / f"{stem}.html"
 
 
 def _open_page(path: Path) -> None:

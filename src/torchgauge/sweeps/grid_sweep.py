@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from torch.nn.parameter import is_lazy
+import torch
 
 from torchgauge.device.environment import environment
 from torchgauge.measure.latency.latency_options import LatencyOptions
@@ -23,6 +23,7 @@ from torchgauge.sweeps.run import Run
 from torchgauge.sweeps.sweep_options import SweepOptions
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.inputs.tensors import strided
 from torchgauge.targets.modules import check_tree
 from torchgauge.targets.names import name_of
 from torchgauge.targets.target import TargetRequest
@@ -113,12 +114,11 @@ def _measurement_identity(
 
 
 def _form(tensors: Mapping[str, Any]) -> str:
+    """Return a text that is equal for tensors of the same names, shapes and dtypes."""
     forms = [
-        (
-            name,
-            None if is_lazy(value) else getattr(value, "shape", None),
-            getattr(value, "dtype", None),
-        )
+        (name, [tuple(part.shape) for part in strided(value)], value.dtype)
+        if isinstance(value, torch.Tensor)
+        else (name, None, None)
         for name, value in tensors.items()
     ]
     return hashlib.sha256(repr(forms).encode()).hexdigest()[:12]

@@ -126,6 +126,7 @@ def test_work_that_names_no_stream_is_there():
     assert [one["name"] for one in found["profiles"]] == ["device work of an unknown stream"]
 
 
+@pytest.mark.thorough
 def test_stacks_may_be_deeper_than_python_calls():
     depth = 3000
     events = read(*(op(f"aten::op{at % 3}", at, 2 * (depth - at)) for at in range(depth)))
