@@ -279,7 +279,7 @@ REFUSED = [
     # the target
     Case("@none.py:make", "file-missing", "There is no file"),
     Case("nowhere.at.all:make", "module-missing", "no Python module", "neither in"),
-    Case("resnet18", "target-unknown", "'resnet18'", "none of the known forms", "torchvision:NAME"),
+    Case("resnet18", "target-unknown", "'resnet18'", "none of the known", "torchvision:resnet18"),
     Case("@plain", "target-unknown", "", "has no config.json"),
     Case("@models.py", "factory-missing", "does not say what makes", "It has", "after a colon"),
     Case("@models.py:liner", "factory-missing", "no 'liner'", "", "linear"),
@@ -310,7 +310,7 @@ REFUSED = [
     Case("@models.py:linear --precision fp8", "precision-unknown", "fp8", "fp32, tf32, bf16"),
     Case("@models.py:linear --device tpu", "device-unknown", "tpu"),
     Case("@models.py:linear --device cuda:63", "device-absent", "cuda"),
-    Case("@models.py:linear --batch 0", "option-invalid", "batch = 0", "at least one"),
+    Case("@models.py:linear --batch 0", "option-invalid", "'0' is no whole number"),
     # weights
     Case("@models.py:linear --weights @none.pt", "file-missing", "no weights file"),
     Case("@models.py:linear --weights @missing.pt", "weights-mismatch", "", "1 missing"),

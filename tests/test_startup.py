@@ -9,7 +9,8 @@ import sys
 import pytest
 from benchmarks import startup
 
-from torchgauge.cli.main import VERBS, PlainHelp
+from torchgauge.cli.main import VERBS
+from torchgauge.cli.parser import PlainHelp
 
 HEAVY = {"torch", "numpy", "scipy", "msgspec", "rich", "psutil", "pandas", "sqlalchemy"}
 LISTED = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"

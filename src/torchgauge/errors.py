@@ -81,6 +81,14 @@ class MeasurementError(TorchgaugeError):
     exit_code = ExitCode.MEASUREMENT_FAILED
 
 
+class ModelError(MeasurementError, InputError):
+    """The user's own code raised while it was measured; what it raised is the `__cause__`.
+
+    An InputError, since model and inputs are the caller's, and a measurement that failed: the
+    command line writes what it has, and ends with that exit code.
+    """
+
+
 def text_of(error: BaseException) -> str:
     """Return an error's class and its text in one line; a text that itself raises is left out."""
     try:
@@ -110,6 +118,9 @@ _LIBRARIES = frozenset(
 )
 
 
+_TORCH_CALLS = ("_wrapped_call_impl", "_call_impl")
+
+
 def user_traceback(error: TorchgaugeError) -> str:
     """Return the traceback of what the user's own code raised, without torchgauge's frames.
 
@@ -121,7 +132,7 @@ def user_traceback(error: TorchgaugeError) -> str:
     from pathlib import Path
 
     original = error.__cause__
-    if original is None:
+    if original is None or error.traceback:  # that of another process is whole
         return error.traceback
     own = str(Path(__file__).parent)
     report = traceback.TracebackException.from_exception(original)
@@ -141,6 +152,10 @@ def user_traceback(error: TorchgaugeError) -> str:
     users = any(is_users(frame.filename) or frame.name == "_call_impl" for frame in report.stack)
     if not users and not isinstance(original, SyntaxError):
         return ""
+    # How torch gets from a layer to its forward is the same in every layer.
+    report.stack = traceback.StackSummary.from_list(
+        [frame for frame in report.stack if frame.name not in _TORCH_CALLS]
+    )
     # Further lines of what was raised stand below its first: none can pass for one of ours.
     return "".join(
         part

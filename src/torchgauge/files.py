@@ -48,6 +48,18 @@ def is_folder(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - as above
 
 
+def path_remedy(path: Path) -> str:
+    """Return what to do about a file that is not there: name the one that was probably meant."""
+    import difflib
+
+    try:
+        names = os.listdir(path.parent)  # noqa: PTH208 - texts, to compare
+    except (OSError, ValueError):
+        return "Check the path."
+    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return f"Did you mean {path.with_name(near[0])}?" if near else "Check the path."
+
+
 def check_readable(path: Path, *, pipe: bool = False) -> None:
     """Raise InputError for what cannot be read from begin to end, before anything is taken from it.
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from torchgauge import units
 from torchgauge.errors import InputError
-from torchgauge.files import check_readable
+from torchgauge.files import check_readable, path_remedy
 
 VARIABLE = "TORCHGAUGE_READ_LIMIT"
 _CHUNK_SIZE = 1 << 20
@@ -62,7 +62,7 @@ def read_bytes(path: Path, bound: Bound) -> bytes:
             limit = bound.limit_for(os.fstat(file.fileno()).st_size)
             data = file.read(limit + 1)
     except OSError as error:
-        raise unreadable(f"'{path}'", error) from error
+        raise unreadable(f"'{path}'", error, path_remedy(path)) from error
     if len(data) > limit:
         raise too_large(f"'{path}'", "It", limit)
     return data

@@ -36,9 +36,7 @@ def test_times_have_a_unit(source, capsys):
     command = ["trace", source, "--to", "folded"]
     assert main([*command, "--from", "47us", "--until", "0.00005s"]) == 0
     assert capsys.readouterr().out.endswith("gemm 6000\n")
-    with pytest.raises(SystemExit) as ended:
-        main([*command, "--from", "47"])
-    assert ended.value.code == 2
+    assert main([*command, "--from", "47"]) == 2
     assert "'47' is no time (such as 47ms)" in capsys.readouterr().err
 
 
@@ -108,9 +106,7 @@ def test_what_does_not_go_together_is_said(source, capsys, options, says):
 
 
 def test_json_or_a_conversion(source, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["trace", source, "--to", "folded", "--json"])
-    assert ended.value.code == 2
+    assert main(["trace", source, "--to", "folded", "--json"]) == 2
 
 
 def test_what_is_wrong_with_the_file_is_said(source, capsys, tmp_path):

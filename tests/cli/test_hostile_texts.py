@@ -24,10 +24,7 @@ FORGED = re.compile(r"^(\s*::|\[forged)|##\w*\[", re.MULTILINE)
 
 def said(arguments, capsys, codes=(2,)):
     """Return what a command says on standard error; it ends with one of the codes."""
-    try:
-        code = main(arguments)
-    except SystemExit as error:
-        code = error.code
+    code = main(arguments)
     caught = capsys.readouterr()
     assert code in codes, caught
     text = caught.err

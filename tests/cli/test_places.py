@@ -213,10 +213,7 @@ OPTIONS = [
 @pytest.mark.parametrize(("arguments", "says"), OPTIONS, ids=lambda one: str(one)[-30:])
 def test_amounts_beyond_all_numbers_are_refused(arguments, says, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    try:
-        code = main(arguments)
-    except SystemExit as error:  # argparse's
-        code = error.code
+    code = main(arguments)
     told = capsys.readouterr().err
     assert code == 2
     assert says in told

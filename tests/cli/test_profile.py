@@ -267,13 +267,18 @@ def test_an_output_folder_that_cannot_be_written_is_found_before_measuring(model
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["profil", "x"], ["profile", "x", "--out", "y"],
+    "arguments", [["profil", "x"], ["profile", "x", "--out", "y"],
                   ["profile", "x", "--format", "xml", "--output-dir", "y"]]
 )  # fmt: skip
 def test_usage_errors_end_with_2(arguments):
+    assert main(arguments) == 2
+
+
+def test_no_arguments_show_the_help(capsys):
     with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
+        main([])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: torchgauge")
 
 
 def test_meta_counts_and_runs_nothing(model, capsys):

@@ -11,6 +11,7 @@ import pytest
 from tests.support import numpy_framework as fw
 
 import torchgauge as tg
+from torchgauge.errors import ModelError
 
 profiler = tg.Profiler()
 
@@ -261,7 +262,7 @@ def test_what_a_model_raises_reaches_the_caller_by_its_own_type(kind, call):
     assert type(error.value.__cause__) is kind
     assert f"raised {kind.__name__}" in str(error.value)
     again = pickle.loads(pickle.dumps(error.value))
-    assert (type(again), str(again)) == (tg.MeasurementError, str(error.value))
+    assert (type(again), str(again)) == (ModelError, str(error.value))
 
 
 def test_an_exception_that_nothing_can_combine_with_stays_a_measurement_error():

@@ -6,7 +6,7 @@ import torch
 from torchgauge.device.cores import cpu_quota
 from torchgauge.device.cpu import Cpu, last_level_cache
 from torchgauge.device.environment import environment
-from torchgauge.device.select import open_device, resolve
+from torchgauge.device.select import device_named, open_device, resolve
 from torchgauge.errors import InputError
 
 
@@ -42,11 +42,25 @@ def test_with_gpus(two_gpus):
         resolve("cuda:2")
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda:x", "cuda:-1", "auto:1", "", "CPU"])
+@pytest.mark.parametrize("name", ["gpu", "cuda:x", "cuda:-1", "auto:1", ""])
 def test_unknown_devices(no_gpu, name):
     with pytest.raises(InputError) as caught:
         resolve(name)
     assert caught.value.id == "device-unknown"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("gpu", "cuda?"), ("GPU:1", "cuda:1?"), ("cuda0", "cuda:0?")]
+)
+def test_a_device_of_another_name_is_told_as_torch_writes_it(name, meant):
+    with pytest.raises(InputError) as caught:
+        device_named(name)
+    assert caught.value.remedy == f"Did you mean {meant}"
+
+
+def test_devices_are_of_any_case_and_torchs_own(two_gpus):
+    assert resolve("CPU") == resolve(torch.device("cpu")) == "cpu"
+    assert resolve("CUDA:0") == resolve(torch.device("cuda", 0)) == "cuda:0"
 
 
 def test_the_last_level_cache_is_the_largest(tmp_path):

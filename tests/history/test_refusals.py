@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,7 @@ NOBODY = 65534
 
 def kept_file(error):
     """Return the file that an error's remedy names."""
-    return Path(error.remedy.partition("history add '")[2].removesuffix("'"))
+    return Path(shlex.split(error.remedy.partition("history add ")[2])[0])
 
 
 def is_kept(made, error):
@@ -112,7 +113,7 @@ def test_a_full_disk_keeps_what_is_there_and_the_run(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", FULL, location], capture_output=True, text=True, check=True
     )
-    saved, name, uuid, remedy = done.stdout.strip().split("\n")
+    saved, name, uuid, remedy = done.stdout.strip().split("\n", 3)
     assert name == "store-full"
     assert int(saved) > 2
     with Store.open(location) as store:

@@ -70,8 +70,16 @@ def test_a_failing_probe_leaves_the_others(model, monkeypatch):
     ]
 
 
-def test_a_forward_that_raises_is_said_once(model):
-    profile = tg.profile(model, torch.ones(2, 9), **QUICK)
+def test_a_forward_that_raises_is_raised(model):
+    with pytest.raises(InputError) as caught:
+        tg.profile(model, torch.ones(2, 9), **QUICK)
+    assert isinstance(caught.value, tg.MeasurementError)  # as before
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert caught.value.id == "forward-raised"
+
+
+def test_a_profile_that_keeps_going_says_once_that_a_forward_raised(model):
+    profile = tg.profile(model, torch.ones(2, 9), keep_going=True, **QUICK)
     assert [w.id for w in profile.warnings] == ["forward-raised", *["skipped"] * 4]
     assert "test_plan" not in profile.warnings[0].traceback
     assert "linear" in profile.warnings[0].traceback

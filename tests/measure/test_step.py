@@ -179,7 +179,7 @@ def test_autocast_casts_the_weights_anew_in_every_step():
 
 def test_native_precision_is_that_of_most_bytes():
     assert placed(nn.Linear(4, 2).double(), torch.ones(1, 4).double()).precision == "float64"
-    assert placed(nn.Linear(4, 2).bfloat16(), None).precision == "bf16"
+    assert placed(nn.Linear(4, 2).bfloat16(), torch.ones(1, 4)).precision == "bf16"
     assert placed(torch.relu, torch.ones(1)).precision == "fp32"
     assert placed(torch.relu, torch.ones(1, dtype=torch.int64)).precision == "unknown"
 
@@ -205,7 +205,7 @@ def test_a_callable_cannot_be_cast_or_moved(options):
 
 def test_a_bound_method_is_measured_where_its_module_is():
     model = nn.Linear(4, 2).bfloat16()
-    placement = placed(model.forward, None, precision="bf16")
+    placement = placed(model.forward, torch.ones(1, 4), precision="bf16")
     assert (placement.precision, placement.method) == ("bf16", "native")
 
 

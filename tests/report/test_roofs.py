@@ -51,4 +51,4 @@ def test_a_report_says_that_roofs_are_quick_and_of_a_busy_machine(report):
 def test_a_summary_says_why_they_are_not_better():
     text = reports(profile(quality="busy", extent="quick", other=1.3))["summary"]
     assert "Others took 1.30 cores while the roofs were measured" in text
-    assert "`torchgauge profile --roofs` refines them" in text
+    assert "`torchgauge profile TARGET --roofs` refines them" in text

@@ -67,7 +67,9 @@ def measure_latency(
     from torchgauge.targets.builds.source import Source
     from torchgauge.targets.training.training import Training
 
-    source = Source.of_object(model_or_callable, inputs, device=device, training=bool(train))
+    source = Source.of_object(
+        model_or_callable, inputs, device=device, training=bool(train), raw=preprocess is not None
+    )
     options = LatencyOptions(
         Training.resolve(train), warmup, iterations, processes, target_rel_error, budget,
         samples_needed(percentile), preprocess, postprocess, cold_cache,

@@ -38,11 +38,13 @@ def profile(
     budget: float | None = None,
     roofs: bool | None = None,
     effort: EffortName = "usual",
+    keep_going: bool = False,
     progress: bool | None = None,
 ) -> Profile:
     """Measure size, work, time and memory of a model and where they go, and return the record.
 
-    A probe that fails leaves a warning; Ctrl-C returns what was measured so far (`interrupted`).
+    A probe that fails after the model was timed leaves a warning; Ctrl-C returns what was measured
+    so far (`interrupted`).
 
     Args:
         model: A torch.nn.Module, or any function.
@@ -60,9 +62,11 @@ def profile(
         budget: Seconds for the latency (5).
         roofs: True measures the device's roofs anew, None where none are stored, False not at all.
         effort: "quick" takes some two seconds in this process alone, "precise" about a minute.
+        keep_going: Return a record also where the model raises: its size, and a failed warning.
         progress: Show progress; None does so on a terminal.
 
-    Raises InputError for an unknown device, precision or detail, and for a device that is absent.
+    Raises InputError for an unknown or absent device, an unknown precision or detail, and where the
+    model raises, whose own error is then the `__cause__`.
     """
     file = None if trace is None else Path(trace).absolute()  # the model may change folders
     how_long = effort_named(effort)
@@ -74,13 +78,12 @@ def profile(
     from torchgauge.targets.builds.source import Source
     from torchgauge.targets.training.training import Training
 
-    source = Source.of_object(
-        model, inputs, device=device, precision=precision, training=bool(train)
-    )
+    training = bool(train)
+    source = Source.of_object(model, inputs, device=device, precision=precision, training=training)
     how = Training.resolve(train)
     latency = LatencyOptions(how, warmup, iterations, processes, None, budget, effort=how_long)
     with measuring(progress) as display:
-        return measure(source, latency, display, timeline)
+        return measure(source, latency, display, timeline, keep_going=keep_going)
 
 
 def profile_request(

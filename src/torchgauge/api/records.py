@@ -83,5 +83,6 @@ def loaded(profile_or_path: Profile | str | Path) -> Profile:
     raise InputError(
         f"'{profile_or_path}' holds a {type(record).__name__.lower()}, not a profile.",
         id="not-a-profile",
-        remedy="Give a file that `torchgauge profile --output-dir` or profile.save wrote.",
+        remedy="Give a file that "
+        "`torchgauge profile TARGET --output-dir DIR` or profile.save wrote.",
     )

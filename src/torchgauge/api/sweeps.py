@@ -10,6 +10,7 @@ from torchgauge.analyze.gate.limits import percentile_of
 from torchgauge.analyze.statistics.percentiles import samples_needed
 from torchgauge.analyze.sweep.constraints import parse
 from torchgauge.api.preparation import measuring, require_torch
+from torchgauge.errors import ModelError
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.records.sweep import Sweep
 from torchgauge.sweeps.sweep_options import BY, SweepOptions
@@ -39,6 +40,7 @@ def sweep(
     iterations: int | None = None,
     target_rel_error: float | None = None,
     budget: float | None = BUDGET,
+    keep_going: bool = False,
     progress: bool | None = None,
 ) -> Sweep:
     """Measure a model under every combination of settings, each cell in its own process.
@@ -49,14 +51,17 @@ def sweep(
     by. `repeats` processes measure each cell in turn. Unless `every` is set, batches are skipped
     once throughput saturates or memory would not fit. `memory_limit` limits the bytes of each
     process. `resume` is a file that stores finished cells. `budget` is in seconds for each process.
-    `executor` is "process" or "ray".
+    `executor` is "process" or "ray". Where the model raises in every cell that was tried, so does
+    this function, unless it is to `keep_going`.
 
     Raises InputError `axis-unknown`, `axis-invalid`, `constraint-invalid`, `metric-unknown`,
     `sweep-other`, `not-picklable`, and for what cannot be measured at all.
     """
     require_torch()
+    from torchgauge.targets.modules import check_model
     from torchgauge.targets.variant import ModelWithInputs
 
+    check_model(model)
     options = SweepOptions(
         executor,
         where,
@@ -74,7 +79,23 @@ def sweep(
         independent=samples_needed(percentile_of(parse(where))),
     )
     subject = ModelWithInputs(model, make_inputs)
-    return sweep_request(subject, grid, options, latency, progress=progress)
+    result = sweep_request(subject, grid, options, latency, progress=progress)
+    if not keep_going:
+        _check_measured(result)
+    return result
+
+
+def _check_measured(result: Sweep) -> None:
+    """Raise ModelError where no cell was measured since the model raised."""
+    raised = [cell for cell in result.cells if cell.error == "forward-raised"]
+    if raised and not any(cell.done for cell in result.cells):
+        raise ModelError(
+            "No cell was measured.",
+            id="forward-raised",
+            cause=raised[0].reason,
+            remedy="Call the model with the same inputs outside torchgauge; they may not fit it. "
+            "keep_going=True returns the cells as they ended.",
+        )
 
 
 def sweep_request(

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
+from torchgauge.cli.options.numbers import seconds
 from torchgauge.cli.options.target import (
     add_run_options,
     add_target,
@@ -69,7 +70,7 @@ def _add_trial_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--budget",
-        type=_seconds,
+        type=seconds,
         metavar="SECONDS",
         help="time for everything; what runs on is stopped 5 %% and 2 s later",
     )
@@ -81,20 +82,12 @@ def _add_trial_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _share(text: str) -> float:
-    return _number(text, "a share such as 0.01", minimum=0.0)
-
-
-def _seconds(text: str) -> float:
-    return _number(text, "a number of seconds above 0", minimum=1e-9)
-
-
-def _number(text: str, description: str, *, minimum: float) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= minimum):
-        raise argparse.ArgumentTypeError(f"'{text}' is not {description}")
+    if not (math.isfinite(value) and value >= 0):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a share such as 0.01")
     return value
 
 

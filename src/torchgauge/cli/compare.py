@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from torchgauge.cli import formats
-from torchgauge.cli.options.numbers import positive
+from torchgauge.cli.options.numbers import positive, whole_number
 from torchgauge.cli.options.target import add_run_options, add_training_options, run_request
-from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.cli.output import command_argument, emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_file
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--top", type=positive, default=10, metavar="N", help="places shown (default: 10)"
     )
     parser.add_argument(
-        "--rank", type=int, metavar="R", help="of traces, the rank that is compared"
+        "--rank", type=whole_number, metavar="R", help="of traces, the rank that is compared"
     )
     run_group = parser.add_argument_group("what is run, of two targets")
     add_run_options(
@@ -115,11 +115,13 @@ def _compared(options: argparse.Namespace) -> Comparison:
     if all(saved):
         return cast("Comparison", api.compare(options.baseline, options.target))
     if any(saved):
+        target = options.target if saved[0] else options.baseline
         raise InputError(
             "A saved run and a target cannot be compared.",
             id="compare-sides",
             cause="Two runs are read, or two targets are run in turn.",
-            remedy="Profile the target first: torchgauge profile TARGET --output-dir DIR.",
+            remedy="Save a run of the target first:\n"
+            f"torchgauge profile {command_argument(target)} --processes 10 --output-dir results",
         )
     with prints_to_stderr():
         return api.compare_targets(run_request(options), options.baseline, blocks=options.blocks)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 
 from torchgauge.cli.formats import say
+from torchgauge.cli.options.numbers import whole_number
 from torchgauge.cli.output import emit_bytes
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.folders import typed
@@ -40,7 +41,7 @@ def add_arguments(
     group.add_argument(
         "--until", type=_time, metavar="TIME", dest="end", help="what comes before, such as 1.2s"
     )
-    group.add_argument("--step", type=int, metavar="N", help="what is in ProfilerStep#N")
+    group.add_argument("--step", type=whole_number, metavar="N", help="what is in ProfilerStep#N")
     group.add_argument("--layer", metavar="PATH", help="what is in a layer, forward and backward")
 
 

@@ -124,7 +124,8 @@ def check(options: argparse.Namespace, kind: str = "") -> None:
         raise InputError(
             "--format writes files and needs --output-dir.",
             id="option-conflict",
-            remedy="Add --output-dir DIR. Of a saved run, torchgauge report prints any format.",
+            remedy="Add --output-dir DIR. Any format of a saved run is printed by "
+            f"`torchgauge report RUN.json --format {options.formats[0]}`.",
         )
     named_forms = [*(options.formats or ()), *(form for form, _ in options.outputs)]
     if "html" in named_forms or options.html is not None or options.open:

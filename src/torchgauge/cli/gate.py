@@ -15,7 +15,13 @@ from torchgauge.cli.options.target import (
     run_request,
     settle,
 )
-from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
+from torchgauge.cli.output import (
+    command_argument,
+    emit,
+    print_view,
+    prints_to_stderr,
+    tell_lines,
+)
 from torchgauge.cli.verdicts import tell_github
 from torchgauge.errors import ExitCode, InputError
 
@@ -105,10 +111,12 @@ def run(options: argparse.Namespace) -> int:
     """Gate, show, write; return the exit code."""
     against = [options.base_ref, options.base_target, options.baseline, options.calibrate or None]
     if sum(side is not None for side in against) != 1:
+        target = command_argument(options.target or options.model_path or "TARGET")
         raise InputError(
             "Say what to gate against, once.",
             id="option-conflict",
-            remedy="Give one of --base-ref REF, --base-target A, --baseline FILE, --calibrate.",
+            remedy=f"Give --base-ref, --base-target, --baseline or --calibrate, as in\n"
+            f"torchgauge gate --base-ref HEAD {target}",
         )
     limits = settle(options)
     formats.check(options, "Verdict")

@@ -5,21 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import os
 import sys
 from collections.abc import Collection, Sequence
 
 from torchgauge.cli.output import emit, take_any_text, tell, tell_lines
+from torchgauge.cli.parser import Parser, UsageError
 from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 from torchgauge.folders import start_here
 from torchgauge.forks import Owner
-from torchgauge.visible import printable, visible
 
-TYPE_CHECKING = False  # typing would be a quarter of the time of --help
-if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
-USUAL_COLUMNS = 80
 # A verb is a module of this folder, imported when it is chosen.
 VERBS = {
     "profile": "measure size, latency, memory and system use of a model",
@@ -38,42 +32,6 @@ VERBS = {
 
 # Verbs that show no progress: they take a moment, or run a script that prints for itself.
 SHORT = ("run", "history", "report")
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that takes no abbreviations and colours its help on a terminal."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(allow_abbrev=False, formatter_class=_formatter(), **options)
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with 2; the message holds what was typed."""
-        super().error(printable(visible(message)))
-
-    def print_help(self, file: Any = None) -> None:
-        """Print it; raises InputError `output-unwritable`, where argparse passes over it."""
-        if file is None:
-            emit(self.format_help(), styled=True)
-        else:
-            super().print_help(file)
-
-
-class PlainHelp(argparse.RawDescriptionHelpFormatter):
-    """Help for a pipe: as wide as COLUMNS says, which is known without importing shutil."""
-
-    def __init__(self, prog: str) -> None:
-        columns = os.environ.get("COLUMNS", "")
-        wide = int(columns) if columns.isdecimal() and len(columns) < 6 else 0
-        super().__init__(prog, width=(wide or USUAL_COLUMNS) - 2)
-
-
-def _formatter() -> type[argparse.HelpFormatter]:
-    # rich is imported for eyes only: in a pipe it would triple the time of --help.
-    if sys.stdout is not None and sys.stdout.isatty():
-        from rich_argparse import RawDescriptionRichHelpFormatter
-
-        return RawDescriptionRichHelpFormatter
-    return PlainHelp
 
 
 class Version(argparse.Action):
@@ -104,7 +62,7 @@ def build(chosen: Collection[str] = tuple(VERBS)) -> Parser:
             verb.add_arguments(added)
             if name not in SHORT:
                 added.add_argument("--quiet", action="store_true", help="show no progress")
-            added.set_defaults(run=verb.run, runs_a_script=name == "run")
+            added.set_defaults(run=verb.run, runs_a_script=name == "run", parser=added)
         else:
             verbs.add_parser(name, help=summary)
     return parser
@@ -116,11 +74,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start_here()
     command_arguments = sys.argv[1:] if arguments is None else arguments
     owner = Owner()
-    options = argparse.Namespace()
+    options = argparse.Namespace(json="--json" in command_arguments)
     try:
-        options = build(VERBS.keys() & set(command_arguments)).parse_args(command_arguments)
+        # Without arguments nothing is wrong: somebody wants to know what there is.
+        options = build(VERBS.keys() & set(command_arguments)).parse_args(
+            command_arguments or ["--help"]
+        )
         return _run(options)
     except TorchgaugeError as error:
+        if isinstance(error, UsageError):
+            _suggest(error, command_arguments)
+            tell(error.usage)
         _report(error, as_json=getattr(options, "json", False))
         return error.exit_code
     except KeyboardInterrupt:
@@ -128,6 +92,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         tell("torchgauge: interrupted")
         return ExitCode.INTERRUPTED
+
+
+def _suggest(error: UsageError, arguments: Sequence[str]) -> None:
+    """Add the command that was meant, where it has no other mistake; else only the word."""
+    words = error.corrected(arguments)
+    if not words:
+        return
+    try:
+        if not {"-h", "--help", "--version"} & set(words):  # which would print
+            build(VERBS.keys() & set(words)).parse_args(words)
+    except UsageError:
+        words = []
+    error.suggest(words)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -150,7 +127,9 @@ def _report(error: TorchgaugeError, *, as_json: bool) -> None:
     trace = user_traceback(error)
     if trace:
         tell_lines(trace)
-    tell_lines(f"torchgauge: error: {error} [{error.id}]")
+    # The id stands behind what happened: a remedy may end with a command, to be pasted as it is.
+    message, *parts = str(error).split("\n")
+    tell_lines("\n".join([f"torchgauge: error: {message} [{error.id}]", *parts]))
     if as_json:
         import json
 

@@ -94,6 +94,13 @@ def tell_lines(text: str) -> None:
     _write_error(printable(text.removesuffix("\n")) + "\n")
 
 
+def command_argument(text: str) -> str:
+    """Return a text of the user's as one argument of a command that can be pasted."""
+    import shlex  # for a message, and not for --help
+
+    return shlex.quote(text)
+
+
 def annotate(commands: str) -> None:
     """Write commands for a workflow's runner, each on a line.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
 from torchgauge.cli.options.tree import add_view_options, shown_options
-from torchgauge.cli.output import emit, print_view
+from torchgauge.cli.output import command_argument, emit, print_view
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_folder
 
@@ -61,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
         )
     from torchgauge import api
 
+    _check_saved(options.run_file)
     record = api.load(options.run_file)
     weight = {} if options.weight is None else {"weight": options.weight}
     stem = "ranks" if is_folder(options.run_file) else options.run_file.stem
@@ -72,6 +73,16 @@ def run(options: argparse.Namespace) -> int:
         print_view(lambda width: view(record, options, width))
     formats.say(written)
     return ExitCode.DONE
+
+
+def _check_saved(run_file: Path) -> None:
+    """Raise InputError `file-missing` for a target, which has to be measured first."""
+    if ":" in run_file.name and not run_file.exists():
+        raise InputError(
+            f"'{run_file}' is no saved run.",
+            id="file-missing",
+            remedy=f"Measure it: torchgauge profile {command_argument(str(run_file))}",
+        )
 
 
 def view(record: Saved, options: argparse.Namespace, width: int) -> RenderableType:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
+from torchgauge.cli.options.numbers import whole_number
 from torchgauge.cli.output import emit, prints_to_stderr, take_any_text, tell_lines
+from torchgauge.cli.parser import UsageError
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -38,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("repeat", 1, "how often all that is done"),
     ):
         step_group.add_argument(
-            f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: {default})"
+            f"--{name}",
+            type=whole_number,
+            default=default,
+            metavar="N",
+            help=f"{text} (default: {default})",
         )
     step_group.add_argument(
         "--record",
@@ -116,10 +122,8 @@ def _bytes(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     """Run the script, show, write; return its exit code."""
     if not options.command:
-        raise InputError(
-            "There is no script to run.",
-            id="option-conflict",
-            remedy="torchgauge run script.py [arguments]",
+        raise UsageError(
+            "script.py is missing, or -m and a module.", options.parser, id="argument-missing"
         )
     if (options.function or options.memory) and not options.lines:
         raise InputError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
 from torchgauge.cli.options.latency import latency_options
-from torchgauge.cli.options.numbers import positive, size
+from torchgauge.cli.options.numbers import positive, seconds, size, whole_number
 from torchgauge.cli.options.target import target_request
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
@@ -95,17 +95,20 @@ def _add_timing_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--budget",
-        type=float,
+        type=seconds,
         default=10.0,
         metavar="SECONDS",
         help="time for sampling in each process at most (default: 10)",
     )
     group.add_argument(
-        "--warmup", type=int, metavar="N", help="calls to leave out (default: found in the data)"
+        "--warmup",
+        type=whole_number,
+        metavar="N",
+        help="calls to leave out (default: found in the data)",
     )
     group.add_argument(
         "--iterations",
-        type=int,
+        type=positive,
         metavar="N",
         help="calls to time (default: until the median is known to ±1 %%)",
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import conversion, formats
-from torchgauge.cli.options.numbers import positive, size
+from torchgauge.cli.options.numbers import positive, size, whole_number
 from torchgauge.cli.options.tree import add_view_options, shown_options
 from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.errors import ExitCode
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers", type=positive, metavar="N", help="files read at once (default: the cores)"
     )
     view_group = parser.add_argument_group("what the summary shows")
-    view_group.add_argument("--rank", type=int, metavar="R", help="details of this rank")
+    view_group.add_argument("--rank", type=whole_number, metavar="R", help="details of this rank")
     add_view_options(view_group, depth=None, depth_help="2")
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)

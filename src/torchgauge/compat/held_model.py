@@ -88,7 +88,11 @@ class HeldModel:
         from torchgauge.targets.builds.source import Source
 
         source = Source.of_object(
-            self.model, input_data, device=self.device, precision=self.precision
+            self.model,
+            input_data,
+            device=self.device,
+            precision=self.precision,
+            raw=preprocess is not None,
         )
         latency = LatencyOptions(preprocess=preprocess, postprocess=postprocess, **options)
         with measuring(None) as progress:

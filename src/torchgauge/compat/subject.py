@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from torchgauge.analyze.memory.training_memory import Trainable
-from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
+from torchgauge.errors import InputError, MeasurementError, ModelError, TorchgaugeError
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.work.cost import Cost
@@ -139,12 +139,12 @@ def checked_shape(shape: Any) -> Shape:
     return sizes
 
 
-class RaisedByModelError(MeasurementError):
-    """A MeasurementError of which subclasses are of its cause's type too."""
+class RaisedByModelError(ModelError):
+    """A ModelError of which subclasses are of its cause's type too."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel as a MeasurementError: another process does not have the subclass."""
-        plain = MeasurementError(self.message, id=self.id, cause=self.cause, remedy=self.remedy)
+        """Travel as a ModelError: another process does not have the subclass."""
+        plain = ModelError(self.message, id=self.id, cause=self.cause, remedy=self.remedy)
         return plain.__reduce__()
 
 

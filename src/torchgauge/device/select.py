@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from torchgauge.device.base import Device
 from torchgauge.device.cpu import Cpu
 from torchgauge.errors import InputError
+
+_NAME = re.compile(r"cpu|meta|auto|cuda(:[0-9]+)?")
+_LIKELY = re.compile(r"(?:cuda|gpu|nvidia)[:\s]?([0-9]*)")
 
 
 def resolve(name: str | None) -> str:
@@ -13,25 +18,39 @@ def resolve(name: str | None) -> str:
     Raises InputError `device-unknown`, `device-absent`: a GPU that was asked for and is not there
     is never replaced by the CPU.
     """
-    if name in (None, "cpu", "meta"):
-        return name or "cpu"
+    name = "cpu" if name is None else device_named(name)
+    if name in ("cpu", "meta"):
+        return name
     import torch
 
-    kind, _, index = str(name).partition(":")
-    if name != "auto" and (kind != "cuda" or (index and not index.isdecimal())):
-        raise InputError(
-            f"Unknown device '{name}'.",
-            id="device-unknown",
-            cause="Devices are cpu, cuda, cuda:N, auto and meta.",
-            remedy="Use --device cpu, or --device cuda for a GPU.",
-        )
+    kind, _, index = name.partition(":")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if kind == "auto" and count == 0:
         return "cpu"
     number = int(index) if index else (torch.cuda.current_device() if count else 0)
     if number >= count:
-        raise _absent(str(name), count)
+        raise _absent(name, count)
     return f"cuda:{number}"
+
+
+def device_named(name: object) -> str:
+    """Return a device's name as torch writes it; whether it is there is not looked at.
+
+    Raises InputError `device-unknown`.
+    """
+    lower = str(name).strip().lower()
+    if _NAME.fullmatch(lower):
+        return lower
+    likely = _LIKELY.fullmatch(lower)
+    index = f":{likely[1]}" if likely and likely[1] else ""
+    raise InputError(
+        f"Unknown device '{name}'.",
+        id="device-unknown",
+        cause="Devices are cpu, cuda, cuda:N, auto and meta.",
+        remedy=f"Did you mean cuda{index}?"
+        if likely
+        else "Use --device cpu, or --device cuda for a GPU.",
+    )
 
 
 def _absent(name: str, count: int) -> InputError:

@@ -111,7 +111,7 @@ def not_a_profile(origin: str, record: object) -> RecordError:
         f"{origin} holds a {type(record).__name__.lower()}.",
         id="history-kind",
         cause="The history keeps profiles.",
-        remedy="Add what `torchgauge profile --output-dir` wrote as profile.json.",
+        remedy="Add what `torchgauge profile TARGET --output-dir DIR` wrote as profile.json.",
     )
 
 

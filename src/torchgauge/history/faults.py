@@ -53,7 +53,7 @@ _MESSAGES = {
     ),
     "store-full": (
         "The history '{}' cannot take more: the disk is full or failing.",
-        "Free space, or remove old runs with `torchgauge history prune`.",
+        "Free space, or remove old runs: `torchgauge history prune --older-than 90d`.",
     ),
     "store-unreachable": (
         "The history '{}' cannot be opened.",

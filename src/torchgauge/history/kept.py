@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,8 @@ def save_to_file(entry: Entry, error: StoreError, store_file: Path | None) -> St
             path = write_atomically(folder / f"torchgauge-run-{entry.run.uuid}.jsonl", data)
         except InputError:
             continue
-        remedy = f"{error.remedy} The run is kept: torchgauge history add '{path}'"
+        remedy = f"{error.remedy} The run is kept:\n"
+        remedy += f"torchgauge history add {shlex.quote(str(path))}"
         break
     else:
         remedy = f"{error.remedy} The run could not be kept in a file either."

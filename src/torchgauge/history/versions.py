@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator, Set
 
 import msgspec
@@ -100,7 +101,9 @@ def _missing(display_name: str) -> StoreError:
         f"There is no history at '{display_name}'.",
         id="store-missing",
         cause="No run was added yet, or it is elsewhere.",
-        remedy="Add one with `torchgauge history add RUN.json`, or say where it is: --store.",
+        remedy="Say where it is (--store), or save a run and add it:\n"
+        "torchgauge profile TARGET --output-dir results\n"
+        f"torchgauge history add --store {shlex.quote(display_name)} results/profile.json",
     )
 
 
@@ -110,7 +113,7 @@ def _older(display_name: str, version: int) -> StoreError:
         f"this torchgauge reads version {LATEST}.",
         id="store-older",
         cause="An older torchgauge wrote it, and reading changes nothing.",
-        remedy="The next `torchgauge history add` brings it up to date; no run is lost.",
+        remedy="The next `torchgauge history add RUN.json` brings it up to date; no run is lost.",
     )
 
 

@@ -31,7 +31,7 @@ BUDGET = 5.0
 # From so many processes on, times are judged against a saved run; then layers are timed too.
 MIN_TIMED_PROCESSES = 6
 PROFILE_HINT = "print(tg.profile(model, inputs)) tells where it goes"
-NOISY = "If the machine was busy, measure again: torchgauge doctor says what disturbs it"
+NOISY = "If the machine was busy, measure again: `torchgauge doctor` says what disturbs it"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,6 +230,7 @@ class Assertions:
             budget=options.budget,
             detail="layers" if options.processes >= MIN_TIMED_PROCESSES else "summary",
             roofs=False,
+            keep_going=True,
         )
 
     def _conclude(self, verdict: Verdict, model: object) -> None:

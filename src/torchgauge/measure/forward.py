@@ -1,18 +1,18 @@
-"""Translate what the user's code raises into MeasurementErrors."""
+"""Translate what the user's code raises into ModelErrors."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
 
 from torchgauge import units
 from torchgauge.device.counters import memory_available
-from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
+from torchgauge.errors import ModelError, TorchgaugeError, text_of
 from torchgauge.forks import Owner
 from torchgauge.measure.memory.memory_limit import process_limit
 from torchgauge.quantities import reported_size
@@ -28,14 +28,18 @@ WITHOUT_VALUES = (
     "Tensors on meta have no values: where the code reads one, give the model and its inputs on "
     "the CPU (--device cpu)."
 )
+# From the text of what a model raised to what should change about its inputs.
+Misfit = Callable[[str], str]
 _CPU_MEMORY = re.compile(r"can't allocate memory|not enough memory", re.IGNORECASE)
 _REQUESTED = "tried to allocate "
 _PRECISION = re.compile(r"not implemented for '(Half|BFloat16|Float8\w*)'")
 
 
 @contextlib.contextmanager
-def running(device: str = "cpu", subject: str = "The model's forward") -> Iterator[None]:
-    """Turn what the code inside raises into a MeasurementError, the original as its cause.
+def running(
+    device: str = "cpu", subject: str = "The model's forward", misfit: Misfit | None = None
+) -> Iterator[None]:
+    """Turn what the code inside raises into a ModelError, the original as its cause.
 
     Ids: `out-of-memory` (with bytes asked for, and what is free or the process is held to),
     `precision-unsupported`, `model-exited`, `recursion-limit`, else `forward-raised`. Errors of
@@ -49,7 +53,7 @@ def running(device: str = "cpu", subject: str = "The model's forward") -> Iterat
     except RAISED as error:
         if owner.in_fork:
             raise
-        raise translated(error, device, subject) from error
+        raise translated(error, device, subject, misfit) from error
     owner.end_fork()
 
 
@@ -59,20 +63,25 @@ def opened(source: Source) -> Placement:
         return source.open()
 
 
-def translated(error: BaseException, device: str, subject: str) -> MeasurementError:
-    """Return the error of torchgauge's that says what `error`, raised by `subject`, means."""
+def translated(
+    error: BaseException, device: str, subject: str, misfit: Misfit | None = None
+) -> ModelError:
+    """Return the error of torchgauge's that says what `error`, raised by `subject`, means.
+
+    `misfit` returns what its text tells about the inputs.
+    """
     text = cause = text_of(error)
     if layer := raising_layer(error):
         cause = f"In {layer}: {cause}"
     if isinstance(error, SystemExit):
-        return MeasurementError(
+        return ModelError(
             f"{subject} called exit().",
             id="model-exited",
             cause=cause,
             remedy="Let it return its outputs, or raise an error that says what is wrong.",
         )
     if isinstance(error, RecursionError):
-        return MeasurementError(
+        return ModelError(
             f"{subject} recursed deeper than Python allows.",
             id="recursion-limit",
             cause=f"The limit is {sys.getrecursionlimit():,} calls. {cause}",
@@ -81,23 +90,26 @@ def translated(error: BaseException, device: str, subject: str) -> MeasurementEr
         )
     if _is_out_of_memory(error, text):
         room, alternative = _room(device, text)
-        return MeasurementError(
+        return ModelError(
             f"Memory ran out on {device}.",
             id="out-of-memory",
             cause=f"{_requested(text)}, {room}. {cause}",
             remedy=f"Use a smaller batch or input, a lower precision, or {alternative}.",
         )
     if match := _PRECISION.search(text):
-        return MeasurementError(
+        return ModelError(
             f"An operator of the model does not exist in {match[1].lower()} on {device}.",
             id="precision-unsupported",
             cause=cause,
             remedy="Use another precision (float32 always works), or another device.",
         )
-    remedy = "Call the model with the same inputs outside torchgauge; they may not fit it."
+    remedy = "" if misfit is None else misfit(text)
+    remedy = remedy or (
+        "Call the model with the same inputs outside torchgauge; they may not fit it."
+    )
     if device == "meta":
         remedy = f"{WITHOUT_VALUES} {remedy}"
-    return MeasurementError(
+    return ModelError(
         f"{subject} raised {type(error).__name__}.", id="forward-raised", cause=cause, remedy=remedy
     )
 

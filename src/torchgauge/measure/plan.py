@@ -71,20 +71,23 @@ def profile(
     progress: Progress,
     timeline: TimelineOptions | None = None,
     server: ForkServer | None = None,
+    *,
+    keep_going: bool = True,
 ) -> Profile:
     """Load the target, run every probe that applies, and return the record.
 
     `server` is what measuring processes are forked from, where one is there already.
 
-    Raises what loading raises; what a probe raises is a failed warning on the record. Ctrl-C while
-    loading raises KeyboardInterrupt; later the record of what was measured is returned.
+    Raises what loading raises, and without `keep_going` what the first probe that runs the step
+    raises; what another probe raises is a failed warning on the record. Ctrl-C while loading raises
+    KeyboardInterrupt; later the record of what was measured is returned.
     """
     timeline = timeline or TimelineOptions()
     # What a later comparison of layers needs, where there is more than one process to tell it.
     layers = (options.processes or 1) > 1 and timeline.detail != "summary"
     options = dataclasses.replace(options, layers=layers)
     with Interrupts() as interrupts, latency_runs(source, options, progress, server) as runs:
-        runner = Runner(progress, interrupts)
+        runner = Runner(progress, interrupts, keep_going=keep_going)
         return _measured(source, _loaded(source, runner), runs, options, runner, timeline)
 
 
@@ -104,7 +107,10 @@ def _measured(
     timed = _timed(runs, placement, options, runner)
     training = options.train is not None
     cost = runner.attempt(
-        "cost", lambda: counted(source, placement, backward=training).cost, tells=False
+        "cost",
+        lambda: counted(source, placement, backward=training).cost,
+        tells=False,
+        essential=not placement.computes,
     )
     memory: Memory | None = None
     if placement.computes:
@@ -193,7 +199,8 @@ def _timed(
 
     with compilation_probe.watching(placement.model) as watch:
         fresh = (options.processes or 1) > 1
-        measured = bool(runner.attempt("latency", first_runs, fresh=fresh)) or bool(runs.runs)
+        measured = bool(runner.attempt("latency", first_runs, fresh=fresh, essential=True))
+        measured = measured or bool(runs.runs)
         if measured:
             runner.interrupted |= runs.runs[-1].stop == "interrupted"
             runner.heed(runs.failures)

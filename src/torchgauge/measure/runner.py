@@ -33,11 +33,17 @@ STEP_FAILURES = (
 
 
 class Runner:
-    """Runs the probes one after the other; a failing one leaves the others' results."""
+    """Runs the probes one after the other; a failing one leaves the others' results.
 
-    def __init__(self, progress: Progress, interrupts: Interrupts) -> None:
+    The error of an essential probe is raised, unless the runner is to keep going.
+    """
+
+    def __init__(
+        self, progress: Progress, interrupts: Interrupts, *, keep_going: bool = True
+    ) -> None:
         self.progress = progress
         self.interrupts = interrupts
+        self.keep_going = keep_going
         self._owner = Owner()
         self.passes: list[ProbeRun] = []
         self.warnings: list[MeasurementWarning] = []
@@ -45,11 +51,18 @@ class Runner:
         self.blocked = ""
 
     def attempt(
-        self, probe: str, measure: Callable[[], T], *, fresh: bool = False, tells: bool = True
+        self,
+        probe: str,
+        measure: Callable[[], T],
+        *,
+        fresh: bool = False,
+        tells: bool = True,
+        essential: bool = False,
     ) -> T | None:
         """Return the probe's result; None where it failed or may not run any more.
 
         `tells` says that where the step fails in this probe, it would fail in the next ones too.
+        `essential` is the first probe that runs the step: where it fails, there is nothing to tell.
         """
         if self.interrupted:
             return None
@@ -62,6 +75,8 @@ class Runner:
                 self.progress.start(probe)
                 return measure()
         except TorchgaugeError as error:
+            if essential and not self.keep_going:
+                raise
             self.warnings += (
                 MeasurementWarning.from_error(error, probe),
                 *not_restored(error, probe),

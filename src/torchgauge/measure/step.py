@@ -18,6 +18,7 @@ from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.targets import hygiene
 from torchgauge.targets.deferred import Finishing
 from torchgauge.targets.hygiene import Restoration
+from torchgauge.targets.inputs.misfits import misfit
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Phase, Training, TrainingStep
 
@@ -25,7 +26,7 @@ from torchgauge.targets.training.training import Phase, Training, TrainingStep
 class Step:
     """`step()` runs the call once; `step(mark)` also says when each of its phases starts.
 
-    What the user's code raises becomes a MeasurementError that names the running `subject`.
+    What the user's code raises becomes a ModelError that names the running `subject`.
     `saved_state` is what had to be copied in order to be put back; `optimizer` is a training step's
     own; `threads` tells the step's threads from others.
     """
@@ -40,6 +41,7 @@ class Step:
         self.optimizer: torch.optim.Optimizer | None = None
         self._finishing = Finishing()
         inputs = placement.inputs
+        self._misfit = functools.partial(misfit, placement.model, inputs)
         self._owner = Owner()
         _steps.add(self)
         self._call: Callable[..., Any]
@@ -61,7 +63,7 @@ class Step:
         except RAISED as error:
             if self._owner.in_fork:
                 raise
-            raise translated(error, self.device, self.subject) from error
+            raise translated(error, self.device, self.subject, self._misfit) from error
 
     def _marked(self, mark: Callable[[Phase], None]) -> Any:
         if self.optimizer is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from torchgauge.errors import InputError
-from torchgauge.files import check_readable
+from torchgauge.files import check_readable, path_remedy
 from torchgauge.progress import Progress
 from torchgauge.readers.archive import SIGNATURE, UNREADABLE, find, refused, traces
 from torchgauge.reading import MEMBER, TRACE, Bound, too_large
@@ -43,8 +43,8 @@ def open_trace(source: Path | bytes) -> BinaryIO:
         raise InputError(
             f"{source} cannot be opened.",
             id="file-missing",
-            cause=str(error),
-            remedy="Check the path.",
+            cause=error.strerror or str(error),
+            remedy=path_remedy(source),
         ) from error
     # A directory of ranks would be read here, one file after the other.
     raise InputError(

@@ -76,7 +76,9 @@ def decode(data: bytes, origin: str = "the data") -> Saved:
             f"{origin} is not readable JSON.",
             id="record-unreadable",
             cause=str(error),
-            remedy="The file is damaged or was cut off: copy it again, or repeat the run.",
+            remedy="The file is damaged or was cut off: copy it again, or repeat the run."
+            if data.lstrip().startswith(b"{")
+            else "Give a file that torchgauge wrote (--output-dir, profile.save).",
         ) from error
     kind, is_current = _kind_of(schema, origin)
     try:

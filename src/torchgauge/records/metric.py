@@ -51,9 +51,10 @@ METRICS = {
 
 def metric(name: str) -> Metric:
     """Return the metric of a name. Raises InputError `metric-unknown` with the near ones."""
-    if name in METRICS:
-        return METRICS[name]
-    near = difflib.get_close_matches(name, METRICS, n=3, cutoff=0.5)
+    lower = name.lower()
+    if lower in METRICS:
+        return METRICS[lower]
+    near = difflib.get_close_matches(lower, METRICS, n=3, cutoff=0.5)
     raise InputError(
         f"There is no metric '{name}'.",
         id="metric-unknown",

@@ -9,7 +9,10 @@ from torchgauge.records import rendering
 from torchgauge.records.record import How, Interval, IntervalScope, Record
 
 SCHEMA = "torchgauge.trend/2"
-CONFIRM = "Advice, not proof: a paired run of both commits (torchgauge gate) confirms it."
+CONFIRM = (
+    "Advice, not proof: a paired run of both commits "
+    "(`torchgauge gate --base-ref REVISION TARGET`) confirms it."
+)
 
 Lasting = Literal["stays", "went away", "return"]
 

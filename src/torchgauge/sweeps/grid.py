@@ -10,7 +10,7 @@ from typing import Any
 
 from torchgauge.errors import InputError
 from torchgauge.records.sweep import AXES, CellSettings
-from torchgauge.targets.placement import PRECISIONS
+from torchgauge.targets.precisions import PRECISIONS, plain_name
 from torchgauge.targets.variant import MODES
 
 NUMBERS = ("batch", "threads", "interop", "seq_len")
@@ -85,6 +85,8 @@ def _value(name: str, value: Any) -> Any:
         if text not in SWITCH:
             raise _invalid(name, value, "yes or no")
         return SWITCH[text]
+    if name == "precision":
+        text = plain_name(text)
     if name in WORDS and text not in WORDS[name]:
         raise _invalid(name, value, f"one of {', '.join(WORDS[name])}")
     return text

@@ -1,13 +1,47 @@
-"""Checks that a module's tree can be walked, and copies modules."""
+"""Checks that a model is one and that its tree can be walked, and copies modules."""
 
 from __future__ import annotations
 
 import copy
+import os
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
 from torchgauge.errors import InputError, text_of
+from torchgauge.targets.hygiene import module_of
+
+
+def check_model(model: Any) -> None:
+    """Raise InputError `not-callable` for what is no model, and as `check_tree`."""
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise InputError(
+            f"{model.__name__} is a class, and no model yet.",
+            id="not-callable",
+            remedy=f"Make one of it: {model.__name__}().",
+        )
+    if not callable(model):
+        raise InputError(
+            f"A {type(model).__name__} is no model: it cannot be called.",
+            id="not-callable",
+            remedy=_model_for(model),
+        )
+    module = module_of(model)
+    if module is not None:
+        check_tree(module)
+
+
+def _model_for(value: Any) -> str:
+    """Return what to give in place of what is no model."""
+    if isinstance(value, str | os.PathLike):
+        return (
+            "Give the model itself, such as torchvision.models.resnet18(); names are for "
+            f"tg.ModelProfiler({os.fspath(value)!r}) and the command line."
+        )
+    if isinstance(value, Mapping):
+        return "A state dict has weights alone: make the model, and call its load_state_dict()."
+    return "Give a torch.nn.Module, or a function, and its inputs after it."
 
 
 def check_tree(module: nn.Module) -> None:

@@ -21,9 +21,10 @@ from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.fake_tensors import any_fake, check_mode
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.modules import copied
+from torchgauge.targets.precisions import precision_named
 from torchgauge.targets.target import Target
 
-PRECISIONS = {
+DTYPES = {
     "fp32": torch.float32,
     "tf32": torch.float32,
     "bf16": torch.bfloat16,
@@ -65,7 +66,7 @@ class Placement:
         """Hold the precision for a block, and put torch's switches back afterwards."""
         if self.method == "autocast":
             kind = self.device.partition(":")[0]
-            with torch.autocast(kind, dtype=PRECISIONS[self.precision]):
+            with torch.autocast(kind, dtype=DTYPES[self.precision]):
                 yield
         elif self.device.startswith("cuda") and self.tf32 is not None:
             with tf32(allowed=self.tf32):
@@ -88,18 +89,12 @@ def place(
     and autocast for training. Raises InputError `precision-unknown`, `precision-unsupported`,
     `not-a-module`, `several-devices`, `not-copyable`, `fake-mode`.
     """
-    if precision is not None and precision not in PRECISIONS:
-        raise InputError(
-            f"Unknown precision '{precision}'.",
-            id="precision-unknown",
-            cause=f"Precisions are {', '.join(PRECISIONS)}.",
-            remedy="Choose one of them, or none to leave the model as it is.",
-        )
+    precision = None if precision is None else precision_named(precision)
     module = module_of(target.model)
     homes = devices_of(target)
     run_device = device or _only(homes, target)
     autocast = training and precision in ("bf16", "fp16")
-    dtype = None if precision is None or autocast else PRECISIONS[precision]
+    dtype = None if precision is None or autocast else DTYPES[precision]
     check_supported(precision, run_device)
     cast = dtype is not None and (module is None or not _floats(module) <= {dtype})
     model = target.model

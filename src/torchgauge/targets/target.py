@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torchgauge.device.select import device_named
 from torchgauge.errors import InputError
 from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.precisions import precision_named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +29,9 @@ class TargetRequest:
         loss: The text of --loss; None is the loss that the model returns.
         optimizer: The text of --optimizer; None is AdamW.
 
-    Raises InputError `option-invalid`.
+    Device and precision are kept by the names that the program has for them.
+
+    Raises InputError `option-invalid`, `device-unknown`, `precision-unknown`.
     """
 
     spec: str
@@ -49,6 +53,9 @@ class TargetRequest:
                 cause="A batch holds at least one sample.",
                 remedy="Give the batch as 1 or more.",
             )
+        object.__setattr__(self, "device", device_named(self.device))
+        if self.precision is not None:
+            object.__setattr__(self, "precision", precision_named(self.precision))
 
 
 @dataclasses.dataclass(frozen=True)

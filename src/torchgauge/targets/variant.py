@@ -21,6 +21,7 @@ from torchgauge.targets.builds.source import Source
 from torchgauge.targets.inputs.batching import with_batch, with_length
 from torchgauge.targets.inputs.content import with_inputs
 from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.inputs.misfits import check_call
 from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement, place
 from torchgauge.targets.target import Target, TargetRequest
@@ -64,6 +65,7 @@ class Variant(Source):
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         target = self._target(device)
+        check_call(target.model, target.inputs)
         if self.interop is not None:
             _set_interop(self.interop)
         placement = self._placed(target, device)

@@ -118,12 +118,29 @@ def test_which_percentile_is_sampled_for(texts, percentile):
 
 
 @pytest.mark.parametrize(
+    "text", ["latency=5s", "latency<5s", "latency <= 5s", "Latency:5s", "latency: 5s", "LATENCY=5s"]
+)
+def test_a_limit_may_be_written_with_other_signs(text):
+    limit = parse_limit(text)
+    assert (limit.metric, limit.value, limit.is_minimum) == ("latency", 5.0, False)
+    assert limit.text == text
+
+
+@pytest.mark.parametrize("text", ["throughput>5samples/s", "throughput>=5samples/s"])
+def test_a_least_is_written_with_more_than(text):
+    limit = parse_limit(text)
+    assert (limit.metric, limit.value, limit.is_minimum) == ("throughput", 5.0, True)
+
+
+@pytest.mark.parametrize(
     ("text", "id"),
     [
         ("latency:100", "threshold-invalid"),
         ("latency:0ms", "threshold-invalid"),
         ("latency", "threshold-invalid"),
-        ("latency=100ms", "metric-unknown"),
+        ("latency>100ms", "threshold-invalid"),
+        ("throughput<5samples/s", "threshold-invalid"),
+        ("latency<2GB", "threshold-invalid"),
         ("latency:2GB", "threshold-invalid"),
         ("memory:20ms", "threshold-invalid"),
         ("throughput:100ms", "threshold-invalid"),

@@ -29,7 +29,10 @@ def _batch(times: int) -> Candidate:
 
 def _reason(facts: Facts) -> str | None:
     if facts.latency_limit is None:
-        return "Say how long a call may take: --latency-limit. torchgauge sweep shows all batches."
+        return (
+            "Say how long a call may take: --latency-limit. `torchgauge sweep TARGET --batch auto` "
+            "shows all batches."
+        )
     if not facts.plain_inputs or not facts.target.batch:
         return "Its inputs do not say what the batch is."
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 from torchgauge.advice.candidate import Candidate
@@ -51,14 +52,21 @@ def select_candidates(ids: Sequence[str] | None) -> tuple[Candidate, ...]:
             if candidate.id == name or _begins(candidate.id, name)
         ]
         if not fitting:
-            raise InputError(
-                f"There is no candidate '{name}'.",
-                id="candidate-unknown",
-                cause=f"There are {', '.join(candidate.id for candidate in ALL_CANDIDATES)}.",
-                remedy="Choose among them; int8-* stands for all that begin so.",
-            )
+            raise _unknown(name)
         selected |= {candidate.id: candidate for candidate in fitting}
     return tuple(selected.values())
+
+
+def _unknown(name: str) -> InputError:
+    names = [candidate.id for candidate in ALL_CANDIDATES]
+    near = difflib.get_close_matches(name.lower(), names, n=3)
+    question = f"Did you mean {' or '.join(near)}? Else choose" if near else "Choose"
+    return InputError(
+        f"There is no candidate '{name}'.",
+        id="candidate-unknown",
+        cause=f"There are {', '.join(names)}.",
+        remedy=f"{question} among them; int8-* stands for all that begin so.",
+    )
 
 
 def _begins(id: str, pattern: str) -> bool:

@@ -8,7 +8,8 @@ CANDIDATES = (
         title="requests that wait for each other",
         code=fixed("requests = queue.collect(most=8, wait=0.005)\nmodel(torch.cat(requests))"),
         reason=lambda _facts: (
-            "It depends on how requests arrive: torchgauge sweep --batch says what a batch gains."
+            "It depends on how requests arrive: `torchgauge sweep TARGET --batch auto` says what a "
+            "batch gains."
         ),
         step="inference",
         needs_module=False,

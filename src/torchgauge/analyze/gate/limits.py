@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from torchgauge.analyze.statistics.percentiles import PERCENTILES, samples_needed
@@ -11,6 +12,8 @@ from torchgauge.records.figures import COST, SIZE, Figure
 from torchgauge.records.metric import METRICS, Metric, figure_of, metric
 from torchgauge.records.profile import Profile
 from torchgauge.records.verdict import Limit, Ruling, Verdict, overall
+
+_SIGN = re.compile("[:=]|<=?|>=?")
 
 
 def unit_of(limited: Metric) -> str:
@@ -26,13 +29,14 @@ def unit_of(limited: Metric) -> str:
 def parse_limit(text: str) -> Limit:
     """Return the limit that `text` says, "METRIC:AMOUNT" with the amount's unit.
 
-    Of throughput it is a least, of all else a most. Raises InputError `metric-unknown`,
+    In place of the colon "=" may stand, or "<" ("<=") of a most and ">" (">=") of a least. Of
+    throughput it is a least, of all else a most. Raises InputError `metric-unknown`,
     `threshold-invalid`.
     """
-    name, colon, amount_text = text.partition(":")
-    limited = metric(name.strip())
+    name, sign, amount_text = limit_parts(text)
+    limited = metric(name)
     unit = unit_of(limited)
-    if not colon:
+    if not sign:
         raise _invalid(text, unit, limited, "There is no ':' with an amount behind it.")
     parsed = amount(amount_text, unit)
     if parsed is None:
@@ -46,6 +50,15 @@ def parse_limit(text: str) -> Limit:
     if parsed.value == 0 and unit:
         raise _invalid(text, unit, limited, "The amount must be above 0.")
     is_minimum = limited.better == "higher"
+    if sign[0] in ("<" if is_minimum else ">"):
+        side = "least: more" if is_minimum else "most: less"
+        near = f"{limited.name}:{amount_text.strip()}"
+        raise InputError(
+            f"'{text}' is no limit.",
+            id="threshold-invalid",
+            cause=f"A limit of {limited.name} is a {side} is better.",
+            remedy=f"Did you mean {near}?",
+        )
     return Limit(
         metric=limited.name,
         value=parsed.value,
@@ -53,6 +66,14 @@ def parse_limit(text: str) -> Limit:
         is_minimum=is_minimum,
         rate_unit=parsed.counted,
     )
+
+
+def limit_parts(text: str) -> tuple[str, str, str]:
+    """Return metric, sign and amount of a limit's text; sign and amount are "" without a sign."""
+    sign = _SIGN.search(text)
+    if sign is None:
+        return text.strip(), "", ""
+    return text[: sign.start()].strip(), sign[0], text[sign.end() :]
 
 
 def _invalid(

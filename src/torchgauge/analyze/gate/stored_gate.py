@@ -152,7 +152,7 @@ def _by_interval(test: _Test, noise: HostNoise, *, fails: bool) -> tuple[Outcome
     floor = f"two sessions of one build differ by up to {units.percent(noise.floor)} here"
     if noise.calibrated:
         return "inconclusive", f"{floor}: gate with --base-ref, which runs both builds in turn"
-    advice = "torchgauge gate --calibrate TARGET, or gate with --base-ref"
+    advice = "`torchgauge gate --calibrate TARGET`, or gate with --base-ref"
     return "inconclusive", f"{floor} (assumed): {advice}"
 
 

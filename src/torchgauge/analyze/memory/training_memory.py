@@ -59,7 +59,8 @@ def optimizer_named(name: str) -> str:
         f"What '{name}' keeps in memory is not known.",
         id="optimizer-unknown",
         cause=f"Known are {', '.join(OPTIMIZERS)}.",
-        remedy="Choose one of them; `torchgauge profile --train` measures any of torch.optim.",
+        remedy="Choose one of them; "
+        "`torchgauge profile TARGET --train` measures any of torch.optim.",
     )
 
 

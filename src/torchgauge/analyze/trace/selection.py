@@ -137,7 +137,7 @@ def _layers(recording: Recording, path: str) -> list[int]:
             f"The trace has no layer '{path}'.",
             id="layer-unknown",
             cause=f"It has {len(names):,}, such as {', '.join(near)}.",
-            remedy="Choose one of the tree's: torchgauge trace FILE --depth 9.",
+            remedy="Choose one of the tree's: `torchgauge trace FILE --depth 9`.",
         )
     for number, layer in enumerate(layers):  # a parent comes before its children
         if layer.parent in within and number not in within:

@@ -102,7 +102,7 @@ def _missing(cost: Cost, latency: Latency, roofs: Roofs | None, calls: int) -> s
     if roofs is None or not roofs.peaks or not roofs.bandwidth:
         return (
             "What this machine can do at most is not known yet: measure it once with "
-            "`torchgauge profile --roofs`."
+            "`torchgauge profile TARGET --roofs`."
         )
     return ""
 

@@ -62,12 +62,13 @@ def reservations(roofs: Roofs) -> tuple[str, ...]:
     if disturbed(roofs):
         texts.append(
             f"Others took {roofs.other or 0.0:.2f} cores while the roofs were measured: the "
-            "machine can do more. On an idle one `torchgauge profile --roofs` measures them again."
+            "machine can do more. On an idle one `torchgauge profile TARGET --roofs` measures them "
+            "again."
         )
     if roofs.extent == "quick":
         texts.append(
             "The roofs were measured quickly, and are a little too low; "
-            "`torchgauge profile --roofs` refines them."
+            "`torchgauge profile TARGET --roofs` refines them."
         )
     if (roofs.spread or 0.0) > WIDE_SPREAD:
         texts.append(

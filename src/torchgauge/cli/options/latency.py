@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from torchgauge.cli.options.numbers import positive, seconds, whole_number
+
 if TYPE_CHECKING:
     from torchgauge.measure.latency.latency_options import LatencyOptions
     from torchgauge.records.verdict import Limit
@@ -14,17 +16,20 @@ if TYPE_CHECKING:
 def add_latency_options(group: argparse._ArgumentGroup) -> None:
     """Declare the options, and that of the roofs which are measured beside it."""
     group.add_argument(
-        "--warmup", type=int, metavar="N", help="calls to leave out (default: found in the data)"
+        "--warmup",
+        type=whole_number,
+        metavar="N",
+        help="calls to leave out (default: found in the data)",
     )
     group.add_argument(
         "--iterations",
-        type=int,
+        type=positive,
         metavar="N",
         help="calls to time, in this process alone (default: 0.3 s in each process)",
     )
     group.add_argument(
         "--processes",
-        type=int,
+        type=positive,
         metavar="N",
         help="measure in N freshly started processes, 1 for this one alone (default: in as many "
         "short ones as the budget allows)",
@@ -38,7 +43,7 @@ def add_latency_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--budget",
-        type=float,
+        type=seconds,
         metavar="SECONDS",
         help="time for latency at most (default: 5; of one process 30)",
     )

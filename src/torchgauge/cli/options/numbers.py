@@ -23,6 +23,23 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def whole_number(text: str) -> int:
+    """Return a whole number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 0 on")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Return a number of seconds above 0; a unit may stand behind it."""
+    from torchgauge.quantities import amount
+
+    quantity = amount(text, "s") or amount(f"{text}s", "s")
+    if quantity is None or quantity.value <= 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0")
+    return quantity.value
+
+
 def size(text: str | None) -> int | None:
     """Return bytes ("8GB"). Raises InputError `option-invalid` for what is no size."""
     from torchgauge.quantities import amount

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchgauge.cli.options.numbers import positive
+from torchgauge.cli.parser import UsageError
 from torchgauge.errors import InputError
 from torchgauge.files import is_file, is_folder
 from torchgauge.folders import typed
@@ -47,7 +49,9 @@ def add_run_options(
         dest="inputs",
         help="shape of an input, such as 1x3x224x224 or input_ids=2x128:int64<50257; repeatable",
     )
-    group.add_argument("--batch", type=int, metavar="N", help="leading dimension of every input")
+    group.add_argument(
+        "--batch", type=positive, metavar="N", help="leading dimension of every input"
+    )
     group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
     group.add_argument("--device", default=device, metavar="DEVICE", help=device_help)
     group.add_argument(
@@ -84,7 +88,7 @@ def settle(options: argparse.Namespace) -> tuple[Limit, ...]:
 
     Raises InputError `target-missing`, `option-conflict`, `metric-unknown`, `threshold-invalid`.
     """
-    from torchgauge.analyze.gate.limits import parse_limit
+    from torchgauge.analyze.gate.limits import limit_parts, parse_limit
     from torchgauge.records.metric import METRICS, metric
 
     targets = [name for name in (options.target, options.model_path) if name is not None]
@@ -96,16 +100,15 @@ def settle(options: argparse.Namespace) -> tuple[Limit, ...]:
             remedy="Give one of them.",
         )
     texts = list(options.threshold)
-    if not targets and texts and _prefix(texts[-1]) not in METRICS:
+    if not targets and texts and (name := limit_parts(texts[-1])[0]).lower() not in METRICS:
         if _looks_like_a_limit(texts[-1]):
-            metric(_prefix(texts[-1]))
+            metric(name)
         targets = [texts.pop()]
     if not targets:
-        raise InputError(
-            "There is no target.",
+        raise UsageError(
+            "TARGET is missing: file.py:factory, torchvision:resnet18, a folder.",
+            options.parser,
             id="target-missing",
-            cause="Neither TARGET nor --model-path was given.",
-            remedy="Name what to measure: file.py:factory, torchvision:resnet18, a folder.",
         )
     options.target = targets[0]
     return tuple(parse_limit(text) for text in texts)
@@ -148,11 +151,7 @@ def target_request(options: argparse.Namespace, **fields: Any) -> TargetRequest:
     return TargetRequest(**named | fields)
 
 
-def _prefix(text: str) -> str:
-    return text.partition(":")[0].strip()
-
-
 def _looks_like_a_limit(text: str) -> bool:
     """Tell a misspelt metric from a target: no factory's or model's name begins with a digit."""
     is_path = is_file(Path(text)) or is_folder(Path(text))
-    return re.match(r"[^/:]*:\s*[\d.]", text) is not None and not is_path
+    return re.match(r"[^/:=<>]*(:|=|<=?|>=?)\s*[\d.]", text) is not None and not is_path

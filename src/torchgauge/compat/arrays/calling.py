@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from torchgauge.compat.arrays.members import Array, array_of, objects, parameters
-from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
+from torchgauge.errors import InputError, MeasurementError, ModelError, TorchgaugeError, text_of
 from torchgauge.forks import Owner
 from torchgauge.targets.deferred import finished
 from torchgauge.targets.inputs.inputs import Inputs
@@ -57,7 +57,7 @@ def _run_layers(layers: Sequence[Any], value: Any) -> Any:
 def run(model: Any, inputs: Inputs) -> Any:
     """Call the model once.
 
-    Raises MeasurementError `forward-raised` for whatever it raises, with that as its cause.
+    Raises ModelError `forward-raised` for whatever it raises, with that as its cause.
     """
     call, owner = call_of(model), Owner()
     try:
@@ -70,9 +70,9 @@ def run(model: Any, inputs: Inputs) -> Any:
         raise translated(error) from error
 
 
-def translated(error: BaseException) -> MeasurementError:
+def translated(error: BaseException) -> ModelError:
     """Return the error that says what the model raised."""
-    return MeasurementError(
+    return ModelError(
         f"The model's forward raised {type(error).__name__}.",
         id="forward-raised",
         cause=text_of(error),

@@ -28,7 +28,7 @@ from torchgauge.targets.names import name_of
 def profile(model: Any, inputs: Inputs, plan: SamplingPlan) -> Profile:
     """Measure a duck-typed model or any callable, and return the record.
 
-    Raises MeasurementError `forward-raised`, InputError `not-callable`.
+    Raises ModelError `forward-raised`, InputError `not-callable`.
     """
     machine_environment = environment()
     timed = latency.measure(model, inputs, plan)

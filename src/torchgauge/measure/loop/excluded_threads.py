@@ -47,8 +47,9 @@ class ExcludedThreads:
                 probe="timeline",
                 cause="torch crashes or hangs where another thread is in an operator as a "
                 "recording of all threads begins or ends.",
-                remedy="Let those threads pause around it and give all_threads=True (torchgauge "
-                "run --all-threads), or run the loop under the timeline in their thread.",
+                remedy="Let those threads pause around it and give all_threads=True "
+                "(`torchgauge run --all-threads script.py`), or run the loop under the timeline in "
+                "their thread.",
             ),
         )
 

@@ -177,7 +177,8 @@ class Timeline:
             raise InputError(
                 "A timeline is active already.",
                 id="timeline-active",
-                cause="This process has entered tg.timeline, or runs under `torchgauge run`.",
+                cause="This process has entered tg.timeline, or runs under "
+                "`torchgauge run script.py`.",
                 remedy="Use one timeline, around the whole loop; tg.mark names parts of it.",
             )
         _active = self

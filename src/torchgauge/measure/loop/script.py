@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from torchgauge.errors import InputError
-from torchgauge.files import check_readable, is_file, is_folder
+from torchgauge.files import check_readable, is_file, is_folder, path_remedy
 from torchgauge.folders import PACKAGE, working_folder
 from torchgauge.forks import Owner
 from torchgauge.measure.interrupts import Interrupts
@@ -115,7 +115,7 @@ def _check(program: str, *, module: bool) -> None:
         raise InputError(
             f"There is no script {program}.",
             id="file-missing",
-            remedy="Check the path; for a module use -m.",
+            remedy=f"{path_remedy(path)} For a module use -m.",
         )
     try:
         spec = importlib.util.find_spec(program)

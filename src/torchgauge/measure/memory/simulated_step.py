@@ -21,7 +21,7 @@ from torchgauge.measure.memory.live_bytes import LiveBytes
 from torchgauge.measure.work.internals import is_compiled
 from torchgauge.targets import hygiene, members
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.placement import PRECISIONS, Placement
+from torchgauge.targets.placement import DTYPES, Placement
 from torchgauge.targets.training.named_training import mean_of_outputs
 from torchgauge.targets.training.training import Phase, Training, TrainingStep, own_loss
 
@@ -100,7 +100,7 @@ def _module(placement: Placement) -> nn.Module:
 def _arithmetic(placement: Placement) -> AbstractContextManager[Any]:
     if placement.method != "autocast":
         return contextlib.nullcontext()
-    return torch.autocast("cpu", dtype=PRECISIONS[placement.precision])
+    return torch.autocast("cpu", dtype=DTYPES[placement.precision])
 
 
 class _Fakes(TorchFunctionMode):
@@ -147,5 +147,5 @@ def _refused(cause: str) -> MeasurementError:
         "A training step of this model cannot be simulated.",
         id="step-not-simulated",
         cause=cause,
-        remedy="`torchgauge profile --train` measures its memory where it runs.",
+        remedy="`torchgauge profile TARGET --train` measures its memory where it runs.",
     )

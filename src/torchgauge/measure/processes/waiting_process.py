@@ -163,6 +163,7 @@ def named(error: TorchgaugeError, label: str) -> TorchgaugeError:
         remedy=error.remedy,
     )
     renamed.traceback = error.traceback
+    renamed.__cause__ = error.__cause__
     return renamed
 
 

@@ -56,7 +56,8 @@ def check_available() -> None:
             "NVTX ranges cannot be made here.",
             id="nvtx-unavailable",
             cause=str(error),
-            remedy="Use a torch with CUDA, under Nsight Systems: nsys profile torchgauge profile …",
+            remedy="Use a torch with CUDA, under Nsight Systems: "
+            "nsys profile torchgauge profile TARGET --nvtx",
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from inspect import getattr_static
 from typing import Any
 
@@ -26,6 +27,7 @@ from torchgauge.targets import hygiene, members
 from torchgauge.targets.deferred import finished
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.inputs.misfits import misfit
 
 _COMPILES = {"torch._dynamo", "torch.nn.attention.flex_attention"}  # the latter when it is called
 
@@ -57,7 +59,7 @@ def measure(
             observed(counter.calls, modules),
             counter.attention.watched(),
             counter.counting(),
-            running(device, "Counting the model's forward"),
+            running(device, "Counting the model's forward", partial(misfit, model, inputs)),
         ):
             retained_bytes = _counted(model, inputs, tensors if backward else None)
     nodes, calls = zip(*counter.calls.nodes(), strict=True)

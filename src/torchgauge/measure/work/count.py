@@ -10,7 +10,7 @@ from torch.nn.parameter import is_lazy
 from torchgauge.analyze.memory.training_memory import OPTIMIZER, Trainable, training_memory
 from torchgauge.analyze.memory.training_passes import Passes
 from torchgauge.analyze.work.other_device import estimate_on_device
-from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.errors import InputError, ModelError, TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.memory.simulated_step import simulate
@@ -99,7 +99,8 @@ def _training(
         placement = opened(source)
         passes = simulate(placement, options.train)
     except TorchgaugeError as error:
-        if options.train is not None and isinstance(error, InputError):
+        unfit = isinstance(error, InputError) and not isinstance(error, ModelError)
+        if options.train is not None and unfit:
             raise  # the loss that was asked for is none
         warnings.append(
             MeasurementWarning(

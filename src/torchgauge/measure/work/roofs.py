@@ -61,5 +61,5 @@ def _busy(latest: Roofs, best: Roofs | None) -> MeasurementWarning:
         probe="roofs",
         message=f"Others took {latest.other or 0.0:.2f} cores while the machine's roofs were "
         f"measured, and no quiet moment came within {units.time(machine.PATIENCE, 2)}: {fate}.",
-        remedy="Run `torchgauge profile --roofs` again when the machine is idle.",
+        remedy="Run `torchgauge profile TARGET --roofs` again when the machine is idle.",
     )

@@ -15,7 +15,7 @@ from torchgauge.errors import InputError
 from torchgauge.records.work.size import DtypeSize, Size
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.tensors import nbytes, unique
-from torchgauge.targets.modules import check_tree
+from torchgauge.targets.modules import check_model
 
 DTYPE_PREFIX = "torch."
 
@@ -25,7 +25,7 @@ def measure(model: Any, files: tuple[Path, ...] = ()) -> Size:
 
     Of a module's bound method the module is counted. `files` are what the weights were read from.
     Tensors that only the state dict shows (packed weights of quantised layers) count as parameters
-    that are not trainable. Raises InputError `not-a-module`, and as `modules.check_tree`.
+    that are not trainable. Raises InputError `not-a-module`, and as `modules.check_model`.
     """
     module = _module(model)
     lazy = tuple(
@@ -59,6 +59,7 @@ def measure(model: Any, files: tuple[Path, ...] = ()) -> Size:
 
 
 def _module(model: Any) -> nn.Module:
+    check_model(model)
     module = module_of(model)
     if module is None:
         raise InputError(
@@ -67,7 +68,6 @@ def _module(model: Any) -> nn.Module:
             cause=f"It is a {type(model).__name__}, and whose parameters it uses is not known.",
             remedy="Give the torch.nn.Module itself, or its bound method.",
         )
-    check_tree(module)
     return module
 
 

@@ -8,6 +8,7 @@ brackets are open, and the place is sought by counting them.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 import msgspec
@@ -26,6 +27,7 @@ from torchgauge.reading import EVENT, too_large
 
 _CUT = re.compile(rb'\}\s*(,)\s*\{\s*"\w[^"\\]{0,60}"\s*:')
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_RECORD = re.compile(rb'\s*\{\s*"schema"\s*:\s*"torchgauge\.')
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _BYTE = re.compile(r" \(byte (\d+)\)")
 # A string without an end takes all that follows.
@@ -138,13 +140,20 @@ class Chunks:
                 f"{self._name} is a pickle, not a trace.",
                 id="trace-not-json",
                 cause="Memory snapshots are pickles.",
-                remedy="Read it with `torchgauge snapshot` or tg.read_snapshot.",
+                remedy="Read it by tg.read_snapshot, or "
+                f"`torchgauge snapshot {shlex.quote(self._name)}`.",
             )
         try:
             msgspec.json.decode(self._buffer, type=msgspec.Raw)
         except UNDECODABLE as error:
             has_list = _ARRAY.search(self._buffer)
             return self._error("trace-malformed" if has_list else "trace-not-json", str(error))
+        if _RECORD.match(self._buffer):
+            return InputError(
+                f"{self._name} is a record of torchgauge's, not a recorded trace.",
+                id="trace-no-events",
+                remedy=f"Show it: torchgauge report {shlex.quote(self._name)}",
+            )
         return self._error("trace-no-events", "It is JSON without a list named traceEvents.")
 
     def _cut(self) -> tuple[list[Event], int] | None:
@@ -223,13 +232,12 @@ class Chunks:
         )
 
     def _error(self, id: str, cause: str) -> InputError:
-        salvage = id in ("trace-truncated", "trace-malformed", "trace-packing")
+        remedy = "Give what torch.profiler's export_chrome_trace wrote."
+        if id in ("trace-truncated", "trace-malformed", "trace-packing"):
+            remedy = "Copy or record it again, or read what can be read with --partial "
+            remedy += "(partial=True)."
         return InputError(
-            f"{self._name} cannot be read as a Kineto trace.",
-            id=id,
-            cause=cause,
-            remedy="Copy or record it again"
-            + (", or read what can be read with --partial (partial=True)." if salvage else "."),
+            f"{self._name} cannot be read as a Kineto trace.", id=id, cause=cause, remedy=remedy
         )
 
 

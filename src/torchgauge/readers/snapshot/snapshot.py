@@ -7,6 +7,7 @@ than ever is an error that names the place.
 from __future__ import annotations
 
 import gzip
+import shlex
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -61,6 +62,8 @@ def _values(data: bytes, name: str) -> object:
             raise _damaged(name, str(error)) from error
     if start.startswith((b"PK\x03\x04", b"<")):
         raise _not_one(name, "It is an archive or a page, not what _dump_snapshot writes.")
+    if data.isascii() and start[:1].isalpha() and not data.rstrip().endswith(b"."):
+        raise _not_one(name, "It is a text, not what _dump_snapshot writes.")
     return load_primitives(data, name)
 
 
@@ -303,6 +306,6 @@ def _not_one(name: str, cause: str) -> InputError:
         f"{name} is no memory snapshot.",
         id="snapshot-not-one",
         cause=cause,
-        remedy="A snapshot is what torch.cuda.memory._dump_snapshot(path) writes; "
-        "a trace of torch.profiler is read by `torchgauge trace`.",
+        remedy="A snapshot is what torch.cuda.memory._dump_snapshot(path) writes; a trace of "
+        f"torch.profiler is read by `torchgauge trace {shlex.quote(name)}`.",
     )

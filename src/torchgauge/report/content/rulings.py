@@ -183,7 +183,7 @@ def advice(verdict: Verdict) -> list[str]:
         sentences.append(f"Run it with --blocks {max(needed)}, or allow more with --tolerance.")
     elif needed:
         sentences.append(
-            "Measure on a quieter machine (torchgauge doctor), or allow more (--tolerance)."
+            "Measure on a quieter machine (`torchgauge doctor`), or allow more (--tolerance)."
         )
     if any(ruling.at_least and ruling.outcome == "inconclusive" for ruling in undecided):
         sentences.append("Give operators without formula one: tg.flop_formula.")
@@ -201,5 +201,5 @@ def _comparability_advice(verdict: Verdict) -> str:
         return "Give both the same inputs (--input), device and precision."
     return (
         "Measure both on one machine with the same software and settings: "
-        "torchgauge gate --base-ref REVISION TARGET does it in one run."
+        "`torchgauge gate --base-ref REVISION TARGET` does it in one run."
     )

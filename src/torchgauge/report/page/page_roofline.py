@@ -44,7 +44,8 @@ def _missing(profile: Profile) -> str:
         return ""
     if profile.target.training:
         return "Roofs are drawn for inference: a training step is timed with its optimizer."
-    return "What this device can do was not measured: torchgauge profile --roofs does that."
+    command = "`torchgauge profile TARGET --roofs`"
+    return f"What this device can do was not measured: {command} does that."
 
 
 def _points(nodes: list[Node]) -> list[tuple[Any, ...]]:

@@ -9,40 +9,28 @@ from typing import Any
 from torch import nn
 
 from torchgauge.device.select import resolve
-from torchgauge.errors import InputError
-from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.content import with_inputs
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.modules import check_tree
+from torchgauge.targets.inputs.misfits import check_call
+from torchgauge.targets.modules import check_model
 from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement, place
 from torchgauge.targets.target import Target, TargetRequest
-
-
-def _check(model: Any) -> None:
-    """Raise InputError `not-callable`, and as `modules.check_tree`."""
-    if not callable(model):
-        raise InputError(
-            f"A {type(model).__name__} cannot be called.",
-            id="not-callable",
-            remedy="Give a torch.nn.Module, or a function.",
-        )
-    module = module_of(model)
-    if module is not None:
-        check_tree(module)
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
     """A target as a request (command line) or as an object (Python), and how it is to run.
 
-    A request is loaded anew in every process; an object travels to a fresh process by value.
+    A request is loaded anew in every process; an object travels to a fresh process by value. The
+    inputs are `raw` where something else than the model takes them.
     """
 
     target: TargetRequest | Target
     device: str | None = None
     precision: str | None = None
     training: bool = False
+    raw: bool = False
 
     @staticmethod
     def of_object(
@@ -52,19 +40,21 @@ class Source:
         device: str | None = None,
         precision: str | None = None,
         training: bool = False,
+        raw: bool = False,
     ) -> Source:
         """Return the source for a model (or any callable, or a loaded target) of the caller's.
 
-        `device` None leaves it where it is. Raises InputError as `device.select.resolve`.
+        `device` None leaves it where it is. Raises InputError as `modules.check_model` and
+        `device.select.resolve`.
         """
         device = None if device is None else resolve(device)
         example_inputs = Inputs.of(inputs)
         if not isinstance(model, Target):
-            _check(model)
+            check_model(model)
             kind = "module" if isinstance(model, nn.Module) else "callable"
             name = name_of(model)
             model = Target(model=model, inputs=example_inputs, spec=name, kind=kind, name=name)
-        return Source(with_inputs(model, example_inputs), device, precision, training)
+        return Source(with_inputs(model, example_inputs), device, precision, training, raw)
 
     @staticmethod
     def of_request(request: TargetRequest) -> Source:
@@ -92,17 +82,23 @@ class Source:
         return dataclasses.replace(self, target=target, device="cpu")
 
     def open(self) -> Placement:
-        """Load the target where it must be loaded, and place it on its device."""
+        """Load the target where it must be loaded, and place it on its device.
+
+        Raises InputError as loading, `placement.place` and `misfits.check_call`.
+        """
         if isinstance(self.target, Target):
             target, owned = self.target, False
         else:
             from torchgauge.targets.loaders.load import load
 
             target, owned = load(self.target), True
-        return place(
+        placement = place(
             target,
             device=self.device,
             precision=self.precision,
             training=self.training,
             owned=owned,
         )
+        if not self.raw:
+            check_call(placement.model, placement.inputs)
+        return placement

@@ -6,6 +6,7 @@ import torch
 
 from torchgauge.errors import InputError
 from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.inputs.misfits import unfit
 
 
 def with_batch(inputs: Inputs, batch: int) -> Inputs:
@@ -26,7 +27,8 @@ def with_batch(inputs: Inputs, batch: int) -> Inputs:
             cause=f"Their leading dimensions differ: {differ}."
             if sizes
             else "None is a tensor with a dimension.",
-            remedy="Say every shape with --input, or let the factory return inputs of that batch.",
+            remedy=(not sizes and unfit(inputs))
+            or "Say every shape with --input, or let the factory return inputs of that batch.",
         )
 
     def repeat(tensor: torch.Tensor) -> torch.Tensor:

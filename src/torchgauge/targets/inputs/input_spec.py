@@ -34,13 +34,26 @@ DTYPES = (
     *INTEGERS,
     "bool",
 )
-ALIASES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+ALIASES = {
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp32": "float32",
+    "fp64": "float64",
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+}
 LARGEST_SIZE = 2**40
 # Of the widest dtype, 16 bytes; torch counts bytes in 63 bits.
 LARGEST_TENSOR = 2**58
 EXAMPLE = "1x3x224x224, or input_ids=2x128:int64<50257"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_OTHER_SIGNS = re.compile("[,*×X]")
+_PLAIN = re.compile(r"([A-Za-z_]\w*=)?[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*(:[a-z]+[0-9]*)?", re.ASCII)
 _SIZE = re.compile(r"[0-9]+\Z", re.ASCII)
 
 
@@ -146,7 +159,8 @@ def make_inputs(texts: Iterable[str], batch: int | None, draw: RandomTensors) ->
 
 
 def _dtype(text: str, position: int, dtype: str) -> str:
-    name = ALIASES.get(dtype, dtype)
+    lower = dtype.lower()
+    name = ALIASES.get(lower, lower)
     if name not in DTYPES:
         _fail(text, position, f"{dtype!r} is not a dtype; known are {', '.join(DTYPES)}")
     return name
@@ -183,9 +197,18 @@ def _high(text: str, position: int, high: str, dtype: str | None) -> int:
 
 
 def _fail(text: str, position: int, problem: str) -> NoReturn:
+    near = _meant(text)
     raise InputError(
         f"--input {text!r} cannot be read: at character {position + 1}, {problem}.",
         id="input-spec",
         cause=f"{visible(text)}\n{' ' * len(visible(text[:position]))}^",
-        remedy=f"Write [NAME=]DxDxD[:DTYPE][<HIGH], for example {EXAMPLE}.",
+        remedy=f"Did you mean --input {near}?"
+        if near
+        else f"Write [NAME=]DxDxD[:DTYPE][<HIGH], for example {EXAMPLE}.",
     )
+
+
+def _meant(text: str) -> str:
+    """Return a shape that was written with other signs than x, as (1, 3, 224, 224); else ""."""
+    near = _OTHER_SIGNS.sub("x", text.replace(" ", "").strip("()[]"))
+    return near if near != text and _PLAIN.fullmatch(near) else ""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from torchgauge.errors import InputError
-from torchgauge.files import check_readable
+from torchgauge.files import check_readable, path_remedy
 from torchgauge.folders import expanded
 from torchgauge.imports import no_collections
 from torchgauge.signals import restoring
 from torchgauge.targets.inputs.content import with_inputs
 from torchgauge.targets.inputs.random_tensors import SEED
 from torchgauge.targets.loaders import exported, python_factory
+from torchgauge.targets.loaders.likely_targets import likely_scheme, likely_targets
 from torchgauge.targets.loaders.weights import load_weights
 from torchgauge.targets.target import Target, TargetRequest
 
@@ -74,8 +75,18 @@ def _load(request: TargetRequest) -> Target:
     if path.suffix in UNSUPPORTED:
         raise _unsupported(path)
     if python_factory.matches(request.spec):
+        return _by_python(request)
+    raise _unknown(request.spec, "it has none of the known forms", likely_targets(request.spec))
+
+
+def _by_python(request: TargetRequest) -> Target:
+    """Load what a file or a module makes; one that is not there may be a scheme, misspelt."""
+    try:
         return python_factory.load(request)
-    raise _unknown(request.spec, "it has none of the known forms")
+    except InputError as error:
+        near = likely_scheme(request.spec) if error.id == "module-missing" else ""
+        error.remedy = f"Did you mean {near}?" if near else error.remedy
+        raise
 
 
 def _load_from_library(request: TargetRequest, scheme: str, name: str) -> Target:
@@ -124,18 +135,18 @@ def _seeded(device: str) -> Iterator[None]:
             np.random.set_state(numpy_state)
 
 
-def _unknown(spec: str, cause: str) -> InputError:
+def _unknown(spec: str, cause: str, likely: Sequence[str] = ()) -> InputError:
     return InputError(
         f"{spec!r} is not a target.",
         id="target-unknown",
-        cause=f"{cause}.",
-        remedy=f"Give one of: {FORMS}.",
+        cause=f"{cause[:1].upper()}{cause[1:]}.",
+        remedy=f"Did you mean {' or '.join(likely)}?" if likely else f"Give one of: {FORMS}.",
     )
 
 
 def _unsupported(path: Path) -> InputError:
     if not path.exists():
-        return InputError(f"There is no file {path}.", id="file-missing", remedy="Check the path.")
+        return InputError(f"There is no file {path}.", id="file-missing", remedy=path_remedy(path))
     remedy = "Write a file.py:factory that returns the model, and give that"
     if path.suffix in CHECKPOINTS:
         remedy += f"; where the file is a state dict, add --weights {path}"

@@ -115,11 +115,17 @@ def attribute(owner: Any, name: str, module: str) -> Any:
         return getattr(owner, name)
     except AttributeError:
         names = [member for member in dir(owner) if not member.startswith("_")]
-        near = difflib.get_close_matches(name, names, n=3)
+        prefix = ""
+        if inspect.ismodule(owner):  # what it imports is not meant
+            names = [member for member in names if not inspect.ismodule(vars(owner).get(member))]
+            prefix = f"{module}:"
+        by_lower = {member.lower(): member for member in names}
+        near = difflib.get_close_matches(name.lower(), by_lower, n=3)
+        targets = " or ".join(f"{prefix}{by_lower[member]}" for member in near)
         raise InputError(
             f"{module} has no {name!r}.",
             id="factory-missing",
-            remedy=f"Did you mean {', '.join(near)}?"
+            remedy=f"Did you mean {targets}?"
             if near
             else f"It has {', '.join(names) or 'no public name'}.",
         ) from None

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from torchgauge.errors import InputError, text_of
-from torchgauge.files import check_readable, is_file
+from torchgauge.files import check_readable, is_file, path_remedy
 from torchgauge.folders import expanded, working_folder
 from torchgauge.forks import Owner
 
@@ -34,7 +34,7 @@ def import_file(path: Path) -> ModuleType:
         raise InputError(
             f"There is no file {path}.",
             id="file-missing",
-            remedy="Check the path before the colon.",
+            remedy=path_remedy(path),
         )
     _put_first_on_path(str(path.parent))
     name = _module_name(path)
@@ -84,7 +84,7 @@ def import_module(name: str) -> ModuleType:
 
 
 def candidates(path: Path) -> list[str]:
-    """Return the possible factories in a file: functions without required arguments, and classes.
+    """Return the possible factories in a file: functions, then classes, that need no arguments.
 
     The file is parsed, not run.
     """
@@ -94,19 +94,28 @@ def candidates(path: Path) -> list[str]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return []
-    names = []
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            arguments = node.args
-            positional = len(arguments.posonlyargs) + len(arguments.args)
-            required = positional - len(arguments.defaults)
-            if required or None in arguments.kw_defaults:
-                continue
-        elif not isinstance(node, ast.ClassDef):
-            continue
-        if not node.name.startswith("_"):
-            names.append(node.name)
-    return names
+    functions = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and not _required(node.args)
+    ]
+    classes = [
+        node.name for node in tree.body if isinstance(node, ast.ClassDef) and _makes_itself(node)
+    ]
+    return [name for name in (*functions, *classes) if not name.startswith("_")]
+
+
+def _makes_itself(node: ast.ClassDef) -> bool:
+    """Return whether a class's own constructor needs nothing but the object."""
+    own = (part for part in node.body if isinstance(part, ast.FunctionDef))
+    constructor = next((part for part in own if part.name == "__init__"), None)
+    return constructor is None or _required(constructor.args) <= 1
+
+
+def _required(arguments: ast.arguments) -> int:
+    """Return how many arguments a function needs."""
+    positional = len(arguments.posonlyargs) + len(arguments.args)
+    return positional - len(arguments.defaults) + arguments.kw_defaults.count(None)
 
 
 def _put_first_on_path(folder: str) -> None:

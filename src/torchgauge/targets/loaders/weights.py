@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import InputError
-from torchgauge.files import check_readable, is_file
+from torchgauge.files import check_readable, is_file, path_remedy
 from torchgauge.reading import PICKLE, WEIGHTS, too_large
 
 # Names of the state dict in checkpoints of training scripts.
@@ -45,7 +45,7 @@ def load_weights(model: Callable[..., Any], path: Path) -> None:
         raise InputError(
             f"There is no weights file {path}.",
             id="file-missing",
-            remedy="Check the path after --weights.",
+            remedy=path_remedy(path),
         )
     state = read_state_dict(path)
     own = model.state_dict()
