@@ -98,13 +98,19 @@ def repeated_names(files: list[SourceFile]) -> list[str]:
 
 
 def long_functions(files: list[SourceFile], longer_than: int) -> list[str]:
-    """Functions that are too long, their docstrings and decorators included."""
+    """Functions that are too long; the examples in a docstring do not count."""
     return [
         f"{file.path}:{function.lineno} {function.name} ({length} lines)"
         for file in files
         for function in file.functions()
-        if (length := (function.end_lineno or function.lineno) - function.lineno + 1) > longer_than
+        if (length := _length(function)) > longer_than
     ]
+
+
+def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    _, _, examples = (ast.get_docstring(function) or "").partition("\n\nExamples:\n")
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    return lines - len(examples.splitlines()) - 2 * bool(examples)
 
 
 def public_definitions(file: SourceFile) -> Iterator[tuple[str, bool]]:

@@ -31,12 +31,12 @@ class Handle:
     def __call__(self, content, *, raw, display_id):
         assert raw
         assert display_id
-        self.shown.append(content["text/plain"])
+        self.shown.append(content)
         return self
 
     def update(self, content, *, raw):
         assert raw
-        self.shown.append(content["text/plain"])
+        self.shown.append(content)
 
 
 class Terminal(io.StringIO):
@@ -88,7 +88,15 @@ def test_a_notebook_replaces_its_line_and_ends_with_none():
     shown.start("latency")
     shown.update("31 calls")
     shown.close()
-    assert handle.shown == ["", "latency · 0 s", "latency · 0 s · 31 calls", ""]
+    *lines, end = handle.shown
+    assert lines == [{"text/plain": "latency · 0 s"}, {"text/plain": "latency · 0 s · 31 calls"}]
+    assert end == {"text/html": "", "text/plain": ""}  # a text without any would take a line
+
+
+def test_a_notebook_gets_no_line_of_work_without_a_stage():
+    handle = Handle()
+    NotebookProgress(handle).close()
+    assert handle.shown == []
 
 
 def test_a_terminal_has_one_line_that_is_gone_at_the_end(monkeypatch):

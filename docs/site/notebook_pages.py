@@ -68,8 +68,8 @@ def _cell(cell: Any) -> Iterator[str]:
         return
     yield f"```python\n{cell.source}\n```"
     shown = [one for one in cell.get("outputs", ()) if one.get("name") != "stderr"]
-    for output in shown:
-        yield f'<div class="output">{_output(output)}</div>'
+    for output in filter(None, map(_output, shown)):  # progress leaves an empty one
+        yield f'<div class="output">{output}</div>'
 
 
 def _output(output: Any) -> str:

@@ -78,6 +78,7 @@ _HOMES = {
         "sweep",
         "timeline",
     ),
+    "torchgauge.cli.magics": ("load_ipython_extension", "unload_ipython_extension"),
     "torchgauge.compat.model_profiler": ("ModelProfiler",),
     "torchgauge.compat.profiler": ("Profiler", "quick_profile"),
     "torchgauge.errors": (

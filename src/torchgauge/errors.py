@@ -22,14 +22,19 @@ class ExitCode(enum.IntEnum):
 class TorchgaugeError(Exception):
     """The base of every error torchgauge raises on purpose.
 
-    `id` is stable and machine-readable, `cause` says why, `remedy` what to do about it.
-    `traceback` is that of the user's own code where another process raised it.
-
     The attributes are as they were given, with what a file or an argument holds; as text the error
     commands no terminal, and only its own parts begin a line.
+
+    Attributes:
+        message: What happened.
+        id: Stable and machine-readable.
+        cause: Why.
+        remedy: What to do about it.
+        traceback: That of the user's own code where another process raised it.
     """
 
     exit_code = ExitCode.BAD_INPUT
+    """What the command line ends with."""
 
     def __init__(self, message: str, *, id: str, cause: str = "", remedy: str = "") -> None:
         super().__init__(message)
@@ -79,6 +84,7 @@ class MeasurementError(TorchgaugeError):
     """A probe ran and failed: the model raised, memory ran out, a child process died."""
 
     exit_code = ExitCode.MEASUREMENT_FAILED
+    """What the command line ends with."""
 
 
 class ModelError(MeasurementError, InputError):

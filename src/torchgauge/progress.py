@@ -162,14 +162,20 @@ class NotebookProgress(_StageLine):
 
     def __init__(self, display: Callable[..., Any]) -> None:
         super().__init__()
-        self._handle = display({"text/plain": ""}, raw=True, display_id=True)
+        self._display = display
+        self._handle: Any = None
 
     def _show(self, parts: list[str]) -> None:
-        self._handle.update({"text/plain": " · ".join(parts)}, raw=True)
+        line = {"text/plain": " · ".join(parts)}
+        if self._handle is None:
+            self._handle = self._display(line, raw=True, display_id=True)
+        else:
+            self._handle.update(line, raw=True)
 
     def close(self) -> None:
-        """Empty the line."""
-        self._handle.update({"text/plain": ""}, raw=True)
+        """Empty the line: HTML without content takes no room, a text without any has a line."""
+        if self._handle is not None:
+            self._handle.update({"text/html": "", "text/plain": ""}, raw=True)
 
 
 def _to_stderr(line: str) -> None:

@@ -15,7 +15,8 @@ def cell(source, outputs=()):
 
 
 def test_they_are_there():
-    assert [path.stem for path in NOTEBOOKS] == ["colleague", "quickstart", "resnet50", "vit"]
+    names = ["colleague", "notebooks", "quickstart", "resnet50", "vit"]
+    assert [path.stem for path in NOTEBOOKS] == names
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -57,3 +58,10 @@ def test_what_a_cell_prints_is_no_html(hook):
     assert "<i>x</i>" in page
     assert "loading" not in page
     assert page.startswith("# Title\n\n[Download a.ipynb](a.ipynb)\n\ntext")
+
+
+def test_what_progress_leaves_is_not_shown(hook):
+    empty = nbformat.v4.new_output("display_data", {"text/html": "", "text/plain": ""})
+    cells = [nbformat.v4.new_markdown_cell("# T"), cell("run()", [empty])]
+    page = hook("notebook_pages").page(nbformat.v4.new_notebook(cells=cells), "a.ipynb")
+    assert "output" not in page

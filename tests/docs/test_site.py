@@ -96,6 +96,22 @@ def test_a_record_shows_its_fields(site):
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("name", [name for name in tg.__all__ if name[0].isupper()])
+def test_a_class_shows_every_attribute_and_method(name, site):
+    described = getattr(tg, name)
+    pages = [page.read_text() for page in (site / "api").glob("*.html")]
+    page = next(page for page in pages if f'id="torchgauge.{name}"' in page)
+    section = page.split(f'id="torchgauge.{name}"', 1)[1].split("doc doc-object doc-class", 1)[0]
+    fields = re.findall(r"^\s*(\w+)(?:: |\s*$)", re.sub(r"<[^>]+>", "", section), re.MULTILINE)
+    shown = {*fields, *re.findall(rf'id="torchgauge\.{name}\.(\w+)"', page)}
+    # What Exception, tuple and contextlib have is not ours to describe.
+    ours = [one for one in described.__mro__ if one.__module__.startswith("torchgauge")]
+    public = {attribute for one in ours for attribute in vars(one) if not attribute.startswith("_")}
+    assert public
+    assert public - shown == set()
+
+
+@pytest.mark.thorough
 def test_nothing_is_fetched(site):
     for page in site.rglob("*.html"):
         loaded = Seen(page).loaded

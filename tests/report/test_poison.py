@@ -239,6 +239,14 @@ def test_a_notebook_shows_names_and_no_markup(how):
         assert set(WORD.findall(plainly)) <= set(WORD.findall("".join(found.data)))
 
 
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("how", HOWS)
+def test_a_notebook_has_the_same_elements_whatever_the_names(name, how):
+    found, expected = (Elements(sample(name, one)._repr_html_()) for one in (POISONS[how], "{0}"))
+    assert found.found == expected.found
+    assert not ORDER.search("".join(found.data).replace("\n", ""))
+
+
 @pytest.mark.parametrize("how", HOWS)
 def test_a_workflow_gets_one_annotation_for_each_ruling(how):
     verdict = sample("verdict that failed", POISONS[how])

@@ -40,6 +40,13 @@ def advise(
 
     Raises InputError `candidate-unknown`, `not-picklable`; MeasurementError `budget-short` if the
     budget does not even suffice to look at the model; and what running the model raises.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> model, x = torch.nn.Linear(4, 2), torch.ones(8, 4)
+        >>> advice = tg.advise(model, x, candidates=["inference-mode"], budget=15)
+        >>> [trial.id for trial in advice.trials]
+        ['inference-mode']
     """
     options = AdviceOptions(metric, tolerance, candidates, latency_limit, Budget(budget))
     require_torch()

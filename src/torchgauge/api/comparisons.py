@@ -41,6 +41,14 @@ def compare(
 
     Raises InputError `file-missing`, `not-a-profile`, `gate-sides`; RecordError as `load`; for
     models what running raises; for traces and snapshots as `read_trace` and `read_snapshot`.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> model, x = torch.nn.Linear(4, 2), torch.ones(8, 4)
+        >>> baseline = tg.profile(model, x, effort="quick", detail="summary")
+        >>> changes = tg.compare(baseline, baseline).changes
+        >>> [change.judgement for change in changes if change.metric == "flops"]
+        ['same']
     """
     if isinstance(baseline, tuple) and isinstance(current, tuple):
         from torchgauge.api.gates import compare_models
@@ -85,6 +93,13 @@ def detect_regressions(
     where it was never calibrated), and is inconclusive below it.
 
     Raises as `compare`.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> model, x = torch.nn.Linear(4, 2), torch.ones(8, 4)
+        >>> baseline = tg.profile(model, x, effort="quick", detail="summary")
+        >>> bool(tg.detect_regressions(baseline, baseline))
+        False
     """
     from torchgauge.analyze.compare.regressions import regressions
     from torchgauge.gates.host_noise import host_noise

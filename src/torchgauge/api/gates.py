@@ -45,6 +45,13 @@ def gate(
     "latency:1%:3%": the accepted change, and the change that must be excluded.
 
     Raises InputError `gate-sides`, `metric-unknown`, `threshold-invalid`; and what running raises.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> model, x = torch.nn.Linear(4, 2), torch.ones(8, 4)
+        >>> baseline = tg.profile(model, x, effort="quick", detail="summary")
+        >>> tg.gate(baseline, baseline, metrics=["flops"]).outcome
+        'pass'
     """
     texts = (tolerance,) if isinstance(tolerance, str) else tolerance
     options = GateOptions.parsed(metrics, texts, thresholds, blocks=blocks, max_blocks=max_blocks)

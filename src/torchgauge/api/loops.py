@@ -35,6 +35,15 @@ def timeline(
 
     Raises InputError `not-a-module`, `budget-invalid`; on entering `timeline-active`, and
     MeasurementError `profiler-active`.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> model, x = torch.nn.Linear(4, 2), torch.ones(8, 4)
+        >>> with tg.timeline(model) as run:
+        ...     for _ in range(12):
+        ...         y = model(x)
+        >>> run.record.count, run.captured.recorded
+        (12, 5)
     """
     require_torch()
     from torchgauge.measure.loop.loop import Timeline
@@ -46,6 +55,12 @@ def nvtx(model: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
     """Return a context manager that marks the model's layers by NVTX ranges, for Nsight Systems.
 
     Put your own loop into the block. Raises MeasurementError `nvtx-unavailable`.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> model, x = torch.nn.Linear(4, 2), torch.ones(8, 4)
+        >>> with tg.nvtx(model):  # doctest: +SKIP
+        ...     y = model(x)  # below `nsys profile`, where there is a GPU
     """
     require_torch()
     from torchgauge.measure.timeline.nvtx import nvtx as marked

@@ -60,6 +60,12 @@ def measure_latency(
 
     Ctrl-C returns what was measured, with `stop` "interrupted". Raises InputError for options that
     make no sense, MeasurementError where the call raises.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> latency = tg.measure_latency(torch.nn.Linear(4, 2), torch.ones(8, 4), iterations=50)
+        >>> latency.min <= latency.median <= latency.max
+        True
     """
     require_torch()
     from torchgauge.measure.latency.latency_options import LatencyOptions
@@ -89,6 +95,12 @@ def measure_memory(
     """Measure the bytes of tensors alive during one step, and what the peak consists of.
 
     Raises MeasurementError where the step raises, memory runs out or another profiler is active.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> memory = tg.measure_memory(torch.nn.Linear(4, 2), torch.ones(8, 4))
+        >>> memory.parameters, memory.inputs  # bytes
+        (40, 128)
     """
     require_torch()
     from torchgauge.measure.forward import opened
@@ -105,6 +117,12 @@ def measure_size(model: object) -> Size:
     """Count parameters, buffers and bytes, each tensor once; nothing is run.
 
     Raises InputError `not-a-module` for what has no parameters that could be counted.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> size = tg.measure_size(torch.nn.Linear(4, 2))
+        >>> size.parameters, size.bytes
+        (10, 40)
     """
     require_torch()
     from torchgauge.measure.work.size import measure
@@ -122,6 +140,12 @@ def count_cost(model: Callable[..., Any], inputs: Any = None, *, backward: bool 
     output (no loss is counted). An operator without a formula is in `unknown`.
 
     Raises MeasurementError where the call raises.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> cost = tg.count_cost(torch.nn.Linear(4, 2), torch.ones(8, 4))
+        >>> cost.macs, cost.coverage
+        (64, 1.0)
     """
     require_torch()
     from torchgauge.measure.work.count import cost_of
@@ -145,7 +169,14 @@ def count_request(request: TargetRequest, options: CountOptions) -> Count:
 
 
 def diagnose(*, quick: bool = False, progress: bool | None = None) -> Diagnosis:
-    """Check this machine for what distorts timings; `quick` leaves out the A/A run of 10 s."""
+    """Check this machine for what distorts timings; `quick` leaves out the A/A run of 10 s.
+
+    Examples:
+        >>> import torchgauge as tg
+        >>> diagnosis = tg.diagnose(quick=True)
+        >>> "threads" in [check.id for check in diagnosis.checks]
+        True
+    """
     from torchgauge.measure.machine.doctor import diagnose as examine
 
     with measuring(progress) as display:

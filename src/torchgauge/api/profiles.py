@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.tree import DETAIL, Detail
 
 if TYPE_CHECKING:
+    from torchgauge.targets.builds.source import Source
     from torchgauge.targets.target import TargetRequest
     from torchgauge.targets.training.training import Training
 
@@ -67,23 +68,43 @@ def profile(
 
     Raises InputError for an unknown or absent device, an unknown precision or detail, and where the
     model raises, whose own error is then the `__cause__`.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> model, x = torch.nn.Linear(4, 2), torch.ones(8, 4)
+        >>> profile = tg.profile(model, x, effort="quick", roofs=False)
+        >>> profile.size.parameters, profile.cost.macs
+        (10, 64)
     """
     file = None if trace is None else Path(trace).absolute()  # the model may change folders
     how_long = effort_named(effort)
     timeline = TimelineOptions(detail, file, lines=lines, roofs=roofs, all_threads=all_threads)
     timeline = dataclasses.replace(timeline, effort=how_long)
+    latency = LatencyOptions(None, warmup, iterations, processes, None, budget, effort=how_long)
     _check(timeline)
+    placed = {"device": device, "precision": precision}
+    source, latency = _prepared(model, inputs, train, placed, latency)
+    from torchgauge.measure import plan
+
+    with measuring(progress) as display:
+        return plan.profile(source, latency, display, timeline, keep_going=keep_going)
+
+
+def _prepared(
+    model: Callable[..., Any],
+    inputs: Any,
+    train: Training | bool | None,
+    placed: Mapping[str, str | None],
+    latency: LatencyOptions,
+) -> tuple[Source, LatencyOptions]:
+    """Return what is measured, and how with its training step; imports torch."""
     require_torch()
-    from torchgauge.measure.plan import profile as measure
     from torchgauge.targets.builds.source import Source
     from torchgauge.targets.training.training import Training
 
-    training = bool(train)
+    device, precision, training = placed["device"], placed["precision"], bool(train)
     source = Source.of_object(model, inputs, device=device, precision=precision, training=training)
-    how = Training.resolve(train)
-    latency = LatencyOptions(how, warmup, iterations, processes, None, budget, effort=how_long)
-    with measuring(progress) as display:
-        return measure(source, latency, display, timeline, keep_going=keep_going)
+    return source, dataclasses.replace(latency, train=Training.resolve(train))
 
 
 def profile_request(

@@ -24,6 +24,13 @@ def load(path: str | Path) -> codec.Saved:
     Raises InputError `file-missing`; RecordError `record-unreadable`, `record-foreign`,
     `record-newer`, `record-invalid`; of ranks what `analyze.ranks.merged` raises, of traces and
     snapshots what `read_trace` and `read_snapshot` do.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> model, x = torch.nn.Linear(4, 2), torch.ones(8, 4)
+        >>> path = tg.profile(model, x, effort="quick", detail="summary").save("run.json")
+        >>> tg.load(path).cost.macs
+        64
     """
     from torchgauge.readers.contents import content
 
@@ -51,6 +58,13 @@ def load_baseline(path: str | Path) -> Profile:
     """Return the profile saved at `path`.
 
     Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> model, x = torch.nn.Linear(4, 2), torch.ones(8, 4)
+        >>> path = tg.profile(model, x, effort="quick", detail="summary").save("baseline.json")
+        >>> tg.load_baseline(path).target.name
+        'Linear'
     """
     return loaded(path)
 

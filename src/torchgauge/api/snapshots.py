@@ -18,6 +18,12 @@ def read_snapshot(path: str | Path) -> Snapshot:
     Raises InputError: `file-missing`, `file-not-regular`, `pickle-unsafe`, `pickle-not-plain`,
     `pickle-damaged`, `snapshot-not-one`, `snapshot-damaged`, `snapshot-malformed`,
     `trace-directory`, `trace-too-large`.
+
+    Examples:
+        >>> import torchgauge as tg
+        >>> snapshot = tg.read_snapshot("snapshot.pickle")
+        >>> [device.reserved for device in snapshot.devices]  # bytes
+        [20971520]
     """
     from torchgauge.analyze.snapshot.snapshot import snapshot
     from torchgauge.readers.snapshot.snapshot import read_recording

@@ -56,6 +56,13 @@ def sweep(
 
     Raises InputError `axis-unknown`, `axis-invalid`, `constraint-invalid`, `metric-unknown`,
     `sweep-other`, `not-picklable`, and for what cannot be measured at all.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> grid = {"batch": [8]}
+        >>> sweep = tg.sweep(torch.nn.Linear(4, 2), torch.ones(1, 4), grid, iterations=20)
+        >>> [cell.settings.batch for cell in sweep.cells if cell.done]
+        [8]
     """
     require_torch()
     from torchgauge.targets.modules import check_model

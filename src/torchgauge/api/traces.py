@@ -37,6 +37,15 @@ def read_trace(
 
     Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces,
     `cache-and-limit`; MissingExtraError where `cache` needs PyArrow.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> with torch.profiler.profile() as recording:
+        ...     y = torch.nn.Linear(4, 2)(torch.ones(8, 4))
+        >>> recording.export_chrome_trace("trace.json")
+        >>> trace = tg.read_trace("trace.json")
+        >>> trace.ranks[0].contents.operators > 0
+        True
     """
     options = ReadOptions(python, partial, cache, memory_limit, workers)
     from torchgauge.traces.job_trace import read
@@ -83,6 +92,14 @@ def convert_trace(
 
     Raises InputError as `read_trace` for files, `rank-unknown`, `step-unknown`, `layer-unknown`,
     `part-empty`, `format-absent`, `option-conflict`, `output-unwritable`; MissingExtraError.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> with torch.profiler.profile() as recording:
+        ...     y = torch.nn.Linear(4, 2)(torch.ones(8, 4))
+        >>> recording.export_chrome_trace("trace.json")
+        >>> str(tg.convert_trace("trace.json", "folded", "trace.folded"))
+        'trace.folded'
     """
     from torchgauge.analyze.trace.selection import Part
     from torchgauge.traces.conversions import Conversion, converted, write

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from torchgauge.compat import deep_profiles, layer_figures
+from torchgauge.compat.figures import Figures
 from torchgauge.compat.held_model import HeldModel
 from torchgauge.compat.results import Results
 from torchgauge.errors import InputError, MeasurementError
@@ -118,7 +119,7 @@ class ModelProfiler:
         Raises InputError `layer-unknown` where no name fits any, `no-tree` of what has no layers.
         """
         record = self._measured(self._current_inputs(input_data), detail="operators")
-        return layer_figures.by_name(record, layer_names)
+        return Figures(layer_figures.by_name(record, layer_names))
 
     def memory_profile(
         self,
@@ -134,12 +135,13 @@ class ModelProfiler:
         is alive from each time in ms on. The inputs are those of the last profile unless given.
         """
         record = self._measured(self._current_inputs(input_data), detail="summary")
-        return deep_profiles.memory(
+        figures = deep_profiles.memory(
             record,
             allocations=track_allocations,
             deallocations=track_deallocations,
             snapshots=memory_snapshots,
         )
+        return Figures(figures)
 
     def gpu_profile(
         self,
@@ -162,9 +164,10 @@ class ModelProfiler:
         )
         if profile_nvtx:
             model.nvtx(inputs)
-        return deep_profiles.gpu(
+        figures = deep_profiles.gpu(
             record, kernels=track_kernels, transfers=track_memory_transfers, nvtx=profile_nvtx
         )
+        return Figures(figures)
 
     def generate_html_report(
         self, output_path: str | Path, include_graphs: bool = True, include_details: bool = True

@@ -10,6 +10,7 @@ from torchgauge.analyze.latency.latency import combine
 from torchgauge.analyze.memory.training_memory import Trainable, states
 from torchgauge.analyze.work.bottleneck import bottleneck
 from torchgauge.clock import SystemClock
+from torchgauge.compat.figures import Figures
 from torchgauge.compat.subject import (
     InvalidError,
     Shape,
@@ -43,6 +44,7 @@ class Profiler:
     """
 
     elapsed: float | None = None
+    """Milliseconds of the last block `with profiler:`; None before its end."""
 
     def __enter__(self) -> Self:
         _wait_for_gpu()
@@ -87,7 +89,7 @@ class Profiler:
         """
         subject = _subject_of(model)
         memory = subject.memory(subject.inputs(checked_shape(input_shape)))
-        return _memory(memory, subject.parameters())
+        return Figures(_memory(memory, subject.parameters()))
 
     @raises_as_the_model
     def measure_latency(
@@ -107,7 +109,7 @@ class Profiler:
         inputs = _subject_of(layer).inputs(checked_shape(input_shape))
         name = type(layer).__name__
         figures = self.profile_forward_pass(layer, inputs)
-        return {"layer_name": name, "layer_type": name, **figures}
+        return Figures({"layer_name": name, "layer_type": name, **figures})
 
     @raises_as_the_model
     def profile_forward_pass(
@@ -130,7 +132,7 @@ class Profiler:
         memory, cost = subject.memory(inputs), subject.cost(inputs)
         batch, parameters = subject.batch(inputs), subject.parameters()
         rates = _rates(cost, timed, subject)
-        return {
+        figures = {
             "parameters": parameters,
             "batch_size": batch,
             "flops": _sample_flops(subject, inputs, cost, batch),
@@ -143,6 +145,7 @@ class Profiler:
             **rates,
             **_flags(rates["bottleneck"]),
         }
+        return Figures(figures)
 
     @raises_as_the_model
     def profile_backward_pass(
@@ -172,7 +175,7 @@ class Profiler:
         gradients = sum(parameter.bytes for parameter in trainable)
         total, work = _sum(forward, backward), _sum(flops, passes.flops)
         peak = passes.peak
-        return {
+        figures = {
             "forward_flops": flops,
             "forward_latency_ms": _scaled(forward, 1e3),
             "forward_memory_mb": memory.peak / MEGABYTE,
@@ -190,6 +193,7 @@ class Profiler:
             "memory_efficiency": _memory(memory, subject.parameters())["memory_efficiency"],
             "bottleneck": _rates(cost, timed, subject)["bottleneck"],
         }
+        return Figures(figures)
 
     def _own_latency(
         self, model: Any, inputs: Inputs, warmup: int, iterations: int
@@ -205,7 +209,14 @@ class Profiler:
 def quick_profile(
     model: Any, input_tensor: Any, profiler: Profiler | None = None
 ) -> dict[str, Any]:
-    """Return `profile_forward_pass(model, input_tensor)` of the profiler, else of a new one."""
+    """Return `profile_forward_pass(model, input_tensor)` of the profiler, else of a new one.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> figures = tg.quick_profile(torch.nn.Linear(4, 2), torch.ones(8, 4))
+        >>> figures["parameters"], figures["batch_flops"]
+        (10, 128)
+    """
     return (profiler or Profiler()).profile_forward_pass(model, input_tensor)
 
 

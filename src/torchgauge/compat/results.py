@@ -10,6 +10,7 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.table_columns import quantity_of
 from torchgauge.records.work.cost import known_part
+from torchgauge.report.console.line import line
 
 Group = dict[str, Any]
 
@@ -53,13 +54,15 @@ class Results(Mapping[str, Any]):
         return len(self._groups)
 
     def __repr__(self) -> str:
-        return f"Results({self._groups!r})"
+        if self.profile is None:
+            return line("Results", [str(self.error)])
+        return repr(self.profile).replace("Profile", "Results", 1)
 
     def __str__(self) -> str:
         return str(self.error) if self.profile is None else str(self.profile)
 
-    def _repr_html_(self) -> str:
-        return "" if self.profile is None else self.profile._repr_html_()
+    def _repr_html_(self) -> str | None:
+        return None if self.profile is None else self.profile._repr_html_()
 
 
 def _groups(profile: Profile, end_to_end: Latency | None) -> Group:

@@ -65,6 +65,12 @@ def flop_formula(*names: str) -> Callable[[F], F]:
     products, or a `torchgauge.formulas.work.Work`. All overloads share it.
 
     Raises InputError `formula-name`, and `formula-duplicate` for an operator that has a formula.
+
+    Examples:
+        >>> import torchgauge as tg
+        >>> @tg.flop_formula("example::double")
+        ... def double(x):
+        ...     return tg.Work(vector=x.numel())
     """
     load()
     return formula(*names)

@@ -111,6 +111,3 @@ class Diagnosis(Record, frozen=True, kw_only=True):
         """
         rendering.text(self, "json", path)
         return Path(path)
-
-    def __str__(self) -> str:
-        return rendering.text(self, "console")

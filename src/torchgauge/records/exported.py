@@ -21,9 +21,6 @@ class Exported(Record, frozen=True, kw_only=True):
     not hold.
     """
 
-    def __str__(self) -> str:
-        return rendering.text(self, "console")
-
     def save(self, path: str | Path) -> Path:
         """Write the record as JSON, whole or not at all, and return the path.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.latency.latency import Latency, Throughput
@@ -38,6 +37,24 @@ class Profile(Exported, frozen=True, kw_only=True):
 
     Immutable. What failed, a probe or one of its processes, left a warning with `failed=True`, and
     `complete` is False.
+
+    Attributes:
+        target: What was measured, and on what inputs, device and precision.
+        environment: The machine, its software and settings, and what makes timings lie there.
+        size: Parameters and bytes; None of a plain callable.
+        cost: FLOPs and bytes of a call, by layer and operator.
+        latency: Time of a call, with its interval and raw samples.
+        throughput: Work per second at that latency.
+        memory: The peak of a step, and what it consists of.
+        training: How a training step's time is divided; None in inference.
+        system: Use of cores, GPUs, disk and network meanwhile.
+        roofline: The call beside the roofs of its device.
+        bottleneck: What the call waits for.
+        tree: Where time, work and memory go: layers, operators, kernels.
+        compilation: What torch.compile made of the model.
+        passes: The probes that ran, with their durations.
+        interrupted: Whether Ctrl-C ended it.
+        warnings: Reasons to doubt a figure, beside those of the parts.
     """
 
     schema: str = SCHEMA
@@ -94,6 +111,3 @@ class Profile(Exported, frozen=True, kw_only=True):
     ) -> Any:
         """Return a table of the tree as a DataFrame; raises as `table`, MissingExtra `pandas`."""
         return self.table(kind, **options).to_pandas()
-
-    def _repr_html_(self) -> str:
-        return rendering.text(self, "notebook")

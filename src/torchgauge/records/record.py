@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from torchgauge.errors import RecordError, TorchgaugeError, user_traceback
+from torchgauge.records import rendering
 
 # No quantity is as large; products and squares of smaller ones are still finite.
 LARGEST = 1e60
@@ -29,6 +30,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     Raises RecordError `not-finite` at construction: encoded as JSON a NaN would become null,
     which reads as "unknown" and would be a lie. Half a character (a lone surrogate), which a text
     of Python's may hold and no file can, becomes its escape of six ASCII characters.
+
+    Printed it is its summary, its `repr` one line of that, and a notebook shows it as HTML.
     """
 
     def __post_init__(self) -> None:
@@ -44,6 +47,15 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
                     cause="Such a number is none; unknown values are None.",
                     remedy="Please report it where a measurement gave it.",
                 )
+
+    def __str__(self) -> str:
+        return rendering.text(self, "console")
+
+    def __repr__(self) -> str:
+        return rendering.text(self, "line")
+
+    def _repr_html_(self) -> str:
+        return rendering.text(self, "notebook")
 
 
 def _finite(value: object) -> bool:

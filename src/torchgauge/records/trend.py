@@ -152,6 +152,3 @@ class Trend(Record, frozen=True, kw_only=True):
         Raises InputError `output-unwritable`.
         """
         return rendering.text(self, "html", path)
-
-    def __str__(self) -> str:
-        return rendering.text(self, "console")

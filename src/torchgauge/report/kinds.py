@@ -30,7 +30,7 @@ class Kind(NamedTuple):
     csv: str = ""
 
 
-# By the name of the type, whose schema the type itself has.
+# By the name of the type, whose schema the type itself has; `parts.py` has the parts of these.
 KINDS = {
     "Advice": Kind("advice", frozenset({"html", "markdown"}), "page_advice"),
     "Comparison": Kind("comparison", _PAGE, "page_comparison", "comparison_csv"),
@@ -57,8 +57,12 @@ def fits(name: str, form: str) -> bool:
 
 
 def document(record: Record, options: Options | None = None) -> Document:
-    """Return what is said of a record."""
-    record_document: Document = part(record, "content").document(record, options or Options())
+    """Return what is said of a record, or of a part of one."""
+    if type(record).__name__ in KINDS:
+        module = part(record, "content")
+    else:
+        module = importlib.import_module("torchgauge.report.parts")
+    record_document: Document = module.document(record, options or Options())
     return record_document
 
 

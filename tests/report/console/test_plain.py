@@ -2,6 +2,7 @@
 
 import pytest
 from rich.text import Text
+from tests.support import records
 
 from torchgauge.report.console.plain import plain
 
@@ -24,3 +25,9 @@ def test_without_a_width_or_a_terminal_it_is_80(monkeypatch, tmp_path, said):
     with (tmp_path / "out").open("w") as out:
         monkeypatch.setattr("sys.__stdout__", out)
         assert width_of() == 80
+
+
+def test_in_a_notebook_a_summary_is_text_too(monkeypatch):
+    """There rich would display what it is to write, and the text would be empty."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert str(records.profile()).startswith("Net\n")

@@ -32,6 +32,8 @@ from torchgauge.signals import HeldBack, run_all
 from torchgauge.temporary import temporary_folder
 from torchgauge.turn import Turn
 
+RUNNING = "a timeline without a record yet"
+
 _active: Timeline | None = None
 
 
@@ -162,7 +164,13 @@ class Timeline:
         return self.record.save(path)
 
     def __str__(self) -> str:
-        return "a timeline that is running" if self._record is None else str(self._record)
+        return RUNNING if self._record is None else str(self._record)
+
+    def __repr__(self) -> str:
+        return f"<Timeline: {RUNNING if self._record is None else repr(self._record)}>"
+
+    def _repr_html_(self) -> str | None:
+        return None if self._record is None else self._record._repr_html_()
 
     def _claim(self) -> None:
         global _active

@@ -18,6 +18,17 @@ class mark(contextlib.ContextDecorator):  # noqa: N801 - used like a function
 
     In the tree of `tg.timeline` its time outside of the model is a part of that name. Any text will
     do. Without a timeline that records it does nothing.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> model = torch.nn.Linear(4, 2)
+        >>> with tg.timeline(model) as run:
+        ...     for _ in range(12):
+        ...         with tg.mark("data"):
+        ...             x = torch.rand(8, 4)
+        ...         y = model(x)
+        >>> "data" in [child.name for child in run.tree.root.children]
+        True
     """
 
     def __init__(self, name: str) -> None:

@@ -15,10 +15,16 @@ STAMPED = 10
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """`skip` steps, `warmup` under the profiler and not read, `record`; all that `repeat`ed.
+    """Which steps of a loop are recorded. Raises InputError `schedule-invalid`.
 
     The first warm-up step is recorded by itself: it says what a step needs, and with that how many
-    fit into the memory. `record=None` takes as many as fit. Raises InputError `schedule-invalid`.
+    fit into the memory.
+
+    Attributes:
+        skip: Steps at the beginning, with nothing attached.
+        warmup: Steps under the profiler that are not read.
+        record: Steps that are recorded; None takes as many as fit.
+        repeat: How often all that is done.
     """
 
     skip: int = 2

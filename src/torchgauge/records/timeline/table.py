@@ -8,6 +8,8 @@ from typing import Any
 from torchgauge.errors import missing_extra
 from torchgauge.records import rendering
 
+LONGEST = 90  # characters of the names in a table's `repr`
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Table:
@@ -40,7 +42,10 @@ class Table:
     def __str__(self) -> str:
         return rendering.text(self, "table")
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        names = ", ".join(self.columns)
+        shown_names = names if len(names) <= LONGEST else f"{names[: LONGEST - 1]}…"
+        return f"<Table: {len(self)} rows of {shown_names or 'no column'}>"
 
     def _repr_html_(self) -> str:
         return rendering.text(self, "table", html=True)

@@ -143,6 +143,9 @@ class LayerCost(NamedTuple):
     work: Work
     children: tuple[LayerCost, ...]
 
+    def __repr__(self) -> str:
+        return f"<LayerCost {self.node.path or self.node.name!r}: {self.work.flops:,} FLOP>"
+
     def walk(self, depth: int | None = None) -> Iterator[tuple[int, LayerCost]]:
         """Yield (level, layer) from here downwards, to `depth` levels below, in calling order."""
         pending = [(0, self)]

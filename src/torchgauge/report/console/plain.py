@@ -51,7 +51,8 @@ class _Console(Console):
     """A console without markup and emoji codes."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(markup=False, emoji=False, **options)
+        # In a notebook rich would display what it prints, and give us no text.
+        super().__init__(markup=False, emoji=False, force_jupyter=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Return a text with its control characters escaped."""

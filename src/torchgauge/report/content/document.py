@@ -12,6 +12,7 @@ from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Tree as RecordedTree
 from torchgauge.report.content.section import Section
+from torchgauge.report.notebook.charts import Chart
 
 Unit = Literal["text", "time", "bytes", "count", "percent", "share", "bar", "curve"]
 """How a column's values are shown; a value that is a text already is shown as it is."""
@@ -332,6 +333,7 @@ class Document:
         conclusion: What it comes to: the last on a terminal, the first elsewhere.
         names: The user's names that the title is made of; none: it is ours.
         tone: How the title stands out.
+        charts: Drawings of the figures, for formats that draw.
     """
 
     title: str
@@ -343,3 +345,4 @@ class Document:
     conclusion: Sequence[Block] = ()
     names: Sequence[str] = ()
     tone: Tone = "mark"
+    charts: Sequence[Chart] = ()

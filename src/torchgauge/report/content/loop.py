@@ -6,6 +6,7 @@ from torchgauge import units
 from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.report.content.document import Block, Document, Options, Tree, Warnings
 from torchgauge.report.content.section import Row, Section
+from torchgauge.report.notebook import charts
 from torchgauge.report.tables.traced_lines import traced_lines
 
 ENDS = {
@@ -36,7 +37,12 @@ def document(loop: Loop, options: Options) -> Document:
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
     count = f"{loop.count:,} step{'s' if loop.count != 1 else ''}"
     heading = f"Loop of {', '.join(loop.roots) or 'no module was called'}"
-    return Document(heading, line=f"{count}, {ENDS[loop.by]}{rank}", blocks=blocks)
+    return Document(
+        heading,
+        line=f"{count}, {ENDS[loop.by]}{rank}",
+        blocks=blocks,
+        charts=charts.loop(loop),
+    )
 
 
 def steps(loop: Loop) -> Section:

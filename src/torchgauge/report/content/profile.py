@@ -20,6 +20,8 @@ from torchgauge.report.content.document import (
 )
 from torchgauge.report.content.findings import findings, slowest_leaf
 from torchgauge.report.content.sections import peak_place, sections, warnings
+from torchgauge.report.notebook import charts
+from torchgauge.report.notebook.charts import Chart
 from torchgauge.report.tables.alive_tensors import alive
 
 
@@ -42,8 +44,15 @@ def document(profile: Profile, options: Options) -> Document:
     facts = Facts([(row.label, row.value) for row in head.rows])
     return Document(
         title(profile), facts=facts, blocks=blocks, conclusion=conclusion(profile),
-        names=(title(profile),),
+        names=(title(profile),), charts=drawn(profile),
     )  # fmt: skip
+
+
+def drawn(profile: Profile) -> list[Chart]:
+    """Return the charts of what was measured."""
+    shown_charts = [] if profile.latency is None else charts.latency(profile.latency)
+    shown_charts += [] if profile.training is None else charts.training(profile.training)
+    return shown_charts + ([] if profile.memory is None else charts.memory(profile.memory))
 
 
 def conclusion(profile: Profile) -> list[Block]:

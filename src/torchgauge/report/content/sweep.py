@@ -18,6 +18,7 @@ from torchgauge.report.content.document import (
     Table,
     Warnings,
 )
+from torchgauge.report.notebook import charts
 
 MOST_REASONS = 12
 LABEL = 15
@@ -39,7 +40,12 @@ def document(sweep: Sweep, _options: Options) -> Document:
     blocks += [Note("Interrupted before its end.", "doubtful")] if sweep.interrupted else []
     facts = Facts(words.facts(sweep), label=LABEL)
     return Document(
-        words.title(sweep), "swept", facts=facts, blocks=blocks, names=(words.title(sweep),)
+        words.title(sweep),
+        "swept",
+        facts=facts,
+        blocks=blocks,
+        names=(words.title(sweep),),
+        charts=charts.sweep(sweep),
     )
 
 

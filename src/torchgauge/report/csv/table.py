@@ -10,8 +10,9 @@ from torchgauge.records.timeline.table_columns import quantity_of
 from torchgauge.report.console.fitted_table import NAME, fitted_table
 from torchgauge.report.console.plain import plain
 from torchgauge.report.console.text import Text
-from torchgauge.report.content.document import Column, Row
-from torchgauge.report.page.markup import escaped
+from torchgauge.report.content import document
+from torchgauge.report.content.document import Column, Document, Row
+from torchgauge.report.notebook.notebook import fragment
 from torchgauge.report.tables.operand_shapes import labels
 
 MAX_ROWS = 60  # rows
@@ -29,14 +30,10 @@ def view(table: Table, *, width: int) -> RenderableType:
     """Return the first rows, in as many of the columns, from the left, as `width` has room for."""
     if not len(table):
         return Text("a table without rows", style="dim")
-    first, *names = _nonempty_columns(table)
-    columns = [_column(name, index) for index, name in enumerate(names)]
-    cells = {name: _cells(table, name) for name in names}
-    lines = [
-        Row(label, {name: cells[name][index] for name in names})
-        for index, label in enumerate(_labels(table, first))
-    ]
-    grid = fitted_table(first, lines, columns, width, width if SHAPES in table.columns else NAME)
+    shown_table = _document_table(table)
+    names = [column.key for column in shown_table.columns]
+    longest = width if SHAPES in table.columns else NAME
+    grid = fitted_table(shown_table.first, shown_table.rows, shown_table.columns, width, longest)
     shown_names = {str(column.header).strip() for column in grid.columns}
     notes = []
     if len(table) > MAX_ROWS:
@@ -44,6 +41,18 @@ def view(table: Table, *, width: int) -> RenderableType:
     if absent := [name for name in names if name not in shown_names]:
         notes.append(f"… no room for {', '.join(absent)}; .columns has them")
     return Group(grid, *(Text(note, style="dim") for note in notes))
+
+
+def _document_table(table: Table) -> document.Table:
+    """Return the first rows with the columns that hold anything."""
+    first, *names = _nonempty_columns(table)
+    columns = [_column(name, index) for index, name in enumerate(names)]
+    cells = {name: _cells(table, name) for name in names}
+    rows = [
+        Row(label, {name: cells[name][index] for name in names})
+        for index, label in enumerate(_labels(table, first))
+    ]
+    return document.Table(first=first, columns=columns, rows=rows, total_rows=len(table))
 
 
 def _column(name: str, index: int) -> Column:
@@ -75,15 +84,7 @@ def _cells(table: Table, name: str) -> list[str]:
 
 
 def _html(table: Table) -> str:
-    """Return an HTML fragment without style or script of its own; every text is escaped."""
+    """Return a fragment of HTML, as `report/page/notebook.py` makes it."""
     if not len(table):
-        return "<p>a table without rows</p>"
-    first, *names = _nonempty_columns(table)
-    head = "".join(f'<th scope="col">{escaped(name)}</th>' for name in (first, *names))
-    columns = [_labels(table, first), *(_cells(table, name) for name in names)]
-    rows = "".join(
-        f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>"
-        for row in zip(*columns, strict=True)
-    )
-    note = f"<p>… {len(table) - MAX_ROWS} other rows</p>" if len(table) > MAX_ROWS else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{note}"
+        return fragment(Document("", blocks=[document.Note("a table without rows", "faint")]))
+    return fragment(Document("", blocks=[_document_table(table)]))

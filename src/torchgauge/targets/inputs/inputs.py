@@ -10,12 +10,25 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclasses.dataclass(frozen=True)
+LONGEST = 120
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class Inputs:
-    """Positional and keyword arguments of one call of the model."""
+    """Positional and keyword arguments of one call of the model.
+
+    Attributes:
+        args: The positional ones.
+        kwargs: The others, by name.
+    """
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        named = [f"{name}={_short(value)}" for name, value in self.kwargs.items()]
+        text = f"<Inputs {', '.join([*map(_short, self.args), *named])}>"
+        return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}…>"
 
     @staticmethod
     def of(inputs: Any) -> Inputs:
@@ -75,6 +88,13 @@ class Inputs:
         for path, leaf in leaves:
             if isinstance(leaf, Tensor):
                 yield ".".join(_key(part) for part in path[1:]), leaf
+
+
+def _short(value: Any) -> str:
+    """Return a tensor's or an array's type and shape, of others their type."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{str(value.dtype).removeprefix('torch.')} {'×'.join(map(str, value.shape))}"
+    return type(value).__name__
 
 
 def _key(part: Any) -> str:

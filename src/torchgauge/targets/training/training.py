@@ -26,13 +26,16 @@ _EXAMPLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """How the model is trained: `loss`, `optimizer` and, for mixed precision, `scaler`.
+    """How the model is trained.
 
-    `loss(outputs, inputs)` returns a scalar tensor; `inputs` is what the call takes: the one
-    argument, the tuple of positional ones, the mapping of keywords, or `tg.Inputs` for a mix.
-    `optimizer(params)` returns a torch.optim.Optimizer over the trainable parameters; it is made
-    anew for every measurement, so the caller's own optimizer state stays untouched. `scaler` is a
-    `torch.amp.GradScaler`; a copy of it is used.
+    Attributes:
+        loss: `loss(outputs, inputs)` returns a scalar tensor; `inputs` is what the call takes: the
+            one argument, the tuple of positional ones, the mapping of keywords, or `tg.Inputs` for
+            a mix.
+        optimizer: `optimizer(params)` returns a torch.optim.Optimizer over the trainable
+            parameters; it is made anew for every measurement, so the caller's own optimizer state
+            stays untouched.
+        scaler: For mixed precision a `torch.amp.GradScaler`, of which a copy is used.
     """
 
     loss: Callable[[Any, Any], torch.Tensor]

@@ -1,0 +1,1 @@
+"""Records in a notebook: HTML with small drawings."""
