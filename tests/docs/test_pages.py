@@ -54,7 +54,7 @@ def test_no_code_stands_outside_of_fences(page):
     ("text", "says"),
     [
         ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
-        ("```bash\ntorchgauge nothing\n```\n", "invalid choice"),
+        ("```bash\ntorchgauge nothing\n```\n", "no verb 'nothing'"),
         ('```python\nprint(1)\n```\n\n```text title="prints"\n2\n```\n', "was printed"),
         ("```rust\n```\n", "neither run nor"),
         ('```python title="a.py"\nx = 1\n```\n```python\nimport a\n\nassert a.x == 2\n```\n', "As"),

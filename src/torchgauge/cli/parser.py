@@ -151,8 +151,9 @@ def nearest(text: str, names: Iterable[str]) -> str:
     """Return the name that was probably meant: one that begins so, or a similar one; "" of none."""
     import difflib
 
-    by_lower = {name.lower(): name for name in names}
-    lower = text.lower()
+    # Without the dashes of options, which would make all of them similar.
+    by_lower = {name.lower().lstrip("-"): name for name in names}
+    lower = text.lower().lstrip("-")
     beginning = [name for name in by_lower if len(lower) > 3 and name.startswith(lower)]
     near = [lower] if lower in by_lower else beginning or difflib.get_close_matches(lower, by_lower)
     return by_lower[near[0]] if near else ""
