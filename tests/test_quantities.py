@@ -43,6 +43,7 @@ from torchgauge.quantities import (
         ("10kB", "B", 10_000),
         ("10KiB", "B", 10_240),
         ("7B", "B", 7),
+        ("7B", "", 7e9),  # as parameters are shown
         ("1TB", "B", 10**12),
         ("25M", "", 25_000_000),
         ("25000", "", 25_000),

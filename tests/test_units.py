@@ -48,6 +48,19 @@ def test_counts_stay_exact_until_they_are_long():
     assert units.count(None) == "unknown"
 
 
+def test_billions_of_elements_are_b_and_those_of_operations_g():
+    assert units.elements(70_553_706_496) == "70.55 B"
+    assert units.elements(43_600_000_000, 3) == "43.6 B"
+    assert units.elements(1_000_000_000_000) == "1.000 T"
+    assert units.elements(25_557_032) == "25.56 M"
+    assert units.elements(9_999) == "9,999"
+    assert units.elements(None) == "unknown"
+    assert units.amount(7e9, "", "parameters") == "7.000 B"
+    assert units.amount(7e9, "", "params", 2) == "7.0 B"
+    assert units.amount(7e9, "", "flops") == "7.000 G"
+    assert units.amounts(7e9, 8e9, "", "params") == ("7.000 B", "8.000 B")
+
+
 def test_an_interval_is_shown_in_one_unit():
     assert units.times(0.9e-3, 1.1e-3) == "0.9000 … 1.100 ms"
 

@@ -16,7 +16,7 @@ COUNTS = {
     f"{prefix}{operation}": scale
     for prefix, scale in DECIMAL.items()
     for operation in ("", "FLOP", "FLOPs", "MAC", "MACs")
-}
+} | {"B": 1e9}  # of parameters, as they are shown
 # The quantity that a rate counts, by word; servers name a call a request.
 RATES = {
     word: quantity

@@ -8,7 +8,11 @@ UNKNOWN = "unknown"
 # Beyond it no figure of a measurement lies; a record that was edited by hand may hold one.
 _PLAIN_RANGE = (1e-15, 1e18)
 
+_Steps = tuple[tuple[float, str], ...]
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+# The field says 7 B parameters, and 7 GFLOP.
+_ELEMENTS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_METRICS_OF_ELEMENTS = ("parameters", "params", "trainable_parameters")
 _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
@@ -24,7 +28,7 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{rounded:,.{max(decimals, 0)}f}"
 
 
-def _scaled(value: float, steps: tuple[tuple[float, str], ...], digits: int) -> tuple[str, str]:
+def _scaled(value: float, steps: _Steps, digits: int) -> tuple[str, str]:
     for index, (factor, prefix) in enumerate(steps):
         if abs(value) >= factor * (1 - 0.5 * 10**-digits) or index == len(steps) - 1:
             return significant(value / factor, digits), prefix
@@ -68,11 +72,20 @@ def size(count: float | None, digits: int = 4) -> str:
 
 def count(number: float | None, digits: int = 4) -> str:
     """Format a count: 25557032 → '25.56 M'; below 10,000 it stays exact."""
+    return _counted(number, _DECIMAL, digits)
+
+
+def elements(number: float | None, digits: int = 4) -> str:
+    """Format a number of parameters or other elements as `count`, billions as B: '7.242 B'."""
+    return _counted(number, _ELEMENTS, digits)
+
+
+def _counted(number: float | None, steps: _Steps, digits: int) -> str:
     if number is None:
         return UNKNOWN
     if abs(number) < 10_000:
         return f"{number:,.0f}" if number == round(number) else significant(number, digits)
-    text, prefix = _scaled(number, _DECIMAL, digits)
+    text, prefix = _scaled(number, steps, digits)
     return f"{text} {prefix}"
 
 
@@ -86,8 +99,11 @@ def rate(per_second: float | None, unit: str, digits: int = 4) -> str:
     return f"{text} {prefix} {unit}/s".replace("  ", " ")
 
 
-def amount(value: float | None, unit: str, digits: int = 4) -> str:
-    """Format an amount of a headline figure by its SI unit ("s", "B", "ratio", "1/s", "")."""
+def amount(value: float | None, unit: str, metric: str = "", digits: int = 4) -> str:
+    """Format an amount of a headline figure by its SI unit ("s", "B", "ratio", "1/s", "").
+
+    Of counts the `metric` tells whether they are of elements.
+    """
     if unit == "s":
         return time(value, digits)
     if unit == "ratio":
@@ -95,15 +111,16 @@ def amount(value: float | None, unit: str, digits: int = 4) -> str:
     if unit.startswith("B"):
         return size(value, digits) + unit[1:] * (value is not None)
     if not unit or value is None:
-        return count(value, digits)
+        form = elements if metric in _METRICS_OF_ELEMENTS else count
+        return form(value, digits)
     number = count(value, digits) if value >= 10_000 else significant(value, digits)
     return f"{number} {unit.removeprefix('1')}"
 
 
-def amounts(old: float | None, new: float | None, unit: str) -> tuple[str, str]:
+def amounts(old: float | None, new: float | None, unit: str, metric: str = "") -> tuple[str, str]:
     """Format two exact amounts, with more digits where they differ in those alone."""
     for digits in range(4, 16):
-        texts = amount(old, unit, digits), amount(new, unit, digits)
+        texts = amount(old, unit, metric, digits), amount(new, unit, metric, digits)
         if old == new or texts[0] != texts[1]:
             break
     return texts

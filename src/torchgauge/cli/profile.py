@@ -37,6 +37,7 @@ TARGET is one of
   file.py:factory, package.module:factory   a function that returns a model or (model, inputs)
   torchvision:NAME, timm:NAME               a library's model with random weights
   hf:ARCHITECTURE?key=value&…               a transformers architecture from its configuration
+  hf:llama-3-8b, hf:gpt2-xl, hf:t5-3b, …    a published size of one, with random weights
   a folder                                  what Hugging Face's save_pretrained wrote
   file.pt2, file.pt                         a program of torch.export or TorchScript; needs --trust
 

@@ -32,7 +32,7 @@ def trend(
 
     `metrics` are names of headline figures (default: `DEFAULT_METRICS`), or with `layer`, a path or
     pattern, figures of layers (default: `DEFAULT_LAYER_METRICS`). Raises InputError
-    `metric-unknown`, MissingExtraError for ruptures.
+    `metric-unknown`.
     """
     names = tuple(metrics) or (DEFAULT_METRICS if layer is None else DEFAULT_LAYER_METRICS)
     if known_names := store.read(metric_names) if layer is None else sorted(LAYER_METRICS):

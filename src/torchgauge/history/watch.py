@@ -13,7 +13,7 @@ from torchgauge.records.trend import Alert, Trend
 def watch(store: Store, rules: Sequence[Rule], selection: Selection = ALL_RUNS) -> Trend:
     """Return the series that the rules are about, with alerts and the rules that fit no run.
 
-    Raises InputError `alert-unit`, MissingExtraError for ruptures.
+    Raises InputError `alert-unit`.
     """
     trends: dict[tuple[str, str | None], Trend] = {}
     all_alerts: list[Alert] = []

@@ -103,7 +103,7 @@ def _measured(
     host_environment = environment()
     size = _size(placement, runner)
     if size is not None:
-        runner.progress.keep(f"{units.count(size.parameters, 3)} parameters")
+        runner.progress.keep(f"{units.elements(size.parameters, 3)} parameters")
     timed = _timed(runs, placement, options, runner)
     training = options.train is not None
     cost = runner.attempt(

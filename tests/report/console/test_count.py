@@ -66,7 +66,7 @@ def column(shown, header):
 def test_blocks_alike_are_one_line_with_their_sum():
     shown = lines(counted(), 80)
     (line,) = [line for line in shown if "layers" in line]
-    assert line.split() == ["layers.0–3", "×4", "4.000", "G", "8.000", "T", "16.00", "T",
+    assert line.split() == ["layers.0–3", "×4", "4.000", "B", "8.000", "T", "16.00", "T",
                             "24.00", "GB", "100.0", "%"]  # fmt: skip
     assert sum("attention" in line for line in shown) == 1
     assert column(shown, "share") == ["100.0 %", "–", "100.0 %", "25.0 %", "75.0 %"]

@@ -36,7 +36,7 @@ def _judged(change: Change, tolerance: Tolerance) -> tuple[Outcome, str]:
         return "pass", "the same" if not change.reason else f"the same, {change.reason}"
     if new < old:
         return "pass", "less"
-    increase = f"more by {units.amount(new - old, change.unit)}"
+    increase = f"more by {units.amount(new - old, change.unit, change.metric)}"
     if change.change is None or old <= 0 or change.change > tolerance.accepted:
         accepted = signed(tolerance.accepted) if tolerance.accepted else "none"
         return "fail", f"{increase}; {accepted} is accepted"

@@ -98,10 +98,11 @@ def _threshold(rule: Rule, series: TrendSeries) -> Iterator[Alert]:
         return
     low, high = point.low, point.high
     borderline = low is not None and high is not None and low <= rule.limit <= high
-    amounts = [units.amount(value, series.unit) for value in (point.value, rule.limit)]
+    unit, metric = series.unit, series.metric
+    amounts = [units.amount(value, unit, metric) for value in (point.value, rule.limit)]
     text = f"{amounts[0]} is {rule.side} {amounts[1]}"
     if low is not None and high is not None:
-        text += f" ({units.amount(low, series.unit)} … {units.amount(high, series.unit)})"
+        text += f" ({units.amount(low, unit, metric)} … {units.amount(high, unit, metric)})"
     yield _alert(rule, series, text + ", borderline" * borderline, point.value, borderline)
 
 
@@ -128,8 +129,9 @@ def _sums(rule: Rule, fitting: Iterable[TrendSeries]) -> Iterator[Alert]:
         parts = _outermost([trend for trend in group if trend.points[-1].run == newest.run])
         total = sum(trend.points[-1].value for trend in parts)
         if total > rule.limit:
-            limit = units.amount(rule.limit, parts[0].unit)
-            text = f"{len(parts)} add up to {units.amount(total, parts[0].unit)}, above {limit}"
+            unit, metric = parts[0].unit, parts[0].metric
+            sum_text, limit = (units.amount(value, unit, metric) for value in (total, rule.limit))
+            text = f"{len(parts)} add up to {sum_text}, above {limit}"
             yield _alert(rule, parts[0], text, total, layer=rule.layer)
 
 

@@ -74,7 +74,7 @@ def not_called(
 def warning(uncalled: tuple[NotCalled, ...]) -> MeasurementWarning:
     """Return the warning of modules that were not called."""
     names = [
-        f"{layer.path} ({layer.kind}, {units.count(layer.parameters)})"
+        f"{layer.path} ({layer.kind}, {units.elements(layer.parameters)})"
         for layer in uncalled[:MAX_NAMED]
     ]
     suffix = f" and {len(uncalled) - MAX_NAMED:,} more" if len(uncalled) > MAX_NAMED else ""

@@ -92,7 +92,7 @@ LAYER_COLUMNS = (
     LayerColumn("allocations", "allocated", "bytes", _total("allocations"), 14),
     LayerColumn("peak", "peak", "bytes", _peak, 4),
     LayerColumn("retained_for_backward", "kept", "bytes", _total("retained_for_backward"), 6),
-    LayerColumn("parameters", "parameters", "count", _total("parameters"), 10),
+    LayerColumn("parameters", "parameters", "elements", _total("parameters"), 10),
 )
 PYTHON_COLUMNS = [column for column in LAYER_COLUMNS if column.key]
 REPORT_COLUMNS = [column for column in LAYER_COLUMNS if column.title]

@@ -8,7 +8,16 @@ from typing import Any, Literal
 from torchgauge import units
 
 Quantity = Literal[
-    "text", "time", "bytes", "count", "percent", "share", "flop/s", "bytes/s", "flop/byte"
+    "text",
+    "time",
+    "bytes",
+    "count",
+    "elements",
+    "percent",
+    "share",
+    "flop/s",
+    "bytes/s",
+    "flop/byte",
 ]
 
 FORMATS: dict[Quantity, Callable[[Any], str]] = {
@@ -16,6 +25,7 @@ FORMATS: dict[Quantity, Callable[[Any], str]] = {
     "time": lambda value: units.time(value, 3),
     "bytes": lambda value: units.size(value, 3),
     "count": lambda value: units.count(value, 3),
+    "elements": lambda value: units.elements(value, 3),
     "percent": lambda value: f"{value:.1f}",
     "share": lambda value: f"{100 * value:.1f} %",
     "flop/s": lambda value: units.count(value, 3),

@@ -152,7 +152,7 @@ def _gain_text(gain: LayerGain) -> str:
 
 def assumed(assumption: Assumed) -> str:
     """Say an estimated figure and the model behind it."""
-    return f"{assumption.name}: {units.amount(assumption.value, assumption.unit, 3)}"
+    return f"{assumption.name}: {units.amount(assumption.value, assumption.unit, digits=3)}"
 
 
 def left_out(trial: Trial) -> str:

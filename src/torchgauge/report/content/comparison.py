@@ -40,8 +40,14 @@ TONES: dict[str, Tone] = {
 }
 TITLES = {"layer": "Layers", "operator": "Operators", "kernel": "Kernels"}
 FIGURES = (
-    Column("baseline", get=lambda change: units.amount(change.baseline, change.unit)),
-    Column("current", get=lambda change: units.amount(change.current, change.unit), tone="strong"),
+    Column(
+        "baseline", get=lambda change: units.amount(change.baseline, change.unit, change.metric)
+    ),
+    Column(
+        "current",
+        get=lambda change: units.amount(change.current, change.unit, change.metric),
+        tone="strong",
+    ),
     Column("change", get=lambda change: relative(change.change)),
     Column("95 %", priority=1, get=interval),
     Column("verdict", get=lambda change: change.judgement, left_aligned=True, judging=True),

@@ -21,8 +21,8 @@ def render(regressions: Regressions) -> str:
 
 
 def _change(change: Change) -> str:
-    baseline = units.amount(change.baseline, change.unit)
-    current = units.amount(change.current, change.unit)
+    baseline = units.amount(change.baseline, change.unit, change.metric)
+    current = units.amount(change.current, change.unit, change.metric)
     figures = f"{baseline} → {current}"
     interval_text = interval(change)
     parts = (

@@ -20,7 +20,7 @@ def figure(ruling: Ruling) -> str:
         return sign + _amount(ruling, ruling.current)
     old, new = _amount(ruling, ruling.baseline), _amount(ruling, ruling.current)
     if ruling.how == "counted":
-        old, new = units.amounts(ruling.baseline, ruling.current, ruling.unit)
+        old, new = units.amounts(ruling.baseline, ruling.current, ruling.unit, ruling.metric)
     return f"{old} → {sign}{new}"
 
 
@@ -75,7 +75,7 @@ def _share(part: float) -> str:
 def _amount(ruling: Ruling, number: float | None) -> str:
     if ruling.unit == "1/s":
         return units.rate(number, ruling.limit.rate_unit if ruling.limit is not None else "")
-    return units.amount(number, ruling.unit)
+    return units.amount(number, ruling.unit, ruling.metric)
 
 
 def explanation(ruling: Ruling) -> str:

@@ -102,9 +102,9 @@ def _heading(series: TrendSeries) -> Heading:
 def _figures(group: Sequence[TrendSeries]) -> Table:
     rows = []
     for series in group:
-        rows.append(Row(_name(series), _cells(series.values, series.unit)))
+        rows.append(Row(_name(series), _cells(series.values, series)))
         if series.correction is not None:
-            cells = _cells(series.corrected, series.unit)
+            cells = _cells(series.corrected, series)
             if series.points[-1].corrected is None:
                 cells |= {"newest": "unknown", "change": ""}
             rows.append(Row(f" corrected ({series.correction.how})", cells))
@@ -114,13 +114,13 @@ def _figures(group: Sequence[TrendSeries]) -> Table:
     )  # fmt: skip
 
 
-def _cells(values: Sequence[float], unit: str) -> dict[str, Value]:
+def _cells(values: Sequence[float], series: TrendSeries) -> dict[str, Value]:
     first, newest = values[0], values[-1]
     change = f"{newest / first - 1:+.1%}".replace("%", " %") if first else ""
     change = "=" if newest == first else change
     return {
         "values": Curve(values, width=24, reserve=56),
-        "newest": units.amount(newest, unit),
+        "newest": units.amount(newest, series.unit, series.metric),
         "change": change,
         "runs": str(len(values)),
     }
@@ -205,10 +205,10 @@ def _points(series: TrendSeries, newest: int) -> Iterator[Block]:
         cells: dict[str, Value] = {
             "commit": one_line(point.commit[:length]) + ("+" if point.dirty else ""),
             "run": point.run[:8],
-            "value": units.amount(point.value, series.unit),
+            "value": units.amount(point.value, series.unit, series.metric),
             "corrected": "unknown"
             if point.corrected is None
-            else units.amount(point.corrected, series.unit),
+            else units.amount(point.corrected, series.unit, series.metric),
             "interval": _within(point, series),
         }
         created = point.created[:16].replace("T", " ")
@@ -233,4 +233,5 @@ def _scopes(points: Sequence[TrendPoint]) -> list[str]:
 def _within(point: TrendPoint, series: TrendSeries) -> str:
     if point.low is None or point.high is None:
         return ""
-    return f"{units.amount(point.low, series.unit)} … {units.amount(point.high, series.unit)}"
+    bounds = (point.low, point.high)
+    return " … ".join(units.amount(bound, series.unit, series.metric) for bound in bounds)

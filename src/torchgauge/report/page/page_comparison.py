@@ -67,13 +67,16 @@ def overview(comparison: Comparison) -> dict[str, Any]:
 
 
 def _card(change: Change) -> dict[str, str]:
-    parts = [relative(change.change), f"was {units.amount(change.baseline, change.unit)}"]
+    parts = [
+        relative(change.change),
+        f"was {units.amount(change.baseline, change.unit, change.metric)}",
+    ]
     if change.interval is not None:
         parts.insert(1, f"95 % in {interval(change)}")
     parts += [corrected_change(change), change.judgement]
     return {
         "label": change.metric,
-        "value": units.amount(change.current, change.unit),
+        "value": units.amount(change.current, change.unit, change.metric),
         "note": ", ".join(part for part in parts if part),
         "how": change.how,
         "view": "changes",
@@ -96,8 +99,8 @@ def changes(comparison: Comparison) -> dict[str, Any]:
     rows = [
         {
             "metric": change.metric,
-            "baseline": units.amount(change.baseline, change.unit),
-            "current": units.amount(change.current, change.unit),
+            "baseline": units.amount(change.baseline, change.unit, change.metric),
+            "current": units.amount(change.current, change.unit, change.metric),
             "change": change.change,
             "text": relative(change.change),
             "interval": None

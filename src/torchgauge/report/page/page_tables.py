@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.timeline import line_table, tables
 from torchgauge.records.timeline.kernel_table import kernels
-from torchgauge.records.timeline.layer_columns import REPORT_COLUMNS
+from torchgauge.records.timeline.layer_columns import REPORT_COLUMNS, LayerColumn
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.quantity import Quantity
 from torchgauge.records.timeline.repeated_layers import single_layers
@@ -112,7 +112,7 @@ def tree_tables(tree: Tree) -> list[dict[str, Any]]:
 
 def _layers(root: Node) -> dict[str, Any]:
     layers = single_layers(root)
-    columns = [Column(column.title, column.title, column.unit) for column in REPORT_COLUMNS]
+    columns = [Column(column.title, column.title, _page_unit(column)) for column in REPORT_COLUMNS]
     cells = {column.title: list(map(column.get, layers)) for column in REPORT_COLUMNS}
     name = columns[0].key
     cells[name] = [path or root.name for path in cells[name]]
@@ -200,6 +200,11 @@ def table(
             )
     rows = len(next(iter(cells.values()), []))
     return {"name": name, "rows": rows, "columns": filled_columns, "nodes": nodes}
+
+
+def _page_unit(column: LayerColumn) -> Unit:
+    # The page formats counts alone, and with G for billions.
+    return "count" if column.unit == "elements" else column.unit
 
 
 def _values(values: list[Any], unit: Unit) -> list[Any]:

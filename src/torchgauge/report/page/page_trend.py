@@ -66,7 +66,7 @@ def _card(series: TrendSeries) -> dict[str, str]:
     note = f"{since} since the first of {len(series.points)} runs" if since else ""
     return {
         "label": series.metric,
-        "value": units.amount(newest.value, series.unit),
+        "value": units.amount(newest.value, series.unit, series.metric),
         "note": note,
         "how": series.how,
         "view": "trend",

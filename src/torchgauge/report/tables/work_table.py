@@ -101,7 +101,10 @@ def _cells(entry: Entry, by: By, total: Work) -> dict[str, Value]:
     }
     if by == "layer":
         cells["kind"] = entry.kind
-        cells["parameters"] = "" if entry.parameters is None else _number(entry.parameters)
+        parameters = entry.parameters
+        cells["parameters"] = (
+            "" if parameters is None else _aligned(units.elements(parameters) if parameters else "")
+        )
     else:
         cells["calls"] = f"{work.calls:,}"
     if total.integer_ops > total.flops / 100:
@@ -113,7 +116,11 @@ def _number(count: int, *, at_least: bool = False) -> str:
     """Format a count so that digits stand below digits, with a unit or without."""
     if at_least:
         return f"≥ {_number(count)}" if count else units.UNKNOWN
-    text = units.count(count) if count else EMPTY_CELL
+    return _aligned(units.count(count) if count else "")
+
+
+def _aligned(text: str) -> str:
+    text = text or EMPTY_CELL
     return text if text[-1].isalpha() else f"{text}  "
 
 

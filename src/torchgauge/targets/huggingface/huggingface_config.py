@@ -8,12 +8,13 @@ from typing import Any
 
 from torchgauge.errors import InputError
 from torchgauge.targets.huggingface.huggingface_heads import class_named
+from torchgauge.targets.huggingface.published_sizes import PUBLISHED, with_published_values
 from torchgauge.targets.loaders.near_names import near_names
 
 LIST_CODE = "from transformers import CONFIG_MAPPING; print(*CONFIG_MAPPING)"
 CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
-# What every configuration has, and what would not change the model's shape.
-UNLISTED = ("dtype", "attn_implementation", "use_cache")
+# What every configuration takes, whether it lists it or not.
+UNLISTED = ("dtype", "attn_implementation", "num_labels", "use_cache")
 
 
 def configure(transformers: Any, name: str) -> tuple[Any, Any]:
@@ -22,7 +23,7 @@ def configure(transformers: Any, name: str) -> tuple[Any, Any]:
     Raises:
         InputError: `hf-unknown` or `hf-override`.
     """
-    architecture, _, query = name.partition("?")
+    architecture, _, query = with_published_values(name).partition("?")
     model_class = class_named(transformers, architecture)
     if model_class is not None:
         config_class = model_class.config_class
@@ -43,7 +44,9 @@ def _model_type(transformers: Any, name: str) -> str:
         id="hf-unknown",
         cause="It is neither a model type (bert, llama, …) nor a model class; a name on the hub is "
         "not downloaded: save the model and give its folder.",
-        remedy=near_names(name, [*model_types.values(), *classes], LIST_CODE),
+        remedy=near_names(
+            name.rpartition("/")[2], [*PUBLISHED, *model_types.values(), *classes], LIST_CODE
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torchgauge.errors import TorchgaugeError
 from torchgauge.files import is_file
+from torchgauge.targets.huggingface.published_sizes import PUBLISHED
 
 SCHEMES = ("torchvision", "timm", "hf")
 MAX_TARGETS = 3
@@ -25,8 +26,8 @@ def likely_targets(spec: str) -> list[str]:
     exact = _equal_name(spec, images)
     if exact:
         return [f"torchvision:{exact}"]
-    # A name on the hub begins with the architecture's.
-    architecture = _beginning(spec.rpartition("/")[2], _architectures())
+    # A name on the hub begins with the model's or the architecture's.
+    architecture = _beginning(spec.rpartition("/")[2], _transformers_names())
     if architecture:
         return [f"hf:{architecture}"]
     near = difflib.get_close_matches(spec.lower(), images, n=MAX_TARGETS)
@@ -58,12 +59,12 @@ def _torchvision_names() -> list[str]:
         return []
 
 
-def _architectures() -> list[str]:
+def _transformers_names() -> list[str]:
     if importlib.util.find_spec("transformers") is None:
         return []
     import transformers
 
-    return list(transformers.CONFIG_MAPPING)
+    return [*PUBLISHED, *transformers.CONFIG_MAPPING]
 
 
 def _equal_name(name: str, names: Iterable[str]) -> str:
