@@ -23,6 +23,7 @@ SWEPT = {"target": "model.py:make", "torch": "2.13"}
 
 
 def latency(seconds, error=0.01, p99=None):
+    """Return a latency of one process; `p99` None is unknown, of too few samples."""
     interval = None if error is None else Interval(low=seconds * (1 - error),
                                                    high=seconds * (1 + error))  # fmt: skip
     run = msgspec.structs.replace(
@@ -32,7 +33,8 @@ def latency(seconds, error=0.01, p99=None):
     return msgspec.structs.replace(
         records.latency(), median=seconds, mean=seconds, min=seconds, max=seconds, p50=seconds,
         p90=seconds, p95=seconds, p99=p99 or seconds, interval=interval, first_call=2 * seconds,
-        processes=(run,), warnings=(), percentile_intervals={},
+        processes=(run,), warnings=(), percentile_intervals={} if p99 is None else
+        {"p99": Interval(low=p99 * 0.99, high=p99 * 1.01)},
     )  # fmt: skip
 
 

@@ -29,7 +29,8 @@ Compare two saved runs, two traces or two targets: figures, layers, operators an
   torchgauge compare before.pickle after.pickle
 
 Times of saved runs are judged between the same machine, software and settings, where both were
-recorded with --processes 10; sizes and counts always. Two targets are run in turn, in fresh
+recorded with --processes 10; elsewhere the records are not comparable, and the exit code is 5.
+Two targets are run in turn, in fresh
 processes. Of two memory snapshots it shows what grew, by stack. `torchgauge gate` gives a verdict
 for CI.
 """
@@ -76,8 +77,14 @@ def run(options: argparse.Namespace) -> int:
     )
     _show(comparison, options)
     formats.say(written)
-    interrupted = any(warning.id == "interrupted" for warning in comparison.warnings)
-    return ExitCode.INTERRUPTED if interrupted else ExitCode.DONE
+    if any(warning.id == "interrupted" for warning in comparison.warnings):
+        return ExitCode.INTERRUPTED
+    return _code(comparison)
+
+
+def _code(record: Comparison | TraceDiff) -> ExitCode:
+    """Return 5 where the sides are not comparable in time, else 0."""
+    return ExitCode.DONE if record.timing_comparable else ExitCode.NOT_COMPARABLE
 
 
 def _compare_recordings(kind: Literal["trace", "snapshot"], options: argparse.Namespace) -> int:
@@ -94,7 +101,7 @@ def _compare_recordings(kind: Literal["trace", "snapshot"], options: argparse.Na
     written = formats.write(record, options, "comparison" if kind == "trace" else "growth")
     _show(record, options)
     formats.say(written)
-    return ExitCode.DONE
+    return ExitCode.DONE if kind == "snapshot" else _code(cast("TraceDiff", record))
 
 
 def _show(record: Comparison | TraceDiff | Growth, options: argparse.Namespace) -> None:

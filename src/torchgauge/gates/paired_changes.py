@@ -41,8 +41,11 @@ def with_pairs(
         else _not_in_turn(change)
         for change in compared.changes
     )
+    in_turn = msgspec.structs.replace(compared, changes=changes, paired=True)
+    if against:
+        return in_turn
     return with_layers(
-        msgspec.structs.replace(compared, changes=changes, paired=True),
+        in_turn,
         [block.layer_differences() for block in blocks],
         [block.layers for block in blocks],
         typical(blocks, "latency", CURRENT) - typical(blocks, "latency", BASE),
@@ -57,8 +60,8 @@ def _in_turn(change: Change, paired: Paired, against: str | None) -> Change:
         change,
         baseline=paired.baseline,
         current=paired.current,
-        change=math.expm1(paired_estimate.mean),
-        interval=paired_estimate.interval,
+        change=None if against else math.expm1(paired_estimate.mean),
+        interval=None if against else paired_estimate.interval,
         judgement=judgement,
         method=f"paired t over {paired_estimate.blocks} ABBA blocks",
         reason=against or open_end,

@@ -60,7 +60,7 @@ def gate_builds(
     """
     began = time.monotonic()
     records = (first_look(base, progress), first_look(current, progress, options.limits))
-    compared = compare(*records, labels=(base.label, current.label))
+    compared = compare(*records, labels=(base.label, current.label), across_models=True)
     exact = _exact(compared, options) + tuple(judge_limit(o, records[1]) for o in options.limits)
     gate = _Gate(records, options, compared, exact, notes)
     timing = options.of_kind(timing=True)

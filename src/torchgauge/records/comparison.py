@@ -44,11 +44,12 @@ class Difference(Record, frozen=True, kw_only=True):
 class Change(Record, frozen=True, kw_only=True):
     """One metric on both sides, in its SI unit.
 
-    `change` is current ÷ baseline − 1, None where either is unknown or the baseline is 0; its
-    `interval` holds 95 %. `exact` figures need none. `method` says how the judgement was reached,
-    `reason` why there is none. `corrected` is the change without what the machine explains of it,
-    by the fastest processes and the yardsticks of both runs: it is estimated, has an interval of
-    its own and is what was judged; None where no correction has been seen to help on this host.
+    A side of None did not record it. `change` is current ÷ baseline − 1, None where a side is
+    unknown, the baseline is 0 or the two are not comparable; its `interval` holds 95 %. `exact`
+    figures need none. `method` says how the judgement was reached, `reason` why there is none.
+    `corrected` is the change without what the machine explains of it, by the fastest processes and
+    the yardsticks of both runs: it is estimated, has an interval of its own and is what was judged;
+    None where no correction has been seen to help on this host.
     """
 
     metric: str

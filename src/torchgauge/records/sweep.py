@@ -208,9 +208,10 @@ class Front(Record, frozen=True, kw_only=True):
 class Best(Record, frozen=True, kw_only=True):
     """The best cell by one metric among those that keep the constraints.
 
-    `cell` None: no cell does. `ties` are cells that keep them too and whose 95 % interval meets
-    that of the best. `borderline` are metrics of which a limit lies in the interval. `unknown` are
-    cells of which a constrained figure is not known.
+    `cell` None: no cell does. `ties` are cells that keep them too and whose 95 % interval (without
+    one, the range of the samples) overlaps that of the best: with any, no cell is surely the best.
+    `borderline` are metrics of which a limit lies in the interval. `unknown` are cells of which a
+    constrained figure is not known.
     """
 
     metric: str

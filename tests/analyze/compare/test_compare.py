@@ -82,7 +82,10 @@ def test_across_machines_software_and_settings_times_are_not_judged(part, change
         assert change.judgement == ("unknown" if change.metric in ALL_TIMES else "same") or (
             part == "software" and change.metric == "memory"
         ), change
-    assert found.change_of("latency").change == pytest.approx(0.1)  # shown all the same
+    latency = found.change_of("latency")
+    assert (latency.baseline, latency.current) == (pytest.approx(0.010), pytest.approx(0.011))
+    assert latency.change is None  # both are shown, and no change
+    assert all(place.change is None for place in (*found.layers, *found.operators))
     assert all(place.significant is None for place in found.layers)
 
 
@@ -106,6 +109,48 @@ def test_other_inputs_forbid_counts_but_not_sizes():
     found = compare(timed(*TEN), timed(*TEN, target=wide, size=more))
     assert judgements(found, "params", "memory", "latency") == ("worse", "unknown", "unknown")
     assert not found.work_comparable
+    assert (found.layers, found.operators, found.step_change) == ((), (), None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameters", "comparable"),
+    [
+        ({"name": "Other"}, 101, False),
+        ({"spec": "model.py:other"}, 101, False),
+        ({"name": "Other", "spec": "model.py:other"}, 100, True),  # renamed
+        ({"spec": "elsewhere/model.py:make"}, 101, True),  # edited
+    ],
+)
+def test_another_model_is_not_compared_unless_on_purpose(changes, parameters, comparable):
+    base = records.profile()
+    target = msgspec.structs.replace(base.target, **changes)
+    size = msgspec.structs.replace(base.size, parameters=parameters)
+    sides = timed(*TEN), timed(*ELEVEN, target=target, size=size)
+    found = compare(*sides, noise=QUIET)
+    assert found.timing_comparable == comparable
+    judgement = "unknown" if not comparable else "worse"
+    assert judgements(found, "latency") == (judgement,)
+    assert any(change.change for change in found.changes) == comparable
+    assert bool(found.layers) == comparable
+    assert compare(*sides, noise=QUIET, across_models=True).timing_comparable
+
+
+def test_what_one_side_did_not_record_is_no_change():
+    found = compare(timed(*TEN), timed(*TEN, tree=None))
+    (warning,) = found.warnings
+    assert warning.id == "not-recorded"
+    assert "The current run did not record layers" in warning.message
+    layers_alone = Tree(rows=tuple(r for r in pages.tree().rows if r.kind in ("model", "layer")))
+    deep, shallow = timed(*TEN), timed(*TEN, tree=msgspec.structs.replace(
+        pages.tree(), rows=layers_alone.rows))  # fmt: skip
+    for sides, lacking in (((deep, shallow), "current run"), ((shallow, deep), "baseline")):
+        found = compare(*sides)
+        assert found.operators == ()
+        assert found.layers
+        assert [w.message for w in found.warnings] == [
+            f"The {lacking} did not record operators: they are not compared."
+        ]
+    assert compare(shallow, shallow).warnings == ()
 
 
 def test_a_figure_that_one_side_lacks_is_unknown_and_not_zero():

@@ -1,5 +1,6 @@
 """Constraints as they are written, and the cells that keep them."""
 
+import msgspec
 import pytest
 from tests.support import records
 from tests.support.sweeps import cell, ended
@@ -82,3 +83,18 @@ def test_what_is_unknown_keeps_no_limit():
 
 def test_without_a_batch_calls_are_the_throughput():
     assert best([cell(None, 0.02), cell(None, 0.01)], "throughput", (), HERE).cell == 1
+
+
+def test_a_percentile_of_too_few_samples_is_unknown():
+    cells = [cell(1, 0.001), cell(1, 0.010, p99=0.011)]  # the first one's p99 would be 1 ms
+    assert best(cells, "p99", (), HERE).cell == 1
+    kept = best(cells, "latency", parse("p99<20ms"), HERE)
+    assert (kept.cell, kept.unknown) == (1, (0,))
+
+
+def test_without_an_interval_the_range_of_samples_decides_ties():
+    spread = cell(1, 0.0150, error=None)
+    wide = msgspec.structs.replace(spread.latency, min=0.0095, max=0.0300)
+    cells = [cell(1, 0.0100), msgspec.structs.replace(spread, latency=wide)]
+    assert best(cells, "latency", (), HERE).ties == (1,)
+    assert best([cells[0], spread], "latency", (), HERE).ties == ()

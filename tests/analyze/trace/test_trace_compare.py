@@ -9,6 +9,7 @@ from tests.support.paths import public_trace
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.analyze.trace.trace_compare import compare_traces
 from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.report.page import page_trace_diff
 
 US = 1e-6
 
@@ -148,6 +149,22 @@ def test_other_versions_are_said():
     ]
     # What one side does not say may be the same.
     assert [one.timing for one in found.differences] == [True, False]
+
+
+def test_what_one_trace_did_not_record_is_not_compared():
+    host_only = trace(op("aten::mm", 3, 10), op("aten::add", 31, 10))
+    for sides, lacking in (((layered(1), host_only), "current run"),
+                           ((host_only, layered(1)), "baseline")):  # fmt: skip
+        found = compared(*sides)
+        assert [one.kind for one in found.tables] == ["operators"]
+        assert (found.parts, found.window) == ((), 0)
+        assert [w.message for w in found.warnings if w.id == "not-recorded"] == [
+            f"The {lacking} did not record {what}: they are not compared."
+            for what in ("device work", "layers")
+        ]
+        assert not found.timing_comparable
+        assert "%" not in str(found)
+        assert all("%" not in card["note"] for card in page_trace_diff.overview(found)["figures"])
 
 
 def test_recorded_traces_reconcile():

@@ -10,11 +10,13 @@ from tests.support.latency_runs import ELEVEN, QUIET, TEN, changed_tree, timed
 
 import torchgauge as tg
 from torchgauge.analyze.compare.compare import compare
+from torchgauge.cli.main import main
 from torchgauge.records import codec
 from torchgauge.records.comparison import Difference
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.report.console.console import view
 from torchgauge.report.content import changes
+from torchgauge.report.page import page_comparison
 
 
 def slower():
@@ -43,7 +45,43 @@ def test_what_forbids_a_comparison_is_said():
     )
     text = str(compare(timed(*TEN), timed(*TEN, environment=other)))
     assert "A CPU → Another CPU" in text
+    assert text.index("Not comparable: the sides differ in machine: cpu.") < text.index("Figures")
+    assert "not comparable  measured" in text
     assert "times cannot be compared" in text
+
+
+def test_what_a_side_did_not_record_is_said_so():
+    found = compare(timed(*TEN), timed(*TEN, memory=None))
+    text = str(found)
+    (row,) = [line for line in text.splitlines() if line.startswith("  memory ")]
+    assert row.split()[-4:] == ["not", "recorded"] * 2  # the current side, and the verdict
+    assert "%" not in row
+    assert "memory: the current run did not record it." in text
+    (figure,) = [r for r in page_comparison.changes(found)["rows"] if r["metric"] == "memory"]
+    assert (figure["current"], figure["judgement"]) == ("not recorded", "not recorded")
+
+
+def test_the_page_says_first_that_records_are_not_comparable():
+    target = msgspec.structs.replace(records.profile().target, precision="bf16")
+    found = compare(timed(*TEN), timed(*(median / 100 for median in TEN), target=target))
+    (notice,) = page_comparison.overview(found)["notices"]
+    assert notice.startswith("Not comparable: the sides differ in target: precision.")
+    cards = {card["label"]: card["note"] for card in page_comparison.overview(found)["figures"]}
+    assert cards["latency"] == "was 10.00 ms, not comparable"
+    assert page_comparison.overview(slower())["notices"] == []
+    for text in (str(found), found.to_markdown(), found.to_csv()):
+        assert "99.0" not in text
+        assert "-0.99" not in text
+
+
+@pytest.mark.parametrize(("precision", "code"), [("fp32", 0), ("bf16", 5)])
+def test_records_that_are_not_comparable_end_with_5(precision, code, tmp_path, capsys):
+    target = msgspec.structs.replace(records.profile().target, precision=precision)
+    old = timed(*TEN, target=msgspec.structs.replace(target, precision="fp32"))
+    files = [str(old.save(tmp_path / "a.json"))]
+    files.append(str(timed(*TEN, target=target).save(tmp_path / "b.json")))
+    assert main(["compare", *files]) == code
+    assert ("Not comparable" in capsys.readouterr().out) == (code == 5)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

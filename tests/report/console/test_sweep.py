@@ -11,6 +11,7 @@ from tests.support.exported_records import ODD
 from tests.support.markdown_reader import tables
 from tests.support.sweeps import cell, sweep
 
+from torchgauge.records.record import MeasurementWarning
 from torchgauge.report.console.console import view
 from torchgauge.report.page import page_sweep
 
@@ -30,8 +31,8 @@ def test_it_fits_and_says_what_there_is(width):
     assert "5 done, 1 crashed, 1 out of memory, 1 skipped" in whole
     assert "Best where latency<5ms" in whole
     row = next(line for line in text if "2.00 ms" in line)
-    expected = ["batch", "1", "2.00", "ms", "1.0", "%", "2.00", "ms", "500", "1.00", "kB"]
-    assert row.split() == expected + (["4.00", "ms"] if width == 120 else []) + ["◆", "★"]
+    expected = ["batch", "1", "2.00", "ms", "1.0", "%", "500", "1.00", "kB", "4.00", "ms"]
+    assert row.split() == [*expected, "◆", "★"]
 
 
 def test_ends_without_figures_are_grouped_by_their_reason():
@@ -59,7 +60,6 @@ def test_what_is_the_same_in_every_cell_is_not_repeated():
     assert "1 thread" not in text
     eager = sweep([cell(2, compile="none", channels_last=last) for last in (True, False)])
     assert "  channels last  " in "\n".join(lines(eager, 80))
-    assert "  latency        batch 1: 10.0 ms, not told apart from batch 2" in text
     assert "as given" in "\n".join(lines(sweep([cell()], axes={}), 80))
 
 
@@ -76,10 +76,64 @@ def test_markdown_has_a_row_for_each_cell():
         "fp32", *(f"batch {size}" for size in (1, 2, 4, 8, 16)),
         "bf16", *(f"batch {size}" for size in (1, 2, 4)),
     ]  # fmt: skip
-    assert rows[8] == ["batch 1", "2.00 ms", "1.0 %", "2.00 ms", "500", "1.00 kB", "4.00 ms", "◆ ★"]
-    assert rows[10] == ["batch 4", *[""] * 6, "crashed"]
-    assert "- latency: batch 1, bf16: 2.00 ms" in text
+    assert rows[8] == ["batch 1", "2.00 ms", "1.0 %", "500", "1.00 kB", "4.00 ms", "◆ ★"]
+    assert rows[10] == ["batch 4", *[""] * 5, "crashed"]
+    assert "- latency: batch 1, bf16: 2.00 ms, 95 % in 1.980 … 2.020 ms" in text
     assert "**Scaling with the batch** (estimated)\n\n**fp32**" in text
+
+
+def test_no_cell_is_the_best_where_intervals_overlap():
+    close = sweep([cell(1, 0.0100, 2000), cell(2, 0.0101, 1000), cell(4, 0.0300, 3000)])
+    text = "\n".join(lines(close, 200))
+    assert (
+        "  latency        not distinguishable: batch 1: 10.0 ms, 95 % in 9.900 … 10.10 ms; "
+        "batch 2: 10.1 ms, 95 % in 9.999 … 10.20 ms\n" in text
+    )
+    rows = {line.strip()[:7]: line.split()[-3:] for line in text.splitlines() if "kB" in line}
+    assert rows["batch 1"][-2:] == ["◆", "≈"]
+    assert rows["batch 2"] == ["◆", "★", "≈"]
+    assert "≈ not distinguishable from the best" in text
+    assert "not distinguishable: batch 1: 10.0 ms" in close.to_markdown()
+    by_cell = list(csv.DictReader(io.StringIO(close.to_csv())))
+    assert [row["best"] for row in by_cell] == ["", "throughput, memory", ""]
+    tied = [row["not_distinguishable_from_best"] for row in by_cell]
+    assert tied == ["latency", "latency", ""]
+
+
+def test_a_best_cell_of_unknown_interval_is_not_marked():
+    text = "\n".join(lines(sweep([cell(1, 0.010, 1000, error=None), cell(2, 0.030, 900)]), 200))
+    assert "  latency        batch 1: 10.0 ms, its interval is unknown" in text
+    (row,) = [line for line in text.splitlines() if line.startswith("  batch 1")]
+    assert row.split()[-1] == "◆"
+
+
+def test_percentiles_of_too_few_samples_are_not_shown():
+    known, unknown = cell(1, 0.01, p99=0.02), cell(2, 0.01)
+    text = "\n".join(lines(sweep([known, unknown]), 120))
+    (first, second) = [line for line in text.splitlines() if line.startswith("  batch")]
+    assert "20.0 ms" in first
+    assert second.count(" ms") == 2  # the median and the first call
+    assert " p99 " not in "\n".join(lines(sweep([unknown]), 120))
+    rows = list(csv.DictReader(io.StringIO(sweep([known, unknown]).to_csv())))
+    assert [row["latency_p99_s"] for row in rows] == ["0.02", ""]
+
+
+def test_the_warnings_of_cells_are_listed_and_those_of_the_best_named():
+    warned = [
+        msgspec.structs.replace(
+            cell(batch, 0.01 * batch, 1000 * batch),
+            warnings=(MeasurementWarning(id="other-load", message=f"{batch} others ran."),),
+        )
+        for batch in (1, 2)
+    ]
+    found = sweep([*warned, cell(4, 0.09, 9000)])
+    text = "\n".join(lines(found, 120))
+    assert "  other-load     batches 1, 2: 1 others ran. (of the first)" in text
+    assert "9.900 … 10.10 ms, with the warning other-load" in text
+    (first, second, third) = [line for line in text.splitlines() if line.startswith("  batch ")]
+    assert [line.split()[-1] for line in (first, second)] == ["!", "!"]
+    assert "!" not in third
+    assert "**Warnings of cells**" in found.to_markdown()
 
 
 def test_csv_has_all_figures_in_si_units():
@@ -119,7 +173,7 @@ def test_the_page_gets_plain_data_that_adds_up():
     assert data["scaling"][1]["latency"]["line"][0][2:] == [None, None]
     card = data["overview"]["figures"][1]
     assert card["value"] == "667 samples/s"  # which a card sets large; what else is said is a note
-    assert card["note"] == "batch 2, bf16, not told apart from batch 4, fp32"
+    assert card["note"].startswith("not distinguishable: batch 2, bf16: 667 samples/s, 95 % in ")
     empty = sweep([cell(1)])
     assert page_sweep.scaling(empty) is None
 

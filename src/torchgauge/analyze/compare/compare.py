@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from torchgauge.analyze.compare.compare_locations import compare_locations
-from torchgauge.analyze.compare.differences import differences
+from torchgauge.analyze.compare.compare_locations import ComparedLocations, compare_locations
+from torchgauge.analyze.compare.differences import MODEL, differences, other_model
 from torchgauge.analyze.gate.evidence import disturbed, few_samples
 from torchgauge.analyze.gate.stored import MIN_PROCESSES, HostNoise, corrected, uncalibrated, welch
 from torchgauge.analyze.latency.metrics_by_process import by_process
@@ -31,16 +31,20 @@ def compare(
     *,
     labels: tuple[str, str] = ("baseline", "current"),
     noise: HostNoise | None = None,
+    across_models: bool = False,
 ) -> Comparison:
     """Return what changed between two records; exact metrics first.
 
     `noise` is what sessions of this host differ by; None stands for a host that was never
     calibrated, of which a floor of 20 % is assumed. Times are judged between the same machine,
-    software and settings alone; elsewhere they are shown and not judged.
+    software and settings alone; elsewhere both are shown, without a change. Of two models nothing
+    is judged unless they are compared on purpose (`across_models`).
     """
     differing = differences(
         (baseline.target, current.target), (baseline.environment, current.environment)
     )
+    if not across_models:
+        differing = (*other_model(baseline, current), *differing)
     noise = noise or uncalibrated()
     circumstances = _Circumstances(baseline, current, differing, noise)
     figures_by_name = (
@@ -58,8 +62,11 @@ def compare(
         else:
             unknown = _unknown_work(baseline) or _unknown_work(current)
             changes.append(_exact(metric, (old, new), circumstances, at_least=unknown))
-    locations = compare_locations(
-        baseline, current, noise if circumstances.timing is None else None
+    is_same_work = not any(d.part == "target" and d.timing for d in differing)
+    locations = (
+        compare_locations(baseline, current, noise if circumstances.timing is None else None)
+        if is_same_work
+        else ComparedLocations()
     )
     return Comparison(
         baseline=_side(baseline, labels[0]),
@@ -72,6 +79,7 @@ def compare(
         step_change=locations.step_change,
         remainder=locations.remaining_change,
         places_tested=locations.places_tested,
+        warnings=locations.warnings,
     )
 
 
@@ -88,6 +96,9 @@ class _Circumstances:
         self.noise = noise
         self.sides = baseline.latency, current.latency
         self.timing = _not_comparable([difference for difference in differing if difference.timing])
+        self.size = _not_comparable(
+            [difference for difference in differing if difference.name == MODEL]
+        )
         self.work = _not_comparable([difference for difference in differing if difference.work])
         memory_differences = [
             difference
@@ -122,9 +133,11 @@ def _exact(
     metric: Metric, sides: tuple[Figure, Figure], circumstances: _Circumstances, *, at_least: bool
 ) -> Change:
     old, new = sides
-    against = {"size": None, "count": circumstances.work, "memory": circumstances.memory}[
-        metric.kind
-    ]
+    against = {
+        "size": circumstances.size,
+        "count": circumstances.work,
+        "memory": circumstances.memory,
+    }[metric.kind]
     judgement: Judgement
     reason = against or ""
     if old.value is None or new.value is None:
@@ -272,6 +285,8 @@ def _change(
     reason: str = "",
 ) -> Change:
     old, new = sides
+    if change is None and judgement != "unknown":
+        change = _relative(old, new)
     return Change(
         metric=metric.name,
         unit=new.unit,
@@ -281,7 +296,7 @@ def _change(
         baseline=old.value,
         current=new.value,
         judgement=judgement,
-        change=_relative(old, new) if change is None else change,
+        change=change,
         interval=interval,
         corrected=corrected,
         corrected_interval=corrected_interval,
@@ -297,7 +312,7 @@ def _relative(old: Figure, new: Figure) -> float | None:
 
 
 def _one_side(old: Figure) -> str:
-    return f"the {'baseline' if old.value is None else 'current run'} does not have it"
+    return f"the {'baseline' if old.value is None else 'current run'} did not record it"
 
 
 def _side(profile: Profile, label: str) -> Side:

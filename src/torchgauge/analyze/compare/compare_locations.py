@@ -14,12 +14,14 @@ from torchgauge.imports import imported
 from torchgauge.records.comparison import Place
 from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.records.profile import Profile
+from torchgauge.records.record import MeasurementWarning
 
 FALSE_DISCOVERIES = 0.05
 # The largest of each kind are kept, and further ones that are significant or did other work.
 MAX_ENTRIES = 200
 _NO_FIGURES = Figures()
 _Kind = Literal["layer", "operator", "kernel"]
+_RECORDED_KINDS: tuple[_Kind, ...] = ("operator", "kernel")
 
 
 class ComparedLocations(NamedTuple):
@@ -31,34 +33,66 @@ class ComparedLocations(NamedTuple):
     step_change: float | None = None
     remaining_change: float | None = None
     places_tested: str = ""
+    warnings: tuple[MeasurementWarning, ...] = ()
 
 
 def compare_locations(
     baseline: Profile, current: Profile, noise: HostNoise | None = None
 ) -> ComparedLocations:
-    """Return the places of both trees; nothing where a side has none.
+    """Return the places of both trees; nothing of what a side did not record, with a warning.
 
     Times are the device's where it worked on both sides, else the host's. Layers are tested where
     both runs timed them in at least six processes and `noise` says how sessions differ; operators
     and kernels are of one recording each and are not.
     """
     if baseline.tree is None or current.tree is None:
-        return ComparedLocations()
+        trees = (baseline.tree is not None, current.tree is not None)
+        return ComparedLocations(warnings=not_recorded("layers, operators and kernels", trees))
     device = None not in (baseline.tree.root.device_time, current.tree.root.device_time)
     old, new = (tree_figures(tree, device=device) for tree in (baseline.tree, current.tree))
     layers = paired(old.layers, new.layers, "layer")
     tests = {} if noise is None else _tests(baseline, current, noise)
     layers = with_significance(layers, tests)
-    listed_layers = shortened(layers)
+    listed_layers = _shortened(layers, noise)
+    is_recorded = {
+        kind: (bool(getattr(old, kind)), bool(getattr(new, kind)))
+        for kind in ("operators", "kernels")
+    }
+    operators, kernels = (
+        paired(getattr(old, f"{kind}s"), getattr(new, f"{kind}s"), kind)
+        if all(is_recorded[f"{kind}s"])
+        else []
+        for kind in _RECORDED_KINDS
+    )
     step = (_step_time(new) - _step_time(old)) * 1e-9
     return ComparedLocations(
         layers=listed_layers,
-        operators=shortened(paired(old.operators, new.operators, "operator")),
-        kernels=shortened(paired(old.kernels, new.kernels, "kernel")),
+        operators=_shortened(operators, noise),
+        kernels=_shortened(kernels, noise),
         step_change=step,
         remaining_change=step - math.fsum(place.contribution for place in listed_layers),
         places_tested=_tested(tests, noise),
+        warnings=tuple(
+            warning for kind, sides in is_recorded.items() for warning in not_recorded(kind, sides)
+        ),
     )
+
+
+def not_recorded(recorded_part: str, sides: tuple[bool, bool]) -> tuple[MeasurementWarning, ...]:
+    """Return the warning that only one of two sides recorded something; none where both agree."""
+    if sides[0] == sides[1]:
+        return ()
+    side = "current run" if sides[0] else "baseline"
+    message = f"The {side} did not record {recorded_part}: they are not compared."
+    return (MeasurementWarning(id="not-recorded", message=message, probe="compare"),)
+
+
+def _shortened(places: list[Place], noise: HostNoise | None) -> tuple[Place, ...]:
+    """Return the places worth listing; without relative changes where times do not compare."""
+    listed = shortened(places)
+    if noise is not None:
+        return listed
+    return tuple(msgspec.structs.replace(place, change=None) for place in listed)
 
 
 def _tested(tests: Mapping[str, Welch], noise: HostNoise | None) -> str:

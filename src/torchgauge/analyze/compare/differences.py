@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from torchgauge.records.comparison import Difference
 from torchgauge.records.environment import Environment, Machine, Settings, Software
+from torchgauge.records.profile import Profile
 from torchgauge.records.target import InputDescription, TargetDescription
 
+MODEL = "model"
 # Facts of the machine that its fingerprint holds; another host name or kernel is merely reported.
 _HARDWARE = ("architecture", "cpu", "physical_cores", "logical_cores", "usable_cores", "cpu_quota")
 
@@ -25,6 +27,20 @@ def differences(
         *_target(*targets),
     ]
     return tuple(sorted(differing, key=lambda difference: not difference.timing))
+
+
+def other_model(baseline: Profile, current: Profile) -> tuple[Difference, ...]:
+    """Return the difference of two models: another class or factory, with other parameters.
+
+    An edited model keeps its name, a renamed one its parameters: either is compared.
+    """
+    targets, sizes = (baseline.target, current.target), (baseline.size, current.size)
+    names = [(target.name, target.spec.rpartition(":")[2]) for target in targets]
+    parameters = [None if size is None else size.parameters for size in sizes]
+    if names[0] == names[1] or None in parameters or parameters[0] == parameters[1]:
+        return ()
+    old, new = (f"{target.name} ({target.spec})" for target in targets)
+    return (Difference(part="target", name=MODEL, baseline=old, current=new, work=True),)
 
 
 def _machine(a: Machine, b: Machine) -> Iterator[Difference]:

@@ -21,7 +21,7 @@ def few_samples(metric: Metric, sides: Sides) -> str:
     if share is None:
         return ""
     lacking = _side_names(
-        [latency is None or not _percentile_is_known(latency, metric.name) for latency in sides]
+        [latency is None or not percentile_is_known(latency, metric.name) for latency in sides]
     )
     return f"n too small: {metric.name} has no interval in {lacking}" if lacking else ""
 
@@ -48,7 +48,8 @@ def disturbed(metric: Metric, sides: Sides, noise: HostNoise, *, few_processes: 
     return None
 
 
-def _percentile_is_known(latency: Latency, name: str) -> bool:
+def percentile_is_known(latency: Latency, name: str) -> bool:
+    """Return whether there are enough samples to know a percentile, "p99"."""
     if latency.percentile_intervals.get(name) is not None:
         return True
     tail_share = 1 - PERCENTILES[name]

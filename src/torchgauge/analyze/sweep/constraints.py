@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from torchgauge.analyze.gate.limits import judge_limit, parse_limit
+from torchgauge.analyze.sweep.cell_figures import cell_figure, figure_range, has_enough_samples
 from torchgauge.errors import InputError
 from torchgauge.records.environment import Environment
-from torchgauge.records.figures import Figure
-from torchgauge.records.metric import METRICS, Metric, figure_of, metric
+from torchgauge.records.metric import METRICS, Metric, metric
+from torchgauge.records.profile import Profile
 from torchgauge.records.record import Interval
 from torchgauge.records.sweep import Best, Cell
 from torchgauge.records.verdict import Limit, Ruling, overall
@@ -81,19 +84,18 @@ def best(cells: Sequence[Cell], by: str, limits: Iterable[Limit], environment: E
         i: figure
         for i, outcome in outcomes.items()
         if outcome == "pass"
-        and (figure := _figure(cells[i], objective, environment)).value is not None
+        and (figure := cell_figure(cells[i], objective, environment)).value is not None
     }
     unknown = tuple(i for i, outcome in outcomes.items() if outcome == "inconclusive")
     if not candidates:
         return Best(metric=by, cell=None, unknown=unknown)
     sign = -1 if objective.better == "higher" else 1
     first = min(candidates, key=lambda i: sign * (candidates[i].value or 0.0))
+    ranges = {i: figure_range(cells[i], figure, objective) for i, figure in candidates.items()}
     return Best(
         metric=by,
         cell=first,
-        ties=tuple(
-            i for i in candidates if i != first and _overlap(candidates[i], candidates[first])
-        ),
+        ties=tuple(i for i in ranges if i != first and _overlap(ranges[i], ranges[first])),
         borderline=tuple(ruling.metric for ruling in ruled[first] if ruling.borderline),
         unknown=unknown,
     )
@@ -101,25 +103,15 @@ def best(cells: Sequence[Cell], by: str, limits: Iterable[Limit], environment: E
 
 def _rulings(cell: Cell, limits: tuple[Limit, ...], environment: Environment) -> tuple[Ruling, ...]:
     profile = cell.profile(environment)
-    return () if profile is None else tuple(judge_limit(limit, profile) for limit in limits)
+    return () if profile is None else tuple(_ruling(limit, cell, profile) for limit in limits)
 
 
-def _figure(cell: Cell, objective: Metric, environment: Environment) -> Figure:
-    profile = cell.profile(environment)
-    if profile is None:
-        return Figure(objective.figure, "", "measured", "", None)
-    result = figure_of(profile, objective)
-    if result.value is None and objective.name == "throughput":
-        # The inputs do not say their batch size.
-        return figure_of(profile, objective._replace(figure="throughput_calls"))
-    return result
+def _ruling(limit: Limit, cell: Cell, profile: Profile) -> Ruling:
+    ruling = judge_limit(limit, profile)
+    if has_enough_samples(cell, limit.metric):
+        return ruling
+    return msgspec.structs.replace(ruling, outcome="inconclusive")
 
 
-def _overlap(first: Figure, second: Figure) -> bool:
-    a, b = _range(first), _range(second)
-    return a.low <= b.high and b.low <= a.high
-
-
-def _range(figure: Figure) -> Interval:
-    value = figure.value or 0.0
-    return figure.interval or Interval(low=value, high=value)
+def _overlap(first: Interval, second: Interval) -> bool:
+    return first.low <= second.high and second.low <= first.high

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from torchgauge.analyze.compare.compare_locations import paired, shortened
+import msgspec
+
+from torchgauge.analyze.compare.compare_locations import not_recorded, paired, shortened
 from torchgauge.analyze.compare.tree_figures import Figures, tree_figures
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.trace.breakdown import Breakdown
@@ -20,16 +22,41 @@ def compare_traces(baseline: RankTrace, current: RankTrace, labels: tuple[str, s
     sides = (baseline, current)
     marked = all(map(_marks_steps, sides))
     steps = [trace.tree.steps if marked else 1 for trace in sides]
-    parts = tuple(_parts(sides, steps))
+    differences = tuple(_differences(baseline, current))
+    comparable = not any(difference.timing for difference in differences)
+    devices = bool(baseline.times), bool(current.times)
+    parts = tuple(_parts(sides, steps)) if all(devices) else ()
+    recorded = {kind: (_records(baseline, kind), _records(current, kind)) for kind in _KINDS}
+    lacking = not_recorded("device work", devices) + tuple(
+        warning
+        for kind in ("layers", "operators")
+        for warning in not_recorded(kind, recorded[kind])
+    )
     return TraceDiff(
         baseline=_side(baseline, labels[0], steps[0]),
         current=_side(current, labels[1], steps[1]),
-        differences=tuple(_differences(baseline, current)),
+        differences=differences,
         window=math.fsum(change.contribution for change in parts),
         parts=parts,
-        tables=tuple(_tables(sides, steps)),
-        warnings=tuple(dict.fromkeys((*baseline.warnings, *current.warnings))),
+        tables=tuple(
+            changes if comparable else _without_relative_changes(changes)
+            for changes in _tables(sides, steps)
+            if recorded[changes.kind][0] == recorded[changes.kind][1]
+        ),
+        warnings=tuple(dict.fromkeys((*baseline.warnings, *current.warnings, *lacking))),
     )
+
+
+def _records(trace: RankTrace, kind: str) -> bool:
+    """Return whether the file has what the places of a kind are made from."""
+    contents = trace.contents
+    has_operators = contents.operators > 0
+    return {
+        "layers": contents.layers is not None,
+        "operators": has_operators,
+        "shapes": has_operators and contents.shapes,
+        "kernels": bool(trace.times),
+    }[kind]
 
 
 def _marks_steps(trace: RankTrace) -> bool:
@@ -150,3 +177,8 @@ def _changes(kind: str, old: Mapping[str, Figures], new: Mapping[str, Figures]) 
         total=total,
         remainder=total - math.fsum(entry.contribution for entry in listed_entries),
     )
+
+
+def _without_relative_changes(changes: Changes) -> Changes:
+    places = tuple(msgspec.structs.replace(place, change=None) for place in changes.places)
+    return msgspec.structs.replace(changes, places=places)

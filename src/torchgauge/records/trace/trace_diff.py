@@ -73,3 +73,8 @@ class TraceDiff(Exported, frozen=True, kw_only=True):
     parts: tuple[PartChange, ...] = ()
     tables: tuple[Changes, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def timing_comparable(self) -> bool:
+        """True where nothing differs that decides how long the same work takes."""
+        return not any(difference.timing for difference in self.differences)

@@ -8,8 +8,10 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.comparison import Change, Difference, Place, Side
 from torchgauge.records.verdict import Ruling
-from torchgauge.report.content.document import Block, Column, Detailed, Facts
+from torchgauge.report.content.document import Block, Column, Detailed, Facts, Note
 from torchgauge.visible import one_line
+
+LONGEST_NAME = 60  # of a difference in a sentence
 
 
 def relative(change: float | None) -> str:
@@ -48,6 +50,31 @@ def signed(seconds: float) -> str:
     if seconds == 0:
         return "0 s"
     return ("+" if seconds > 0 else "−") + units.time(abs(seconds), 3)
+
+
+def side_amount(value: float | None, change: Change) -> str:
+    """Format one side of a change; "not recorded" where it has none."""
+    return "not recorded" if value is None else units.amount(value, change.unit, change.metric)
+
+
+def verdict(change: Change) -> str:
+    """Return the judgement of a change, or why there is none."""
+    if change.baseline is None or change.current is None:
+        return "not recorded"
+    if change.judgement == "unknown" and change.reason.startswith("not comparable"):
+        return "not comparable"
+    return change.judgement
+
+
+def not_comparable(differing: Sequence[Difference]) -> str:
+    """Return what makes two records not comparable in time; "" where nothing does."""
+    names = [one_line(f"{d.part}: {d.name}")[:LONGEST_NAME] for d in differing if d.timing]
+    if not names:
+        return ""
+    parts = ["times", *["counts"] * any(d.work for d in differing)]
+    listed_names = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
+    judged = " or ".join(parts)
+    return f"Not comparable: the sides differ in {listed_names}. No change of {judged} is judged."
 
 
 def _before_and_after(old: int | None, new: int | None) -> str:
@@ -101,7 +128,7 @@ def side_details(side: Side) -> str:
 
 
 def differences(around: Sequence[Difference]) -> list[Block]:
-    """Return what differs around the sides, and what that forbids."""
+    """Return whether the sides compare, what differs around them, and what that forbids."""
     pairs = []
     for difference in around:
         text = one_line(f"{difference.baseline} → {difference.current}")
@@ -109,4 +136,8 @@ def differences(around: Sequence[Difference]) -> list[Block]:
         forbids += ", nor counts" if difference.work else ""
         label = f"{difference.part}: {one_line(difference.name)}"
         pairs.append((label, Detailed(text, forbids)))
-    return [Facts(pairs, "What differs around the runs", label=0, recorded=True)] if pairs else []
+    notice = not_comparable(around)
+    blocks: list[Block] = [Note(notice, "doubtful")] if notice else []
+    if pairs:
+        blocks.append(Facts(pairs, "What differs around the runs", label=0, recorded=True))
+    return blocks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from torchgauge import units
 from torchgauge.records.comparison import Change, Comparison, Place
 from torchgauge.report.content.changes import (
     PLACES,
@@ -12,9 +11,11 @@ from torchgauge.report.content.changes import (
     differences,
     interval,
     relative,
+    side_amount,
     side_details,
     sides,
     signed,
+    verdict,
 )
 from torchgauge.report.content.document import (
     Block,
@@ -40,17 +41,11 @@ TONES: dict[str, Tone] = {
 }
 TITLES = {"layer": "Layers", "operator": "Operators", "kernel": "Kernels"}
 FIGURES = (
-    Column(
-        "baseline", get=lambda change: units.amount(change.baseline, change.unit, change.metric)
-    ),
-    Column(
-        "current",
-        get=lambda change: units.amount(change.current, change.unit, change.metric),
-        tone="strong",
-    ),
+    Column("baseline", get=lambda change: side_amount(change.baseline, change)),
+    Column("current", get=lambda change: side_amount(change.current, change), tone="strong"),
     Column("change", get=lambda change: relative(change.change)),
     Column("95 %", priority=1, get=interval),
-    Column("verdict", get=lambda change: change.judgement, left_aligned=True, judging=True),
+    Column("verdict", get=verdict, left_aligned=True, judging=True),
     Column("how", priority=2, left_aligned=True),
 )
 

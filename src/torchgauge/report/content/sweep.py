@@ -35,6 +35,8 @@ def document(sweep: Sweep, _options: Options) -> Document:
         omitted_count = len(reasons) - MOST_REASONS
         note = [("…", f"{omitted_count} more are in the record")] * (omitted_count > 0)
         blocks.append(Facts(reasons[:MOST_REASONS] + note, "Without figures", label=LABEL))
+    if cell_warnings := words.cell_warnings(sweep):
+        blocks.append(Facts(cell_warnings, "Warnings of cells", label=LABEL))
     blocks += _scaling(sweep)
     blocks += [Warnings(sweep.warnings)] if sweep.warnings else []
     blocks += [Note("Interrupted before its end.", "doubtful")] if sweep.interrupted else []
@@ -70,12 +72,16 @@ def _cells(sweep: Sweep) -> Table:
         for index in cell_indices:
             cell = sweep.cells[index]
             name = f"batch {cell.settings.batch}" if batched else row_name or "as given"
-            mark = words.marks(sweep, index)[0] if cell.done else cell.status
+            mark = words.marks(sweep, index) if cell.done else cell.status
             cells = words.figures(cell) | ({"marks": mark} if mark else {})
             rows.append(Row(name, cells, 1 + headed, "" if cell.done else "faint"))
-    legend = [words.legend(sweep)] * any(cell.done for cell in sweep.cells)
     return Table(
-        title="Cells", how="measured", columns=columns, rows=rows, notes=legend, layout="fitted"
+        title="Cells",
+        how="measured",
+        columns=columns,
+        rows=rows,
+        notes=words.legend(sweep),
+        layout="fitted",
     )
 
 

@@ -8,13 +8,15 @@ from typing import NamedTuple
 import msgspec
 
 from torchgauge import units
-from torchgauge.records.metric import metric
+from torchgauge.analyze.sweep.cell_figures import cell_figure, has_enough_samples, is_bounded
+from torchgauge.records.metric import METRICS
 from torchgauge.records.record import Interval
 from torchgauge.records.sweep import AXES, Best, Cell, CellSettings, Fit, Scaling, Sweep
 
 Format = Callable[[float | None, int], str]
 
-FRONT, BEST = "◆", "★"
+FRONT, BEST, TIED, WARNED = "◆", "★", "≈", "!"
+MOST_TIED = 4
 OBJECTIVE_NAMES = {"latency": "latency", "throughput": "throughput", "memory": "peak memory"}
 
 
@@ -76,7 +78,7 @@ def figures(cell: Cell) -> dict[str, str]:
     texts = {
         "median": units.time(latency.median, 3),
         "±": "" if error is None else units.percent(error),
-        "p99": units.time(latency.p99, 3),
+        "p99": units.time(latency.p99, 3) if has_enough_samples(cell, "p99") else "",
         "per second": _rate(cell.per_second),
         "tokens/s": _rate(None if throughput is None else throughput.tokens),
         "memory": "unknown" if cell.memory is None else units.size(cell.memory.peak, 3),
@@ -89,11 +91,54 @@ def _rate(number: float | None) -> str:
     return "" if number is None else units.rate(number, "", 3).removesuffix("/s").strip()
 
 
-def marks(sweep: Sweep, place: int) -> tuple[str, str]:
-    """Return a cell's signs (on the front, best in a metric), and the metrics it is best in."""
-    front = FRONT if place in sweep.front.cells else ""
-    best = ", ".join(winner.metric for winner in sweep.best if winner.cell == place)
-    return f"{front} {BEST if best else ''}".strip(), best
+def marks(sweep: Sweep, index: int) -> str:
+    """Return a cell's signs: on the front, best or perhaps best in a metric, with warnings."""
+    signs = {
+        FRONT: index in sweep.front.cells,
+        BEST: bool(best_metrics(sweep, index)),
+        TIED: bool(tied_metrics(sweep, index)),
+        WARNED: bool(sweep.cells[index].warnings),
+    }
+    return " ".join(sign for sign, has_sign in signs.items() if has_sign)
+
+
+def best_metrics(sweep: Sweep, index: int) -> list[str]:
+    """Return the metrics that a cell is best in: no other's interval overlaps its own."""
+    return [best.metric for best in sweep.best if best.cell == index and _is_proven(sweep, best)]
+
+
+def tied_metrics(sweep: Sweep, index: int) -> list[str]:
+    """Return the metrics in which a cell is one of several that may be the best."""
+    return [best.metric for best in sweep.best if best.ties and index in (best.cell, *best.ties)]
+
+
+def _is_proven(sweep: Sweep, best: Best) -> bool:
+    if best.cell is None or best.ties or best.metric not in METRICS:
+        return False
+    limited = METRICS[best.metric]
+    return is_bounded(cell_figure(sweep.cells[best.cell], limited, sweep.environment), limited)
+
+
+def cell_warnings(sweep: Sweep) -> list[tuple[str, str]]:
+    """Return the cells' warnings by id: which cells have it, and what the first of them says."""
+    cells_by_id: dict[str, dict[CellSettings, list[int]]] = {}
+    messages: dict[str, list[str]] = {}
+    for cell in sweep.cells:
+        for warning in {warning.id: warning for warning in cell.warnings}.values():
+            batches = cells_by_id.setdefault(warning.id, {}).setdefault(cell.settings.series, [])
+            batches += [cell.settings.batch] if cell.settings.batch is not None else []
+            messages.setdefault(warning.id, []).append(warning.message)
+    lines = []
+    for warning_id, by_row in cells_by_id.items():
+        first, is_same = messages[warning_id][0], len(set(messages[warning_id])) == 1
+        cell_names = _cells_in_words(sweep, by_row)
+        parts = (cell_names, first if is_same else f"{first} (of the first)")
+        lines.append((warning_id, ": ".join(filter(None, parts))))
+    return lines
+
+
+def _cells_in_words(sweep: Sweep, by_row: dict[CellSettings, list[int]]) -> str:
+    return "; ".join(_row(sweep, series, batches) for series, batches in by_row.items())
 
 
 def reasons(sweep: Sweep) -> list[tuple[str, str]]:
@@ -106,7 +151,7 @@ def reasons(sweep: Sweep) -> list[tuple[str, str]]:
             batches += [cell.settings.batch] if cell.settings.batch is not None else []
     lines = []
     for (status, reason), by_row in groups.items():
-        cell_names = "; ".join(_row(sweep, series, batches) for series, batches in by_row.items())
+        cell_names = _cells_in_words(sweep, by_row)
         lines.append((status, f"{cell_names}: {reason}" if cell_names else reason))
     return lines
 
@@ -128,14 +173,31 @@ def named(sweep: Sweep, settings: CellSettings) -> str:
     return "" if varying == CellSettings() else varying.label
 
 
-def legend(sweep: Sweep) -> str:
-    """Return what the marks mean."""
+def legend(sweep: Sweep) -> list[str]:
+    """Return what the marks mean that the cells have."""
     objectives = ", ".join(OBJECTIVE_NAMES[objective] for objective in sweep.front.objectives)
-    return f"{FRONT} no other is better in one of {objectives} and worse in none   {BEST} best"
+    used_signs = {
+        sign
+        for index, cell in enumerate(sweep.cells)
+        if cell.done
+        for sign in marks(sweep, index).split()
+    }
+    meanings = {
+        BEST: "best",
+        TIED: "not distinguishable from the best",
+        WARNED: "has warnings, below",
+    }
+    other_meanings = [f"{sign} {text}" for sign, text in meanings.items() if sign in used_signs]
+    front = f"{FRONT} no other is better in one of {objectives} and worse in none"
+    return [front] * (FRONT in used_signs) + ["   ".join(other_meanings)] * bool(other_meanings)
 
 
 class BestWords(NamedTuple):
-    """The cell that is best in a metric, its figure, and how sure that is; or why there is none."""
+    """The cell that is best in a metric, its figure, and how sure that is; or why there is none.
+
+    `cell` is empty where several are not distinguishable: `notes` name them, `figure` is then of
+    the best estimate.
+    """
 
     metric: str
     cell: str
@@ -143,6 +205,8 @@ class BestWords(NamedTuple):
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
+        if not self.cell:
+            return ", ".join(self.notes)
         return ", ".join((": ".join(filter(None, (self.cell, self.figure))), *self.notes))
 
 
@@ -162,24 +226,45 @@ def _best(sweep: Sweep, winner: Best) -> BestWords:
         )
         return BestWords(winner.metric, explanation, "", ())
     cell = sweep.cells[winner.cell]
-    notes = []
+    figure, interval_text = _figure(sweep, winner.cell, winner.metric)
+    notes = [f"borderline in {', '.join(winner.borderline)}"] if winner.borderline else []
+    ids = list(dict.fromkeys(warning.id for warning in cell.warnings))
+    notes += [f"with the warning{'s' if len(ids) > 1 else ''} {', '.join(ids)}"] if ids else []
     if winner.ties:
-        labels = [named(sweep, sweep.cells[place].settings) for place in winner.ties[:3]]
-        suffix = f" and {len(winner.ties) - 3} more" if len(winner.ties) > 3 else ""
-        notes.append(f"not told apart from {'; '.join(labels)}{suffix}")
-    if winner.borderline:
-        notes.append(f"borderline in {', '.join(winner.borderline)}")
-    label, figure = named(sweep, cell.settings), _value(sweep, cell, winner.metric)
-    return BestWords(winner.metric, label, figure, tuple(notes))
+        return BestWords(winner.metric, "", figure, (_tied(sweep, winner), *notes))
+    label = named(sweep, cell.settings) or "as given"
+    unsure = "" if _is_proven(sweep, winner) else "its interval is unknown"
+    sureness = filter(None, (interval_text or unsure,))
+    return BestWords(winner.metric, label, figure, (*sureness, *notes))
 
 
-def _value(sweep: Sweep, cell: Cell, name: str) -> str:
-    if name == "throughput":
-        return units.rate(cell.per_second, rate(sweep), 3)
+def _tied(sweep: Sweep, winner: Best) -> str:
+    texts: list[str] = []
+    for index in (winner.cell, *winner.ties):
+        if index is not None and len(texts) < MOST_TIED:
+            figure_text = ", ".join(filter(None, _figure(sweep, index, winner.metric)))
+            label = named(sweep, sweep.cells[index].settings) or "as given"
+            texts.append(f"{label}: {figure_text}")
+    omitted_count = 1 + len(winner.ties) - len(texts)
+    suffix = f" and {omitted_count} more" if omitted_count else ""
+    return f"not distinguishable: {'; '.join(texts)}{suffix}"
+
+
+def _figure(sweep: Sweep, index: int, name: str) -> tuple[str, str]:
+    """Return a cell's figure and its interval: "10.0 ms", "95 % in 9.900 … 10.10 ms"."""
+    if name not in METRICS:
+        return "unknown", ""
+    figure = cell_figure(sweep.cells[index], METRICS[name], sweep.environment)
     if name == "memory":
-        return units.size(None if cell.memory is None else cell.memory.peak, 3)
-    field = metric(name).figure.removeprefix("latency_")
-    return units.time(getattr(cell.latency, field, None), 3)
+        return units.size(figure.value, 3), ""
+    interval = figure.interval
+    if name == "throughput":
+        text = units.rate(figure.value, rate(sweep), 3)
+        between = interval and f"{_rate(interval.low)} … {_rate(interval.high)}"
+    else:
+        text = units.time(figure.value, 3)
+        between = interval and units.times(interval.low, interval.high)
+    return text, f"95 % in {between}" if between else ""
 
 
 def scaling(record: Scaling) -> Iterator[tuple[str, str]]:

@@ -67,11 +67,11 @@ def side_details(side: TraceSide) -> str:
 def _parts(diff: TraceDiff) -> Table:
     """Return how each part of the devices' time changed, and what the times are of."""
     rows = [
-        Row(part.part, _texts(part.baseline, part.current, part.contribution), 1)
+        Row(part.part, _texts(diff, part.baseline, part.current, part.contribution), 1)
         for part in diff.parts
     ]
     windows = (diff.baseline.window, diff.current.window)
-    rows.append(Row("window", _texts(*windows, diff.window), tone="strong"))
+    rows.append(Row("window", _texts(diff, *windows, diff.window), tone="strong"))
     several = max(diff.baseline.steps, diff.current.steps) > 1
     scope = "of a step" if several else "of the whole window"
     return Table(
@@ -80,12 +80,12 @@ def _parts(diff: TraceDiff) -> Table:
     )  # fmt: skip
 
 
-def _texts(old: float, new: float, adds: float) -> dict[str, Value]:
+def _texts(diff: TraceDiff, old: float, new: float, adds: float) -> dict[str, Value]:
     return {
         "baseline": units.time(old),
         "current": units.time(new),
         "adds": signed(adds),
-        "change": relative(new / old - 1) if old else "",
+        "change": relative(new / old - 1) if old and diff.timing_comparable else "",
     }
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgauge.analyze.sweep.cell_figures import has_enough_samples
 from torchgauge.records.exported import Csv
 from torchgauge.records.sweep import AXES, Cell, Sweep
+from torchgauge.report.content import sweep_words as words
 from torchgauge.report.export.stacks import needed_tree
 
 FIGURES = ("median", "mean", "min", "max", "p50", "p90", "p95", "p99", "first_call")
+"""Figures of the latency; a percentile of too few samples is unknown."""
 
 
 def table(sweep: Sweep, name: Csv) -> tuple[list[str], list[list[Any]]]:
@@ -29,7 +32,8 @@ def _row(sweep: Sweep, index: int, cell: Cell) -> dict[str, Any]:
     row |= {"status": cell.status, "reason": cell.reason}
     latency, throughput, memory, cost = cell.latency, cell.throughput, cell.memory, cell.cost
     for name in FIGURES:
-        row[f"latency_{name}_s"] = getattr(latency, name, None)
+        is_known = has_enough_samples(cell, name)
+        row[f"latency_{name}_s"] = getattr(latency, name, None) if is_known else None
     interval = None if latency is None else latency.interval
     row["latency_median_low_s"] = getattr(interval, "low", None)
     row["latency_median_high_s"] = getattr(interval, "high", None)
@@ -43,6 +47,7 @@ def _row(sweep: Sweep, index: int, cell: Cell) -> dict[str, Any]:
     row["work_at_least"] = getattr(cost, "at_least", None)
     row["duration_s"] = cell.duration
     row["on_front"] = index in sweep.front.cells
-    row["best"] = ", ".join(best.metric for best in sweep.best if best.cell == index)
+    row["best"] = ", ".join(words.best_metrics(sweep, index))
+    row["not_distinguishable_from_best"] = ", ".join(words.tied_metrics(sweep, index))
     row["warnings"] = "; ".join(warning.id for warning in cell.warnings)
     return row

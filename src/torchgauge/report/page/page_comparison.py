@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from torchgauge import units
 from torchgauge.records.comparison import Change, Comparison, Place
 from torchgauge.report.content import comparison as content
 from torchgauge.report.content.changes import (
     corrected_change,
     interval,
+    not_comparable,
     relative,
+    side_amount,
     side_details,
     signed,
+    verdict,
 )
 from torchgauge.report.content.comparison import notable_places
 from torchgauge.report.page import page_tables
@@ -51,7 +53,9 @@ def overview(comparison: Comparison) -> dict[str, Any]:
     headline_changes = [
         change for name in CARDS if (change := comparison.change_of(name)) is not None
     ]
+    notice = not_comparable(comparison.differences)
     return {
+        "notices": [short(notice)] * bool(notice),
         "facts": facts,
         "created": comparison.current.created,
         "figures": [_card(change) for change in headline_changes],
@@ -67,27 +71,31 @@ def overview(comparison: Comparison) -> dict[str, Any]:
 
 
 def _card(change: Change) -> dict[str, str]:
-    parts = [
-        relative(change.change),
-        f"was {units.amount(change.baseline, change.unit, change.metric)}",
-    ]
+    parts = [relative(change.change), _was(change)]
     if change.interval is not None:
         parts.insert(1, f"95 % in {interval(change)}")
-    parts += [corrected_change(change), change.judgement]
+    parts += [corrected_change(change), verdict(change)]
     return {
         "label": change.metric,
-        "value": units.amount(change.current, change.unit, change.metric),
+        "value": side_amount(change.current, change),
         "note": ", ".join(part for part in parts if part),
         "how": change.how,
         "view": "changes",
     }
 
 
+def _was(change: Change) -> str:
+    if change.baseline is None:
+        return "of the baseline not recorded"
+    return f"was {side_amount(change.baseline, change)}"
+
+
 def place_finding(place: Place) -> dict[str, Any]:
     """Return a place that changed as the first screen says it."""
     name = place.name or "the model itself"
     appearance = "appeared" if place.appeared else "vanished" if place.vanished else ""
-    how = appearance or f"{relative(place.change) or 'other work'}"
+    unrelated = "other work" if place.work_changed else "on both sides"
+    how = appearance or relative(place.change) or unrelated
     sure = {True: "proven", False: "not proven", None: "not tested"}[place.significant]
     text = f"{signed(place.contribution)} of the step; {place.type or place.kind}, {sure}."
     title = short(f"{name}: {how}")
@@ -99,15 +107,15 @@ def changes(comparison: Comparison) -> dict[str, Any]:
     rows = [
         {
             "metric": change.metric,
-            "baseline": units.amount(change.baseline, change.unit, change.metric),
-            "current": units.amount(change.current, change.unit, change.metric),
+            "baseline": side_amount(change.baseline, change),
+            "current": side_amount(change.current, change),
             "change": change.change,
             "text": relative(change.change),
             "interval": None
             if change.interval is None
             else [change.interval.low, change.interval.high],
             "range": interval(change),
-            "judgement": change.judgement,
+            "judgement": verdict(change),
             "how": change.how,
             "note": change.reason or change.method,
             "bounds": [],

@@ -54,7 +54,7 @@ def _both_sides(difference: Difference) -> str:
 def _figures(diff: TraceDiff) -> list[dict[str, str]]:
     sides = (diff.baseline.window, diff.current.window)
     steps = max(diff.baseline.steps, diff.current.steps) > 1
-    rows = [("time of a step" if steps else "window", *sides)]
+    rows = [("time of a step" if steps else "window", *sides)] * bool(diff.parts)
     parts: dict[str, tuple[float, float]] = {}
     for part in diff.parts:
         old, new = parts.get(name := part.part.partition(":")[0], (0.0, 0.0))
@@ -64,7 +64,7 @@ def _figures(diff: TraceDiff) -> list[dict[str, str]]:
         {
             "label": label,
             "value": units.time(new),
-            "note": f"{_changed(old, new)}was {units.time(old)}",
+            "note": f"{_changed(old, new) if diff.timing_comparable else ''}was {units.time(old)}",
             "how": "measured",
             "view": "contributions",
         }
