@@ -87,3 +87,18 @@ def test_exact_amounts_that_differ_look_different():
     assert units.amounts(1_000_000_000, 1_000_000_001, "") == ("1.000000000 G", "1.000000001 G")
     assert units.amounts(1_000_000, 2_000_000, "B") == ("1.000 MB", "2.000 MB")
     assert units.amounts(None, None, "") == ("unknown", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (0, "0 %"),
+        (0.0, "0 %"),
+        (4e-4, "<0.1 %"),
+        (0.001, "0.1 %"),
+        (0.0123, "1.2 %"),
+        (1, "100.0 %"),
+    ],
+)
+def test_a_share_has_one_decimal_and_a_tiny_one_says_so(fraction, text):
+    assert units.share(fraction) == text

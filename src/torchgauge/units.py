@@ -133,3 +133,10 @@ def percent(fraction: float | None, digits: int = 2, smallest: float = 1e-3) -> 
     if 0 < abs(fraction) < smallest:
         return f"<{significant(100 * smallest, 1)} %"
     return f"{significant(100 * fraction, digits)} %"
+
+
+def share(fraction: float, smallest: float = 1e-3) -> str:
+    """Format a share in a column: 0.0123 → '1.2 %', 0 → '0 %'; a tiny one is said to be."""
+    if fraction == 0:
+        return "0 %"
+    return percent(fraction) if 0 < fraction < smallest else f"{100 * fraction:.1f} %"

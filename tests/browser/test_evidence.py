@@ -208,7 +208,7 @@ def test_a_difference_says_other_hardware_first_and_adds_up(opened):
 
 def test_a_snapshot_draws_memory_over_time_and_its_segments(opened):
     page = opened(evidence.snapshot()).page
-    assert sections(page) == ["overview", "ooms", "course", "held", "layout"]
+    assert sections(page) == ["overview", "ooms", "course", "tree", "held", "layout"]
     assert page.locator("#course canvas").count() == 1
     assert "15.7 MB" in page.locator("#ooms .bars").inner_text()
     tiles = page.locator("#layout .tile")

@@ -46,14 +46,21 @@ def test_all_views_are_there_and_the_first_says_the_figures(opened):
 
 def test_tables_sort_by_figures_and_names(opened):
     page = opened(pages.with_tree()).page
-    assert column(page, 1) == ["Net", "block", "block.conv", "block.relu", "head"]
+    assert column(page, 1) == ["block.conv", "head", "block.relu"]
+    assert page.locator("#tables th[aria-sort=descending]").inner_text().startswith("self")
     head(page, "time").first.click()
-    assert column(page, 1) == ["Net", "block", "block.conv", "head", "block.relu"]
+    assert column(page, 1) == ["block.conv", "head", "block.relu"]
     assert page.locator("#tables th[aria-sort=descending]").inner_text().startswith("time")
     head(page, "time").first.click()
-    assert column(page, 1) == ["block.relu", "head", "block.conv", "block", "Net"]
+    assert column(page, 1) == ["block.relu", "head", "block.conv"]
     head(page, "type").click()
-    assert column(page, 2) == ["Block", "Conv2d", "Linear", "Net", "ReLU"]
+    assert column(page, 2) == ["Conv2d", "Linear", "ReLU"]
+
+
+def test_layers_that_call_others_have_a_table_of_their_own(opened):
+    page = opened(pages.with_tree()).page
+    page.get_by_role("tab", name="Containers").click()
+    assert column(page, 1) == ["Net", "block"]  # by their own time, 1 and 0.5 ms
 
 
 def test_unknown_figures_are_dashes_and_come_last_either_way(opened):
@@ -72,7 +79,7 @@ def test_tables_filter_by_names_types_and_say_how_many(opened):
     page = opened(pages.with_tree()).page
     page.get_by_label("Filter").fill("conv")
     assert column(page, 1) == ["block.conv"]
-    assert "1 of 5 rows" in page.locator("#tables").inner_text()
+    assert "1 of 3 rows" in page.locator("#tables").inner_text()
 
 
 def test_the_page_says_what_the_tables_of_the_record_say(opened):
@@ -85,11 +92,12 @@ def test_the_page_says_what_the_tables_of_the_record_say(opened):
     page.get_by_text("Copied").wait_for()
     rows = list(csv.DictReader(io.StringIO(page.evaluate("navigator.clipboard.readText()"))))
     layers = tables.layers(profile.tree)
-    assert [int(row["time (ns)"]) for row in rows] == [
-        round(time * 1e9) for time in layers.columns["host_time"]
-    ]
-    known = [float(row["FLOP/B"]) for row in rows if row["FLOP/B"]]
-    assert known == pytest.approx([one for one in layers.columns["intensity"] if one], rel=1e-5)
+    by_path = {row["path"]: row for row in layers.rows()}
+    assert {row["layer"] for row in rows} == {"block.conv", "block.relu", "head"}
+    for row in rows:
+        layer = by_path[row["layer"]]
+        assert int(row["time (ns)"]) == round(layer["host_time"] * 1e9)
+        assert float(row["FLOP/B"]) == pytest.approx(layer["intensity"], rel=1e-5)
 
 
 def test_copied_markdown_is_a_table_of_what_is_shown(opened):
@@ -307,8 +315,9 @@ def test_a_figure_stays_on_one_line_with_its_unit(opened, width, calls):
 def test_a_record_with_nothing_but_its_size_is_a_page(opened):
     nothing = {"latency": None, "throughput": None, "memory": None, "system": None}
     page = opened(records.profile(**nothing)).page
-    assert page.locator(".figure.unknown").count() == 4
-    assert "unknown" in page.locator("#overview").inner_text()
+    assert page.locator(".card").count() == 1
+    said = page.locator("#overview .missing").all_inner_texts()
+    assert said == ["Unknown (not measured in this run): latency, throughput, peak memory, FLOPs."]
     assert page.locator("#latency, #memory, #tree").count() == 0
 
 

@@ -12,12 +12,19 @@ export interface Scale {
   high: number;
 }
 
+/** From a round number to a round one: 1, 2 or 5 of a power of ten, or powers alone where they are many. */
 export function logarithmic(values: number[], from: number, to: number): Scale {
-  const low = Math.floor(Math.log10(Math.min(...values)));
-  const high = Math.max(Math.ceil(Math.log10(Math.max(...values) * 1.05)), low + 1);
-  const scale = (value: number) => from + ((Math.log10(value) - low) / (high - low)) * (to - from);
-  const ticks = Array.from({ length: high - low + 1 }, (_, at) => 10 ** (low + at));
-  return Object.assign(scale, { ticks, low: 10 ** low, high: 10 ** high });
+  const [least, most] = [Math.min(...values) * 0.95, Math.max(...values) * 1.05];
+  const steps = most / least > 1000 ? [1] : [1, 2, 5];
+  const first = Math.floor(Math.log10(least));
+  const all = Array.from({ length: Math.ceil(Math.log10(most)) - first + 2 }, (_, at) =>
+    steps.map((step) => step * 10 ** (first + at)),
+  ).flat();
+  const low = all.findLast((tick) => tick <= least)!;
+  const high = all.find((tick) => tick >= most)!;
+  const scale = (value: number) => from + (Math.log(value / low) / Math.log(high / low)) * (to - from);
+  const ticks = all.filter((tick) => tick >= low && tick <= high);
+  return Object.assign(scale, { ticks, low, high });
 }
 
 export function grid(

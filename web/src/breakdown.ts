@@ -1,8 +1,8 @@
 // Where time went, a line for each of what is compared: a bar of parts, and every part's figure.
 
 import type { BreakdownData } from "./data";
-import { h, name } from "./dom";
-import { percent, time } from "./format";
+import { h, name, scroller } from "./dom";
+import { share as shareText, time } from "./format";
 
 type Row = BreakdownData["rows"][0];
 
@@ -21,16 +21,13 @@ export function breakdown(
     ...shown.map((at) => h("th", { scope: "col", class: "number" }, swatch(at), part.parts[at])),
     ...part.more.map((title) => h("th", { scope: "col", class: "number" }, title)),
   ];
-  return h(
-    "div",
-    { class: "scroller breakdown", tabindex: 0, role: "region", "aria-label": `Time by ${of}` },
-    h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, ...head)),
-      h("tbody", {}, ...part.rows.map((row) => line(row, shown, choose))),
-    ),
+  const table = h(
+    "table",
+    {},
+    h("thead", {}, h("tr", {}, ...head)),
+    h("tbody", {}, ...part.rows.map((row) => line(row, shown, choose))),
   );
+  return scroller(`Time by ${of}`, table, { class: "breakdown" });
 }
 
 function line(row: Row, shown: number[], choose: (option: number) => void): HTMLElement {
@@ -47,7 +44,7 @@ function line(row: Row, shown: number[], choose: (option: number) => void): HTML
   };
   const cell = (at: number) =>
     row.amounts[at]
-      ? h("td", { class: "number" }, h("b", {}, percent(share(at))), " ", h("div", { class: "note" }, time(row.amounts[at])))
+      ? h("td", { class: "number" }, h("b", {}, shareText(share(at))), " ", h("div", { class: "note" }, time(row.amounts[at])))
       : h("td", { class: "number" }, "–");
   return h(
     "tr",

@@ -13,6 +13,9 @@ export interface Line {
   stepped?: boolean;
   points?: boolean;
   size?: number;
+  dashed?: boolean;
+  /** Not one of the lines that lie upon one another. */
+  apart?: boolean;
 }
 
 export interface Chart {
@@ -31,6 +34,14 @@ export interface Chart {
   stretches?: { from: number; to: number; label: string }[];
   /** Bars above the plot. */
   marks?: Mark[];
+  /** Lines upon one another, the first at the bottom, each with its area. */
+  stacked?: boolean;
+  /** Whether the area between the first line and the second one is filled. */
+  band?: boolean;
+  /** Whether a legend names the lines. */
+  legend?: boolean;
+  /** Whether x counts something: ticks at whole numbers alone. */
+  counts?: boolean;
   /** From 0, or around the values. */
   fromZero?: boolean;
   /** For values of several orders of magnitude. */
@@ -41,7 +52,7 @@ export interface Chart {
 export function chart(host: HTMLElement, wanted: Chart): void {
   const frame = h("div", { class: "chart", role: "img", "aria-label": wanted.summary });
   const read = h("div", { class: "readout note", "aria-hidden": "true" }, "\u00a0");
-  host.append(h("figure", {}, frame, read));
+  host.append(h("figure", {}, frame, wanted.legend ? legend(wanted) : "", read));
   const marked = lanes(wanted.marks ?? []);
   let plot: uPlot | null = null;
   responsive(frame, (width) => {
@@ -52,8 +63,32 @@ export function chart(host: HTMLElement, wanted: Chart): void {
   window.addEventListener("theme", () => plot?.redraw(false));
 }
 
-function data({ x, lines }: Chart): uPlot.AlignedData {
-  return [x as number[], ...lines.map((line) => line.values)] as uPlot.AlignedData;
+function legend({ lines, stacked }: Chart): HTMLElement {
+  const named = lines.filter(({ label }) => label);
+  return h(
+    "ul",
+    { class: "legend" },
+    // As they lie in the picture, where they lie upon one another.
+    ...(stacked ? [...named].reverse() : named).map(({ label, colour, dashed, points }) => {
+      const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
+      if (dashed) swatch.classList.add("dashed");
+      if (points) swatch.classList.add("round");
+      swatch.style.setProperty("--paint", `var(${colour})`);
+      return h("li", { title: label }, swatch, name(label, { class: "cut" }));
+    }),
+  );
+}
+
+/** The columns that are drawn: of stacked lines the sums, the highest first, which lower ones cover. */
+function data({ x, lines, stacked }: Chart): uPlot.AlignedData {
+  const columns = lines.map((line) => line.values);
+  const areas = stacked ? columns.filter((_, at) => !lines[at].apart) : [];
+  for (let at = 1; at < areas.length; at++) {
+    const below = areas[at - 1];
+    areas[at] = areas[at].map((value, place) => (value ?? 0) + (below[place] ?? 0));
+  }
+  const others = stacked ? columns.filter((_, at) => lines[at].apart) : columns;
+  return [x as number[], ...areas.reverse(), ...others] as uPlot.AlignedData;
 }
 
 function options(
@@ -77,14 +112,15 @@ function options(
       y: { distr: wanted.logarithmic ? 3 : 1, range: (_, low, high) => range(wanted, low, high) },
     },
     axes: [
-      { ...axis(wanted.showX, wanted.xLabel), size: 32 },
+      { ...axis(wanted.showX, wanted.xLabel), size: 32, ...(wanted.counts ? { incrs: WHOLE } : {}) },
       {
         ...axis(wanted.showY),
         size: 74,
         ...(wanted.logarithmic ? { splits: decades, filter: same } : {}),
       },
     ],
-    series: [{}, ...wanted.lines.map(series)],
+    bands: wanted.band ? [{ series: [1, 2], fill: () => `${property(wanted.lines[0].colour)}2e` }] : [],
+    series: [{}, ...drawn(wanted)],
     cursor: { points: { size: 7 }, drag: { x: true, y: false }, y: false },
     hooks: {
       drawClear: [(plot) => drawStretches(plot, wanted)],
@@ -109,6 +145,8 @@ function decades(_: uPlot, __: number, low: number, high: number): number[] {
   return all.flat().filter((value) => value >= low && value <= high);
 }
 
+const WHOLE = Array.from({ length: 10 }, (_, at) => [1, 2, 5].map((one) => one * 10 ** at)).flat();
+
 const same = (_: uPlot, splits: number[]) => splits;
 
 function series(line: Line): uPlot.Series {
@@ -117,10 +155,23 @@ function series(line: Line): uPlot.Series {
     stroke: () => property(line.colour),
     width: line.points ? 0 : 1.5,
     spanGaps: !line.points,
+    dash: line.dashed ? [6, 5] : undefined,
     fill: line.fill ? () => `${property(line.colour)}2e` : undefined,
     paths: line.stepped ? uPlot.paths.stepped!({ align: 1 }) : undefined,
     points: { show: line.points, size: line.size ?? 4, fill: () => property(line.colour) },
   };
+}
+
+/** The lines in the order of `data`. */
+function drawn({ lines, stacked }: Chart): uPlot.Series[] {
+  if (!stacked) return lines.map(series);
+  const areas = lines.filter(({ apart }) => !apart).reverse();
+  return [...areas.map(area), ...lines.filter(({ apart }) => apart).map(series)];
+}
+
+/** Covers what is drawn before it, which lies higher. */
+function area(line: Line): uPlot.Series {
+  return { ...series(line), width: 0, fill: () => property(line.colour) };
 }
 
 function range(wanted: Chart, low: number, high: number): [number, number] {
@@ -208,6 +259,7 @@ function readout(plot: uPlot, wanted: Chart, marked: Mark[][], read: HTMLElement
   }
   const said = wanted.lines
     .filter((line) => line.values[at] !== null && line.values[at] !== undefined)
+    .filter((line) => !wanted.stacked || line.values[at])
     .map((line) => `${line.label} ${wanted.showY(line.values[at] as number)}`);
   const x = wanted.x[at];
   read.replaceChildren(

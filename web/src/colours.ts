@@ -3,17 +3,18 @@
 import { h, name } from "./dom";
 import type { Tree } from "./tree";
 
-const WAYS = ["kind", "type", "bound"];
+const WAYS = ["type", "kind", "bound"];
 const KINDS = ["model", "layer", "operator", "kernel", "bucket"];
 const BOUNDS = ["compute", "memory", "overhead"];
 const MOST_TYPES = 7;
 
 export class Colours {
-  way = "kind";
+  way: string;
   private readonly types = new Map<string, number>();
 
   constructor(private readonly tree: Tree) {
     this.rankTypes(tree.figures[0][0]);
+    this.way = this.ways[0];
   }
 
   /** The ways for which the tree has what they need. */
@@ -42,7 +43,7 @@ export class Colours {
     for (; node > 0; node = this.tree.parent[node]) {
       const kind = this.tree.text("kind", node);
       if (kind === "bucket") return "";
-      if (kind === "layer") break;
+      if (kind === "layer" || kind === "frame") break;
     }
     return this.tree.text("type", node);
   }
@@ -51,7 +52,8 @@ export class Colours {
     const kind = this.tree.text("kind", node);
     if (this.way === "type") {
       const at = this.types.get(this.typeOf(node));
-      return at === undefined ? "other" : `type-${at}`;
+      const inside = kind === "operator" || kind === "kernel" ? " inside" : "";
+      return (at === undefined ? "other" : `type-${at}`) + inside;
     }
     if (this.way === "bound") {
       for (let one = node; one >= 0; one = this.tree.parent[one]) {
@@ -71,7 +73,7 @@ export class Colours {
       bound: [...BOUNDS.map((one) => [`bound-${one}`, one]), ["other", "not known"]],
     };
     return entries[this.way].map(([style, label]) =>
-      h("li", {}, h("span", { class: `swatch ${style}`, "aria-hidden": "true" }), name(label)),
+      h("li", { title: label }, h("span", { class: `swatch ${style}`, "aria-hidden": "true" }), name(label, { class: "cut" })),
     );
   }
 }

@@ -30,8 +30,13 @@ export interface Overview {
 export interface TreeData {
   texts: string[];
   columns: Record<string, (number | null)[]>;
+  /** Short names of kernels, by the number of the text. */
+  labels?: [text: number, label: string][];
   /** Of each node alone; what is below it adds up. */
   figures: Figure[];
+  /** Of the view, where it is not a tree of layers, and what its types are. */
+  title?: string;
+  types?: string;
   kernels: { node: number[]; facts: string[][] };
   note?: string;
   step: string;
@@ -45,7 +50,10 @@ export interface TableData {
   /** How many smaller rows the page has no room for. */
   left?: number;
   note?: string;
-  columns: { title: string; unit: Unit; values: Value[] }[];
+  /** Title of the column by which it is sorted at first, the largest first. */
+  sorted?: string;
+  /** `names` are the whole names where the values are short ones. */
+  columns: { title: string; unit: Unit; values: Value[]; names?: string[] }[];
   /** The node of each row; none of them has one where it is empty; null: nodes of the row's name. */
   nodes: number[] | null;
 }
@@ -68,7 +76,12 @@ export interface RooflineData {
     traffic: Record<string, number>;
   }[];
   how: string;
+}
+
+/** Why there are no roofs, and the command that measures them. */
+export interface NoRoofs {
   missing: string;
+  command: string;
 }
 
 export interface LatencyData {
@@ -88,8 +101,13 @@ export interface MemoryData {
   time: number[];
   live: number[];
   peak: number;
-  average: number;
+  average: number | null;
   parts: Record<string, number>;
+  /** All parts, in the order in which they are drawn and coloured. */
+  order: string[];
+  /** Bytes over time by part; empty where they are not known. */
+  stacked: [part: string, values: number[]][];
+  peak_at: { layer: string; node: number | null; operator: string; phase: string } | null;
   rows: Rows;
   method: string;
   how: string;
@@ -107,7 +125,7 @@ export interface SystemData {
 
 export interface StepsData {
   durations: number[];
-  phases: [string, number][];
+  phases: [name: string, steps: number, took: number][];
   rows: Rows;
 }
 
@@ -178,6 +196,8 @@ export interface CourseData {
   x: number[];
   timed: boolean;
   alive: number[];
+  /** Bytes over time by stack; empty where they are not known. */
+  stacked: [stack: string, bytes: number[]][];
   reserved: (number | null)[] | null;
   failed: number[];
   peak: number;
@@ -251,15 +271,22 @@ export interface CellsData {
   }[];
 }
 
+/** A limit in nanoseconds, a rate or bytes, and what is limited. */
+interface LimitData {
+  axis: "time" | "rate" | "bytes";
+  value: number;
+  label: string;
+}
+
 export interface ParetoData {
   objectives: string[];
+  limits: LimitData[];
 }
 
 export interface FitData {
   points: [batch: number, value: number][];
   line: [batch: number, value: number, low: number | null, high: number | null][];
-  holds: boolean;
-  reason: string;
+  limits: LimitData[];
 }
 
 export type ScalingData = {

@@ -2,7 +2,7 @@
 
 import type { Parts, Rows } from "./data";
 import { h, name } from "./dom";
-import { percent } from "./format";
+import { share } from "./format";
 
 export function definitions(rows: Rows): HTMLElement {
   return h(
@@ -54,7 +54,7 @@ export function stack(
           " ",
           h("b", {}, show(amount)),
           " ",
-          h("span", { class: "note" }, percent(shares[at])),
+          h("span", { class: "note" }, share(shares[at])),
         ),
       ),
     ),

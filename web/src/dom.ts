@@ -37,10 +37,26 @@ export function badge(how: string): HTMLElement | null {
 /** Draw now and whenever the width of the element changes. */
 export function responsive(host: HTMLElement, draw: (width: number) => void): void {
   let drawn = 0;
-  new ResizeObserver(() => {
+  const fit = () => {
     const width = Math.floor(host.clientWidth);
     if (width > 0 && width !== drawn) draw((drawn = width));
-  }).observe(host);
+  };
+  fit(); // at once, so that the page has its height before it goes where its address says
+  new ResizeObserver(fit).observe(host);
+}
+
+/** A part of the page that scrolls, with a sign at its edge while columns are beyond it. */
+export function scroller(label: string, content: HTMLElement, attributes: Attributes = {}): HTMLElement {
+  const inner = h("div", { ...attributes, tabindex: 0, role: "region", "aria-label": label }, content);
+  inner.classList.add("scroller");
+  const frame = h("div", { class: "frame" }, inner);
+  const cue = () =>
+    frame.toggleAttribute("data-more", inner.scrollLeft + inner.clientWidth < inner.scrollWidth - 2);
+  inner.addEventListener("scroll", cue);
+  const observer = new ResizeObserver(cue);
+  observer.observe(inner);
+  observer.observe(content);
+  return frame;
 }
 
 /** A custom property of the style, such as a colour of the current theme. */

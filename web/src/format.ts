@@ -18,6 +18,7 @@ export type Unit =
 export type Value = number | string | null;
 
 const NOTHING = "–";
+const SMALLEST = 1e-3;
 const DECIMAL: [number, string][] = [
   [1e15, "P"],
   [1e12, "T"],
@@ -70,6 +71,12 @@ export function percent(fraction: number, digits = 1): string {
   return `${(100 * fraction).toFixed(digits)} %`;
 }
 
+/** A share of a whole: none is 0 %, what is too small for a digit is said to be. */
+export function share(fraction: number): string {
+  if (fraction === 0) return "0 %";
+  return fraction > 0 && fraction < SMALLEST ? `<${percent(SMALLEST)}` : percent(fraction);
+}
+
 function rate(value: number, unit: string): string {
   const [number, prefix] = scaled(value, DECIMAL, 3);
   return `${number} ${prefix}${unit}`;
@@ -80,7 +87,7 @@ const SHOWN: Record<Unit, (value: number, digits?: number) => string> = {
   time,
   bytes,
   count,
-  share: (value) => percent(value),
+  share,
   "flop/s": (value) => rate(value, "FLOP/s"),
   "bytes/s": (value) => rate(value, "B/s"),
   "flop/byte": (value) => significant(value),

@@ -4,8 +4,18 @@ import type { LatencyData } from "./data";
 import { svg } from "./dom";
 import { time } from "./format";
 
-const HEIGHT = 210;
-const MARGIN = { left: 8, right: 8, top: 52, bottom: 30 };
+const PLOT = 140;
+const LINE = 15;
+const MARGIN = { left: 44, right: 12, bottom: 44 };
+
+interface Label {
+  text: string;
+  /** Where its line stands, and where it begins, in pixels. */
+  place: number;
+  left: number;
+  /** Its line of text, from the plot upwards. */
+  row: number;
+}
 
 export function histogram(part: LatencyData, width: number): SVGElement {
   const samples = part.runs.flatMap((run) => run.samples.slice(run.warmup)).sort((a, b) => a - b);
@@ -18,10 +28,13 @@ export function histogram(part: LatencyData, width: number): SVGElement {
   }
   const most = Math.max(...counts);
   const inner = width - MARGIN.left - MARGIN.right;
-  const floor = HEIGHT - MARGIN.bottom;
   const x = (value: number) => MARGIN.left + ((value - low) / (high - low)) * inner;
+  const labels = marks(part, x, high, width);
+  const top = 8 + LINE * (1 + Math.max(...labels.map(({ row }) => row)));
+  const floor = top + PLOT;
+  const height = floor + MARGIN.bottom;
   const bars = counts.map((count, at) => {
-    const tall = (count / most) * (floor - MARGIN.top);
+    const tall = (count / most) * PLOT;
     const edges = [at, at + 1].map((edge) => low + ((high - low) * edge) / bins);
     return svg(
       "rect",
@@ -37,12 +50,33 @@ export function histogram(part: LatencyData, width: number): SVGElement {
   });
   return svg(
     "svg",
-    { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, class: "histogram" },
-    ...interval(part, x, floor, width),
+    { width, height, viewBox: `0 0 ${width} ${height}`, class: "histogram" },
+    ...counted(most, top, floor, width),
+    ...interval(part, x, top, floor, width),
     ...bars,
-    ...marks(part, x, floor, high, width),
+    ...labels.map((label) => drawn(label, top, floor)),
     ...ticks(low, high, x, floor, width, beyond),
   );
+}
+
+/** Lines at whole numbers of calls. */
+function counted(most: number, top: number, floor: number, width: number): SVGElement[] {
+  const step = [1, 2, 5].map((one) => one * 10 ** Math.floor(Math.log10(most))).findLast((one) => most / one >= 2) ?? 1;
+  const levels = Array.from({ length: Math.floor(most / step) + 1 }, (_, at) => at * step);
+  return [
+    ...levels.flatMap((level) => {
+      const y = floor - (level / most) * (floor - top);
+      return [
+        svg("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y }),
+        svg("text", { class: "tick", x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, level.toLocaleString("en")),
+      ];
+    }),
+    svg(
+      "text",
+      { class: "tick", x: 11, y: (top + floor) / 2, "text-anchor": "middle", transform: `rotate(-90 11 ${(top + floor) / 2})` },
+      "calls",
+    ),
+  ];
 }
 
 /** The span to draw: a few calls far out must not press all others into one bar. */
@@ -59,6 +93,7 @@ function span(samples: number[]): [number, number, number] {
 function interval(
   part: LatencyData,
   x: (value: number) => number,
+  top: number,
   floor: number,
   width: number,
 ): SVGElement[] {
@@ -69,42 +104,43 @@ function interval(
   const band = {
     class: "interval",
     x: from,
-    y: MARGIN.top,
-    width: Math.max(to - from, 1),
-    height: floor - MARGIN.top,
+    y: top,
+    width: Math.max(to - from, 2),
+    height: floor - top,
   };
-  const said = `${part.interval_title}: ${time(part.interval[0], 4)} to ${time(part.interval[1], 4)}`;
-  return [svg("rect", band, svg("title", {}, said))];
+  return [svg("rect", band)];
 }
 
+/** The median and the percentiles, each in the lowest line of text where it meets no other. */
 function marks(
   part: LatencyData,
   x: (value: number) => number,
-  floor: number,
   high: number,
   width: number,
-): SVGElement[] {
+): Label[] {
   const values: [string, number][] = [["median", part.median], ...Object.entries(part.percentiles)];
-  const taken = [-Infinity, -Infinity, -Infinity];
+  const ends: number[] = [];
   return values
     .filter(([, value]) => value <= high)
     .map(([label, value]) => {
-      const place = x(value);
       const text = `${label} ${time(value, 4)}`;
       const wide = text.length * 7;
-      const left = Math.max(2, Math.min(place - wide / 2, width - wide - 2));
-      // The first line of text that has room: labels of neighbours stand above one another.
-      const free = taken.findIndex((end) => end < left);
-      const line = free < 0 ? 2 : free;
-      taken[line] = left + wide + 6;
-      const y = 13 + line * 15;
-      return svg(
-        "g",
-        { class: label === "median" ? "mark median" : "mark" },
-        svg("line", { x1: place, x2: place, y1: y + 3, y2: floor }),
-        svg("text", { x: left, y, textLength: null }, text),
-      );
+      const left = Math.max(MARGIN.left - 4, Math.min(x(value) - wide / 2, width - wide - 2));
+      const free = ends.findIndex((end) => end < left);
+      const row = free < 0 ? ends.length : free;
+      ends[row] = left + wide + 6;
+      return { text, place: x(value), left, row };
     });
+}
+
+function drawn({ text, place, left, row }: Label, top: number, floor: number): SVGElement {
+  const y = top - 6 - row * LINE;
+  return svg(
+    "g",
+    { class: text.startsWith("median") ? "mark median" : "mark" },
+    svg("line", { x1: place, x2: place, y1: y + 3, y2: floor }),
+    svg("text", { x: left, y }, text),
+  );
 }
 
 function ticks(
@@ -129,5 +165,10 @@ function ticks(
   return [
     svg("line", { class: "axis", x1: MARGIN.left, x2: width - MARGIN.right, y1: floor, y2: floor }),
     ...labels,
+    svg(
+      "text",
+      { class: "tick", x: (MARGIN.left + width) / 2, y: floor + 38, "text-anchor": "middle" },
+      "time of a call",
+    ),
   ];
 }

@@ -12,6 +12,8 @@ export interface Focus {
 export interface Cell {
   /** The node; of several too narrow to draw, their parent. */
   node: number;
+  /** The last of the chain that the cell stands for; the node itself where it begins none. */
+  last: number;
   level: number;
   x: number;
   width: number;
@@ -28,6 +30,13 @@ export function all(tree: Tree, node: number): Focus {
   return { node, from: 0, to: tree.children(node).length };
 }
 
+/** The figure of all that a focus shows. */
+export function whole(tree: Tree, sizes: Float64Array, { node, from, to }: Focus): number {
+  const children = tree.children(node);
+  if (to - from === children.length) return sizes[node];
+  return children.subarray(from, to).reduce((sum, child) => sum + (sizes[child] || 0), 0);
+}
+
 /**
  * Return the cells of all below the focus in `width` pixels, row by row as they are met.
  *
@@ -35,42 +44,44 @@ export function all(tree: Tree, node: number): Focus {
  * that of what is seen, whatever the size of the tree.
  */
 export function layout(tree: Tree, sizes: Float64Array, focus: Focus, width: number): Cell[] {
-  const cells: Cell[] = [{ node: focus.node, level: 0, x: 0, width, folded: null }];
+  const part = focus.to - focus.from < tree.children(focus.node).length;
+  const top = part ? focus.node : tree.chainEnd(focus.node, sizes);
+  const cells: Cell[] = [{ node: focus.node, last: top, level: 0, x: 0, width, folded: null }];
   for (let at = 0; at < cells.length; at++) {
-    const { node, folded, level, x, width: wide } = cells[at];
+    const { last: node, folded, level, x, width: wide } = cells[at];
     if (folded) continue;
     const children = tree.children(node);
-    const [from, to] = at === 0 ? [focus.from, focus.to] : [0, children.length];
-    let whole = sizes[node];
-    if (to - from < children.length) {
-      whole = children.subarray(from, to).reduce((sum, child) => sum + (sizes[child] || 0), 0);
-    }
-    if (whole > 0)
-      place(cells, { node, from, to }, children, sizes, {
+    const [from, to] = at === 0 && part ? [focus.from, focus.to] : [0, children.length];
+    const size = at === 0 ? whole(tree, sizes, focus) : sizes[cells[at].node];
+    if (size > 0)
+      place(tree, cells, { node, from, to }, sizes, {
         level: level + 1,
         x,
-        scale: wide / whole,
+        scale: wide / size,
       });
   }
   return cells.filter((cell) => !cell.folded || cell.width >= 1);
 }
 
 function place(
+  tree: Tree,
   cells: Cell[],
   { node, from, to }: Focus,
-  children: Int32Array,
   sizes: Float64Array,
   { level, x, scale }: { level: number; x: number; scale: number },
 ): void {
+  const children = tree.children(node);
   let fold: Cell | null = null;
   for (let number = from; number < to; number++) {
     const width = (sizes[children[number]] || 0) * scale;
     if (width >= NARROWEST) {
-      cells.push({ node: children[number], level, x, width, folded: null });
+      const child = children[number];
+      const last = tree.chainEnd(child, sizes);
+      cells.push({ node: child, last, level, x, width, folded: null });
       fold = null;
     } else if (width > 0) {
       if (fold === null || fold.width > WIDEST_FOLD) {
-        fold = { node, level, x, width: 0, folded: { node, from: number, to: number } };
+        fold = { node, last: node, level, x, width: 0, folded: { node, from: number, to: number } };
         cells.push(fold);
       }
       fold.width += width;

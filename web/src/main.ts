@@ -35,14 +35,14 @@ register<any>(
   cells,
   pareto,
   scaling,
-  ooms,
-  course,
-  held,
-  layout,
   ranks,
   devices,
   path,
+  ooms,
+  course,
   tree,
+  held,
+  layout,
   tables,
   roofline,
   latency,
@@ -63,7 +63,8 @@ const listeners: { open: ((node: number) => void)[]; search: ((text: string) => 
 };
 const every = { ...common, ...Object.assign({}, ...(choice?.options ?? []).map((one) => one.parts)) };
 const shown = views.filter((view) => every[view.id]);
-const links = new Map(shown.map((view) => [view.id, h("a", { href: `#${view.id}` }, view.title)]));
+const titles = (view: View<any>): string => every[view.id].title ?? view.title;
+const links = new Map(shown.map((view) => [view.id, h("a", { href: `#${view.id}` }, titles(view))]));
 const sections = new Map(shown.map((view) => [view.id, section(view)]));
 const addresses = new Addresses(choice);
 const context = makeContext();
@@ -74,6 +75,9 @@ document.body.append(
   header(),
   h("main", { id: "main", tabindex: -1 }, ...sections.values()),
 );
+
+// It goes where its address says: the browser would scroll to where it was, before or after that.
+if (location.hash) history.scrollRestoration = "manual";
 
 let drawing = 0;
 let current = addresses.read(location.hash)?.option ?? choice?.first ?? 0;
@@ -171,11 +175,11 @@ function select({ options }: NonNullable<typeof choice>): HTMLSelectElement {
 function section(view: View<unknown>): HTMLElement {
   return h(
     "section",
-    { id: view.id, class: view.wide ? "wide" : null, "aria-labelledby": `${view.id}-title` },
+    { id: view.id, class: view.wide || every[view.id].missing ? "wide" : null, "aria-labelledby": `${view.id}-title` },
     h(
       view === views[0] ? "h1" : "h2",
       { id: `${view.id}-title` },
-      view === views[0] ? name(page.title) : view.title,
+      view === views[0] ? name(page.title) : titles(view),
     ),
     h("div", { class: "view" }),
   );

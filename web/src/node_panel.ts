@@ -4,7 +4,7 @@ import { copyButton, markdown } from "./copy";
 import type { Figure } from "./data";
 import { definitions } from "./definitions";
 import { h, name } from "./dom";
-import { format, percent } from "./format";
+import { format, share as shareText } from "./format";
 import type { Context } from "./registry";
 import type { Tree } from "./tree";
 
@@ -15,6 +15,8 @@ export function nodePanel(context: Context, node: number, width: string): HTMLEl
   const tree = context.tree!;
   const rows: [string, string, string][] = [];
   const add = (label: string, value: string, note = "") => value && rows.push([label, value, note]);
+  const heading = tree.text("kind", node) === "kernel" ? tree.label(node) : tree.name(node);
+  if (heading !== tree.name(node)) add("full name", tree.name(node));
   add("layer", tree.path(node));
   add("type", tree.text("type", node));
   add("phase", tree.text("phase", node));
@@ -30,7 +32,7 @@ export function nodePanel(context: Context, node: number, width: string): HTMLEl
     const total = tree.total(key);
     const alone = tree.alone(key)[node];
     const own = tree.children(node).length ? `${format(alone, unit)} of its own` : "";
-    const share = total[0] > 0 && total[node] >= 0 ? percent(total[node] / total[0]) : "";
+    const share = total[0] > 0 && total[node] >= 0 ? shareText(total[node] / total[0]) : "";
     add(
       title,
       least(tree, key, node) + format(total[node], unit),
@@ -47,7 +49,7 @@ export function nodePanel(context: Context, node: number, width: string): HTMLEl
   tree.launch(node).forEach((fact, at) => add(at ? "" : "launch", fact));
   const sheet = () => ({ head: [tree.name(node), "", ""], rows });
   return [
-    h("h3", {}, name(tree.name(node)), " ", h("span", { class: "how" }, tree.text("kind", node))),
+    h("h3", {}, name(heading), " ", h("span", { class: "how" }, tree.text("kind", node))),
     h("div", { class: "columns" }, definitions(rows), largest(context, node, tree.figure(width))),
     copyButton("Copy as Markdown", () => markdown(sheet())),
     copyButton("Copy link", () => location.href.split("#")[0] + context.address(node)),
@@ -73,7 +75,7 @@ function largest(context: Context, node: number, [key, title, unit]: Figure): HT
   return h(
     "div",
     {},
-    h("h4", {}, `Its ${title}`),
+    h("h4", {}, `Inside, by ${title}`),
     h(
       "ul",
       { class: "bars" },
@@ -92,7 +94,14 @@ export function nodeLink(context: Context, node: number, here: string | null = n
     context.open(node);
   };
   const href = context.address(node);
-  return h("a", { href, click, "aria-current": here }, name(tree.name(node)));
+  const type = tree.typeBeside(node);
+  return h(
+    "a",
+    { href, click, "aria-current": here, title: tree.name(node) },
+    name(tree.label(node)),
+    type && " ",
+    type && name(type, { class: "type" }),
+  );
 }
 
 /** A sign that a figure is more than is known: calls below lack a formula, or say no bytes. */

@@ -2,8 +2,8 @@
 
 import { copyButton, csv, markdown, type Sheet } from "./copy";
 import type { TableData } from "./data";
-import { h, name } from "./dom";
-import { format, percent } from "./format";
+import { h, name, scroller } from "./dom";
+import { format } from "./format";
 
 const ROW = 30;
 const SPARE = 8;
@@ -18,6 +18,7 @@ export class Table {
   private sorted: { column: number; down: boolean } | null = null;
   private readonly body = h("tbody");
   private readonly said = h("output", { class: "note" });
+  private readonly printed = h("p", { class: "printed note" });
   private readonly scroller: HTMLElement;
   private readonly heads: HTMLElement[];
   private readonly lower: string[][];
@@ -29,7 +30,9 @@ export class Table {
   ) {
     this.order = Array.from({ length: data.rows }, (_, row) => row);
     const texts = data.columns.filter((column) => column.unit === "text");
-    this.lower = texts.map((column) => column.values.map((value) => String(value).toLowerCase()));
+    this.lower = texts.flatMap(({ values, names }) =>
+      [values, ...(names ? [names] : [])].map((all) => all.map((text) => String(text).toLowerCase())),
+    );
     this.heads = data.columns.map((column, at) =>
       h(
         "th",
@@ -37,22 +40,14 @@ export class Table {
         h("button", { type: "button", click: () => this.sort(at) }, column.title),
       ),
     );
-    this.scroller = h(
-      "div",
-      {
-        class: "scroller",
-        tabindex: 0,
-        role: "region",
-        "aria-label": `Table of ${data.name}`,
-        scroll: () => this.draw(),
-      },
-      h(
-        "table",
-        { "aria-rowcount": data.rows + 1 },
-        h("thead", {}, h("tr", { "aria-rowindex": 1 }, ...this.heads)),
-        this.body,
-      ),
+    const table = h(
+      "table",
+      { "aria-rowcount": data.rows + 1 },
+      h("thead", {}, h("tr", { "aria-rowindex": 1 }, ...this.heads)),
+      this.body,
     );
+    const frame = scroller(`Table of ${data.name}`, table, { scroll: () => this.draw() });
+    this.scroller = frame.firstElementChild as HTMLElement;
     const filter = h("input", {
       type: "search",
       placeholder: "part of a name",
@@ -69,13 +64,19 @@ export class Table {
         copyButton("Copy as Markdown", () => markdown(this.sheet(true))),
         copyButton("Copy as CSV", () => csv(this.sheet(false))),
       ),
-      this.scroller,
+      frame,
+      this.printed,
       data.note && h("p", { class: "note" }, data.note),
     );
     new ResizeObserver(() => this.draw()).observe(this.scroller);
-    window.addEventListener("beforeprint", () => this.draw(PRINTED));
+    window.addEventListener("beforeprint", () => {
+      this.printed.textContent = this.order.length > PRINTED ? `The first ${PRINTED} of ${this.order.length.toLocaleString("en")} rows.` : "";
+      this.draw(PRINTED);
+    });
     window.addEventListener("afterprint", () => this.draw());
-    this.changed();
+    const first = data.columns.findIndex(({ title }) => title === data.sorted);
+    if (first < 0) this.changed();
+    else this.sort(first);
   }
 
   private sort(column: number): void {
@@ -134,9 +135,9 @@ export class Table {
   }
 
   private draw(least = 0): void {
-    const seen = Math.max(Math.ceil(this.scroller.clientHeight / ROW), least || 20);
+    const seen = Math.max(Math.ceil(this.scroller.clientHeight / ROW), 20);
     const first = least ? 0 : Math.max(0, Math.floor(this.scroller.scrollTop / ROW) - SPARE);
-    const last = Math.min(this.order.length, first + seen + 2 * SPARE);
+    const last = Math.min(this.order.length, least || first + seen + 2 * SPARE);
     if (this.drawn === `${first} ${last}`) return;
     this.drawn = `${first} ${last}`;
     this.body.replaceChildren(
@@ -155,9 +156,9 @@ export class Table {
         const link =
           follow &&
           h("button", { type: "button", class: "link", click: () => follow(row) }, name(shown));
-        return h("th", { scope: "row", title: shown }, link ?? name(shown));
+        return h("th", { scope: "row", title: column.names?.[row] ?? shown }, link ?? name(shown));
       }
-      if (column.unit === "text") return h("td", { title: shown }, name(shown));
+      if (column.unit === "text") return h("td", { class: "text", title: shown }, name(shown));
       if (column.unit === "share")
         return h("td", { class: "share" }, ...bar(value as number | null));
       return h("td", { class: "number" }, shown);
@@ -195,6 +196,6 @@ function bar(share: number | null): (HTMLElement | string)[] {
   filled.style.width = `${Math.min(Math.max(share, 0), 1) * 100}%`;
   return [
     h("span", { class: "meter", "aria-hidden": "true" }, filled),
-    h("span", {}, percent(share)),
+    h("span", {}, format(share, "share")),
   ];
 }

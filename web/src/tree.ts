@@ -2,6 +2,9 @@
 
 import type { Figure, TreeData } from "./data";
 
+const NEARLY_ALL = 0.9;
+const PREFIX = /^(aten::|autograd::engine::evaluate_function: )?(torch::autograd::)?/;
+
 export class Tree {
   readonly size: number;
   readonly parent: Int32Array;
@@ -11,6 +14,7 @@ export class Tree {
   private readonly sums = new Map<string, Float64Array>();
   private readonly first: Int32Array;
   private readonly below: Int32Array;
+  readonly labels: Map<number, string>;
   private readonly launches: Map<number, string[]>;
 
   constructor(readonly data: TreeData) {
@@ -27,6 +31,7 @@ export class Tree {
     for (let node = 0; node < this.size; node++) this.first[node + 1] += this.first[node];
     const next = this.first.slice();
     for (let node = 1; node < this.size; node++) this.below[next[this.parent[node]]++] = node;
+    this.labels = new Map(data.labels);
     this.launches = new Map(data.kernels.node.map((node, at) => [node, data.kernels.facts[at]]));
   }
 
@@ -36,6 +41,30 @@ export class Tree {
 
   name(node: number): string {
     return this.text("name", node) || this.text("path", node) || "model";
+  }
+
+  /** The name as a label has it: short where it is a kernel's, and without torch's own prefixes. */
+  label(node: number): string {
+    return this.labels.get(this.data.columns.name[node]!) ?? this.name(node).replace(PREFIX, "");
+  }
+
+  /** A layer's type where its name is a number, which says nothing alone. */
+  typeBeside(node: number): string {
+    return /^\d+$/.test(this.name(node)) ? this.text("type", node) : "";
+  }
+
+  /**
+   * The last of a chain that begins here: each has one child, of its own kind, that nearly all of
+   * its figure is in.
+   */
+  chainEnd(node: number, sizes: Float64Array): number {
+    for (;;) {
+      const [child, more] = this.children(node);
+      const kind = this.data.columns.kind;
+      if (child === undefined || more !== undefined || kind[child] !== kind[node]) return node;
+      if (!(sizes[child] >= NEARLY_ALL * sizes[node])) return node;
+      node = child;
+    }
   }
 
   number(column: string, node: number): number {

@@ -155,7 +155,7 @@ def _stacks(device: DeviceMemory) -> Iterator[tuple[str, int]]:
     held = () if device.peak is None else device.peak.held
     named: dict[str, Sequence[Any]] = {
         "alive": device.alive, "peak.held": held, "ooms": device.ooms,
-        "possible_leaks": device.possible_leaks,
+        "possible_leaks": device.possible_leaks, "held_over_time": device.held_over_time,
     }  # fmt: skip
     for name, rows in named.items():
         for index, row in enumerate(rows):

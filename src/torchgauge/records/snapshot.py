@@ -109,6 +109,18 @@ class Peak(Record, frozen=True, kw_only=True):
     held: tuple[Holding, ...]
 
 
+class HeldOverTime(Record, frozen=True, kw_only=True):
+    """What allocations of one stack held over the window.
+
+    Attributes:
+        stack: A row of the snapshot's stacks; None as in `Holding`.
+        bytes: Bytes alive at each point of the device's timeline.
+    """
+
+    stack: int | None
+    bytes: tuple[int, ...]
+
+
 class Oom(Record, frozen=True, kw_only=True):
     """An allocation that failed: `requested` bytes against what was free.
 
@@ -164,7 +176,8 @@ class DeviceMemory(Record, frozen=True, kw_only=True):
     `reserved` = `allocated` + `pending` + `fragmentation.cached` + `unlisted`, in bytes; `unlisted`
     is what segments have beyond their blocks, 0 in files of torch. `pending` is freed and waits for
     another stream. `requested` is what the active blocks were asked for as, None where not known.
-    `alive` adds up to allocated and pending.
+    `alive` adds up to allocated and pending. `held_over_time` are the stacks that hold most at the
+    peak, the most first: at most seven.
     """
 
     device: int
@@ -180,6 +193,7 @@ class DeviceMemory(Record, frozen=True, kw_only=True):
     window: Window | None = None
     peak: Peak | None = None
     timeline: tuple[TimelinePoint, ...] = ()
+    held_over_time: tuple[HeldOverTime, ...] = ()
     ooms: tuple[Oom, ...] = ()
     possible_leaks: tuple[PossibleLeak, ...] = ()
 

@@ -516,3 +516,21 @@ def test_the_public_sample_against_a_plain_count():
     assert one.reserved == sum(part["total_size"] for part in content["segments"])
     assert one.unlisted == one.reserved - sum(each["size"] for each in blocks)
     assert one.peak.reserved is None  # it holds more than its segments: they are cut
+
+
+def test_what_stacks_held_over_time_adds_up_to_what_was_alive():
+    one = device(made.step())  # 4 MiB by one stack, then 10 by another until they are freed
+    assert [point[1] // MIB for point in one.timeline] == [0, 0, 4, 14, 14, 4]
+    held = {row.stack: [size // MIB for size in row.bytes] for row in one.held_over_time}
+    assert sorted(held.values()) == [[0, 0, 0, 10, 10, 0], [0, 0, 4, 4, 4, 4]]
+
+
+def test_over_time_there_are_the_stacks_that_hold_most_at_the_peak():
+    memory = made.Allocator()
+    memory.reserve(made.BASE, 60 * MIB)
+    for number in range(9):
+        stack = made.frames(f"/home/me/train.py:{number + 1}:step")
+        memory.alloc(made.BASE + number * 6 * MIB, (number + 1) * 1000, stack)
+    one = device(made.whole([made.segment(made.BASE, made.block(made.BASE, 60 * MIB))], memory))
+    largest = [holding.stack for holding in one.peak.held[:7]]
+    assert [row.stack for row in one.held_over_time] == largest

@@ -100,10 +100,13 @@ def test_the_trees_columns_hold_every_node_and_leave_out_what_is_unknown():
 def test_tables_are_those_of_the_record():
     record = pages.with_tree()
     shown, meant = table(record, "layers"), tables.layers(record.tree).columns
-    assert shown["layer"] == ["Net", *meant["path"][1:]]
-    assert shown["time"] == [10_000_000, 5_000_000, 3_000_000, 1_500_000, 2_500_000]
-    assert shown["share"] == [1, 0.5, 0.3, 0.15, 0.25]
+    assert shown["layer"] == ["block.conv", "block.relu", "head"] == meant["path"][2:]
+    assert shown["time"] == [3_000_000, 1_500_000, 2_500_000]
+    assert shown["share"] == [0.3, 0.15, 0.25]
     assert "device time" not in shown
+    around = table(record, "containers")
+    assert around["layer"] == ["Net", "block"]
+    assert around["time"] == [10_000_000, 5_000_000]
     assert table(record, "buckets")["time"] == [1_500_000]
     assert table(record, "operators")["of its own"] == [3_000_000, 2_500_000, 1_500_000]
 
@@ -111,21 +114,22 @@ def test_tables_are_those_of_the_record():
 def test_rows_of_layers_know_their_node():
     found = next(one for one in parts(pages.with_tree())["tables"] if one["name"] == "layers")
     rows = pages.tree().rows
-    assert [rows[node].name for node in found["nodes"]] == ["Net", "block", "conv", "relu", "head"]
+    assert [rows[node].name for node in found["nodes"]] == ["conv", "relu", "head"]
 
 
 def test_on_a_device_time_is_the_devices():
     record = records.profile(tree=pages.on_device())
-    layers = table(record, "layers")
-    assert layers["time"][0] == 4_000_000
-    assert layers["host"][0] == 3_000_000
+    model = table(record, "containers")
+    assert model["time"] == [4_000_000]
+    assert model["host"] == [3_000_000]
+    assert table(record, "layers")["time"] == [3_000_000]
     assert table(record, "kernels")["grid"] == ["8×1×1", "4×1×1"]
 
 
 def test_a_recorded_trace_is_shown_with_its_tables():
     record = records.profile(tree=recorded_tree(read_events(TINY_TRAINING)))
     names = {one["name"] for one in parts(record)["tables"]}
-    assert {"layers", "operators"} <= names
+    assert {"containers", "operators"} <= names
 
 
 def test_a_count_alone_gives_a_tree_by_work():
@@ -162,9 +166,9 @@ def test_the_roofline_has_the_roofs_of_the_dtypes_that_the_model_multiplies():
     )
     drawn = parts(pages.with_tree(cost=cost(), roofline=both))["roofline"]["roofs"]
     assert [one["source"] for one in drawn] == ["measured", "datasheet"]
-    assert found["missing"] == ""
     without = parts(pages.with_tree(cost=cost()))["roofline"]
-    assert "--roofs" in without["missing"]
+    assert set(without) == {"missing", "command"}
+    assert "--roofs" in without["command"]
     target = msgspec.structs.replace(records.profile().target, training=True)
     step = parts(pages.with_tree(cost=cost(), target=target))["roofline"]
     assert "inference" in step["missing"]
@@ -239,7 +243,10 @@ def test_a_loop_has_a_page_of_its_steps(tmp_path):
     assert path.read_text() == text
     found = data(text)["parts"]
     assert found["steps"]["durations"] == [20_000_000, 10_000_000, 10_000_000, 15_000_000]
-    assert found["steps"]["phases"] == [["bare", 3], ["record", 1]]
+    assert found["steps"]["phases"] == [
+        ["nothing attached", 3, 40_000_000],
+        ["recorded", 1, 15_000_000],
+    ]
     assert found["overview"]["figures"][0]["value"] == "10.00 ms"
     assert {"tree", "tables", "method", "environment"} <= set(found)
 
@@ -272,3 +279,26 @@ def test_a_node_is_a_finding_once():
     assert findings.farthest_from_roof(timed).node == findings.widest_layer(timed).node == 2
     nodes = [one.node for one in findings.findings(record) if one.node is not None]
     assert len(nodes) == len(set(nodes)) == 2
+
+
+def test_a_loop_says_its_phases_throughput_and_what_matters():
+    record = loop()
+    shown = parts(record)["overview"]
+    assert shown["figures"][1]["value"] == "100.0 steps/s"
+    assert shown["findings"][0]["title"].startswith("aten::conv2d takes 30 %")
+    assert shown["phases"] is None  # inference alone has one phase
+    with_batch = msgspec.structs.replace(record, batch=16)
+    throughput = parts(with_batch)["overview"]["figures"][1]
+    assert (throughput["value"], throughput["how"]) == ("1,600 samples/s", "estimated")
+    rows = tuple(
+        msgspec.structs.replace(row, phase="backward") if row.name == "aten::addmm" else row
+        for row in record.tree.rows
+    )
+    trained = msgspec.structs.replace(record, tree=msgspec.structs.replace(record.tree, rows=rows))
+    phases = parts(trained)["overview"]["phases"]
+    assert phases["parts"] == [
+        ["forward", 1_500_000],
+        ["backward", 2_500_000],
+        ["all else", 6_000_000],
+    ]
+    assert phases["step"] == 10_000_000

@@ -3,7 +3,7 @@
 import { copyButton, markdown } from "../copy";
 import type { ChangesData } from "../data";
 import { definitions } from "../definitions";
-import { badge, h, name, svg } from "../dom";
+import { badge, h, name, scroller, svg } from "../dom";
 import type { View } from "../registry";
 
 type Row = ChangesData["rows"][0];
@@ -22,15 +22,15 @@ export const changes: View<ChangesData> = {
     const head = ["metric", "baseline", "current", "change", "95 %", plotTitle(reach), "verdict", "why"];
     host.append(
       part.differences.length > 0 ? differences(part) : "",
-      h(
-        "div",
-        { class: "scroller changes figures", tabindex: 0, role: "region", "aria-label": "Table of changes" },
+      scroller(
+        "Table of changes",
         h(
           "table",
           {},
           h("thead", {}, h("tr", {}, ...head.map((title) => h("th", { scope: "col" }, title)))),
           h("tbody", {}, ...part.rows.map((row) => line(row, reach))),
         ),
+        { class: "changes figures" },
       ),
       h(
         "p",

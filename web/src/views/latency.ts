@@ -17,6 +17,7 @@ export const latency: View<LatencyData> = {
     host.append(
       h("h3", {}, "How steady calls are spread ", badge(part.how)),
       spread,
+      legend(part),
       h(
         "h3",
         {},
@@ -39,6 +40,21 @@ export const latency: View<LatencyData> = {
     );
   },
 };
+
+/** What the histogram's marks are. */
+function legend(part: LatencyData): HTMLElement {
+  const item = (style: string, label: string) =>
+    h("li", {}, h("span", { class: `swatch ${style}`, "aria-hidden": "true" }), label);
+  const { interval, interval_title: title } = part;
+  return h(
+    "ul",
+    { class: "legend" },
+    item("series-0", "calls after the warm-up"),
+    item("line", `median ${time(part.median, 4)}`),
+    interval && item("band", `${title}: ${time(interval[0], 4)} … ${time(interval[1], 4)}`),
+    item("dots", "percentiles: so many % of the calls took no longer"),
+  );
+}
 
 function series(part: LatencyData, host: HTMLElement): void {
   const total = part.runs.reduce((sum, run) => sum + run.samples.length, 0);
@@ -65,6 +81,7 @@ function series(part: LatencyData, host: HTMLElement): void {
     showX: (value) => value.toLocaleString("en"),
     showY: (value) => time(value, 4),
     xLabel: "call",
+    counts: true,
     logarithmic: far(part),
     stretches,
     levels: [{ value: part.median, label: `median ${time(part.median)}`, colour: "--series-1" }],

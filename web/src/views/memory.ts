@@ -1,51 +1,25 @@
-// Memory over a step, with the peak and what was alive at it.
+// Memory over a step: what was alive at the peak, where the peak was, and each part over time.
 
-import { chart } from "../chart";
+import { chart, type Line } from "../chart";
 import type { MemoryData } from "../data";
 import { definitions, stack } from "../definitions";
-import { badge, h } from "../dom";
-import { bytes, time } from "../format";
-import type { View } from "../registry";
+import { badge, h, name } from "../dom";
+import { bytes, format, time } from "../format";
+import type { Context, View } from "../registry";
 
 export const memory: View<MemoryData> = {
   id: "memory",
   title: "Memory",
-  draw(part, host) {
-    host.append(h("h3", {}, `Alive at the peak of ${bytes(part.peak, 4)} `, badge(part.how)));
+  draw(part, host, context) {
+    // A part has one colour in both pictures.
+    const shown = Object.entries(part.parts).sort((a, b) => b[1] - a[1]);
+    const colour = (label: string) => part.order.indexOf(label) % 8;
     host.append(
-      stack(
-        Object.entries(part.parts).sort((a, b) => b[1] - a[1]),
-        part.peak,
-        (one) => bytes(one),
-      ),
+      h("h3", {}, `Alive at the peak of ${bytes(part.peak, 4)} `, badge(part.how)),
+      where(part, context),
+      stack(shown, part.peak, (one) => bytes(one), (at) => `series-${colour(shown[at][0])}`),
     );
-    if (part.time.length > 1) {
-      // Where weights are most of it, what comes and goes would be a thin line at the top.
-      const fromZero = Math.min(...part.live) < part.peak / 2;
-      const cut = fromZero ? "" : "the axis does not begin at 0";
-      host.append(h("h3", {}, "Bytes of tensors over a step ", h("span", { class: "note" }, cut)));
-      chart(host, {
-        summary: `Bytes alive over ${time(part.time[part.time.length - 1])}: the peak is ${bytes(part.peak)}, the average ${bytes(part.average)}.`,
-        x: part.time,
-        lines: [
-          {
-            label: "alive",
-            values: part.live,
-            colour: "--series-0",
-            fill: fromZero,
-            stepped: true,
-          },
-        ],
-        showX: (value) => time(value),
-        showY: (value) => bytes(value, 4),
-        xLabel: "time",
-        levels: [
-          { value: part.peak, label: `peak ${bytes(part.peak)}`, colour: "--series-1" },
-          { value: part.average, label: `average ${bytes(part.average)}`, colour: "--soft" },
-        ],
-        fromZero,
-      });
-    }
+    if (part.time.length > 1) overTime(part, host, colour);
     host.append(
       h(
         "details",
@@ -57,3 +31,53 @@ export const memory: View<MemoryData> = {
     );
   },
 };
+
+/** What ran when the peak was reached. */
+function where({ peak_at }: MemoryData, context: Context): HTMLElement | "" {
+  if (!peak_at) return "";
+  const { layer, node, operator, phase } = peak_at;
+  const open = (event: Event) => {
+    event.preventDefault();
+    context.open(node!);
+  };
+  const link = h("a", { href: node === null ? null : context.address(node), click: open }, name(layer));
+  const said = [
+    layer ? ["in layer ", node === null ? name(layer) : link] : [],
+    operator ? ["in ", name(operator)] : [],
+    phase ? [`during ${phase}`] : [],
+  ].filter((words) => words.length);
+  return h("p", {}, "Reached ", ...said.flatMap((words, at) => (at ? [", ", ...words] : words)), ".");
+}
+
+function overTime(part: MemoryData, host: HTMLElement, colour: (label: string) => number): void {
+  const stacked = part.stacked.length > 0;
+  // Where weights are most of it, what comes and goes would be a thin line at the top.
+  const fromZero = stacked || Math.min(...part.live) < part.peak / 2;
+  const cut = fromZero ? "" : "the axis does not begin at 0";
+  const lines: Line[] = stacked
+    ? part.stacked.map(([label, values]) => ({
+        label,
+        values,
+        colour: `--series-${colour(label)}`,
+        stepped: true,
+      }))
+    : [{ label: "alive", values: part.live, colour: "--series-0", fill: fromZero, stepped: true }];
+  host.append(h("h3", {}, "Bytes of tensors over a step ", h("span", { class: "note" }, cut)));
+  chart(host, {
+    summary: `Bytes alive over ${time(part.time[part.time.length - 1])}: the peak is ${bytes(part.peak)}, the average ${format(part.average, "bytes")}.`,
+    x: part.time,
+    lines,
+    stacked,
+    legend: stacked,
+    showX: (value) => time(value),
+    showY: (value) => bytes(value, 4),
+    xLabel: "time",
+    levels: [
+      { value: part.peak, label: `peak ${bytes(part.peak)}`, colour: "--text" },
+      ...(part.average === null
+        ? []
+        : [{ value: part.average, label: `average ${bytes(part.average)}`, colour: "--text" }]),
+    ],
+    fromZero,
+  });
+}

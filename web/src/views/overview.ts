@@ -15,17 +15,17 @@ export const overview: View<Overview> = {
   title: "Overview",
   wide: true,
   draw(part, host, context) {
+    const known = part.figures.filter(({ value }) => value !== "unknown");
+    const unknown = part.figures.filter(({ value }) => value === "unknown");
+    const blocks = [findings(part, context), phases(part), bound(part)];
     host.append(
-      ...state(part),
+      ...(part.notices ?? []).map(banner),
       h("div", { class: "facts" }, definitions(part.facts)),
-      h("ul", { class: "cards" }, ...part.figures.map((figure) => card(figure, context))),
-      h(
-        "div",
-        { class: "columns" },
-        ...[bound(part), phases(part), findings(part, context), warnings(part)].filter(
-          (block) => block !== null,
-        ),
-      ),
+      h("ul", { class: "cards" }, ...known.map((figure) => card(figure, context))),
+      ...state(part),
+      h("div", { class: "columns" }, ...blocks.filter((block) => block !== null)),
+      warnings(part),
+      ...missing(unknown),
       h(
         "p",
         { class: "foot" },
@@ -40,17 +40,28 @@ function state(part: Overview): HTMLElement[] {
   const said = part.interrupted
     ? "This run was interrupted: what was measured before is shown."
     : "Part of this run failed: see the warnings.";
-  const told = [...(part.complete ? [] : [said]), ...(part.notices ?? [])];
-  return told.map((one) => h("p", { class: "banner", role: "status" }, name(one)));
+  return part.complete ? [] : [banner(said)];
+}
+
+function banner(said: string): HTMLElement {
+  return h("p", { class: "banner", role: "status" }, name(said));
+}
+
+/** What is not known, in a line for each reason. */
+function missing(figures: Overview["figures"]): HTMLElement[] {
+  const reasons = new Map<string, string[]>();
+  for (const { label, note } of figures) reasons.set(note, [...(reasons.get(note) ?? []), label]);
+  return [...reasons].map(([note, labels]) =>
+    h("p", { class: "note missing" }, `Unknown${note ? ` (${note})` : ""}: `, name(labels.join(", ")), "."),
+  );
 }
 
 function card(figure: Overview["figures"][0], context: Context): HTMLElement {
-  const known = figure.value !== "unknown";
-  const kind = known ? (figure.value.length > LONG ? "long" : null) : "unknown";
+  const kind = figure.value.length > LONG ? "long" : null;
   // Of any text: a figure may be a name that begins with a space.
   const [, bound, number, unit] = /^(at least )?(\S*) ?(.*)$/s.exec(figure.value)!;
   const label =
-    known && context.page.parts[figure.view]
+    context.page.parts[figure.view]
       ? h("a", { href: `#${figure.view}` }, figure.label)
       : figure.label;
   return h(
@@ -66,7 +77,7 @@ function card(figure: Overview["figures"][0], context: Context): HTMLElement {
       unit && h("span", { class: "unit" }, unit),
     ),
     h("div", { class: "note" }, name(figure.note)),
-    badge(known ? figure.how : ""),
+    badge(figure.how),
   );
 }
 
@@ -104,8 +115,8 @@ function findings(part: Overview, context: Context): HTMLElement | null {
   return block("What matters most", [], h("ol", { class: "findings" }, ...part.findings.map(item)));
 }
 
-function warnings(part: Overview): HTMLElement | null {
-  if (!part.warnings.length) return null;
+function warnings(part: Overview): HTMLElement | "" {
+  if (!part.warnings.length) return "";
   return block(
     part.complete ? "Warnings" : "Failed and warnings",
     [],

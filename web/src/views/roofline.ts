@@ -1,18 +1,23 @@
 // The roofline: layers as points under what the device can do, both axes by powers of ten.
 
 import { grid, logarithmic, MARGIN, type Scale } from "../axes";
-import type { RooflineData } from "../data";
+import type { NoRoofs, RooflineData } from "../data";
 import { badge, h, name, responsive, svg } from "../dom";
-import { format, percent, significant, time } from "../format";
+import { format, share, significant, time } from "../format";
 import type { Context, View } from "../registry";
 
 const HEIGHT = 420;
 const BOUNDS = ["compute", "memory", "overhead"];
 
-export const roofline: View<RooflineData> = {
+export const roofline: View<RooflineData | NoRoofs> = {
   id: "roofline",
   title: "Roofline",
-  draw(part, host, context) {
+  draw(data, host, context) {
+    if ("missing" in data) {
+      host.append(h("p", {}, `${data.missing} `, data.command && h("code", {}, data.command)));
+      return;
+    }
+    const part = data;
     const said = h("div", { class: "readout note", "aria-live": "polite" }, "\u00a0");
     const frame = h("div", { class: "roofline" });
     host.append(
@@ -25,9 +30,9 @@ export const roofline: View<RooflineData> = {
   },
 };
 
-function source({ roofs, missing }: RooflineData): string {
+function source({ roofs }: RooflineData): string {
   const named = roofs.map((one) => `${one.device} (${one.source})`).join(", ");
-  return roofs.length ? `Roofs of ${named}. ` : `${missing} `;
+  return `Each layer by how fast it is and how much it computes for a byte. No layer can lie above the roofs of ${named}. `;
 }
 
 function legend({ points }: RooflineData): HTMLElement {
@@ -180,7 +185,7 @@ function point(
     format(points.speed[at], "flop/s"),
     `${significant(points.intensity[at])} FLOP/B`,
     points.bound[at] && `bound by ${points.bound[at]}`,
-    efficiency !== null && `${percent(efficiency)} of the roof`,
+    efficiency !== null && `${share(efficiency)} of the roof`,
   ];
   const label = parts.filter(Boolean).join(", ");
   const tell = () => said.replaceChildren(name(label));

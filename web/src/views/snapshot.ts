@@ -33,38 +33,38 @@ export const course: View<CourseData> = {
   title: "Memory over time",
   wide: true,
   draw(part, host) {
-    const lines: Line[] = [
-      { label: "alive", values: part.alive, colour: "--series-0", fill: true, stepped: true },
-    ];
+    const stacked = part.stacked.length > 0;
+    const lines: Line[] = stacked
+      ? part.stacked.map(([label, values], at) => ({
+          label,
+          values,
+          colour: at ? `--series-${at - 1}` : "--series-7",
+          stepped: true,
+        }))
+      : [{ label: "alive", values: part.alive, colour: "--series-0", fill: true, stepped: true }];
     if (part.reserved) {
-      lines.push({ label: "reserved", values: part.reserved, colour: "--series-7", stepped: true });
+      lines.push({ label: "reserved", values: part.reserved, colour: "--text", stepped: true, apart: true });
     }
     if (part.failed.length) {
       const at = new Set(part.failed);
       const values = part.alive.map((value, place) => (at.has(place) ? value : null));
-      lines.push({ label: "an allocation failed at", values, colour: "--fail", points: true, size: 9 });
+      lines.push({ label: "an allocation failed at", values, colour: "--fail", points: true, size: 9, apart: true });
     }
     chart(host, {
       summary: part.summary,
       x: part.x,
       lines,
+      stacked,
+      legend: true,
+      height: 300,
       showX: (value) => (part.timed ? time(value) : value.toLocaleString("en")),
       showY: (value) => bytes(value, 4),
       xLabel: part.timed ? "time" : "event",
-      levels: [{ value: part.peak, label: `peak ${bytes(part.peak)}`, colour: "--series-1" }],
+      levels: [{ value: part.peak, label: `peak ${bytes(part.peak)}`, colour: stacked ? "--text" : "--series-1" }],
       marks: part.marks?.drawn,
       fromZero: true,
     });
     host.append(
-      h(
-        "ul",
-        { class: "legend" },
-        ...lines.map(({ label, colour }) => {
-          const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
-          swatch.style.background = `var(${colour})`;
-          return h("li", {}, swatch, label);
-        }),
-      ),
       h("p", { class: "note" }, `${part.note} `, badge("measured")),
     );
     if (part.marks) {
@@ -98,6 +98,14 @@ export const layout: View<LayoutData> = {
     });
     const [segments, size] = part.left;
     host.append(
+      h(
+        "p",
+        {},
+        "A segment is a piece of memory that the allocator took from the device in one go; it gives parts of it, ",
+        "blocks, to tensors. A free block can serve another tensor that is no larger. Memory goes back to the ",
+        "device only where a whole segment is free (or a page of an expandable one), so free blocks between ",
+        "blocks in use may lie idle while an allocation fails.",
+      ),
       h("h3", {}, `Of ${bytes(part.reserved, 4)} reserved `, badge("counted")),
       stack(part.parts, part.reserved, bytes, (at) => `filled-${FILLED.indexOf(part.parts[at][0])}`),
       h("h3", {}, "Fragmentation, by three definitions"),

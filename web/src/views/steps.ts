@@ -1,8 +1,8 @@
 // The steps of a loop in order, and what each was for.
 
 import { chart } from "../chart";
-import type { StepsData } from "../data";
-import { definitions } from "../definitions";
+import type { Parts, StepsData } from "../data";
+import { definitions, stack } from "../definitions";
 import { h } from "../dom";
 import { time } from "../format";
 import type { View } from "../registry";
@@ -13,13 +13,22 @@ export const steps: View<StepsData> = {
   wide: true,
   draw(part, host) {
     const x = part.durations.map((_, at) => at + 1);
+    const spent = new Map<string, number>();
+    const colours: string[] = [];
     let start = 1;
-    const stretches = part.phases.map(([label, number]) => {
+    const marks = part.phases.map(([label, number, took]) => {
+      if (!spent.has(label)) colours.push(`phase-${spent.size % 7}`);
+      spent.set(label, (spent.get(label) ?? 0) + took);
       const from = start - 0.5;
       start += number;
       return { from, to: start - 0.5, label };
     });
-    host.append(h("h3", {}, "Every step in order"));
+    const parts: Parts = [...spent];
+    const whole = parts.reduce((sum, [, took]) => sum + took, 0);
+    host.append(
+      h("h3", {}, "Every step in order"),
+      h("p", { class: "note" }, "Above the steps: what torchgauge did in them. Drag to zoom in, double click to zoom out."),
+    );
     chart(host, {
       summary: `Times of ${x.length} steps in order.`,
       x,
@@ -29,9 +38,14 @@ export const steps: View<StepsData> = {
       showX: (value) => value.toLocaleString("en"),
       showY: (value) => time(value, 4),
       xLabel: "step",
-      stretches: stretches.filter(({ label }) => label !== "bare"),
+      counts: true,
+      marks,
       fromZero: true,
     });
-    host.append(definitions(part.rows));
+    host.append(
+      h("h3", {}, "Time by what was done"),
+      stack(parts, whole, time, (at) => colours[at]),
+      definitions(part.rows),
+    );
   },
 };

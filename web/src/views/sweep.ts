@@ -1,11 +1,11 @@
 // A sweep: its cells, the front of those that none beats in everything, and how rows scale.
 
-import { grid, logarithmic, MARGIN } from "../axes";
+import { grid, logarithmic, MARGIN, type Scale } from "../axes";
 import { chart } from "../chart";
 import type { CellsData, FitData, ParetoData, ScalingData, TableData } from "../data";
 import { definitions } from "../definitions";
 import { h, name, responsive, svg } from "../dom";
-import { bytes, format, time, type Unit, type Value } from "../format";
+import { bytes, format, tidy, time, type Unit, type Value } from "../format";
 import type { View } from "../registry";
 import { Table } from "../table";
 
@@ -38,7 +38,7 @@ function table(part: CellsData): TableData {
     column("at least", "time", (cell) => cell.low),
     column("at most", "time", (cell) => cell.high),
     column("p99", "time", (cell) => cell.p99),
-    column(`${part.rate}/s`, "count", (cell) => cell.rate),
+    column(`${part.rate}/s`, "number", (cell) => cell.rate),
     column("peak memory", "bytes", (cell) => cell.memory),
     column("FLOPs", "count", (cell) => cell.flops),
     column("first call", "time", (cell) => cell.first_call),
@@ -54,28 +54,62 @@ function standsOut(cell: Cell): string {
 
 export const pareto: View<ParetoData> = {
   id: "pareto",
-  title: "What beats what",
+  title: "Trade-offs",
+  wide: true,
   draw(part, host, context) {
-    const all = (context.page.parts.cells as CellsData | undefined)?.rows ?? [];
-    const rate = (context.page.parts.cells as CellsData | undefined)?.rate ?? "calls";
+    const { rows, rate } = context.page.parts.cells as CellsData;
     const said = h("div", { class: "readout note", "aria-live": "polite" }, "\u00a0");
     const frame = h("div", { class: "roofline" });
+    const series = [...new Set(rows.map((cell) => cell.series))];
     host.append(
-      h("p", { class: "note" }, `Ringed: no other cell is better in ${part.objectives.join(", ")} and worse in none.`),
+      h(
+        "p",
+        { class: "note" },
+        `A point is a cell, its number the batch, its area the peak memory. Further left is a shorter latency, further up more ${rate} a second.`,
+      ),
       frame,
       said,
-      h("p", { class: "note" }, "Area: peak memory."),
+      legend(part, series, inView(part.limits, rows)),
     );
-    responsive(frame, (width) => frame.replaceChildren(front(all, rate, width, said)));
+    responsive(frame, (width) => frame.replaceChildren(front(part, rows, rate, series, width, said)));
   },
 };
 
-function front(all: Cell[], rate: string, width: number, said: HTMLElement): SVGElement {
+/** Of the limits of one of the two axes, whether any is among what was measured. */
+function inView(limits: ParetoData["limits"], rows: Cell[]): boolean {
+  return limits.some(({ axis, value }) => {
+    const known = rows.map((cell) => (axis === "time" ? cell.median : cell.rate)).filter((one) => one !== null);
+    const { low, high } = logarithmic(known, 0, 1);
+    return axis !== "bytes" && low <= value && value <= high;
+  });
+}
+
+function legend(part: ParetoData, series: string[], limited: boolean): HTMLElement {
+  const item = (style: string, text: string) =>
+    h("li", {}, h("span", { class: `swatch ${style}`, "aria-hidden": "true" }), name(text));
+  return h(
+    "ul",
+    { class: "legend" },
+    ...(series.length > 1 ? series.map((label, at) => item(`round series-${at % 8}`, label)) : []),
+    item("ring", `Pareto front: no other cell is better in one of ${part.objectives.join(", ")} and worse in none`),
+    ...(limited ? [item("dashed", "limit that was asked for")] : []),
+  );
+}
+
+function front(
+  part: ParetoData,
+  all: Cell[],
+  rate: string,
+  series: string[],
+  width: number,
+  said: HTMLElement,
+): SVGElement {
   const shown = all.filter((cell) => cell.median && cell.rate);
   const x = logarithmic(shown.map((cell) => cell.median!), MARGIN.left, width - MARGIN.right);
   const y = logarithmic(shown.map((cell) => cell.rate!), HEIGHT - MARGIN.bottom, MARGIN.top);
   const most = Math.max(...shown.map((cell) => cell.memory ?? 0), 1);
-  const ticks = (value: number) => time(value).replace(/\.0+ /, " ");
+  const best = shown.filter((cell) => cell.front).sort((a, b) => a.median! - b.median!);
+  const path = best.map((cell) => `${x(cell.median!)},${y(cell.rate!)}`).join(" ");
   return svg(
     "svg",
     {
@@ -85,7 +119,9 @@ function front(all: Cell[], rate: string, width: number, said: HTMLElement): SVG
       role: "group",
       "aria-label": `${shown.length} cells by latency and ${rate} a second`,
     },
-    ...grid(x, y, width, HEIGHT, "latency", `${rate}/s`, ticks),
+    ...grid(x, y, width, HEIGHT, "latency", `${rate} a second`, (value) => tidy(time(value))),
+    ...part.limits.flatMap((limit) => limitLine(limit, x, y, width)),
+    svg("polyline", { class: "front", points: path }),
     ...shown.map((cell) => {
       const label = [
         cell.label,
@@ -95,59 +131,95 @@ function front(all: Cell[], rate: string, width: number, said: HTMLElement): SVG
       ];
       const text = label.filter(Boolean).join(", ");
       const tell = () => said.replaceChildren(name(text));
+      const r = 4 + 8 * Math.sqrt((cell.memory ?? 0) / most);
+      const [cx, cy] = [x(cell.median!), y(cell.rate!)];
       return svg(
         "g",
         { tabindex: 0, role: "img", "aria-label": text, pointerenter: tell, focus: tell },
         svg("circle", {
-          class: cell.front ? "point compute chosen" : "point",
-          cx: x(cell.median!),
-          cy: y(cell.rate!),
-          r: 4 + 8 * Math.sqrt((cell.memory ?? 0) / most),
+          class: `point drawn-${series.indexOf(cell.series) % 8}${cell.front ? " chosen" : ""}`,
+          cx,
+          cy,
+          r,
         }),
+        cell.batch !== null && svg("text", { class: "batch", x: cx + r + 3, y: cy - r + 2 }, String(cell.batch)),
         svg("title", {}, text),
       );
     }),
   );
 }
 
+/** A limit on the axis of its metric, where it is in the picture; it says of which. */
+function limitLine({ axis, value, label }: ParetoData["limits"][0], x: Scale, y: Scale, width: number): SVGElement[] {
+  const scale = axis === "time" ? x : axis === "rate" ? y : null;
+  if (!scale || value < scale.low || value > scale.high) return [];
+  const at = scale(value);
+  const ends =
+    axis === "time"
+      ? { x1: at, x2: at, y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom }
+      : { x1: MARGIN.left, x2: width - MARGIN.right, y1: at, y2: at };
+  const place = axis === "time" ? { x: at - 5, y: MARGIN.top + 12 } : { x: width - MARGIN.right - 4, y: at - 5 };
+  return [
+    svg("line", { class: "limit", ...ends }),
+    svg("text", { class: "roof-label", ...place, "text-anchor": "end" }, label),
+  ];
+}
+
 export const scaling: View<ScalingData> = {
   id: "scaling",
   title: "How it scales",
+  wide: true,
   draw(part, host) {
+    host.append(
+      h("p", { class: "note" }, "A line through the measured cells: a part that every call costs, and a part for each sample of the batch."),
+    );
     for (const row of part) {
-      host.append(h("h3", {}, name(row.series)));
-      if (row.latency) curve(host, row.latency, `Latency by batch, ${row.series}`, "time");
-      if (row.memory) curve(host, row.memory, `Peak memory by batch, ${row.series}`, "bytes");
+      const charts = h("div", { class: "pair" });
+      host.append(h("h3", {}, name(row.series)), charts);
+      if (row.latency) curve(charts, row.latency, "Latency by batch", row.series, "time");
+      if (row.memory) curve(charts, row.memory, "Peak memory by batch", row.series, "bytes");
       host.append(definitions(row.words.map(([label, text]) => [label, text, ""])));
     }
   },
 };
 
-/** Measured points with the fitted line and its band, out to twice the largest batch. */
-function curve(
-  host: HTMLElement,
-  fit: FitData,
-  summary: string,
-  unit: "time" | "bytes",
-): void {
+/** Measured points with the fitted line and its band; beyond the largest batch it is a guess. */
+function curve(parent: HTMLElement, fit: FitData, title: string, series: string, unit: "time" | "bytes"): void {
   const points = new Map(fit.points.map(([batch, value]) => [batch, value]));
   const line = new Map(fit.line.map(([batch, ...values]) => [batch, values]));
-  const x = [...new Set([...points.keys(), ...line.keys()] as number[])].sort((a, b) => a - b);
-  const of = (at: number) => x.map((batch) => line.get(batch)?.[at] ?? null);
+  const largest = Math.max(...points.keys());
+  const x = [...new Set([...points.keys(), ...line.keys()])].sort((a, b) => a - b);
+  const of = (at: number, within = (_: number) => true) =>
+    x.map((batch) => (within(batch) ? (line.get(batch)?.[at] ?? null) : null));
+  const highest = Math.max(...[...points.values(), ...of(0).map((value) => value ?? 0)]);
+  const host = h("div", {}, h("h4", {}, title));
+  parent.append(host);
+  const banded = of(1).some((value) => value !== null);
   chart(host, {
-    summary,
+    summary: `${title}, ${series}`,
     x,
     lines: [
-      { label: "at least", values: of(1), colour: "--series-5" },
-      { label: "at most", values: of(2), colour: "--series-5" },
-      { label: "fit", values: of(0), colour: "--series-0" },
-      { label: "measured", values: x.map((batch) => points.get(batch!) ?? null), colour: "--series-1", points: true },
+      ...(banded
+        ? [
+            { label: "95 % interval of the line", values: of(2), colour: "--series-5" },
+            { label: "", values: of(1), colour: "--series-5" },
+          ]
+        : []),
+      { label: "fitted line", values: of(0, (batch) => batch <= largest), colour: "--series-0" },
+      { label: "extrapolated", values: of(0, (batch) => batch >= largest), colour: "--series-0", dashed: true },
+      { label: "measured", values: x.map((batch) => points.get(batch) ?? null), colour: "--series-1", points: true, size: 7 },
     ],
     showX: (value) => String(value),
     showY: (value) => format(value, unit),
     xLabel: "batch",
+    counts: true,
+    band: banded,
+    legend: true,
+    // One far above would press all that is measured into a line at the bottom.
+    levels: fit.limits
+      .filter(({ value }) => value < 3 * highest)
+      .map(({ value, label }) => ({ value, label, colour: "--fail" })),
     fromZero: true,
-    height: 200,
+    height: 220,
   });
-  if (!fit.holds) host.append(h("p", { class: "note" }, name(fit.reason)));
 }

@@ -13,7 +13,10 @@ export const tables: View<TableData[]> = {
     /** A row of nodes leads to its node, one of many nodes to all of them. */
     function follow(data: TableData, row: number): void {
       if (data.nodes) context.open(data.nodes[row]);
-      else context.search(String(data.columns[0].values[row]));
+      else {
+        const { values, names } = data.columns[0];
+        context.search(String((names ?? values)[row]));
+      }
     }
 
     const made = part.map((data) => ({

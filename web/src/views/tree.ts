@@ -3,13 +3,16 @@
 import { Colours } from "../colours";
 import type { Figure, TreeData } from "../data";
 import { badge, h, name, responsive } from "../dom";
-import { format, percent } from "../format";
-import { all, type Cell, type Focus, layout } from "../icicle";
+import { format, share, tidy } from "../format";
+import { all, type Cell, type Focus, layout, whole } from "../icicle";
 import { nodeLink, nodePanel } from "../node_panel";
 import type { Context, View } from "../registry";
 import type { Tree } from "../tree";
 
 const ROW = 26;
+// Pixels from which on a cell has its name.
+const NAMED = 36;
+const WAYS: Record<string, string> = { type: "type of layer", kind: "layer or operator", bound: "what bounds it" };
 // Edges of cells of two rows that are this close, in percent, are the same.
 const NEAR = 0.05;
 
@@ -39,13 +42,14 @@ class Icicle {
     role: "group",
     keydown: (e: KeyboardEvent) => this.key(e),
   });
+  private readonly axis = h("div", { class: "axis-line", "aria-hidden": "true" });
   private readonly tip = h("div", { class: "tip", "aria-hidden": "true", hidden: true });
   private readonly panel = h("div", { class: "panel", "aria-live": "polite" });
   private readonly said = h("output", { class: "note" });
   private readonly legend = h("ul", { class: "legend" });
   private readonly input = h("input", {
     type: "search",
-    placeholder: "layer, type or operator",
+    placeholder: "part of a name",
     input: () => this.search(),
     keydown: (event: KeyboardEvent) => event.key === "Enter" && this.nextMatch(),
   }) as HTMLInputElement;
@@ -77,7 +81,7 @@ class Icicle {
         ),
         choice(
           "Colour",
-          this.colours.ways.map((one) => [one, one]),
+          this.colours.ways.map((one) => [one, this.part.types && one === "type" ? this.part.types : WAYS[one]]),
           (key) => {
             this.colours.way = key;
             this.redraw();
@@ -89,6 +93,7 @@ class Icicle {
       ),
       this.part.note ? h("p", { class: "note" }, this.part.note) : "",
       this.crumbs,
+      this.axis,
       this.cells,
       this.legend,
       h(
@@ -124,13 +129,16 @@ class Icicle {
     );
     this.cells.replaceChildren(...found.map((cell) => this.cell(cell, sizes)));
     (this.cells.firstElementChild as HTMLElement).tabIndex = 0;
+    this.drawAxis(whole(this.tree, sizes, this.focus));
     this.drawCrumbs();
     this.legend.replaceChildren(...this.colours.legend());
   }
 
   private cell(cell: Cell, sizes: Float64Array): HTMLElement {
     const { node, folded } = cell;
-    const label = folded ? narrower(folded) : this.describe(node, sizes);
+    const label = folded ? narrower(folded) : this.describe(cell, sizes);
+    const hint = (event: Event) =>
+      this.hint(event.currentTarget as HTMLElement, folded ? [label] : this.facts(cell));
     const element = h(
       "button",
       {
@@ -141,14 +149,17 @@ class Icicle {
         "data-node": node,
         "data-level": cell.level,
         click: () => (folded ? this.unfold(folded) : this.context.open(node)),
-        pointerenter: (event: PointerEvent) => this.hint(event.currentTarget as HTMLElement, label),
+        pointerenter: hint,
         pointerleave: () => (this.tip.hidden = true),
-        focus: (event: FocusEvent) => this.hint(event.currentTarget as HTMLElement, label),
+        focus: hint,
         blur: () => (this.tip.hidden = true),
       },
-      cell.width > 24 && !folded ? name(this.tree.name(node)) : null,
+      ...(cell.width > NAMED && !folded ? this.label(cell) : []),
     );
-    if (this.matches && !folded) element.classList.add(this.matches[node] ? "match" : "dim");
+    if (this.matches && !folded) {
+      const hit = this.chain(cell).some((one) => this.matches![one]);
+      element.classList.add(hit ? "match" : "dim");
+    }
     const { style } = element;
     // In shares of the width: paper is narrower than the screen that this was laid out for.
     style.left = `${(100 * cell.x) / this.width}%`;
@@ -157,11 +168,71 @@ class Icicle {
     return element;
   }
 
-  private describe(node: number, sizes: Float64Array): string {
+  /** The nodes that a cell stands for, the outermost first. */
+  private chain({ node, last }: Cell): number[] {
+    const trail = this.tree.trail(last);
+    return trail.slice(trail.indexOf(node));
+  }
+
+  /** What is written in a cell: of a chain, its two ends. */
+  private label(cell: Cell): (HTMLElement | string)[] {
+    const { node, last } = cell;
+    const type = this.tree.typeBeside(node);
+    return [
+      name(this.tree.label(node)),
+      ...(type ? [" ", name(type, { class: "type" })] : []),
+      ...(last === node ? [] : [" › ", name(this.tree.label(last))]),
+    ];
+  }
+
+  private describe(cell: Cell, sizes: Float64Array): string {
+    const { node } = cell;
     const [, title, unit] = this.tree.figure(this.figure);
     const kind = this.tree.text("kind", node);
-    const share = sizes[0] > 0 ? `, ${percent(sizes[node] / sizes[0])}` : "";
-    return `${this.tree.name(node)}, ${kind}: ${format(sizes[node], unit)} ${title}${share}`;
+    const part = sizes[0] > 0 ? `, ${share(sizes[node] / sizes[0])}` : "";
+    const shown = this.label(cell).map((text) => (typeof text === "string" ? text : text.textContent));
+    return `${shown.join("")}, ${kind}: ${format(sizes[node], unit)} ${title}${part}`;
+  }
+
+  /** What the tip says: all names, the type, and each figure with its share of the whole. */
+  private facts(cell: Cell): HTMLElement[] {
+    const { node } = cell;
+    const path = this.tree.text("path", node);
+    const about = [this.tree.text("kind", node), this.tree.text("type", node), path].filter(Boolean);
+    const rows = this.tree.figures
+      .map(([key, title, unit]) => ({ title, unit, sizes: this.tree.total(key) }))
+      .filter(({ sizes }) => sizes[node] > 0)
+      .map(({ title, unit, sizes }) =>
+        h(
+          "div",
+          {},
+          h("span", {}, title),
+          h("b", {}, format(sizes[node], unit)),
+          h("span", {}, sizes[0] > 0 ? share(sizes[node] / sizes[0]) : ""),
+        ),
+      );
+    return [
+      ...this.chain(cell).map((one) => h("strong", {}, name(this.tree.name(one)))),
+      h("div", {}, ...about.flatMap((text, at) => [at ? " · " : "", name(text)])),
+      h("div", { class: "facts-of" }, ...rows),
+    ];
+  }
+
+  /** An axis over the whole width: what lies side by side adds up. */
+  private drawAxis(size: number): void {
+    const [, title, unit] = this.tree.figure(this.figure);
+    const step = roundStep(size / Math.max(2, this.width / 130));
+    const ticks = size > 0 ? Array.from({ length: Math.floor(size / step) + 1 }, (_, at) => at * step) : [];
+    this.axis.replaceChildren(
+      ...ticks
+        // The last has no room where it is at the edge.
+        .filter((tick) => tick < 0.94 * size)
+        .map((tick) => {
+          const mark = h("span", {}, tick ? tidy(format(tick, unit)) : `0 – ${title}`);
+          mark.style.left = `${(100 * tick) / size}%`;
+          return mark;
+        }),
+    );
   }
 
   private drawCrumbs(): void {
@@ -182,7 +253,8 @@ class Icicle {
 
   private zoom(node: number): void {
     const inside = this.cells.contains(document.activeElement);
-    const leaf = this.tree.children(node).length === 0 && node > 0;
+    const end = this.tree.chainEnd(node, this.tree.total(this.figure));
+    const leaf = this.tree.children(end).length === 0 && node > 0;
     this.focus = all(this.tree, leaf ? this.tree.parent[node] : node);
     this.tip.hidden = true;
     if (this.width) this.redraw();
@@ -228,13 +300,15 @@ class Icicle {
     next[event.key]()?.focus();
   }
 
-  private hint(cell: HTMLElement, text: string): void {
+  private hint(cell: HTMLElement, facts: (HTMLElement | string)[]): void {
     const place = cell.getBoundingClientRect();
-    this.tip.replaceChildren(name(text));
+    this.tip.replaceChildren(...facts);
     this.tip.hidden = false;
     const room = document.documentElement.clientWidth - this.tip.offsetWidth - 8;
     this.tip.style.left = `${Math.max(8, Math.min(place.left, room))}px`;
-    this.tip.style.top = `${place.bottom + 6}px`;
+    const below = place.bottom + 6;
+    const fits = below + this.tip.offsetHeight < document.documentElement.clientHeight;
+    this.tip.style.top = `${fits ? below : Math.max(4, place.top - this.tip.offsetHeight - 6)}px`;
   }
 
   private search(): void {
@@ -242,7 +316,10 @@ class Icicle {
     this.found = [];
     this.matches = wanted ? new Uint8Array(this.tree.size) : null;
     if (this.matches) {
-      const hits = this.part.texts.map((text) => text.toLowerCase().includes(wanted));
+      const { labels } = this.tree;
+      const hits = this.part.texts.map((text, at) =>
+        [text, labels.get(at) ?? ""].some((one) => one.toLowerCase().includes(wanted)),
+      );
       const columns = ["name", "path", "type"].map((column) => this.part.columns[column]);
       for (let node = 0; node < this.tree.size; node++) {
         if (columns.some((column) => hits[column[node] as number])) {
@@ -267,8 +344,8 @@ class Icicle {
         sum += sizes[node] || 0;
       }
     }
-    const share = sizes[0] > 0 ? `, ${percent(sum / sizes[0])}` : "";
-    return `${this.found.length.toLocaleString("en")} found${share}`;
+    const part = sizes[0] > 0 ? `, ${share(sum / sizes[0])}` : "";
+    return `${this.found.length.toLocaleString("en")} found${part}`;
   }
 
   private nextMatch(): void {
@@ -280,6 +357,12 @@ class Icicle {
     this.selected = node;
     this.panel.replaceChildren(...nodePanel(this.context, node, this.figure));
   }
+}
+
+/** 1, 2 or 5 of a power of ten, at least as much as is asked for. */
+function roundStep(least: number): number {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return power * [1, 2, 5, 10].find((one) => one * power >= least)!;
 }
 
 function narrower({ from, to }: Focus): string {

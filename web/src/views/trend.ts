@@ -2,7 +2,7 @@
 
 import { chart } from "../chart";
 import type { TrendData } from "../data";
-import { badge, h, name } from "../dom";
+import { badge, h, name, scroller } from "../dom";
 import { format } from "../format";
 import type { View } from "../registry";
 
@@ -39,8 +39,8 @@ function drawn(one: Series, confirm: string): HTMLElement[] {
     lines: [
       ...(bounds
         ? [
-            { label: "at least", values: low, colour: "--series-5" },
             { label: "at most", values: high, colour: "--series-5" },
+            { label: "at least", values: low, colour: "--series-5" },
           ]
         : []),
       { label: "value", values, colour: "--series-0", points: true },
@@ -49,6 +49,9 @@ function drawn(one: Series, confirm: string): HTMLElement[] {
     readX: (value) => label(one, value),
     showY: (value) => format(value, one.unit, 4),
     xLabel: "run",
+    counts: true,
+    band: bounds,
+    legend: bounds,
     stretches: one.changes.map((change) => ({
       from: change.from + 1,
       to: change.to + 1,
@@ -85,14 +88,11 @@ function table(one: Series): HTMLElement {
       h("td", {}, name(change.software)),
     ),
   );
-  return h(
-    "div",
-    { class: "scroller changes", tabindex: 0, role: "region", "aria-label": "Changes of level" },
-    h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, ...head.map((title) => h("th", { scope: "col" }, title)))),
-      h("tbody", {}, ...rows),
-    ),
+  const content = h(
+    "table",
+    {},
+    h("thead", {}, h("tr", {}, ...head.map((title) => h("th", { scope: "col" }, title)))),
+    h("tbody", {}, ...rows),
   );
+  return scroller("Changes of level", content, { class: "changes" });
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -17,6 +18,7 @@ from torchgauge.readers.snapshot.snapshot_contents import Events, RecordedSegmen
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.snapshot import (
     DeviceMemory,
+    HeldOverTime,
     Holding,
     Mark,
     Oom,
@@ -34,6 +36,7 @@ MIN_SPREAD = 0.5
 _LASTING = ("parameters", "optimizer")
 
 MAX_POINTS = 2000
+MAX_STACKS = 7  # over time
 
 
 def snapshot(recording: Recording, name: str) -> Snapshot:
@@ -85,6 +88,8 @@ def _with_window(
 ) -> DeviceMemory:
     played = replay(events, recorded)
     times = _seconds(events)
+    points = _points(played)
+    peak = _peak(played, times, stacks)
     return msgspec.structs.replace(
         device,
         window=Window(
@@ -94,8 +99,9 @@ def _with_window(
             before_blocks=played.before_blocks,
             lost=played.lost,
         ),
-        peak=_peak(played, times, stacks),
-        timeline=_timeline(events, played),
+        peak=peak,
+        timeline=_timeline(points, times, played),
+        held_over_time=_held_over_time(played, points, peak, stacks),
         ooms=tuple(_ooms(events, recorded, played, stacks)),
         possible_leaks=_possible_leaks(played, len(events), stacks),
     )
@@ -123,6 +129,25 @@ def _peak(played: Replay, times: list[float] | None, stacks: Stacks) -> Peak:
         event=event,
         reserved=None if played.reserved is None else played.reserved[highest],
         held=_held(alive, stacks),
+    )
+
+
+def _held_over_time(
+    played: Replay, points: Sequence[int], peak: Peak, stacks: Stacks
+) -> tuple[HeldOverTime, ...]:
+    """Return what the stacks that hold most at the peak hold before the events of these numbers."""
+    changes = {holding.stack: [0] * (len(points) + 1) for holding in peak.held[:MAX_STACKS]}
+    allocations = played.allocations
+    for begin, end, size, recorded in zip(
+        allocations.begin, allocations.end, allocations.size, allocations.stack, strict=True
+    ):
+        change = changes.get(None if recorded == UNKNOWN else stacks.row(recorded))
+        if change is not None:
+            change[bisect_left(points, begin + 1)] += size
+            change[bisect_right(points, end)] -= size
+    return tuple(
+        HeldOverTime(stack=row, bytes=tuple(accumulate(change[:-1])))
+        for row, change in changes.items()
     )
 
 
@@ -225,21 +250,26 @@ def _seconds(events: Events) -> list[float] | None:
     return elapsed
 
 
-def _timeline(events: Events, played: Replay) -> tuple[TimelinePoint, ...]:
+def _points(played: Replay) -> list[int]:
     """Return at most 2,000 points: the ends, and of equal stretches the highest and the lowest."""
     count = len(played.alive)
-    times = _seconds(events)
     level = played.alive.__getitem__
     stretches = min(count, (MAX_POINTS - 2) // 2)
     chosen = {0, count - 1}
     bounds = [count * index // stretches for index in range(stretches + 1)]
     for begin, end in pairwise(bounds):
         chosen |= {max(range(begin, end), key=level), min(range(begin, end), key=level)}
+    return sorted(chosen)
+
+
+def _timeline(
+    points: Sequence[int], times: list[float] | None, played: Replay
+) -> tuple[TimelinePoint, ...]:
     return tuple(
         (
             float(index) if times is None else times[max(index - 1, 0)],
-            level(index),
+            played.alive[index],
             None if played.reserved is None else played.reserved[index],
         )
-        for index in sorted(chosen)
+        for index in points
     )

@@ -102,6 +102,7 @@ class Timeline:
                 record = loop_record(
                     self._steps,
                     by=self._ends.by,
+                    batch=self._ends.batch,
                     modules=self._modules,
                     requested_steps=self._schedule.requested_steps,
                     budget=self._budget,

@@ -17,6 +17,8 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from torchgauge.measure.recording.modules import identity
 from torchgauge.measure.recording.scope import wrapped
+from torchgauge.targets.inputs.content import batch_of
+from torchgauge.targets.inputs.inputs import Inputs
 
 By = Literal["", "call", "optimizer", "explicit"]
 
@@ -26,6 +28,7 @@ class StepEnds:
 
     `restart` is called where what ended the steps until now turns out not to end a step.
     With `roots` only their calls count, else the outermost calls of modules that have parameters.
+    `batch` is the leading dimension that the tensors of the first such call share.
     """
 
     def __init__(
@@ -35,6 +38,8 @@ class StepEnds:
         restart: Callable[[], None],
     ) -> None:
         self.by: By = ""
+        self.batch: int | None = None
+        self._saw_call = False
         self.active = True
         self._roots = frozenset(map(identity, roots))
         self._modules = [module for root in roots for module in root.modules()]
@@ -97,7 +102,7 @@ class StepEnds:
 
     def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
         compiling, local = torch.compiler.is_compiling, self._local
-        counts, called = self._counts, self._called
+        counts, begun, called = self._counts, self._begun, self._called
 
         def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             if (
@@ -108,6 +113,7 @@ class StepEnds:
             ):
                 return original(self, *args, **kwargs)
             local.inside = True
+            begun(args, kwargs)
             try:
                 result = original(self, *args, **kwargs)
             finally:
@@ -123,6 +129,11 @@ class StepEnds:
         if self._roots:
             return identity(module) in self._roots
         return next(module.parameters(), None) is not None
+
+    def _begun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self._saw_call:
+            self._saw_call = True
+            self.batch = batch_of(Inputs(args, kwargs))
 
     def _called(self, module: nn.Module) -> None:
         if (

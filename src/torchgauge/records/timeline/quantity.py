@@ -27,7 +27,7 @@ FORMATS: dict[Quantity, Callable[[Any], str]] = {
     "count": lambda value: units.count(value, 3),
     "elements": lambda value: units.elements(value, 3),
     "percent": lambda value: f"{value:.1f}",
-    "share": lambda value: f"{100 * value:.1f} %",
+    "share": units.share,
     "flop/s": lambda value: units.count(value, 3),
     "bytes/s": lambda value: units.count(value, 3),
     "flop/byte": units.significant,

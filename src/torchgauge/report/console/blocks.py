@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table as Grid
 
+from torchgauge import units
 from torchgauge.report.console.bar import bar
 from torchgauge.report.console.fitted_table import STYLES, fitted_table, style_of
 from torchgauge.report.console.sparkline import sparkline, stepped
@@ -136,7 +137,7 @@ def _row_note(row: Row) -> Text:
     note = Text.of_lines(row.note, style="dim")
     if row.share is None:
         return note
-    share = f" {row.share:5.1%}".replace("%", " %")
+    share = f" {units.share(row.share):>6}"
     return Text.assemble((bar(row.share, BAR), "cyan"), share, "  " if row.note else "", note)
 
 

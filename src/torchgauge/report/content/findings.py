@@ -1,4 +1,4 @@
-"""The findings of a profile: one sentence each, ranked by the share of the step they explain."""
+"""The findings of a profile or a loop: a sentence each, by the share of the step they explain."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torchgauge import units
 from torchgauge.analyze.work.roof_quality import shortcomings
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline import tables
+from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.tree import Tree
 
@@ -38,18 +39,21 @@ class Finding(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """A profile with its tree's nodes and their total seconds; no nodes where either is unknown."""
+    """A tree's nodes and total seconds, none where either is unknown; a loop has no profile."""
 
-    profile: Profile
+    profile: Profile | None
     nodes: list[Node]
     total_time: float
+    tree: Tree | None = None
 
 
-def findings(profile: Profile) -> list[Finding]:
+def findings(record: Profile | Loop) -> list[Finding]:
     """Return the findings that matter most, at most three."""
-    nodes = [] if profile.tree is None else profile.tree.nodes
+    tree = record.tree
+    nodes = [] if tree is None else tree.nodes
     total_time = nodes[0].time if nodes else None
-    timed = Timed(profile, nodes if total_time else [], total_time or 0.0)
+    profile = record if isinstance(record, Profile) else None
+    timed = Timed(profile, nodes if total_time else [], total_time or 0.0, tree)
     significant = [
         finding
         for rule in RULES
@@ -68,7 +72,7 @@ def findings(profile: Profile) -> list[Finding]:
 
 def hottest_operator(timed: Timed) -> Finding | None:
     """Say which operator takes most of the time."""
-    tree = timed.profile.tree
+    tree = timed.tree
     if tree is None:
         return None
     operators = tables.operators(tree)
@@ -90,7 +94,7 @@ def hottest_operator(timed: Timed) -> Finding | None:
 
 def widest_layer(timed: Timed) -> Finding | None:
     """Say which layer that calls no other takes most of the time."""
-    _, nodes, total_time = timed
+    nodes, total_time = timed.nodes, timed.total_time
     leaves = [(node.time or 0.0, index) for index, node in enumerate(nodes) if is_leaf(node)]
     if not leaves:
         return None
@@ -106,7 +110,7 @@ def widest_layer(timed: Timed) -> Finding | None:
 
 def out_of_proportion(timed: Timed) -> Finding | None:
     """Say which type of layer takes far more of the time than of the work."""
-    _, nodes, total_time = timed
+    nodes, total_time = timed.nodes, timed.total_time
     work = nodes[0].flops if nodes else None
     if not work:
         return None
@@ -137,7 +141,7 @@ def out_of_proportion(timed: Timed) -> Finding | None:
 
 def farthest_from_roof(timed: Timed) -> Finding | None:
     """Say which layer would gain most at the device's roofs."""
-    profile, nodes, total_time = timed
+    profile, nodes, total_time, _ = timed
     gains = [
         ((node.time or 0.0) * (1 - node.efficiency), index)
         for index, node in enumerate(nodes)
@@ -148,7 +152,7 @@ def farthest_from_roof(timed: Timed) -> Finding | None:
     gain, index = max(gains)
     caveat = _roof_caveat(profile)
     return Finding(
-        f"{nodes[index].path} is farthest from the roofs",
+        f"{_named(nodes[index])} is farthest from the roofs",
         f"It takes {units.time(nodes[index].time, 3)} and reaches "
         f"{units.percent(nodes[index].efficiency)} of what the device can do{caveat}: "
         f"{units.time(gain, 3)}, {units.percent(gain / total_time)} of the step, lie between.",
@@ -157,15 +161,16 @@ def farthest_from_roof(timed: Timed) -> Finding | None:
     )
 
 
-def _roof_caveat(profile: Profile) -> str:
+def _roof_caveat(profile: Profile | None) -> str:
     """Return what makes the roofs too low, in brackets; empty if they are good."""
-    short = () if profile.roofline is None else shortcomings(profile.roofline.roofs)
+    roofline = None if profile is None else profile.roofline
+    short = () if roofline is None else shortcomings(roofline.roofs)
     return f" (roofs: {', '.join(short)})" if short else ""
 
 
 def outside_layers(timed: Timed) -> Finding | None:
     """Say how much of the time is in no layer."""
-    _, nodes, total_time = timed
+    nodes, total_time = timed.nodes, timed.total_time
     buckets = [
         (node.time or 0.0, index) for index, node in enumerate(nodes) if node.kind == "bucket"
     ]
@@ -182,8 +187,7 @@ def outside_layers(timed: Timed) -> Finding | None:
 
 def idle_device(timed: Timed) -> Finding | None:
     """Say how long a device had nothing to do."""
-    tree = timed.profile.tree
-    uses = () if tree is None else tree.devices
+    uses = () if timed.tree is None else timed.tree.devices
     shares = [(use.idle / (use.busy + use.idle), use) for use in uses if use.busy + use.idle > 0]
     if not shares:
         return None
@@ -197,7 +201,7 @@ def idle_device(timed: Timed) -> Finding | None:
 
 def largest_part_of_memory(timed: Timed) -> Finding | None:
     """Say what most of the peak is."""
-    memory = timed.profile.memory
+    memory = None if timed.profile is None else timed.profile.memory
     if memory is None or not memory.peak:
         return None
     name, part = max(memory.parts.items(), key=lambda item: item[1])
@@ -212,7 +216,7 @@ def largest_part_of_memory(timed: Timed) -> Finding | None:
 
 def slow_tail(timed: Timed) -> Finding | None:
     """Say that some calls take far longer than the median."""
-    latency = timed.profile.latency
+    latency = None if timed.profile is None else timed.profile.latency
     if latency is None or len(latency.samples) < ENOUGH or latency.p99 < SLOW_TAIL * latency.median:
         return None
     times = latency.p99 / latency.median

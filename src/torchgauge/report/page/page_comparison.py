@@ -198,7 +198,8 @@ def table(
     cells["proven"] = [sure[place.significant] for place in places]
     cells |= {column.key: values for column, values in extra_columns.items()}
     columns = [PLACES[0]._replace(title=name.removesuffix("s")), *extra_columns, *PLACES[1:]]
-    return page_tables.table(name, columns, cells)
+    page_table = page_tables.table(name, columns, cells)
+    return page_tables.with_kernel_labels(page_table) if name == "kernels" else page_table
 
 
 def title(comparison: Comparison) -> str:

@@ -1,47 +1,112 @@
-"""The page of a loop: its steps in order, and where a recorded one went."""
+"""The page of a loop: its steps in order, and where the time of one goes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.records.timeline.loop import Loop
+from torchgauge import units
+from torchgauge.analyze.timeline.tree import ENGINE, OPTIMIZING
+from torchgauge.records.timeline.loop import Loop, Stretch
+from torchgauge.records.timeline.tree import Tree
 from torchgauge.report.content import loop as loop_report
+from torchgauge.report.content.findings import findings
 from torchgauge.report.page import page_method, page_tables, page_tree
 from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_series import rows
 
+# How far the tree's sum and a bare step may be apart without a word.
+AGREE = 0.05
+PHASES = ("zero_grad", "forward", "loss", "backward", "recompute", "optimizer")
+_ELSE = "all else"
+_BUCKETS = {OPTIMIZING: "optimizer", ENGINE: "backward"}
+_LABELS = {"bare": "time of a step", "recorded": "while recorded"}
+# Of steps, in words.
+_STEPS = {
+    "bare": "nothing attached",
+    "ready": "getting ready",
+    "estimate": "estimating the cost",
+    "warmup": "profiler warming up",
+    "record": "recorded",
+    "settle": "settling",
+    "stamp": "layers timed",
+}
+
 
 def overview(loop: Loop) -> dict[str, Any]:
     """Return the first screen of a loop."""
-    section = loop_report.steps(loop)
-    figures = [
-        {
-            "label": row.label,
-            "value": row.value,
-            "note": row.note,
-            "how": section.how,
-            "view": "steps",
-        }
-        for row in section.rows
-    ]
     ended = [["steps", f"{loop.count:,}", loop_report.ENDS[loop.by]]]
     rank = loop.rank
     return {
         "facts": [*ended, *([["rank", f"{rank.number} of {rank.world}", ""]] if rank else [])],
         "created": loop.environment.created,
-        "figures": figures,
+        "figures": _figures(loop),
         "bound": None,
-        "phases": None,
-        "findings": [],
+        "phases": phases(loop.tree),
+        "findings": [finding._asdict() for finding in findings(loop)],
         "warnings": warnings(loop.all_warnings),
         "complete": loop.complete,
         "interrupted": loop.interrupted,
     }
 
 
+def _figures(loop: Loop) -> list[dict[str, str]]:
+    """Return the summary's rows, and the throughput of bare steps."""
+    section = loop_report.steps(loop)
+    rows = [(_LABELS.get(row.label, row.label), row.value, row.note) for row in section.rows]
+    figures = [
+        {"label": label, "value": value, "note": note, "how": section.how, "view": "steps"}
+        for label, value, note in rows
+    ]
+    if loop.bare:
+        figures.insert(1, _throughput(loop, loop.bare))
+    return figures
+
+
+def _throughput(loop: Loop, bare: float) -> dict[str, str]:
+    """Return samples a second, as the first call's batch has it; steps a second without a batch."""
+    samples = loop.samples
+    if samples:
+        value, how = units.rate(samples / bare, "samples"), "estimated"
+        note = f"{samples:,} samples, as the first step had, ÷ a bare step"
+    else:
+        value, note, how = units.rate(1 / bare, "steps"), "1 ÷ a bare step", "measured"
+    return {"label": "throughput", "value": value, "note": note, "how": how, "view": "steps"}
+
+
+def phases(tree: Tree | None) -> dict[str, Any] | None:
+    """Return the host's time of a step by phase; None where only one phase is known."""
+    if tree is None:
+        return None
+    times = dict.fromkeys((*PHASES, _ELSE), 0)
+    for row in tree.rows:
+        is_layer = row.kind in ("model", "layer")
+        phase = row.phase or ("forward" if is_layer else _BUCKETS.get(row.name, _ELSE))
+        times[phase if phase in times else _ELSE] += row.host or 0
+    parts = [[phase, time] for phase, time in times.items() if time]
+    if sum(phase != _ELSE for phase, _ in parts) < 2:
+        return None
+    return {"parts": parts, "step": sum(time for _, time in parts), "how": tree.how}
+
+
 def tree(loop: Loop) -> dict[str, Any] | None:
-    """Return the tree of a step."""
-    return None if loop.tree is None else page_tree.columns(loop.tree)
+    """Return the tree of a step, and why it is longer or shorter than the steps were."""
+    if loop.tree is None:
+        return None
+    return {**page_tree.columns(loop.tree), "note": _tree_note(loop, loop.tree)}
+
+
+def _tree_note(loop: Loop, step: Tree) -> str:
+    """Say how the tree's sum and the lengths of steps differ; empty where they agree."""
+    total, bare, recorded = step.root.host_time, loop.bare, loop.median("record")
+    if not total or not bare or abs(total / bare - 1) < AGREE:
+        return ""
+    with_profiler = "" if recorded is None else f", and {units.time(recorded, 3)} while recorded"
+    return (
+        f"The tree adds up to {units.time(total, 3)}, a bare step took {units.time(bare, 3)}"
+        f"{with_profiler} (medians): layers are scaled to steps in which only they were timed, all "
+        f"else is as the profiler saw it{', which slows it' * (total > bare)}. "
+        "Read its shares rather than its times."
+    )
 
 
 def tables(loop: Loop) -> list[dict[str, Any]] | None:
@@ -57,10 +122,17 @@ def steps(loop: Loop) -> dict[str, Any] | None:
     if not loop.steps:
         return None
     return {
-        "durations": [round(seconds * 1e9) for seconds in loop.steps],
-        "phases": [[stretch.phase, len(stretch.durations)] for stretch in loop.stretches],
+        "durations": [time for stretch in loop.stretches for time in _ns(stretch)],
+        "phases": [
+            [_STEPS[stretch.phase], len(stretch.durations), sum(_ns(stretch))]
+            for stretch in loop.stretches
+        ],
         "rows": rows(loop_report.steps(loop).rows),
     }
+
+
+def _ns(stretch: Stretch) -> list[int]:
+    return [round(seconds * 1e9) for seconds in stretch.durations]
 
 
 def method(loop: Loop) -> dict[str, Any]:

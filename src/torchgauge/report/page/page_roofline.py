@@ -14,7 +14,10 @@ SMALLEST_SHARE = 1e-4
 
 
 def roofline(profile: Profile) -> dict[str, Any] | None:
-    """Return roofs and points (FLOPs per byte, FLOP/s, ns); None where no layer was timed."""
+    """Return roofs and points (FLOPs per byte, FLOP/s, ns), or why there are no roofs.
+
+    None where no layer was timed: there would be nothing under the roofs.
+    """
     points = [] if profile.tree is None else _points(profile.tree.nodes)
     if not points:
         return None
@@ -24,6 +27,8 @@ def roofline(profile: Profile) -> dict[str, Any] | None:
         if record is None
         else [roofs for roofs in (record.roofs, record.datasheet) if roofs is not None]
     )
+    if not roof_sets:
+        return _missing(profile)
     dtypes = (
         {}
         if profile.cost is None
@@ -34,18 +39,16 @@ def roofline(profile: Profile) -> dict[str, Any] | None:
         "points": dict(zip(names, map(list, zip(*points, strict=True)), strict=True)),
         "roofs": [_roofs(roofs, list(dtypes)) for roofs in roof_sets],
         "how": "measured" if record is None else record.how,
-        "missing": _missing(profile),
     }
 
 
-def _missing(profile: Profile) -> str:
-    """Say why there are no roofs, empty where there are some."""
-    if profile.roofline is not None:
-        return ""
+def _missing(profile: Profile) -> dict[str, str]:
+    """Say why there are no roofs, and how to measure them."""
     if profile.target.training:
-        return "Roofs are drawn for inference: a training step is timed with its optimizer."
-    command = "`torchgauge profile TARGET --roofs`"
-    return f"What this device can do was not measured: {command} does that."
+        reason = "Roofs are drawn for inference: a training step is timed with its optimizer."
+        return {"missing": reason, "command": ""}
+    reason = "How fast this device can be was not measured. This command does that:"
+    return {"missing": reason, "command": "torchgauge profile TARGET --roofs"}
 
 
 def _points(nodes: list[Node]) -> list[tuple[Any, ...]]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from torchgauge import units
 from torchgauge.records.latency.latency import Latency, LatencyRun
+from torchgauge.records.memory.memory import PARTS, Memory
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import Interval
 from torchgauge.records.system import GpuUse, System
+from torchgauge.records.timeline.tree import Tree
 from torchgauge.report.content import sections, time_sections
 from torchgauge.report.content.section import Row, Section
+from torchgauge.report.page.page_shorter import short
 
 FLOWS = {
     "disk_read": "Read from disk by the process",
@@ -62,19 +66,43 @@ def _summary(record: Latency) -> str:
 
 
 def memory(profile: Profile) -> dict[str, Any] | None:
-    """Return the bytes alive over a step, and the parts of the peak; None without a timeline."""
+    """Return the bytes alive over a step, by part, and the peak; None without a timeline."""
     record = profile.memory
     if record is None or not record.timeline:
         return None
+    by_part = zip(*(point.parts for point in record.timeline), strict=False)
     return {
         "time": [point.time for point in record.timeline],
         "live": [point.live for point in record.timeline],
         "peak": record.peak,
         "average": record.average,
         "parts": {name: part for name, part in record.parts.items() if part},
+        "order": list(PARTS),
+        "stacked": [
+            [name, values] for name, values in zip(PARTS, by_part, strict=False) if any(values)
+        ],
+        "peak_at": _peak_at(record, profile.tree),
         "rows": _rows(sections.memory(record)),
         "method": record.method,
         "how": record.how,
+    }
+
+
+def _peak_at(record: Memory, tree: Tree | None) -> dict[str, Any] | None:
+    """Return what ran when the peak was reached, and the layer's node; None where not known."""
+    if not (record.peak_layer or record.peak_operator or record.peak_phase):
+        return None
+    nodes = [] if tree is None or not record.peak_layer else tree.nodes
+    layer = (
+        node.index
+        for node in nodes
+        if node.kind in ("layer", "model") and node.row.path == record.peak_layer
+    )
+    return {
+        "layer": short(record.peak_layer),
+        "node": next(layer, None),
+        "operator": short(record.peak_operator),
+        "phase": record.peak_phase,
     }
 
 
@@ -132,7 +160,7 @@ def rows(section_rows: Iterable[Row]) -> list[list[str]]:
         [
             row.label,
             row.value,
-            row.note if row.share is None else f"{row.share:.1%}".replace("%", " %"),
+            row.note if row.share is None else units.share(row.share),
         ]
         for row in section_rows
     ]

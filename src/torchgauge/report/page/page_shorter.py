@@ -122,7 +122,14 @@ def shortened_table(
         "rows": len(chosen),
         "left": table["rows"] - len(chosen),
         "columns": [
-            {**column, "values": [_value(column["values"][row]) for row in chosen]}
+            {
+                **column,
+                **{
+                    key: [_value(column[key][row]) for row in chosen]
+                    for key in ("values", "names")
+                    if key in column
+                },
+            }
             for column in columns
         ],
         "nodes": nodes,

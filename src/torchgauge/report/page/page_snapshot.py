@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgauge import units
-from torchgauge.records.snapshot import DeviceMemory, Holding, Oom, Snapshot
+from torchgauge.records.snapshot import DeviceMemory, Frame, Holding, Oom, Snapshot
 from torchgauge.report.content.snapshot import window
+from torchgauge.report.page import page_tree
 from torchgauge.report.page.page_document import Choice, Option
 from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
@@ -20,7 +21,8 @@ from torchgauge.report.page.page_snapshot_layout import layout
 from torchgauge.report.page.page_snapshot_marks import marks
 from torchgauge.report.page.page_tables import Column, table
 from torchgauge.report.page.page_trace import finding_entry
-from torchgauge.report.tables.snapshot_tables import CAUSES, stack_text
+from torchgauge.report.tables.snapshot_tables import CAUSES, frame_text, stack_text
+from torchgauge.visible import one_line
 
 MAX_ROWS = 2_000  # of a table
 SHOWN_OOMS = 3
@@ -65,6 +67,7 @@ def choice(snapshot: Snapshot) -> Choice:
                 "overview": overview(snapshot, device),
                 "held": held(snapshot, device),
                 "course": memory_timeline(snapshot, device),
+                "tree": flame_graph(snapshot, device),
                 "layout": layout(device),
                 "ooms": ooms(snapshot, device),
             },
@@ -227,6 +230,7 @@ def memory_timeline(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] 
         "x": [round(position * 1e9) for position in x] if timed else x,
         "timed": timed,
         "alive": [point[1] for point in points],
+        "stacked": _by_stack(snapshot, device),
         "reserved": reserved if peak_reserved is not None else None,
         "failed": sorted(
             {max(bisect_right(x, position) - 1, 0) for position in failed if position is not None}
@@ -238,6 +242,65 @@ def memory_timeline(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] 
         + ("." if peak_reserved is None else f", reserved at most {units.size(peak_reserved)}.")
         + (f" With {len(marked['drawn']):,} marks, in the table below too." if marked else ""),
     }
+
+
+def _by_stack(snapshot: Snapshot, device: DeviceMemory) -> list[list[Any]]:
+    """Return bytes over time by stack, those of all other stacks first; empty where not known."""
+    stacked = [(_stack(snapshot, held.stack), held.bytes) for held in device.held_over_time]
+    if any(len(sizes) != len(device.timeline) for _, sizes in stacked) or not stacked:
+        return []
+    sums = [sum(sizes) for sizes in zip(*(sizes for _, sizes in stacked), strict=True)]
+    other_stacks = [point[1] - size for point, size in zip(device.timeline, sums, strict=True)]
+    return [["all other stacks", other_stacks], *([name, sizes] for name, sizes in stacked)]
+
+
+def flame_graph(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] | None:
+    """Return what is held at the peak (without one: at the end) as a tree of frames.
+
+    None where no stack was recorded.
+    """
+    holdings = device.alive if device.peak is None else device.peak.held
+    sizes: dict[tuple[Frame, ...], list[int]] = {(): [0, 0]}  # by frames, the outermost first
+    for holding in holdings:
+        stack = None if holding.stack is None else snapshot.stacks[holding.stack]
+        frames = () if stack is None else stack.frames[::-1]
+        for depth in range(len(frames)):
+            sizes.setdefault(frames[: depth + 1], [0, 0])
+        sizes[frames][0] += holding.bytes
+        sizes[frames][1] += holding.blocks
+    if len(sizes) == 1:
+        return None
+    index = {frames: number for number, frames in enumerate(sizes)}
+    texts = page_tree.Texts()
+    cells = {
+        "parent": [index[frames[:-1]] if frames else -1 for frames in sizes],
+        "kind": texts.indices("frame" if frames else "memory" for frames in sizes),
+        "name": texts.indices(
+            short(frame_text(frames[-1])) if frames else "all stacks" for frames in sizes
+        ),
+        "path": [-1] * len(sizes),
+        "type": texts.indices(short(_file(frames[-1])) if frames else None for frames in sizes),
+        "bytes": [size for size, _ in sizes.values()],
+        "blocks": [blocks for _, blocks in sizes.values()],
+    }
+    moment = "at the end" if device.peak is None else "at the peak"
+    return {
+        "title": "Flame graph",
+        "types": "file",
+        "texts": list(texts.index),
+        "columns": cells,
+        "figures": [("bytes", f"bytes {moment}", "bytes"), ("blocks", f"blocks {moment}", "count")],
+        "kernels": {"node": [], "facts": []},
+        "note": f"Who holds memory {moment}: a frame lies below its caller. The file has the whole "
+        "stack; of each the innermost frames are shown, at most four.",
+        "step": "inference",
+        "steps": 1,
+        "how": "measured",
+    }
+
+
+def _file(frame: Frame) -> str:
+    return one_line(frame.file).rstrip("/").rsplit("/", 1)[-1]
 
 
 def ooms(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] | None:

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.records.sweep import AXES, Cell, CellSettings, Fit, Sweep
+from torchgauge import units
+from torchgauge.analyze.sweep.constraints import parse
+from torchgauge.errors import InputError
+from torchgauge.records.sweep import AXES, Cell, CellSettings, Fit, Scaling, Sweep
+from torchgauge.records.verdict import Limit
 from torchgauge.report.content import sweep_words as words
 from torchgauge.report.page.page_profile import warnings
 
@@ -77,7 +81,8 @@ def pareto(sweep: Sweep) -> dict[str, Any] | None:
         return None
     order = sorted(sweep.front.cells, key=lambda place: _median(sweep.cells[place]))
     return {
-        "objectives": list(sweep.front.objectives),
+        "objectives": [words.OBJECTIVE_NAMES[name] for name in sweep.front.objectives],
+        "limits": _limits(sweep),
         "cells": order,
     }
 
@@ -88,22 +93,52 @@ def _median(cell: Cell) -> float:
 
 def scaling(sweep: Sweep) -> list[dict[str, Any]] | None:
     """Return each row of batches: measured points, the line and its band, and what fits."""
+    limits = _limits(sweep)
     curves = [
         {
             "series": _series(row.settings),
             "words": [list(pair) for pair in words.scaling(row)],
-            "latency": _fit(row.latency, 1e9),
-            "memory": _fit(row.memory, 1.0),
-            "capacity": row.capacity,
-            "largest": row.largest,
-            "smallest_failed": row.smallest_failed,
+            "latency": _fit(row.latency, 1e9, _on("time", limits)),
+            "memory": _fit(row.memory, 1.0, [*_on("bytes", limits), *_capacity(row)]),
         }
         for row in sweep.scaling
     ]
     return curves or None
 
 
-def _fit(fit: Fit | None, times: float) -> dict[str, Any] | None:
+def _limits(sweep: Sweep) -> list[dict[str, Any]]:
+    """Return the limits that cells had to keep, each on the axis of its metric."""
+    try:
+        limits = parse(sweep.constraints)
+    except InputError:  # a file that was edited by hand: its text stands above the table
+        return []
+    return [_limit(limit) for limit in limits]
+
+
+def _limit(limit: Limit) -> dict[str, Any]:
+    sign = "≥" if limit.is_minimum else "≤"
+    if limit.metric == "throughput":
+        text = units.rate(limit.value, limit.rate_unit, 3)
+        return {"axis": "rate", "value": limit.value, "label": f"{limit.metric} {sign} {text}"}
+    if limit.metric == "memory":
+        text = units.size(limit.value, 3)
+        return {"axis": "bytes", "value": limit.value, "label": f"peak memory {sign} {text}"}
+    text = units.time(limit.value, 3)
+    return {"axis": "time", "value": limit.value * 1e9, "label": f"{limit.metric} {sign} {text}"}
+
+
+def _on(axis: str, limits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [limit for limit in limits if limit["axis"] == axis]
+
+
+def _capacity(row: Scaling) -> list[dict[str, Any]]:
+    if row.capacity is None:
+        return []
+    label = f"the device has {units.size(row.capacity, 3)}"
+    return [{"axis": "bytes", "value": row.capacity, "label": label}]
+
+
+def _fit(fit: Fit | None, times: float, limits: list[dict[str, Any]]) -> dict[str, Any] | None:
     if fit is None:
         return None
     batches = [batch for batch, _ in fit.points]
@@ -117,7 +152,7 @@ def _fit(fit: Fit | None, times: float) -> dict[str, Any] | None:
         ends = [None, None] if band is None else [band.low * times, band.high * times]
         line.append([batch, prediction.value * times, *ends])
     points = [[batch, value * times] for batch, value in fit.points]
-    return {"points": points, "line": line, "holds": fit.is_linear, "reason": fit.reason}
+    return {"points": points, "line": line, "limits": limits}
 
 
 def _series(settings: CellSettings) -> str:

@@ -11,10 +11,11 @@ from torchgauge.records.timeline.kernel_table import kernels
 from torchgauge.records.timeline.layer_columns import REPORT_COLUMNS, LayerColumn
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.quantity import Quantity
-from torchgauge.records.timeline.repeated_layers import single_layers
+from torchgauge.records.timeline.repeated_layers import RepeatedLayers, single_layers
 from torchgauge.records.timeline.traced_lines import TracedFunction
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.report.tables import alive_tensors as tensors
+from torchgauge.report.tables.kernel_names import kernel_labels
 
 Unit = Quantity | Literal["number", "delta", "change", "growth"]
 
@@ -98,10 +99,13 @@ TENSORS = (
 
 
 def tree_tables(tree: Tree) -> list[dict[str, Any]]:
-    """Return the tables that have rows: layers, operators, kernels, buckets, lines."""
+    """Return the tables that have rows: layers, what calls them, operators, kernels and so on."""
     nodes = tree.nodes
+    layers = single_layers(tree.root)
+    leaves = [layer for layer in layers if _is_leaf(layer)]
     all_tables = [
-        _layers(tree.root),
+        _layers("layers", leaves),
+        _layers("containers", [layer for layer in layers if not _is_leaf(layer)]),
         _operators(tree),
         _kernels(tree),
         _buckets(nodes),
@@ -110,13 +114,19 @@ def tree_tables(tree: Tree) -> list[dict[str, Any]]:
     return [table for table in all_tables if table["rows"]]
 
 
-def _layers(root: Node) -> dict[str, Any]:
-    layers = single_layers(root)
+def _is_leaf(layer: RepeatedLayers) -> bool:
+    node = layer.nodes[0]
+    return node.kind == "layer" and not node.layers
+
+
+def _layers(name: str, layers: Sequence[RepeatedLayers]) -> dict[str, Any]:
+    """Return layers as a table, at first by the time that is their own."""
     columns = [Column(column.title, column.title, _page_unit(column)) for column in REPORT_COLUMNS]
     cells = {column.title: list(map(column.get, layers)) for column in REPORT_COLUMNS}
-    name = columns[0].key
-    cells[name] = [path or root.name for path in cells[name]]
-    return table("layers", columns, cells, [layer.nodes[0].index for layer in layers])
+    first = columns[0].key
+    cells[first] = [layer.nodes[0].row.path or layer.root.name for layer in layers]
+    nodes = [layer.nodes[0].index for layer in layers]
+    return {**table(name, columns, cells, nodes), "sorted": "self"}
 
 
 def _operators(tree: Tree) -> dict[str, Any]:
@@ -126,14 +136,24 @@ def _operators(tree: Tree) -> dict[str, Any]:
     columns = [column._replace(key=column.key.format(**names)) for column in OPERATORS]
     percents = cells.get(f"Self {clock} %", [])
     cells["share"] = [_part(percent, 100) for percent in percents]
-    return table("operators", columns, cells)
+    return {**table("operators", columns, cells), "sorted": "of its own"}
 
 
 def _kernels(tree: Tree) -> dict[str, Any]:
     cells = kernels(tree).columns
     for name in ("grid", "block"):
         cells[name] = ["×".join(map(str, size or ())) for size in cells.get(name, [])]
-    return table("kernels", KERNELS, cells)
+    return {**with_kernel_labels(table("kernels", KERNELS, cells)), "sorted": "device time"}
+
+
+def with_kernel_labels(page_table: dict[str, Any]) -> dict[str, Any]:
+    """Return a table with short names of kernels in its first column, beside their whole names."""
+    if not page_table["rows"]:
+        return page_table
+    first, *further_columns = page_table["columns"]
+    names = first["values"]
+    labelled = {**first, "values": kernel_labels(names), "names": names}
+    return {**page_table, "columns": [labelled, *further_columns]}
 
 
 def _buckets(nodes: list[Node]) -> dict[str, Any]:

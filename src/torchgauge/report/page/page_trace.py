@@ -88,6 +88,7 @@ def memory_timeline(rank: RankTrace) -> dict[str, Any] | None:
         "x": [round(point[0] * 1e9) for point in used.timeline],
         "timed": True,
         "alive": [point[1] for point in used.timeline],
+        "stacked": [],
         "reserved": [point[2] for point in used.timeline] if used.reserved is not None else None,
         "failed": [],
         "peak": used.peak,

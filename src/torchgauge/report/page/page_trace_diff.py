@@ -14,6 +14,7 @@ from torchgauge.report.page import page_comparison
 from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short, shortened_table
 from torchgauge.report.page.page_tables import Column
+from torchgauge.report.tables.kernel_names import kernel_labels
 
 MAX_ROWS = 5_000  # of a table
 FINDINGS = 3
@@ -108,7 +109,12 @@ def _places_chart(changes: Changes) -> dict[str, Any]:
     order = sorted(changes.places, key=lambda place: -abs(place.contribution))
     bars = [place for place in order[: page_comparison.BARS] if place.contribution]
     remainder = changes.total - math.fsum(place.contribution for place in bars)
-    labelled_bars = [[short(_name(place)), round(place.contribution * 1e9), None] for place in bars]
+    names = [_name(place) for place in bars]
+    labels = kernel_labels(names) if changes.kind == "kernels" else names
+    labelled_bars = [
+        [short(label), round(place.contribution * 1e9), None]
+        for label, place in zip(labels, bars, strict=True)
+    ]
     return _chart(
         TITLES[changes.kind],
         labelled_bars,

@@ -9,7 +9,7 @@ from torchgauge.records.record import Record
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.trace import Job, RankTrace
 from torchgauge.report.page.page_shorter import shortened_table
-from torchgauge.report.page.page_tables import Column, table, tree_tables
+from torchgauge.report.page.page_tables import Column, table, tree_tables, with_kernel_labels
 
 MAX_ROWS = 1_000  # of a table that is not the tree's
 LINKS = ("compute", "communication", "copy", "host", "launch", "pause")
@@ -77,7 +77,7 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
         shortened_table(tree_table, max(max_rows // 4, 25), node_map)
         for tree_table in tree_tables(rank.tree)
         # A trace without layers has only the model's row, which the first screen covers.
-        if tree_table["name"] != "layers" or tree_table["rows"] > 1
+        if tree_table["name"] != "containers" or tree_table["rows"] > 1
     ]
     for name, columns, rows in (
         ("collectives", _COLLECTIVES, rank.collectives),
@@ -133,7 +133,9 @@ def path(critical_path: CriticalPath | None) -> dict[str, Any] | None:
         "length": round(critical_path.length * 1e9),
         "parts": [[link, round(time * 1e9)] for link, time in times.items() if time],
         "table": {
-            **shortened_table(table("the critical path", _PATH, columns), MAX_ROWS),
+            **shortened_table(
+                with_kernel_labels(table("the critical path", _PATH, columns)), MAX_ROWS
+            ),
             "nodes": [],
         },
     }

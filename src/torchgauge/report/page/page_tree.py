@@ -11,6 +11,7 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.kernel import Kernel
 from torchgauge.records.work.cost import Cost
 from torchgauge.report.page.page_tables import Unit
+from torchgauge.report.tables.kernel_names import kernel_labels
 
 
 class Figure(NamedTuple):
@@ -72,8 +73,10 @@ def columns(tree: Tree) -> dict[str, Any]:
         if any(values) or any(value is not None for value in values if name not in LACKING):
             cells[name] = values
     kernels = [(index, row.kernel) for index, row in enumerate(rows) if row.kernel is not None]
+    names = list(dict.fromkeys(rows[index].name for index, _ in kernels))
     return {
         "texts": list(texts.index),
+        "labels": list(zip(texts.indices(names), kernel_labels(names), strict=True)),
         "columns": cells,
         "figures": _figures(cells),
         "kernels": {
