@@ -151,7 +151,7 @@ def test_builds_that_got_other_inputs_are_not_comparable_however_the_times_are(m
     assert (verdict.outcome, bench.made) == ("not comparable", 8)
     change = verdict.comparison.change_of("latency")
     assert (change.judgement, change.reason) == ("unknown", "not comparable: inputs differ")
-    assert change.change == pytest.approx(math.expm1(d), rel=1e-3)
+    assert (change.change, change.interval) == (None, None)
     assert verdict.regressed_layers == ()
 
 
