@@ -211,6 +211,7 @@ def test_accumulated_gradients_are_one_step():
             optimizer.step()
             optimizer.zero_grad()
     assert (run.record.count, run.tree.find("last").calls) == (12, 8)
+    assert (run.record.batch, run.record.samples) == (4, 32)
     assert not [warning for warning in run.warnings if warning.failed]
 
 
@@ -222,6 +223,24 @@ def test_a_check_before_training_is_no_step_of_it():
         train(model, 20)
     assert (run.record.by, run.record.count) == ("optimizer", 20)
     assert "AddmmBackward0" in names(run.tree.find("last"))
+
+
+def test_where_a_check_has_another_batch_the_batch_is_not_known():
+    model = Net()
+    with tg.timeline(model) as run:
+        model(torch.ones(2, 8))
+        train(model, 20)
+    assert run.record.by == "optimizer"
+    assert (run.record.batch, run.record.samples) == (None, None)
+
+
+def test_after_a_long_check_no_call_of_the_training_was_seen():
+    model = Net()
+    with tg.timeline(model) as run:
+        infer(model, 12)
+        model.train()
+        train(model, 20)
+    assert run.record.batch is None
 
 
 def test_without_an_optimizer_calls_are_steps():

@@ -21,6 +21,7 @@ from torchgauge.targets.inputs.content import batch_of
 from torchgauge.targets.inputs.inputs import Inputs
 
 By = Literal["", "call", "optimizer", "explicit"]
+NOTED_CALLS = 10
 
 
 class StepEnds:
@@ -28,7 +29,8 @@ class StepEnds:
 
     `restart` is called where what ended the steps until now turns out not to end a step.
     With `roots` only their calls count, else the outermost calls of modules that have parameters.
-    `batch` is the leading dimension that the tensors of the first such call share.
+    `batch` is the leading dimension that the tensors of the first calls share, None where these
+    differ, as those of a check before the training may.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class StepEnds:
     ) -> None:
         self.by: By = ""
         self.batch: int | None = None
-        self._saw_call = False
+        self._noted_calls = 0
         self.active = True
         self._roots = frozenset(map(identity, roots))
         self._modules = [module for root in roots for module in root.modules()]
@@ -81,6 +83,8 @@ class StepEnds:
             return
         if self.by:
             self._restart()
+            if self._noted_calls >= NOTED_CALLS:
+                self.batch = None  # of these steps no call was noted
         self.by = by
         if by != "call":
             self._leader = _Leader()
@@ -131,9 +135,12 @@ class StepEnds:
         return next(module.parameters(), None) is not None
 
     def _begun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self._saw_call:
-            self._saw_call = True
-            self.batch = batch_of(Inputs(args, kwargs))
+        if self._noted_calls >= NOTED_CALLS:
+            return
+        batch = batch_of(Inputs(args, kwargs))
+        differs = self._noted_calls > 0 and batch != self.batch
+        self.batch = None if differs else batch
+        self._noted_calls = NOTED_CALLS if differs else self._noted_calls + 1
 
     def _called(self, module: nn.Module) -> None:
         if (

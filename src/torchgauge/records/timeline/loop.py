@@ -63,8 +63,8 @@ class Loop(Exported, frozen=True, kw_only=True):
     `by` is what ended a step: an optimizer's step, a call of the model or the loop's own
     `run.step()`; "" where no step ended. `functions` are those traced by line, most time first;
     None where lines were not asked for. `stretches` are the steps in order, the first 100,000 of
-    `count`. `batch` is the leading dimension that the tensors of the model's first call share, None
-    where they share none. `communication` and `waiting` are seconds of a step: in which
+    `count`. `batch` is the leading dimension that the tensors of the model's first calls share, None
+    where these differ. `communication` and `waiting` are seconds of a step: in which
     communication between processes was under way, and in which the loop had nothing else to do.
     """
 
@@ -96,7 +96,7 @@ class Loop(Exported, frozen=True, kw_only=True):
 
     @property
     def samples(self) -> int | None:
-        """Samples of a step: the batch of the first call times the model's calls in a step."""
+        """Samples of a step: the batch of the first calls times the model's calls in a step."""
         if self.batch is None or self.tree is None or len(self.roots) != 1:
             return None
         return self.batch * self.tree.rows[0].calls

@@ -63,11 +63,11 @@ def _figures(loop: Loop) -> list[dict[str, str]]:
 
 
 def _throughput(loop: Loop, bare: float) -> dict[str, str]:
-    """Return samples a second, as the first call's batch has it; steps a second without a batch."""
+    """Return samples a second by the batch of the first calls; without one, steps a second."""
     samples = loop.samples
     if samples:
         value, how = units.rate(samples / bare, "samples"), "estimated"
-        note = f"{samples:,} samples, as the first step had, ÷ a bare step"
+        note = f"{samples:,} samples, as in the first calls, ÷ a bare step"
     else:
         value, note, how = units.rate(1 / bare, "steps"), "1 ÷ a bare step", "measured"
     return {"label": "throughput", "value": value, "note": note, "how": how, "view": "steps"}
