@@ -63,8 +63,8 @@ class Loop(Exported, frozen=True, kw_only=True):
     `by` is what ended a step: an optimizer's step, a call of the model or the loop's own
     `run.step()`; "" where no step ended. `functions` are those traced by line, most time first;
     None where lines were not asked for. `stretches` are the steps in order, the first 100,000 of
-    `count`. `batch` is the leading dimension that the tensors of the model's first calls share, None
-    where these differ. `communication` and `waiting` are seconds of a step: in which
+    `count`. `batch` is the leading dimension that the tensors of the model's first calls share,
+    None where these differ. `communication` and `waiting` are seconds of a step: in which
     communication between processes was under way, and in which the loop had nothing else to do.
     """
 
