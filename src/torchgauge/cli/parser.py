@@ -154,7 +154,7 @@ def nearest(text: str, names: Iterable[str]) -> str:
     # Without the dashes of options, which would make all of them similar.
     by_lower = {name.lower().lstrip("-"): name for name in names}
     lower = text.lower().lstrip("-")
-    beginning = [name for name in by_lower if len(lower) > 3 and name.startswith(lower)]
+    beginning = [name for name in by_lower if len(text) > 3 and name.startswith(lower)]
     near = [lower] if lower in by_lower else beginning or difflib.get_close_matches(lower, by_lower)
     return by_lower[near[0]] if near else ""
 
