@@ -131,13 +131,17 @@ def test_who_sees_what_in_a_pipe(choice, command, expected, monkeypatch):
 
 
 def test_a_full_standard_error_ends_nothing(monkeypatch):
+    tried = []
+
     class Full(io.StringIO):
-        def write(self, _):
+        def write(self, text):
+            tried.append(text)
             raise OSError("No space left on device")
 
     monkeypatch.setattr(sys, "stderr", Full())
     monkeypatch.setattr(progress, "LINE_PERIOD", 0.0)
     progress.progress(choice=True).start("latency")
+    assert len(tried) == 1 and "latency" in tried[0]
 
 
 class Stages:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchgauge.errors import InputError
+from torchgauge.similar import did_you_mean, similar
 
 TYPE_CHECKING = False  # typing would be a part of the time of --help
 if TYPE_CHECKING:
@@ -50,14 +51,12 @@ def is_folder(path: Path) -> bool:
 
 def path_remedy(path: Path) -> str:
     """Return what to do about a file that is not there: name the one that was probably meant."""
-    import difflib
-
     try:
         names = os.listdir(path.parent)  # noqa: PTH208 - texts, to compare
     except (OSError, ValueError):
         return "Check the path."
-    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
-    return f"Did you mean {path.with_name(near[0])}?" if near else "Check the path."
+    near = similar(path.name, names, most=1, cutoff=0.7)
+    return did_you_mean([str(path.with_name(name)) for name in near], "Check the path.")
 
 
 def check_readable(path: Path, *, pipe: bool = False) -> None:

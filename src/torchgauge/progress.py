@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -66,7 +67,7 @@ class Silent:
         """Do nothing."""
 
 
-class _StageLine:
+class _StageLine(ABC):
     """The stage, its number and the seconds since the beginning, as one line."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -102,8 +103,8 @@ class _StageLine:
         self._figures.append(one_line(figure))
         self.update("")
 
-    def _show(self, parts: list[str]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _show(self, parts: list[str]) -> None: ...
 
 
 class TerminalProgress(_StageLine):
@@ -188,8 +189,8 @@ def _to_stderr(line: str) -> None:
 def _in_notebook() -> bool:
     """Whether this is a cell of a notebook, whose output can be replaced."""
     ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return shell is not None and getattr(shell, "kernel", None) is not None
+    get_ipython = getattr(ipython, "get_ipython", lambda: None)  # a stub may have none
+    return getattr(get_ipython(), "kernel", None) is not None
 
 
 _command: ContextVar[Literal["", "usual", "quiet"]] = ContextVar("command", default="")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from torchgauge.cli.output import emit
 from torchgauge.errors import InputError
+from torchgauge.similar import similar
 
 TYPE_CHECKING = False  # typing would be a quarter of the time of --help
 if TYPE_CHECKING:
@@ -149,13 +150,11 @@ def _is_positional(action: argparse.Action) -> bool:
 
 def nearest(text: str, names: Iterable[str]) -> str:
     """Return the name that was probably meant: one that begins so, or a similar one; "" of none."""
-    import difflib
-
     # Without the dashes of options, which would make all of them similar.
     by_lower = {name.lower().lstrip("-"): name for name in names}
     lower = text.lower().lstrip("-")
     beginning = [name for name in by_lower if len(text) > 3 and name.startswith(lower)]
-    near = [lower] if lower in by_lower else beginning or difflib.get_close_matches(lower, by_lower)
+    near = [lower] if lower in by_lower else beginning or similar(lower, by_lower)
     return by_lower[near[0]] if near else ""
 
 

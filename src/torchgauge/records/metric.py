@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Literal, NamedTuple
 
 from torchgauge.errors import InputError
 from torchgauge.records.figures import Figure, figures
 from torchgauge.records.profile import Profile
+from torchgauge.similar import did_you_mean, similar
 
 Kind = Literal["timing", "size", "count", "memory"]
 
@@ -54,12 +54,11 @@ def metric(name: str) -> Metric:
     lower = name.lower()
     if lower in METRICS:
         return METRICS[lower]
-    near = difflib.get_close_matches(lower, METRICS, n=3, cutoff=0.5)
     raise InputError(
         f"There is no metric '{name}'.",
         id="metric-unknown",
         cause="The metrics are " + ", ".join(METRICS) + ".",
-        remedy=f"Did you mean {' or '.join(near)}?" if near else "Give one of them.",
+        remedy=did_you_mean(similar(name, METRICS, cutoff=0.5), "Give one of them."),
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torchgauge.errors import InputError
 from torchgauge.records.sweep import AXES, CellSettings
+from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.precisions import PRECISIONS, plain_name
 from torchgauge.targets.variant import MODES
 
@@ -57,12 +57,11 @@ class Grid:
 
 def _values(name: str, axis_value: Any) -> tuple[Any, ...]:
     if name not in AXES:
-        near = difflib.get_close_matches(name, AXES, n=1)
         raise InputError(
             f"A sweep has no axis '{name}'.",
             id="axis-unknown",
             cause="The axes are " + ", ".join(AXES) + ".",
-            remedy=f"Did you mean {near[0]}?" if near else "Give one of them.",
+            remedy=did_you_mean(similar(name, AXES, most=1), "Give one of them."),
         )
     if name == "batch" and axis_value == AUTO:
         return ()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from torchgauge.errors import InputError
+from torchgauge.similar import did_you_mean, similar
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 OTHER_NAMES = {
@@ -26,13 +25,12 @@ def precision_named(name: object) -> str:
     plain = plain_name(name)
     if plain in PRECISIONS:
         return plain
-    near = difflib.get_close_matches(plain, PRECISIONS, n=1, cutoff=0.7)
-    question = f"Did you mean {near[0]}? Else choose" if near else "Choose"
+    question = did_you_mean(similar(plain, PRECISIONS, most=1, cutoff=0.7), "")
     raise InputError(
         f"Unknown precision '{name}'.",
         id="precision-unknown",
         cause=f"Precisions are {', '.join(PRECISIONS)}.",
-        remedy=f"{question} one of them, or none to leave the model as it is.",
+        remedy=f"{question} Choose one of them, or none to leave the model as it is.".lstrip(),
     )
 
 

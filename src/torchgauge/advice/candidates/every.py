@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 from torchgauge.advice.candidate import Candidate
@@ -26,6 +25,7 @@ from torchgauge.advice.candidates import (
     zero_grad,
 )
 from torchgauge.errors import InputError
+from torchgauge.similar import did_you_mean, similar
 
 FILES = (
     inference_mode, attention, folding, channels_last, precision, quantisation, compilation,
@@ -59,13 +59,12 @@ def select_candidates(ids: Sequence[str] | None) -> tuple[Candidate, ...]:
 
 def _unknown(name: str) -> InputError:
     names = [candidate.id for candidate in ALL_CANDIDATES]
-    near = difflib.get_close_matches(name.lower(), names, n=3)
-    question = f"Did you mean {' or '.join(near)}? Else choose" if near else "Choose"
+    question = did_you_mean(similar(name, names), "")
     return InputError(
         f"There is no candidate '{name}'.",
         id="candidate-unknown",
         cause=f"There are {', '.join(names)}.",
-        remedy=f"{question} among them; int8-* stands for all that begin so.",
+        remedy=f"{question} Choose among them; int8-* stands for all that begin so.".lstrip(),
     )
 
 

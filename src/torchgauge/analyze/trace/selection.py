@@ -7,7 +7,6 @@ share no event. What began before a range and still runs in it is not in it.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from torchgauge.analyze.trace.recording import Recording
 from torchgauge.analyze.trace.window import window
 from torchgauge.errors import InputError
 from torchgauge.records.trace.events import ABSENT, Codes, Integers, Rows
+from torchgauge.similar import similar
 
 _MAX_SUGGESTIONS = 8
 LONGEST = 1e9  # seconds
@@ -132,7 +132,7 @@ def _layers(recording: Recording, path: str) -> list[int]:
     within = [number for number, layer in enumerate(layers) if path == (layer.path or layer.name)]
     if not within:
         names = sorted({layer.path or layer.name for layer in layers})
-        near = difflib.get_close_matches(path, names, _MAX_SUGGESTIONS) or names[:_MAX_SUGGESTIONS]
+        near = similar(path, names, most=_MAX_SUGGESTIONS) or names[:_MAX_SUGGESTIONS]
         raise InputError(
             f"The trace has no layer '{path}'.",
             id="layer-unknown",

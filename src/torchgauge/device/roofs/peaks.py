@@ -8,7 +8,6 @@ Decimal units as printed: 80 GB are 80e9 bytes, a little less than the device ha
 
 from __future__ import annotations
 
-import difflib
 import re
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 
 from torchgauge.errors import InputError
 from torchgauge.records.work.roofline import BandwidthPoint, Roofs
+from torchgauge.similar import did_you_mean, similar
 
 TABLE = Path(__file__).with_name("peaks.json")
 METHOD = "Vendor's datasheet: dense rates of products by dtype, peak bandwidth of the memory."
@@ -86,10 +86,9 @@ def _roofs(device: _Device, documents: dict[str, str]) -> Roofs:
 
 def _unknown(name: str) -> InputError:
     known_names = names()
-    near = difflib.get_close_matches(name.lower(), known_names, n=3, cutoff=0.4)
     return InputError(
         f"No datasheet figures are known of '{name}'.",
         id="device-unknown",
         cause="The table holds " + ", ".join(known_names) + ".",
-        remedy=f"Did you mean {' or '.join(near)}?" if near else "Give one of these names.",
+        remedy=did_you_mean(similar(name, known_names, cutoff=0.4), "Give one of these names."),
     )

@@ -12,6 +12,7 @@ from torchgauge.records.timeline.device_use import DeviceUse
 from torchgauge.records.timeline.line_time import LineTime
 from torchgauge.records.timeline.node import Node, Totals
 from torchgauge.records.timeline.tree_row import TreeRow
+from torchgauge.similar import similar
 
 Detail = Literal["summary", "layers", "operators", "kernels"]
 DETAIL: Detail = "kernels"
@@ -116,10 +117,8 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
                 if node.row.path == path:
                     return node
                 names.append(node.row.path)
-        import difflib
-
-        near = difflib.get_close_matches(path, names, 3, 0.4)
-        raise KeyError(f"no layer {path!r}" + (f"; is it {', '.join(near)}?" if near else ""))
+        near = similar(path, names, cutoff=0.4)
+        raise KeyError(f"no layer {path!r}" + (f"; is it {' or '.join(near)}?" if near else ""))
 
     def match(self, pattern: str) -> list[Node]:
         """Return the layers whose qualified name fits a pattern like `*.attention*`."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from typing import Any
 
 from torchgauge.errors import InputError
+from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.huggingface.huggingface_heads import class_named
 from torchgauge.targets.huggingface.published_sizes import PUBLISHED, with_published_values
 from torchgauge.targets.loaders.near_names import near_names
@@ -98,11 +98,11 @@ def _check_key(section: Any, key: str, name: str) -> None:
     )
     if key in keys or key in aliases or key in UNLISTED or _in_constructor(section, key):
         return
-    near = difflib.get_close_matches(key, [*keys, *aliases], n=5)
+    near = similar(key, [*keys, *aliases])
     raise InputError(
         f"The configuration {type(section).__name__} of hf:{name} has no {key!r}.",
         id="hf-override",
-        remedy=f"Did you mean {', '.join(near)}?" if near else f"It has {', '.join(keys)}.",
+        remedy=did_you_mean(near, f"It has {', '.join(keys)}."),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import torch
 from torch import nn
 
 from torchgauge.errors import InputError
+from torchgauge.similar import similar
 from torchgauge.targets import members
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.inputs import Inputs
@@ -119,7 +119,7 @@ def _nearest(signature: inspect.Signature, inputs: Inputs) -> str:
     """Return the parameter that a misspelt name is nearest to."""
     for name in inputs.kwargs:
         if name not in signature.parameters:
-            near = difflib.get_close_matches(name, signature.parameters, n=1, cutoff=0.5)
+            near = similar(name, signature.parameters, most=1, cutoff=0.5)
             if near:
                 return f"Did you mean {near[0]} in place of {name}?"
     return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import re
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from torchgauge.errors import TorchgaugeError
 from torchgauge.files import is_file
+from torchgauge.similar import similar
 from torchgauge.targets.huggingface.published_sizes import PUBLISHED
 
 SCHEMES = ("torchvision", "timm", "hf")
@@ -30,14 +30,13 @@ def likely_targets(spec: str) -> list[str]:
     architecture = _beginning(spec.rpartition("/")[2], _transformers_names())
     if architecture:
         return [f"hf:{architecture}"]
-    near = difflib.get_close_matches(spec.lower(), images, n=MAX_TARGETS)
-    return [f"torchvision:{name}" for name in near]
+    return [f"torchvision:{name}" for name in similar(spec, images, most=MAX_TARGETS)]
 
 
 def likely_scheme(spec: str) -> str:
     """Return the target with the scheme that was meant (`torchvison:…`), "" where none is near."""
     scheme, _, name = spec.partition(":")
-    near = difflib.get_close_matches(scheme.lower(), SCHEMES, n=1)
+    near = similar(scheme, SCHEMES, most=1)
     return f"{near[0]}:{name}" if near else ""
 
 

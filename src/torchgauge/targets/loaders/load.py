@@ -15,6 +15,7 @@ from torchgauge.files import check_readable, path_remedy
 from torchgauge.folders import expanded
 from torchgauge.imports import no_collections
 from torchgauge.signals import restoring
+from torchgauge.similar import did_you_mean
 from torchgauge.targets.inputs.content import with_inputs
 from torchgauge.targets.inputs.random_tensors import SEED
 from torchgauge.targets.loaders import exported, python_factory
@@ -85,7 +86,7 @@ def _by_python(request: TargetRequest) -> Target:
         return python_factory.load(request)
     except InputError as error:
         near = likely_scheme(request.spec) if error.id == "module-missing" else ""
-        error.remedy = f"Did you mean {near}?" if near else error.remedy
+        error.remedy = did_you_mean([near] if near else [], error.remedy)
         raise
 
 
@@ -140,7 +141,7 @@ def _unknown(spec: str, cause: str, likely: Sequence[str] = ()) -> InputError:
         f"{spec!r} is not a target.",
         id="target-unknown",
         cause=f"{cause[:1].upper()}{cause[1:]}.",
-        remedy=f"Did you mean {' or '.join(likely)}?" if likely else f"Give one of: {FORMS}.",
+        remedy=did_you_mean(likely, f"Give one of: {FORMS}."),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import torch
 
 from torchgauge.errors import InputError, text_of
 from torchgauge.forks import Owner
+from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.inputs.batching import with_batch
 from torchgauge.targets.inputs.input_spec import make_inputs
 from torchgauge.targets.inputs.inputs import Inputs
@@ -119,15 +119,11 @@ def attribute(owner: Any, name: str, module: str) -> Any:
         if inspect.ismodule(owner):  # what it imports is not meant
             names = [member for member in names if not inspect.ismodule(vars(owner).get(member))]
             prefix = f"{module}:"
-        by_lower = {member.lower(): member for member in names}
-        near = difflib.get_close_matches(name.lower(), by_lower, n=3)
-        targets = " or ".join(f"{prefix}{by_lower[member]}" for member in near)
+        targets = [prefix + member for member in similar(name, names)]
         raise InputError(
             f"{module} has no {name!r}.",
             id="factory-missing",
-            remedy=f"Did you mean {targets}?"
-            if near
-            else f"It has {', '.join(names) or 'no public name'}.",
+            remedy=did_you_mean(targets, f"It has {', '.join(names) or 'no public name'}."),
         ) from None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ from torch.utils import _pytree
 
 from torchgauge.device.select import resolve
 from torchgauge.errors import InputError
+from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.loaders.python_factory import attribute
 from torchgauge.targets.loaders.python_source import imported
 from torchgauge.targets.target import TargetRequest
@@ -117,11 +117,10 @@ def _optimizer(text: str) -> Callable[..., torch.optim.Optimizer]:
         if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
     }
     if text.lower() not in optimizers or text.lower() == "optimizer":
-        near = difflib.get_close_matches(text.lower(), optimizers, n=3)
         raise InputError(
             f"Unknown optimizer '{text}'.",
             id="optimizer-unknown",
             cause=f"torch.optim has {', '.join(sorted(optimizers))}.",
-            remedy=f"Did you mean {', '.join(near)}?" if near else "Choose one of them.",
+            remedy=did_you_mean(similar(text, optimizers), "Choose one of them."),
         )
     return optimizers[text.lower()]
