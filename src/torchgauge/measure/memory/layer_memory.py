@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 
 import torch
@@ -12,6 +11,7 @@ from torchgauge.analyze.memory.layer_memory import layer_memory
 from torchgauge.analyze.timeline.attribution import attribute
 from torchgauge.analyze.timeline.call_tree import MODEL, CallTree
 from torchgauge.analyze.timeline.tree import node_table
+from torchgauge.measure.memory.cycles import collecting_cycles
 from torchgauge.measure.memory.recorded_allocations import numbers, unrecorded
 from torchgauge.measure.memory.storages import storages, tensors_in
 from torchgauge.measure.recording.modules import Modules
@@ -74,15 +74,16 @@ def _recorded(
         step.optimizer.zero_grad(set_to_none=True)
 
     def work() -> None:
-        for number in range(2):
-            step.threads.forget_names()
-            gc.collect()  # cycles of an earlier step would end at a time of their own
-            with step_range(number):
-                returned = step()
-                outputs.clear()
-                outputs.update(storages(tensors_in(returned), device))
-                del returned
-            modules.forget_gone()
+        with collecting_cycles() as collect:
+            for number in range(2):
+                step.threads.forget_names()
+                collect()  # cycles of an earlier step would end at a time of their own
+                with step_range(number):
+                    returned = step()
+                    outputs.clear()
+                    outputs.update(storages(tensors_in(returned), device))
+                    del returned
+                modules.forget_gone()
 
     with Ranges(placement.model, modules, step.threads).marking():
         recorded = record(work, memory=True, shapes=True)

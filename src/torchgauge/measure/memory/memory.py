@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -23,6 +22,7 @@ from torchgauge.device.counters import watched_resident
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
 from torchgauge.measure.memory import allocator
+from torchgauge.measure.memory.cycles import collecting_cycles
 from torchgauge.measure.memory.layer_outputs import LayerOutputs
 from torchgauge.measure.memory.recorded_allocations import DEVICE_TYPES, numbers, unrecorded
 from torchgauge.measure.memory.storages import TensorStorage, named_storages, storages, tensors_in
@@ -181,16 +181,17 @@ class _Recording:
         return _RecordedStep(figures, tensors, blocks.lost, measurement_bytes, place)
 
     def _two_steps(self) -> None:
-        for number in range(2):
-            self.marked_storages.clear()
-            self.layers.returned.clear()
-            if number:  # cycles of the first step would end at a time of their own
-                gc.collect()
-            self._name()
-            self.allocated = allocator.allocated(self.device)
-            outputs = self.step(self._mark)
-            self._name(outputs)
-            del outputs
+        with collecting_cycles() as collect:
+            for number in range(2):
+                self.marked_storages.clear()
+                self.layers.returned.clear()
+                if number:  # cycles of the first step would end at a time of their own
+                    collect()
+                self._name()
+                self.allocated = allocator.allocated(self.device)
+                outputs = self.step(self._mark)
+                self._name(outputs)
+                del outputs
 
     def _measurement_bytes(self) -> int:
         """Return the bytes of copies to put back, and of what the caller holds and no step uses."""
