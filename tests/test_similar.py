@@ -14,7 +14,7 @@ def test_a_name_like_none_of_them_has_no_similar_one():
 def test_no_more_names_than_asked_for():
     names = [f"layer{number}" for number in range(9)]
     assert len(similar("layer", names)) == 3
-    assert similar("layer4", names, most=1) == ["layer4"]
+    assert similar("layer4", names, limit=1) == ["layer4"]
 
 
 def test_the_question_names_all_of_them():

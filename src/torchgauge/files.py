@@ -55,7 +55,7 @@ def path_remedy(path: Path) -> str:
         names = os.listdir(path.parent)  # noqa: PTH208 - texts, to compare
     except (OSError, ValueError):
         return "Check the path."
-    near = similar(path.name, names, most=1, cutoff=0.7)
+    near = similar(path.name, names, limit=1, cutoff=0.7)
     return did_you_mean([str(path.with_name(name)) for name in near], "Check the path.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def similar(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.6) -> list[str]:
+def similar(name: str, names: Iterable[str], *, limit: int = 3, cutoff: float = 0.6) -> list[str]:
     """Return those of `names` most like `name` in any case, the most similar first.
 
     `cutoff` is the least ratio of `difflib.SequenceMatcher`: 1 is the same name, 0 is any.
@@ -13,7 +13,7 @@ def similar(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0
     import difflib  # only where a name is wrong
 
     by_lower = {known_name.lower(): known_name for known_name in names}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=most, cutoff=cutoff)
+    near = difflib.get_close_matches(name.lower(), by_lower, n=limit, cutoff=cutoff)
     return [by_lower[lower] for lower in near]
 
 

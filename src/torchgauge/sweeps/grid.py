@@ -61,7 +61,7 @@ def _values(name: str, axis_value: Any) -> tuple[Any, ...]:
             f"A sweep has no axis '{name}'.",
             id="axis-unknown",
             cause="The axes are " + ", ".join(AXES) + ".",
-            remedy=did_you_mean(similar(name, AXES, most=1), "Give one of them."),
+            remedy=did_you_mean(similar(name, AXES, limit=1), "Give one of them."),
         )
     if name == "batch" and axis_value == AUTO:
         return ()

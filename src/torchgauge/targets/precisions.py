@@ -25,7 +25,7 @@ def precision_named(name: object) -> str:
     plain = plain_name(name)
     if plain in PRECISIONS:
         return plain
-    question = did_you_mean(similar(plain, PRECISIONS, most=1, cutoff=0.7), "")
+    question = did_you_mean(similar(plain, PRECISIONS, limit=1, cutoff=0.7), "")
     raise InputError(
         f"Unknown precision '{name}'.",
         id="precision-unknown",

@@ -132,7 +132,7 @@ def _layers(recording: Recording, path: str) -> list[int]:
     within = [number for number, layer in enumerate(layers) if path == (layer.path or layer.name)]
     if not within:
         names = sorted({layer.path or layer.name for layer in layers})
-        near = similar(path, names, most=_MAX_SUGGESTIONS) or names[:_MAX_SUGGESTIONS]
+        near = similar(path, names, limit=_MAX_SUGGESTIONS) or names[:_MAX_SUGGESTIONS]
         raise InputError(
             f"The trace has no layer '{path}'.",
             id="layer-unknown",

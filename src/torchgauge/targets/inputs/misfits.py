@@ -119,7 +119,7 @@ def _nearest(signature: inspect.Signature, inputs: Inputs) -> str:
     """Return the parameter that a misspelt name is nearest to."""
     for name in inputs.kwargs:
         if name not in signature.parameters:
-            near = similar(name, signature.parameters, most=1, cutoff=0.5)
+            near = similar(name, signature.parameters, limit=1, cutoff=0.5)
             if near:
                 return f"Did you mean {near[0]} in place of {name}?"
     return ""

@@ -30,13 +30,13 @@ def likely_targets(spec: str) -> list[str]:
     architecture = _beginning(spec.rpartition("/")[2], _transformers_names())
     if architecture:
         return [f"hf:{architecture}"]
-    return [f"torchvision:{name}" for name in similar(spec, images, most=MAX_TARGETS)]
+    return [f"torchvision:{name}" for name in similar(spec, images, limit=MAX_TARGETS)]
 
 
 def likely_scheme(spec: str) -> str:
     """Return the target with the scheme that was meant (`torchvison:…`), "" where none is near."""
     scheme, _, name = spec.partition(":")
-    near = similar(scheme, SCHEMES, most=1)
+    near = similar(scheme, SCHEMES, limit=1)
     return f"{near[0]}:{name}" if near else ""
 
 
