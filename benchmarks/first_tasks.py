@@ -13,10 +13,13 @@ medians of the rounds, and those of this machine.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import pty
 import re
+import select
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -287,6 +290,8 @@ def _watched(
     os.close(theirs)
     text, first, answered = "", None, None
     while time.perf_counter() - start < DEADLINE:
+        if not select.select([ours], [], [], 1.0)[0]:
+            continue
         try:
             read = os.read(ours, 65536)
         except OSError:  # the terminal is closed: all have ended
@@ -297,11 +302,14 @@ def _watched(
             first = now
         if answered is None and answer.search(text):
             answered = now
+    end = time.perf_counter() - start
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)  # where it took too long
     os.close(ours)
     child.wait()
     if answered is None:
         print(text[-1500:], file=sys.stderr)
-    return Outcome(first, answered, time.perf_counter() - start)
+    return Outcome(first, answered, end)
 
 
 def main() -> None:

@@ -216,7 +216,7 @@ interrupted_later = running(interrupted(3))
 interrupted_system = running(interrupted("system.py"))
 interrupted_memory = running(interrupted("memory.py"))
 '''
-QUICK = ["--iterations", "3", "--warmup", "1"]
+QUICK = ["--iterations", "3", "--warmup", "1", "--quick"]
 
 
 @pytest.fixture(scope="module")

@@ -148,10 +148,10 @@ FORK = """
 import os, threading
 from torchgauge.turn import Turn, turn
 
-def measure_in_another_thread():
+def waits_in_another_thread(seconds):
     thread = threading.Thread(target=lambda: Turn().take(), daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(seconds)
     return thread.is_alive()
 
 mine, inside = Turn(), threading.Event()
@@ -167,11 +167,11 @@ if not {mine}:
     inside.wait()
 child = os.fork()
 if child == 0:
-    waits = measure_in_another_thread()
+    waits = waits_in_another_thread(10)
     mine.end()
     os._exit(waits)
 _, status = os.waitpid(child, 0)
-print(os.waitstatus_to_exitcode(status), measure_in_another_thread() if {mine} else True)
+print(os.waitstatus_to_exitcode(status), waits_in_another_thread(0.5) if {mine} else True)
 """
 
 

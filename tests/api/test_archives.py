@@ -31,6 +31,7 @@ def sources(tmp_path):
     return folder, packed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_archive_says_what_its_folder_does(sources, tmp_path, workers):
     folder, packed = sources

@@ -60,7 +60,8 @@ def test_what_a_model_raises_is_the_cause_of_an_input_error(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["gate", "advise", pytest.param("compare", marks=[pytest.mark.thorough])]
+    "name",
+    ["advise", *(pytest.param(verb, marks=pytest.mark.thorough) for verb in ("gate", "compare"))],
 )
 def test_so_it_is_where_another_process_measures(name):
     with pytest.raises(tg.InputError) as caught:
@@ -82,6 +83,7 @@ def test_a_sweep_raises_where_no_cell_was_measured():
         SLOW["sweep"](Net(), torch.ones(2, 5))
 
 
+@pytest.mark.thorough
 def test_a_sweep_that_keeps_going_tells_how_its_cells_ended():
     swept = tg.sweep(Net(), torch.ones(2, 5), {"batch": [1]}, keep_going=True, **QUICK)
     assert [(cell.status, cell.error) for cell in swept.cells] == [("failed", "forward-raised")]

@@ -210,6 +210,7 @@ def test_ctrl_c_while_the_first_one_is_told_is_130_too(models, monkeypatch):
     assert ended.value.code == 130
 
 
+@pytest.mark.thorough
 def test_ctrl_c_while_a_text_is_evaluated_is_130(models):
     """Python ends by the signal where an interrupt left an `exec`, whatever is returned."""
     models.write_text(MODEL + '\ndef interrupting():\n    exec("raise KeyboardInterrupt")\n')

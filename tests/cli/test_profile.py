@@ -111,6 +111,7 @@ def test_a_reader_that_goes_away_loses_nothing(model, tmp_path):
     assert tg.load(tmp_path / "profile.json").size.parameters == 20
 
 
+@pytest.mark.thorough
 def test_json_on_standard_output_is_nothing_but_the_record(model):
     done = torchgauge("profile", f"{model}:talking", *QUICK, "--json")
     assert done.returncode == 0

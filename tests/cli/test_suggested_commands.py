@@ -126,6 +126,7 @@ def _texts(path: Path) -> list[str]:
     return texts
 
 
+@pytest.mark.thorough
 def test_every_command_that_the_program_may_suggest_is_whole():
     suggested = []
     for path in SOURCES:

@@ -248,6 +248,7 @@ def test_the_users_own_command_on_a_saved_model(tmp_path, monkeypatch, capsys):
     assert tg.load(tmp_path / "profiling_results/verdict.json").outcome == "fail"
 
 
+@pytest.mark.thorough
 def test_a_forward_that_raises_is_1_and_its_latency_is_unknown(model, tmp_path, capsys):
     target = model.replace(":make", ":broken")
     limits = ["latency:1s", "params:1"]

@@ -176,6 +176,7 @@ def test_forked_processes_build_the_model_anew_and_leave_this_one_alone(tmp_path
     assert torch.get_num_threads() == threads
 
 
+@pytest.mark.thorough
 @linux
 def test_a_forked_process_that_dies_leaves_the_first_run(tmp_path):
     here = os.getpid()

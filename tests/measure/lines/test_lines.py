@@ -66,7 +66,7 @@ def has_most_of(node, line):
 
 
 def profiled(model, *inputs, **options):
-    quick = {"iterations": 3, "warmup": 1, "progress": False}
+    quick = {"iterations": 3, "warmup": 1, "progress": False, "effort": "quick"}
     return tg.profile(model, inputs, lines=True, **quick, **options)
 
 
@@ -98,12 +98,14 @@ def test_a_loop_in_python_is_the_first_line_and_has_its_time():
     assert passes["lines"].bare == passes["stamps"].bare
 
 
+@pytest.mark.thorough
 def test_what_waits_in_c_without_an_operator_counts_too():
     tree = profiled(Waiting(), torch.ones(4)).tree
     assert tree.lines[0].line == line_of(Waiting, "sleep")
     assert has_most_of(tree.root, tree.lines[0])
 
 
+@pytest.mark.thorough
 def test_time_of_operators_is_no_line_s():
     model = nn.Sequential(nn.Linear(1024, 1024), nn.Linear(1024, 1024), Busy(0.0005))
     model[2].linear = nn.Identity()

@@ -109,6 +109,7 @@ def test_two_threads_count_each_its_own():
     assert nn.Module.__call__ is CALL
 
 
+@pytest.mark.thorough
 def test_two_threads_profile():
     def profiled():
         return tg.profile(
@@ -346,6 +347,7 @@ def test_a_process_forked_while_another_thread_measures_is_as_if_it_did_not():
     assert done.stdout.split() == ["0", "True"]
 
 
+@pytest.mark.thorough
 def test_threads_of_a_step_are_named_and_recorded_on_request():
     class Beside(nn.Module):
         def __init__(self):

@@ -51,7 +51,7 @@ def _fresh():
 
 
 def profiled(model, **options):
-    return tg.profile(model, X, iterations=3, warmup=1, progress=False, **options)
+    return tg.profile(model, X, iterations=3, warmup=1, effort="quick", progress=False, **options)
 
 
 def frames():
