@@ -124,3 +124,18 @@ def test_a_data_frame_has_numbers_and_says_where_work_is_counted():
     assert frame["flops"].sum() == 4
     assert frame["flops"].isna().tolist() == [False, True]
     assert frame["counted at"].tolist() == ["itself", "aten::relu"]
+
+
+def test_a_compiled_kernel_with_its_operator_s_name_counts_once():
+    name = "triton_poi_fused_relu_0"
+    tree = Tree(
+        rows=(
+            TreeRow(name="Net", kind="model", parent=-1, calls=1, host=9, device=0),
+            TreeRow(name=name, kind="operator", parent=0, calls=3, host=9, device=0),
+            TreeRow(name=name, kind="kernel", parent=1, calls=3, device=527),
+        )
+    )
+    (row,) = operators(tree).rows()
+    assert row["Self CUDA"] == pytest.approx(527e-9)
+    assert row["Self CUDA %"] == pytest.approx(100)
+    assert row["# of Calls"] == 3

@@ -89,10 +89,14 @@ def operators(tree: Tree, *, by_shape: bool = False) -> Table:
 
 
 def _repeats_parent(node: Node) -> bool:
-    """Whether it is the only child of an operator of the same name: another overload."""
+    """Whether it is the only child of an operator of the same name: another overload.
+
+    A compiled kernel has its operator's name too, and is no operator.
+    """
     above = node.parent
     return (
-        above is not None
+        node.kind == "operator"
+        and above is not None
         and above.kind == "operator"
         and len(above.children) == 1
         and above.calls == node.calls
