@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
 
@@ -90,7 +91,7 @@ class _Walk:
         yield from self._since(_KINDS[self._kind[activity]], self._begin[activity], activity)
         begin, launch = self._begin[activity], self._launch[activity]
         previous = self._previous[activity]
-        ready = self._end[previous] if previous != ABSENT else None
+        ready = min(self._end[previous], begin) if previous != ABSENT else None
         if ready is None or begin - ready > PAUSE:
             other = self._last_ended(begin)
             if other not in (None, activity) and self._end[other] > max(
@@ -100,8 +101,8 @@ class _Walk:
         if launch != ABSENT and (ready is None or launch > ready):
             yield from self._since("launch", min(launch, begin), activity)
             return (yield from self._host(min(launch, begin), self._thread[activity], activity))
-        if previous == ABSENT:
-            yield from self._since("pause", self._first, activity)
+        if previous == ABSENT:  # the device had no work before: what was done was the host's
+            yield from self._since("host", self._first, activity)
             return None
         yield from self._since("pause", self._end[previous], activity)
         return previous
@@ -127,16 +128,27 @@ class _Walk:
 
 
 def _previous_on_stream(activities: Activities) -> Integers:
-    """Return the piece before each on its stream that had ended when it began, else ABSENT."""
-    order = np.lexsort((activities.begin, activities.stream, activities.device))
+    """Return which of the pieces begun before each on its stream ended last, else ABSENT.
+
+    It may end after the piece has begun: recorded times overlap by some ns, and a kernel may let
+    the next one begin before its own end (programmatic dependent launch).
+    """
+    order = np.lexsort((-activities.end, activities.begin, activities.stream, activities.device))
     previous = np.full(len(activities), ABSENT)
     ordered = activities.take(order)
-    same_stream = (ordered.device[1:] == ordered.device[:-1]) & (
-        ordered.stream[1:] == ordered.stream[:-1]
-    )
-    ended = np.flatnonzero(same_stream & (ordered.end[:-1] <= ordered.begin[1:]))
-    previous[order[ended + 1]] = order[ended]
+    other_stream = (np.diff(ordered.device) != 0) | (np.diff(ordered.stream) != 0)
+    starts = [0, *(np.flatnonzero(other_stream) + 1).tolist()]
+    for start, stop in itertools.pairwise([*starts, len(order)]):
+        last_ended = _position_of_maximum_so_far(ordered.end[start:stop])
+        previous[order[start + 1 : stop]] = order[start + last_ended[:-1]]
     return previous
+
+
+def _position_of_maximum_so_far(values: Integers) -> Integers:
+    """Return for each value where the largest up to it is, the latest of equal ones."""
+    positions = np.arange(len(values))
+    is_maximum = values == np.maximum.accumulate(values)
+    return np.asarray(np.maximum.accumulate(np.where(is_maximum, positions, 0)))
 
 
 def summary(
