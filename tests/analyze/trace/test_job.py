@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.support.kineto_events import launched, read
+from tests.support.kineto_events import launched, mark, read
 
 from torchgauge.analyze.trace.job import job
 from torchgauge.analyze.trace.rank_calls import Calls, Message
@@ -162,3 +162,29 @@ def test_where_no_count_is_that_of_most_ranks_nothing_is_put_together():
     found, _ = put({rank: one_rank(rank) for rank in (0, 1)} | {2: (one_rank(2)[0], Calls({}))})
     assert [one.rank for one in found.waits] == [0, 1]
     assert found.unmatched == 2  # the two groups of data, each with one file
+
+
+def exchange(rank, late, *, named):
+    """Ranks send to each other, and rank 2 comes late; the kernels have no arguments."""
+    found = []
+    for number in range(ROUNDS):
+        begin = 10_000 + 1000 * number + CLOCKS[rank]
+        wait = late if rank == 2 else 0
+        if named:
+            found.append(mark("nccl:all_to_all", begin + wait - 10, 8))
+        kernel = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)"
+        found += launched(kernel, begin + wait, 130 - wait, at=begin + wait - 5, stream=9)
+    return rank_trace(read(*found, baseTimeNanoseconds=0), f"{rank}.json")
+
+
+def test_an_all_to_all_is_known_by_the_host_s_name_whatever_its_kernel():
+    job, ranks = put({rank: exchange(rank, 100, named=True) for rank in range(4)})
+    assert (job.straggler, job.calls) == (2, ROUNDS)
+    assert job.lost == pytest.approx(ROUNDS * 100e-6)
+    assert [record.name for record in ranks[0].collectives] == ["alltoall"]
+
+
+def test_a_send_whose_collective_is_unknown_is_put_beside_no_other():
+    job, ranks = put({rank: exchange(rank, 100, named=False) for rank in range(4)})
+    assert (job.straggler, job.calls) == (None, 0)
+    assert [record.name for record in ranks[0].collectives] == ["sendrecv"]

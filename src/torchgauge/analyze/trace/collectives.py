@@ -94,7 +94,8 @@ def collectives(activities: Activities, facts: Facts) -> tuple[Collectives, ...]
 
 def message(facts: Facts, index: int) -> tuple[str, str | None, int | None, int | None]:
     """Return name, element type, bytes and group size of a communication activity."""
-    name = collective_name(facts.collective[index], str(facts.name[index]))
+    recorded_name = facts.collective[index] or facts.host_collective[index]
+    name = collective_name(recorded_name, str(facts.name[index]))
     dtype, ranks = facts.dtype[index], int(facts.group_size[index])
     elements = max(int(facts.elements[index]), int(facts.elements_out[index]))
     width = item_bytes(dtype)

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from torchgauge.analyze.timeline.launches import KINDS, Launched, first_positions
+from torchgauge.analyze.trace.host_collectives import host_collectives
 from torchgauge.analyze.trace.occupancy import Limits, limits, occupancy
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
 from torchgauge.records.trace.kernel import Collective, Kernel, Limiter, Triple, Work
@@ -42,6 +43,7 @@ class Facts:
         }
         self.is_kernel = self._category.where(lambda name: name == "kernel")
         self.is_graph = _entries(table.graph_node, work.entry) > 0
+        self.host_collective = host_collectives(events, work)
         self.communicates = self.name.where(_communicates) | (message != ABSENT)
 
     def columns(self) -> list[Integers]:
