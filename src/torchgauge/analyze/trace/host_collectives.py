@@ -22,11 +22,11 @@ def host_collectives(events: Events, work: Launched) -> Coded[str]:
     for thread in np.unique(events.thread.codes[rows]).tolist():
         spans = rows[events.thread.codes[rows] == thread]
         spans = spans[np.argsort(events.start[spans], kind="stable")]
-        (pieces,) = np.nonzero(calls == thread)
-        before = np.searchsorted(events.start[spans], work.time[pieces], side="right") - 1
+        (launches,) = np.nonzero(calls == thread)
+        before = np.searchsorted(events.start[spans], work.time[launches], side="right") - 1
         around = spans[before]
         inside = (before >= 0) & (
-            work.time[pieces] <= events.start[around] + events.duration[around]
+            work.time[launches] <= events.start[around] + events.duration[around]
         )
-        codes[pieces[inside]] = events.name.codes[around[inside]]
+        codes[launches[inside]] = events.name.codes[around[inside]]
     return Coded(codes, events.name.values)
