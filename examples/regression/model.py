@@ -1,6 +1,7 @@
 """A classifier of texts, before and after a change that slows one of its layers.
 
-    torchgauge compare examples/regression/model.py:before examples/regression/model.py:after
+    cd examples/regression
+    torchgauge gate --base-target model.py:before model.py:after
 
 The change: the mean over a text's words is taken text by text. The outputs are the same, so no test
 of outputs fails.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-TEXTS, WORDS, VOCABULARY, WIDTH = 128, 32, 1000, 64
+TEXTS, WORDS, VOCABULARY, WIDTH = 256, 16, 1000, 32
 
 
 class MaskedMean(nn.Module):
