@@ -48,8 +48,8 @@ def run(command, folder):
 
 def shown(verb):
     """Return the command of that verb, and what the README shows of its output."""
-    ((command, text),) = [pair for pair in SHOWN.findall(README) if f"torchgauge {verb} " in pair[0]]
-    return command, text
+    (pair,) = [pair for pair in SHOWN.findall(README) if f"torchgauge {verb} " in pair[0]]
+    return pair
 
 
 def test_it_is_one_screen_long():

@@ -1,4 +1,4 @@
-"""Draws the pictures of README, tour and site beside itself: `make pictures`.
+"""Draws the pictures of README and tour beside itself: `make pictures`.
 
 Runs the command that they show, on a machine that should do nothing else meanwhile; a profile that
 was saved with `--output-dir` is drawn instead where one is given.

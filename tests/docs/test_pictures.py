@@ -1,4 +1,4 @@
-"""The pictures of README, tour and site: drawn by one script from a record, small, and none left over."""
+"""The pictures of README and tour: drawn by one script from a record, small, none left over."""
 
 import importlib.util
 import re
@@ -15,7 +15,10 @@ FOLDER = ROOT / "docs" / "pictures"
 TOUR = ROOT / "docs" / "tour.md"
 SHOWN = re.compile(r"(?:src|srcset)=\"([^\"]+)\"|!\[[^\]]*\]\(([^)#]+)")
 SECTIONS = ("page", "tree", "tables", "roofline", "latency")
-DRAWN = {"console.svg", *(f"{name}-{theme}.png" for name in SECTIONS for theme in ("dark", "light"))}
+DRAWN = {
+    "console.svg",
+    *(f"{name}-{theme}.png" for name in SECTIONS for theme in ("dark", "light")),
+}
 
 
 @pytest.fixture(scope="module")
