@@ -32,7 +32,7 @@ COLUMNS = 80  # of the terminal that is drawn
 AROUND = 16
 HEAD = 68  # of the page
 TALLEST = 860  # of a section: the rest of a long table is left out
-SECTIONS = ("tree", "tables", "roofline", "latency")  # the memory is beside the latency
+SECTIONS = ("tree", "tables", "roofline", "memory")  # with the section beside it, if any
 
 
 def main() -> None:

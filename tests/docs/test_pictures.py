@@ -14,7 +14,7 @@ from tests.support.paths import ROOT
 FOLDER = ROOT / "docs" / "pictures"
 TOUR = ROOT / "docs" / "tour.md"
 SHOWN = re.compile(r"(?:src|srcset)=\"([^\"]+)\"|!\[[^\]]*\]\(([^)#]+)")
-SECTIONS = ("page", "tree", "tables", "roofline", "latency")
+SECTIONS = ("page", "tree", "tables", "roofline", "memory")
 DRAWN = {
     "console.svg",
     *(f"{name}-{theme}.png" for name in SECTIONS for theme in ("dark", "light")),
