@@ -44,7 +44,7 @@ browser: $(VENV)/dev web/node_modules
 	$(PIP) --editable '.[browser]'
 	$(BIN)/pytest -m browser
 
-# The pictures of README and site, from a real run; best on a machine that does nothing else.
+# The pictures of README and tour, from a real run; best on a machine that does nothing else.
 pictures: $(VENV)/dev
 	$(PIP) --editable '.[browser]'
 	$(BIN)/python docs/pictures/draw.py

@@ -96,7 +96,7 @@ def test_the_description_leads_nowhere_that_the_package_does_not_have(facts):
     assert facts["Description-Content-Type"] == "text/markdown"
     text = facts.get_payload()
     assert text.startswith("# torchgauge")
-    assert "## What it promises" in text
+    assert "## What it is for" in text
     assert not re.findall(r"<(?:img|picture|source)|\]\((?!https://)", text)
 
 

@@ -1,4 +1,4 @@
-"""Draws the pictures of README and site beside itself: `make pictures`.
+"""Draws the pictures of README and tour beside itself: `make pictures`.
 
 Runs the command that they show, on a machine that should do nothing else meanwhile; a profile that
 was saved with `--output-dir` is drawn instead where one is given.
@@ -30,6 +30,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PIXELS = 1280
 COLUMNS = 80  # of the terminal that is drawn
 AROUND = 16
+HEAD = 68  # of the page
+TALLEST = 860  # of a section: the rest of a long table is left out
+SECTIONS = ("tree", "tables", "roofline", "memory")  # with the section beside it, if any
 
 
 def main() -> None:
@@ -52,7 +55,7 @@ def run(folder: Path) -> Path:
 
 
 def pictures(profile: Profile, page: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield each picture with its name: the terminal's, and two of the page, light and dark."""
+    """Yield each picture with its name: the terminal's, and those of the page, light and dark."""
     yield "console.svg", console(profile).encode()
     from playwright.sync_api import sync_playwright
 
@@ -62,16 +65,26 @@ def pictures(profile: Profile, page: Path) -> Iterator[tuple[str, bytes]]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         for theme in ("light", "dark"):
-            opened = browser.new_page(viewport={"width": PIXELS, "height": 900}, color_scheme=theme)
-            opened.goto(page.as_uri())
-            opened.wait_for_selector("html[data-ready]", state="attached")
-            opened.get_by_label("Colour").select_option("type")
-            yield (
-                f"page-{theme}.png",
-                section(opened, "#overview", above=68),
-            )  # with the page's head
-            yield f"tree-{theme}.png", section(opened, "#tree")
+            shown = browser.new_page(viewport={"width": PIXELS, "height": 900}, color_scheme=theme)
+            shown.goto(page.as_uri())
+            shown.wait_for_selector("html[data-ready]", state="attached")
+            shown.get_by_label("Colour").select_option("type")
+            yield f"page-{theme}.png", section(shown, "overview", above=HEAD)
+            for name in SECTIONS:
+                if name == "tree":
+                    point_at_widest_leaf(shown)
+                yield f"{name}-{theme}.png", section(shown, name)
         browser.close()
+
+
+def point_at_widest_leaf(page: Any) -> None:
+    """Move the pointer to the widest cell of the lowest level but one, which shows its tooltip."""
+    page.locator("#tree").scroll_into_view_if_needed()
+    boxes = [cell.bounding_box() for cell in page.locator("#tree .icicle .cell").all()]
+    levels = sorted({box["y"] for box in boxes})
+    level = levels[-2] if len(levels) > 1 else levels[-1]
+    box = max((box for box in boxes if box["y"] == level), key=lambda box: box["width"])
+    page.mouse.move(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2)
 
 
 def console(profile: Profile) -> str:
@@ -85,9 +98,10 @@ def console(profile: Profile) -> str:
 
 def section(page: Any, name: str, *, above: int = AROUND) -> bytes:
     """Return a section as PNG, with as many colours as a palette holds: a third of the bytes."""
-    box = page.locator(name).bounding_box()
-    high = box["height"] + above + AROUND
-    clip = {"x": 0, "y": box["y"] - above, "width": PIXELS, "height": high}
+    box = page.locator(f"#{name}").bounding_box()
+    top = box["y"] + page.evaluate("scrollY") - above
+    high = min(box["height"] + above + AROUND, TALLEST)
+    clip = {"x": 0, "y": top, "width": PIXELS, "height": high}
     taken = Image.open(io.BytesIO(page.screenshot(full_page=True, clip=clip))).convert("RGB")
     out = io.BytesIO()
     few = taken.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)

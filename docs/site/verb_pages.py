@@ -13,7 +13,7 @@ from mkdocs.structure.files import File, Files
 from torchgauge.cli.main import VERBS, build
 
 SECTION = "Commands"
-README = Path(__file__).parents[2] / "README.md"
+COMMANDS = Path(__file__).parents[1] / "commands.md"
 
 
 def on_config(config: Any) -> Any:
@@ -63,10 +63,10 @@ def parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParse
 
 
 def examples(verb: str) -> list[str]:
-    """Return the README's commands of this verb, which a test runs."""
-    shown = re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL)
+    """Return the commands of this verb on the page of commands, which a test runs."""
+    shown = re.findall(r"```bash\n(.*?)```", COMMANDS.read_text(), re.DOTALL)
     lines = [line for block in shown for line in block.splitlines()]
-    return [line for line in lines if line.startswith(f"torchgauge {verb} ")]
+    return [line.split("  #")[0] for line in lines if line.startswith(f"torchgauge {verb} ")]
 
 
 def _description(text: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 ```bash                     commands, run one by one
 ```python                   run, all of a page in one program
 ```… title="file.py"        a file, written before what follows is run
+```python title="needs a"   run where the module `a` of an extra is installed
 ```text title="prints"      what the block before printed; … stands for anything
 <!-- run … -->              Python that is run and not shown
 """
@@ -16,13 +17,14 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 OUTPUT = "prints"
+NEEDS = "needs "
 SHOWN_ONLY = {"text", "json", "toml", "yaml", "makefile"}
 # Commands that set up or belong to another program.
 NOT_RUN = ("pip install ", "make ", "git ", "nsys ")
 
 
 class Block(NamedTuple):
-    kind: str  # "bash", "python", "file", "output", "shown"
+    kind: str  # "bash", "python", "needing", "file", "output", "shown"
     text: str
     title: str
     line: int
@@ -39,6 +41,8 @@ def _block(found: re.Match, page: str) -> Block:
     language, title = found["language"], found["title"] or ""
     if title == OUTPUT:
         kind = "output"
+    elif title.startswith(NEEDS):
+        kind, title = "needing", title.removeprefix(NEEDS)
     elif title:
         kind = "file"
     elif language in ("bash", "python"):

@@ -4,16 +4,20 @@ import contextlib
 import doctest
 import functools
 import io
+import os
 import re
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from page_blocks import NOT_RUN, Block, blocks, commands
 
 BUDGET = "2"  # seconds of sampling: the pages' figures are not looked at
+SETTING = re.compile(r"[A-Z_]+=")  # a variable before the program's name
 PROGRAMS = {"torchgauge": "torchgauge", "torchrun": "torch.distributed.run"}
 
 
@@ -36,7 +40,7 @@ def _run(block: Block, namespace: dict, printed: str) -> str:
         Path(block.title).write_text(block.text)
     elif block.kind == "bash":
         return "".join(_command(line) for line in commands(block.text))
-    elif block.kind == "python":
+    elif block.kind == "python" or (block.kind == "needing" and find_spec(block.title)):
         return _python(block, namespace)
     elif block.kind == "output":
         _compare(block.text, printed)
@@ -46,15 +50,22 @@ def _run(block: Block, namespace: dict, printed: str) -> str:
 def _command(line: str) -> str:
     if line.startswith(NOT_RUN):
         return ""
-    program, *arguments = shlex.split(line, comments=True)
-    said = re.search(r"# ends with (\d)", line)
+    words = shlex.split(line, comments=True)
+    settings = dict(word.split("=", 1) for word in takewhile(SETTING.match, words))
+    program, *arguments = words[len(settings) :]
+    codes = re.search(r"# ends with (\d(?:(?:, | or )\d)*)", line)
+    allowed = set(map(int, re.findall(r"\d", codes[1]))) if codes else {0}
     if program == "torchgauge" and arguments[0] == "profile" and "--iterations" not in arguments:
         arguments += ["--budget", BUDGET]
     start = [] if program == "python" else ["-m", PROGRAMS[program]]
     done = subprocess.run(
-        [sys.executable, *start, *arguments], capture_output=True, text=True, check=False
+        [sys.executable, *start, *arguments],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    if done.returncode != (int(said[1]) if said else 0):
+    if done.returncode not in allowed:
         sys.exit(f"{line}\n{done.stdout}{done.stderr}ended with {done.returncode}")
     return done.stdout
 

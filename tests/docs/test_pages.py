@@ -59,6 +59,7 @@ def test_no_code_stands_outside_of_fences(page):
         ("```rust\n```\n", "neither run nor"),
         ('```python title="a.py"\nx = 1\n```\n```python\nimport a\n\nassert a.x == 2\n```\n', "As"),
         ("<!-- run\nraise KeyError\n-->\n", "KeyError"),
+        ('```python title="needs json"\n1 / 0\n```\n', "ZeroDivisionError"),
     ],
 )
 def test_a_page_that_is_wrong_is_found(text, says, tmp_path):
@@ -67,3 +68,16 @@ def test_a_page_that_is_wrong_is_found(text, says, tmp_path):
     done = run(page, tmp_path)
     assert done.returncode != 0
     assert says in done.stderr
+
+
+def test_what_needs_an_absent_module_is_not_run(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text('```python title="needs absent_module"\nimport absent_module\n```\n')
+    assert run(page, tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(("codes", "passes"), [("2", True), ("0, 2 or 3", True), ("0 or 3", False)])
+def test_a_command_may_end_only_as_its_comment_says(codes, passes, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"```bash\ntorchgauge nothing  # ends with {codes}\n```\n")
+    assert (run(page, tmp_path).returncode == 0) is passes

@@ -1,6 +1,8 @@
 """The site is built without a warning, holds every verb and every public name, fetches nothing."""
 
 import argparse
+import html
+import json
 import os
 import re
 import shutil
@@ -119,6 +121,29 @@ def test_nothing_is_fetched(site):
         assert not [name for name in loaded if re.match(r"(https?:)?//", name)], page
     for style in site.rglob("*.css"):
         assert not re.search(r"@import|url\(['\"]?(https?:)?//", style.read_text()), style
+
+
+# The search puts sections first whose heading has the words (a boost of 1000 against the text's 1).
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("query", "location"),
+    [
+        ("wandb", "recipes/trackers.html#weights-biases-wandb"),
+        ("MLflow", "recipes/trackers.html#mlflow"),
+        ("MFU", "faq.html#what-is-mfu-and-where-is-it"),
+        ("CUDA out of memory", "troubleshooting.html#cuda-out-of-memory"),
+        ("Windows", "faq.html#does-it-work-on-windows-or-macos"),
+        ("got slower", "recipes/regression.html"),
+    ],
+)
+def test_a_search_leads_to_a_heading_that_fits(query, location, site):
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    assert index["config"]["fields"]["title"]["boost"] >= 1000
+    words = set(query.lower().split())
+    titles = {one["location"]: html.unescape(one["title"]).lower() for one in index["docs"]}
+    fitting = [at for at, title in titles.items() if words <= set(re.findall(r"\w+", title))]
+    assert location in fitting
+    assert len(fitting) <= 3  # all of them are in sight
 
 
 @pytest.mark.thorough
