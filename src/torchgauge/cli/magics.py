@@ -196,7 +196,8 @@ def _record(text: str) -> Record | None:
 def _timed_cell(shell: Any, words: Sequence[str], cell: str) -> Any:
     """Run a cell as a loop that is recorded, show its record and return the cell's result.
 
-    Ctrl-C ends the cell; what was recorded until then is shown. `words` are models of the notebook, and options of `torchgauge.timeline`.
+    Ctrl-C ends the cell; what was recorded until then is shown. `words` are models of the notebook,
+    and options of `torchgauge.timeline`.
     """
     models, options = _arguments(shell, torchgauge.timeline, words)
     source = shell.transform_cell(cell)
