@@ -8,11 +8,15 @@ import sys
 
 import pytest
 from benchmarks import startup
+from tests.support import history_runs, records
+from tests.support.paths import ROOT
 
 from torchgauge.cli.main import VERBS
 from torchgauge.cli.parser import PlainHelp
+from torchgauge.history.store import Store
 
 HEAVY = {"torch", "numpy", "scipy", "msgspec", "rich", "psutil", "pandas", "sqlalchemy"}
+TRACE = ROOT / "tests" / "data" / "tiny_training.json.gz"
 LISTED = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"
 
 
@@ -81,8 +85,6 @@ def test_help_in_a_pipe_is_as_wide_as_argparse_makes_it(columns, monkeypatch):
 
 
 def test_reading_and_showing_a_record_needs_no_torch(tmp_path):
-    from tests.support import records
-
     path = records.profile().save(tmp_path / "run.json")
     code = (
         "import sys; sys.modules['torch'] = None\n"
@@ -136,3 +138,47 @@ def test_public_names_are_the_documented_ones():
         assert getattr(tg, name).__doc__, name
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = tg.nonsense
+
+
+# What Windows has not, and macOS in part.
+ELSEWHERE = """
+import os, signal, sys
+for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[name] = None
+for name in ("fork", "getuid", "killpg", "register_at_fork", "sched_getaffinity"):
+    delattr(os, name)
+for name in ("SIGALRM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "pthread_sigmask"):
+    delattr(signal, name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--help"], "usage: torchgauge"),
+        (["profile", "--help"], "usage: torchgauge profile"),
+        (["report", "run.json"], "In short"),
+        (["compare", "run.json", "run.json"], "params"),
+        (["gate", "run.json", "--baseline", "history:1", "--metric", "params"], "PASS"),
+        (["history", "list"], "net.py:make"),
+        (["trace", str(TRACE)], "tiny_training"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_measures_nothing_works_without_what_linux_alone_has(arguments, shown, tmp_path):
+    records.profile().save(tmp_path / "run.json")
+    kept_run = history_runs.run()
+    with Store.open(str(tmp_path / "h.db")) as store:
+        store.add(kept_run)
+    arguments = [text.replace("history:1", f"history:{kept_run.run.uuid}") for text in arguments]
+    code = f"{ELSEWHERE}\nimport torchgauge\nfrom torchgauge.cli.main import main\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}sys.exit(main({arguments!r}))"],
+        cwd=tmp_path,
+        env=os.environ | {"TORCHGAUGE_STORE": str(tmp_path / "h.db")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert shown in done.stdout

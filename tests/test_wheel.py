@@ -135,6 +135,12 @@ def test_the_wheel_has_what_the_package_reads(wheel):
     assert {path.relative_to(package) for path in package.rglob("*") if path.is_file()} == expected
 
 
+def test_the_wheel_installs_the_manual_page(wheel):
+    (page,) = wheel.glob("*.data/data/share/man/man1/*")
+    assert page.name == "torchgauge.1"
+    assert page.read_bytes() == (ROOT / "docs" / "man" / "torchgauge.1").read_bytes()
+
+
 @pytest.mark.thorough
 def test_history_and_traces_ask_for_no_extra(wheel, tmp_path):
     absent = further_modules()

@@ -89,4 +89,5 @@ def _forget_in_child() -> None:
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

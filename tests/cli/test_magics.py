@@ -1,5 +1,6 @@
 """`%load_ext torchgauge` in a real IPython: what the magics measure, show and raise."""
 
+import argparse
 import re
 
 import pytest
@@ -132,7 +133,7 @@ def test_unloading_forgets_both(shell):
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_command_is_one_that_the_parser_takes(verb):
     option = _with_record(verb, ["a"])[1]
-    parsers = next(action for action in build({verb})._actions if action.choices)
+    parsers = next(a for a in build({verb})._actions if a.nargs == argparse.PARSER)
     known = parsers.choices[verb]._option_string_actions
     assert option in known if option != "a" else "--json" not in known
 

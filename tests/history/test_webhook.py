@@ -100,7 +100,7 @@ def test_every_success_counts(server, status):
 
 
 def test_a_user_and_a_password_go_into_a_header(server):
-    url = server.url.replace("127", "me:p%40ss@127").replace("http:", "HTTP:")
+    url = server.url.replace("//", "//me:p%40ss@").replace("http:", "HTTP:")
     assert webhook.send(Rules((), url), TREND, []) is None
     assert base64.b64decode(server.authorization.removeprefix("Basic ")) == b"me:p@ss"
 

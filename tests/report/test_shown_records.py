@@ -1,6 +1,10 @@
 """Every record says what it is: printed its summary, in a log one line; no dump of its fields."""
 
+import io
+
+import msgspec
 import pytest
+import rich.console
 import torch
 from tests.support import exported_records, pages, records
 from tests.support.hostile_texts import TERMINAL
@@ -48,6 +52,51 @@ def test_a_record_is_one_short_line_in_a_log(record):
 def test_printed_it_is_the_summary_of_the_command_line(record):
     assert str(record) == console.render(record)
     assert len(str(record).splitlines()) > 1
+
+
+def printed_by_rich(shown, width=80):
+    console = rich.console.Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(shown)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().rstrip("\n").splitlines())
+
+
+@pytest.mark.parametrize("record", [*SAMPLES.values(), *PARTS.values()], ids=[*SAMPLES, *PARTS])
+def test_rich_prints_the_summary(record, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert printed_by_rich(record, width=200) == str(record).rstrip("\n")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_no_name_commands_what_rich_prints(name):
+    text = printed_by_rich(sample(name, TERMINAL))
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+def test_rich_prints_markup_of_names_as_it_is():
+    named = msgspec.structs.replace(
+        PROFILE, target=msgspec.structs.replace(PROFILE.target, name="Net[red][/]:smile:")
+    )
+    for shown in (named, Results(named), Results(None, error=ValueError(named.target.name))):
+        assert "Net[red][/]:smile:" in printed_by_rich(shown)
+    assert "a[red]" in printed_by_rich(Table({"a[red]": ["b"], "c": [1]}))
+    assert "[red]" in printed_by_rich(Figures({"[red]x": 1}))
+
+
+def test_rich_prints_tables_and_figures_as_str_does(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    figures = Figures({"latency_ms": 0.5, "batch_size": 8})
+    for shown in (Table({"a": ["x", "y"], "b": [3, 4]}), Results(PROFILE), figures):
+        assert printed_by_rich(shown, width=100) == str(shown).rstrip("\n")
+
+
+def test_rich_prints_in_its_own_width_and_colours():
+    narrow, wide = (printed_by_rich(SAMPLES["trace"], width=width) for width in (60, 140))
+    assert max(map(len, narrow.splitlines())) <= 60 < max(map(len, wide.splitlines()))
+    console = rich.console.Console(
+        file=io.StringIO(), width=80, force_terminal=True, color_system="standard"
+    )
+    console.print(PROFILE)
+    assert "\x1b[1m" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("name", ["latency", "memory", "size", "throughput", "system"])

@@ -15,6 +15,7 @@ from torchgauge.gates.gate_options import MOST_BLOCKS, BaseRequest, GateOptions
 from torchgauge.gates.gate_warnings import warnings_of
 
 if TYPE_CHECKING:
+    from torchgauge.history.baseline import HistoryBaseline
     from torchgauge.records.comparison import Comparison
     from torchgauge.records.doctor import Noise
     from torchgauge.records.profile import Profile
@@ -95,23 +96,48 @@ def gate_records(
     )
 
 
-def gate_stored(baseline: str | Path, request: TargetRequest, options: GateOptions) -> Verdict:
-    """Gate a target, or a saved run of it, against the saved run `baseline`."""
-    current = Path(request.spec)
-    if current.suffix == ".json" and is_file(current):
-        return gate_records(baseline, current, options)
+def gate_stored(
+    baseline: str | Path | HistoryBaseline, request: TargetRequest, options: GateOptions
+) -> Verdict:
+    """Gate a target, or a saved run of it, against a saved run: a file's, or one of the history.
+
+    Raises what `gate_records` and `HistoryBaseline.profile` raise, and what running raises.
+    """
+    from torchgauge.api.records import load_baseline
+
+    path = Path(request.spec)
+    saved = load_baseline(path) if path.suffix == ".json" and is_file(path) else None
+    # A mistake shows now, not after minutes; and the target may change folders.
+    stored_run = _stored_run(baseline, request.spec if saved is None else saved.target.spec)
+    current = _measured(request) if saved is None else saved
+    old_label, old = stored_run(current)
+    labels = (old_label, "current" if saved is None else request.spec)
+    verdict = gate_records(old, current, options, labels)
+    run_warnings = warnings_of(current, "current") if saved is None else ()
+    return msgspec.structs.replace(verdict, warnings=(*verdict.warnings, *run_warnings))
+
+
+def _stored_run(
+    baseline: str | Path | HistoryBaseline, target: str
+) -> Callable[[Profile], tuple[str, Profile]]:
+    """Return what gives the stored run, with its label, for the current one of `target`."""
+    from torchgauge.api.records import load_baseline
+
+    if isinstance(baseline, str | Path):
+        labelled = str(baseline), load_baseline(baseline)
+        return lambda _: labelled
+    baseline.check(target)
+    return baseline.profile
+
+
+def _measured(request: TargetRequest) -> Profile:
+    """Profile a target with as many processes as a judgement against a stored run asks for."""
     from torchgauge.api.profiles import profile_request
-    from torchgauge.api.records import labels_of, load_baseline
     from torchgauge.measure.latency.latency_options import LatencyOptions
     from torchgauge.measure.timeline.timeline_options import TimelineOptions
 
-    # A mistake shows now, not after minutes; and the target may change folders.
-    stored = load_baseline(baseline)
     latency, timeline = LatencyOptions(processes=STORED_PROCESSES), TimelineOptions(roofs=False)
-    record = profile_request(request, latency, timeline)
-    verdict = gate_records(stored, record, options, labels_of(baseline, record))
-    all_warnings = (*verdict.warnings, *warnings_of(record, "current"))
-    return msgspec.structs.replace(verdict, warnings=all_warnings)
+    return profile_request(request, latency, timeline)
 
 
 def gate_targets(

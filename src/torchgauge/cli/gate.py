@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
 from torchgauge.cli.options.numbers import positive
+from torchgauge.cli.options.store import add_store_option, stored_baseline
 from torchgauge.cli.options.target import (
     add_run_options,
     add_target,
@@ -34,6 +35,7 @@ Gate a model against another build of it, and name the layers that got worse.
   torchgauge gate --base-ref main TARGET       a git revision, in a work tree of its own
   torchgauge gate --base-target A TARGET       two targets that are both here
   torchgauge gate --baseline run.json TARGET   a saved run, of the same machine and software
+  torchgauge gate --baseline history TARGET    the newest comparable run of the history
   torchgauge gate --calibrate TARGET           how far this host's timings scatter; it is kept
 
 Counted figures are compared first and exactly. Times are measured in turn in fresh processes, A B B
@@ -71,7 +73,13 @@ def _against(base: argparse._ArgumentGroup) -> None:
         help="run the revision in this environment (default), or build what it requires",
     )
     base.add_argument("--base-target", metavar="A", help="another target")
-    base.add_argument("--baseline", metavar="FILE", help="a saved run")
+    base.add_argument(
+        "--baseline",
+        metavar="RUN",
+        help="a saved run's file; or history, the newest comparable run of it: history:UUID, "
+        "history:branch=B and history:LABEL=VALUE choose among them",
+    )
+    add_store_option(base)
     base.add_argument(
         "--calibrate", action="store_true", help="time the target against itself, and keep that"
     )
@@ -139,7 +147,8 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
     )
     with prints_to_stderr():
         if options.baseline is not None:
-            verdict = api.gate_stored(options.baseline, run_request(options), parsed_options)
+            baseline = stored_baseline(options)
+            verdict = api.gate_stored(baseline, run_request(options), parsed_options)
         else:
             base = BaseRequest(options.base_ref, options.base_target, options.base_env)
             verdict = api.gate_targets(run_request(options), base, parsed_options)

@@ -6,6 +6,7 @@ IPython itself is not imported: it gives its shell, and what is asked of that is
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import json
 import re
@@ -195,7 +196,8 @@ def _record(text: str) -> Record | None:
 def _timed_cell(shell: Any, words: Sequence[str], cell: str) -> Any:
     """Run a cell as a loop that is recorded, show its record and return the cell's result.
 
-    `words` are models of the notebook, and options of `torchgauge.timeline`.
+    Ctrl-C ends the cell; what was recorded until then is shown. `words` are models of the notebook,
+    and options of `torchgauge.timeline`.
     """
     models, options = _arguments(shell, torchgauge.timeline, words)
     source = shell.transform_cell(cell)
@@ -207,15 +209,24 @@ def _timed_cell(shell: Any, words: Sequence[str], cell: str) -> Any:
         module.body.pop()
         expression = compile(ast.Expression(last.value), name, "eval")
     statements = compile(module, name, "exec")
-    value = None
-    with torchgauge.timeline(models or None, **options) as run:
-        exec(statements, shell.user_ns)  # noqa: S102 - the user's own cell
-        if expression is not None:
-            value = eval(expression, shell.user_ns)  # noqa: S307 - and its last line
+    value, run = None, torchgauge.timeline(models or None, **options)
+    try:
+        with run:
+            exec(statements, shell.user_ns)  # noqa: S102 - the user's own cell
+            if expression is not None:
+                value = eval(expression, shell.user_ns)  # noqa: S307 - and its last line
+    except KeyboardInterrupt:
+        with contextlib.suppress(InputError):  # where it came before the first step
+            _show(shell, run.record)
+        raise
+    _show(shell, run.record)
+    return value
+
+
+def _show(shell: Any, record: Record) -> None:
     if _is_notebook(shell):
         from IPython.display import display
 
-        display(run.record)  # type: ignore[no-untyped-call]
+        display(record)  # type: ignore[no-untyped-call]
     else:
-        emit(f"{run.record}\n")
-    return value
+        emit(f"{record}\n")

@@ -14,6 +14,10 @@ from torchgauge.errors import ExitCode, TorchgaugeError, user_traceback
 from torchgauge.folders import start_here
 from torchgauge.forks import Owner
 
+TYPE_CHECKING = False  # typing would be a quarter of the time of --help
+if TYPE_CHECKING:
+    from typing import Any
+
 # A verb is a module of this folder, imported when it is chosen.
 VERBS = {
     "profile": "measure size, latency, memory and system use of a model",
@@ -30,6 +34,9 @@ VERBS = {
     "doctor": "find what on this machine makes timings lie, and how to fix it",
 }
 
+# Options that print and exit.
+PRINTING = {"-h", "--help", "--version", "--completion"}
+
 # Verbs that show no progress: they take a moment, or run a script that prints for itself.
 SHORT = ("run", "history", "report")
 
@@ -45,6 +52,17 @@ class Version(argparse.Action):
         parser.exit()
 
 
+class Completion(argparse.Action):
+    """Prints the script with which a shell completes all verbs and options."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, *__: object) -> None:
+        """Print and exit."""
+        from torchgauge.cli.completion import script
+
+        emit(script(build(), shell))
+        parser.exit()
+
+
 def build(chosen: Collection[str] = tuple(VERBS)) -> Parser:
     """Return the parser of the command line: all verbs, with the options of those `chosen`."""
     parser = Parser(
@@ -54,6 +72,13 @@ def build(chosen: Collection[str] = tuple(VERBS)) -> Parser:
         "2 bad input, 3 worse or over a limit, 4 inconclusive, 5 not comparable, 130 interrupted.",
     )
     parser.add_argument("--version", action=Version, nargs=0, help="print the version and exit")
+    parser.add_argument(
+        "--completion",
+        action=Completion,
+        choices=("bash", "zsh", "fish"),
+        metavar="SHELL",
+        help="print the completion script of bash, zsh or fish and exit",
+    )
     verbs = parser.add_subparsers(metavar="VERB", parser_class=Parser, required=True)
     for name, summary in VERBS.items():
         if name in chosen:
@@ -100,7 +125,7 @@ def _suggest(error: UsageError, arguments: Sequence[str]) -> None:
     if not words:
         return
     try:
-        if not {"-h", "--help", "--version"} & set(words):  # which would print
+        if not {word.partition("=")[0] for word in words} & PRINTING:
             build(VERBS.keys() & set(words)).parse_args(words)
     except UsageError:
         words = []

@@ -83,8 +83,10 @@ class Parser(argparse.ArgumentParser):
         try:
             parsed, left_over = super().parse_known_args(args, namespace)
         except argparse.ArgumentError as error:
-            name = f"{error.argument_name}: " if error.argument_name else ""
-            raise UsageError(f"{name}{error.message}.", self, id="option-invalid") from None
+            if error.argument_name is None:  # Python 3.13 raises so what is missing
+                self.error(error.message)
+            message = f"{error.argument_name}: {error.message}."
+            raise UsageError(message, self, id="option-invalid") from None
         if left_over:
             raise self._unknown(left_over[0])
         return parsed, left_over

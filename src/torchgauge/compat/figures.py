@@ -25,6 +25,11 @@ class Figures(dict[str, Any]):
 
         return line("Figures", (f"{label} {text}" for label, text in self._document().facts.pairs))
 
+    def __rich__(self) -> Any:
+        from torchgauge.report.console.text import Text
+
+        return Text.of_lines(str(self))
+
     def _repr_html_(self) -> str:
         from torchgauge.report.notebook.notebook import fragment
 

@@ -11,6 +11,7 @@ from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.table_columns import quantity_of
 from torchgauge.records.work.cost import known_part
 from torchgauge.report.console.line import line
+from torchgauge.report.console.text import Text
 
 Group = dict[str, Any]
 
@@ -60,6 +61,9 @@ class Results(Mapping[str, Any]):
 
     def __str__(self) -> str:
         return str(self.error) if self.profile is None else str(self.profile)
+
+    def __rich__(self) -> Any:
+        return Text.of_lines(str(self.error)) if self.profile is None else self.profile
 
     def _repr_html_(self) -> str | None:
         return None if self.profile is None else self.profile._repr_html_()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from torchgauge.records import rendering
 from torchgauge.records.exported import Exported
@@ -182,3 +182,6 @@ class Regressions(Record, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return rendering.text(self, "regressions")
+
+    def __rich_console__(self, _console: Any, options: Any) -> list[Any]:
+        return rendering.segments(self, "regressions", options.max_width)

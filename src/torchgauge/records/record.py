@@ -54,6 +54,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return rendering.text(self, "line")
 
+    def __rich_console__(self, _console: Any, options: Any) -> list[Any]:
+        return rendering.segments(self, "console", options.max_width)
+
     def _repr_html_(self) -> str:
         return rendering.text(self, "notebook")
 

@@ -45,6 +45,15 @@ def text(record: object, form: str, path: str | Path | None = None, **options: A
     return rendered
 
 
+def segments(record: object, form: str, width: int) -> list[Any]:
+    """Return what `rich` prints of the record in `width` columns, as "console" or "table"."""
+    view = importlib.import_module(RENDERERS[form]).view
+    plain = importlib.import_module("torchgauge.report.console.plain")
+    with randomness.preserved_state():
+        rendered: list[Any] = plain.segments(lambda columns: view(record, width=columns), width)
+    return rendered
+
+
 def check_fit(kind: str, form: str, name: str = "") -> None:
     """Raise InputError `format-unfit` where a kind of record has no such form, called `name`."""
     if not importlib.import_module("torchgauge.report.kinds").fits(kind, form):

@@ -38,7 +38,7 @@ def test_the_three_times_are_those_computed_by_hand():
     assert found.compute_time == pytest.approx(0.01)
     assert found.memory_time == pytest.approx(8e-5)
     assert found.unexplained == pytest.approx(0.0125 - 0.01008)
-    assert "12.5 ms measured" in found.evidence[0]
+    assert "Of 12.5 ms measured" in found.evidence[0]
     assert any("2 operator calls at the 2.00 µs" in line for line in found.evidence)
 
 

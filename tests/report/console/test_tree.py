@@ -104,6 +104,18 @@ def test_wider_terminals_show_more(simple):
     assert "5.00 kB" in text(simple, width=160)
 
 
+def test_a_numbered_layers_class_is_said_once():
+    layers = tree(
+        row("Net", "model", -1, host=MS, type="Net"),
+        row("0", "layer", 0, host=MS, type="Conv2d"),
+        row("head", "layer", 0, host=MS, type="Linear"),
+    )
+    shown = text(layers, width=160).partition("leaf layer")[0]
+    assert [shown.count(name) for name in ("Net", "Conv2d", "Linear")] == [1, 1, 1]
+    assert line(shown, "head")[:2] == ["head", "Linear"]
+    assert line(shown, "0")[:2] == ["0", "Conv2d"]
+
+
 def test_layers_alike_are_one_line_with_their_sums():
     blocks = [row(str(n), "layer", 0, host=(n + 1) * MS, type="Block", flops=1) for n in range(3)]
     shown = text(tree(row("Net", "model", -1, host=0), *blocks))

@@ -166,11 +166,11 @@ def _shares(times: _Times, measured: float, roofs: Roofs) -> tuple[str, ...]:
     bound = times.bound
     remainder = max(0.0, measured - bound.time)
     parts = [
-        f"{units.time(measured, 3)} measured; at the roofs of {roofs.device} "
-        f"({description(roofs)}) {units.time(bound.time, 3)}, "
-        f"{units.percent(bound.time / measured)} of it.",
+        f"Of {units.time(measured, 3)} measured, the roofs of {roofs.device} "
+        f"({description(roofs)}) explain {units.time(bound.time, 3)} "
+        f"({units.percent(bound.time / measured)}).",
         *(
-            f"{_ROOFS[name].capitalize()} bounds operators of {units.time(time, 3)} "
+            f"Operators bound by {_ROOFS[name]} take at least {units.time(time, 3)} "
             f"({units.percent(time / measured)})."
             for name, time in (("compute", bound.compute), ("memory", bound.memory))
             if time > 0
@@ -181,7 +181,7 @@ def _shares(times: _Times, measured: float, roofs: Roofs) -> tuple[str, ...]:
         how = "an empty one takes here" if roofs.dispatch else "an empty one usually takes"
         share = units.percent(remainder / measured)
         parts.append(
-            f"{units.time(remainder, 3)} ({share}) is explained by neither; "
+            f"{units.time(remainder, 3)} ({share}) is explained by neither: "
             f"{times.calls} operator calls at the {units.time(dispatch_time, 3)} that {how} "
             f"are {units.time(times.dispatch, 3)}."
         )

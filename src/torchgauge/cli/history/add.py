@@ -7,7 +7,8 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.cli.history.chosen import add_store_option, label
+from torchgauge.cli.history.chosen import label
+from torchgauge.cli.options.store import add_store_option
 from torchgauge.cli.output import tell
 from torchgauge.errors import ExitCode
 

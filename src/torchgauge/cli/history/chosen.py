@@ -11,16 +11,6 @@ if TYPE_CHECKING:
     from torchgauge.history.store import Selection, Store
 
 
-def add_store_option(parser: argparse.ArgumentParser) -> None:
-    """Declare where the history is."""
-    parser.add_argument(
-        "--store",
-        metavar="URL",
-        help="a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE "
-        "(default: TORCHGAUGE_STORE, else .torchgauge/history.db in the project)",
-    )
-
-
 def add_run_filters(parser: argparse.ArgumentParser, *, target: bool = True) -> None:
     """Declare what chooses runs."""
     chosen = parser.add_argument_group("which runs")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from torchgauge.cli.history.chosen import add_run_filters, add_store_option, opened, selection
+from torchgauge.cli.history.chosen import add_run_filters, opened, selection
+from torchgauge.cli.options.store import add_store_option
 from torchgauge.cli.output import emit
 from torchgauge.errors import ExitCode
 from torchgauge.folders import typed

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from torchgauge.cli.history.chosen import add_run_filters, add_store_option, opened, selection
+from torchgauge.cli.history.chosen import add_run_filters, opened, selection
 from torchgauge.cli.options.numbers import positive
+from torchgauge.cli.options.store import add_store_option
 from torchgauge.cli.output import emit, print_view
 from torchgauge.errors import ExitCode
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from torchgauge.cli.history.chosen import add_store_option, opened
+from torchgauge.cli.history.chosen import opened
+from torchgauge.cli.options.store import add_store_option
 from torchgauge.cli.options.tree import add_view_options, shown_options
 from torchgauge.cli.output import emit, print_view
 from torchgauge.errors import ExitCode

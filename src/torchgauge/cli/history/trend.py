@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli.formats import say
-from torchgauge.cli.history.chosen import add_run_filters, add_store_option, opened, selection
+from torchgauge.cli.history.chosen import add_run_filters, opened, selection
 from torchgauge.cli.options.numbers import positive
+from torchgauge.cli.options.store import add_store_option
 from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.folders import typed

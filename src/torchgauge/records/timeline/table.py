@@ -47,5 +47,8 @@ class Table:
         shown_names = names if len(names) <= LONGEST else f"{names[: LONGEST - 1]}…"
         return f"<Table: {len(self)} rows of {shown_names or 'no column'}>"
 
+    def __rich_console__(self, _console: Any, options: Any) -> list[Any]:
+        return rendering.segments(self, "table", options.max_width)
+
     def _repr_html_(self) -> str:
         return rendering.text(self, "table", html=True)

@@ -42,6 +42,12 @@ def print_styled(view: View) -> None:
     console.print(_Inert(view(console.width)))
 
 
+def segments(view: View, width: int) -> list[Segment]:
+    """Return the view for another console of rich, in colours that its own way out may drop."""
+    console = _Console(file=io.StringIO(), width=_sensible(width))
+    return list(console.render(_Inert(view(console.width))))
+
+
 def _sensible(columns: int) -> int:
     """Return a width that a view can be laid out in, whatever a terminal claims to have."""
     return min(max(columns, NARROWEST), WIDEST)

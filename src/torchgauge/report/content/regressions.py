@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchgauge import units
 from torchgauge.records.comparison import Change, Regressions
+from torchgauge.report.console.text import Text
 from torchgauge.report.content.changes import corrected_change, interval, relative
 from torchgauge.visible import one_line, printable
 
@@ -18,6 +19,11 @@ def render(regressions: Regressions) -> str:
         for change in regressions.undecided
     ]
     return printable("\n".join(map(one_line, lines)))
+
+
+def view(regressions: Regressions, *, width: int) -> Text:  # noqa: ARG001 - rich breaks the lines
+    """Return the lines as something rich prints."""
+    return Text.of_lines(render(regressions))
 
 
 def _change(change: Change) -> str:

@@ -136,7 +136,10 @@ def _layers(root: Node, depth: int) -> Iterator[Row]:
     while pending:
         level, group = pending.pop()
         tone: Tone = "" if level else "strong"
-        yield Row(_name(group), _cells(group), level, tone)
+        name, cells = _name(group), _cells(group)
+        if name.endswith(str(cells.get("type"))):  # it is said once
+            cells["type"] = ""
+        yield Row(name, cells, level, tone)
         if level < depth:
             pending += [(level + 1, child) for child in reversed(group.children)]
     for bucket in root.children:

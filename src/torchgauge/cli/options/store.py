@@ -1,0 +1,34 @@
+"""Where the history is, and which of its runs a gate is against."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchgauge.history.baseline import HistoryBaseline
+
+HISTORY = "history"
+
+
+def add_store_option(parser: argparse._ActionsContainer) -> None:
+    """Declare where the history is."""
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        help="the history: a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE "
+        "(default: TORCHGAUGE_STORE, else .torchgauge/history.db in the project)",
+    )
+
+
+def stored_baseline(options: argparse.Namespace) -> str | HistoryBaseline:
+    """Return the file that `--baseline` names, or the choice of a run of the history.
+
+    Raises InputError `option-invalid`, `store-url`.
+    """
+    name, _, choice = options.baseline.partition(":")
+    if name != HISTORY:
+        return str(options.baseline)
+    from torchgauge.history.baseline import HistoryBaseline
+
+    return HistoryBaseline.parsed(choice, options.store)
