@@ -2,7 +2,7 @@
 
 import type { AdviceData } from "../data";
 import { badge, h, name, svg } from "../dom";
-import { percent, significant, time } from "../format";
+import { format, percent, significant, time } from "../format";
 import type { View } from "../registry";
 
 type Row = AdviceData["rows"][0];
@@ -64,7 +64,7 @@ function candidate(row: Row, reach: number): HTMLElement {
   const layers = row.layers.flatMap(({ path, change, saved }, at) => [
     at ? "; " : "",
     name(path || "the model itself"),
-    ` ${signed(change)}, ${time(saved ?? 0)}`,
+    ` ${signed(change)}${saved === null ? "" : ` (${format(-saved, "delta")})`}`,
   ]);
   return h(
     "li",
