@@ -114,6 +114,8 @@ function front(
   const most = Math.max(...shown.map((cell) => cell.memory ?? 0), 1);
   const best = shown.filter((cell) => cell.front).sort((a, b) => a.median! - b.median!);
   const path = best.map((cell) => `${x(cell.median!)},${y(cell.rate!)}`).join(" ");
+  // A front by memory too is no line in the plane of the other two.
+  const rising = best.every((cell, at) => at === 0 || cell.rate! >= best[at - 1].rate!);
   return svg(
     "svg",
     {
@@ -125,7 +127,7 @@ function front(
     },
     ...grid(x, y, width, HEIGHT, "latency", `${rate} a second`, (value) => tidy(time(value))),
     ...part.limits.flatMap((limit) => limitLine(limit, x, y, width)),
-    svg("polyline", { class: "front", points: path }),
+    rising && svg("polyline", { class: "front", points: path }),
     ...shown.map((cell) => {
       const label = [
         cell.label,

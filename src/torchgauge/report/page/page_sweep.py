@@ -37,7 +37,7 @@ def overview(sweep: Sweep) -> dict[str, Any]:
 
 def _card(best: words.BestWords) -> dict[str, str]:
     return {
-        "label": f"best {best.metric}",
+        "label": f"best {best.metric}" + (" (not proven)" if best.figure and not best.cell else ""),
         "value": best.figure or "unknown",
         "note": ", ".join(filter(None, (best.cell, *best.notes))),
         "how": "measured",
