@@ -1,6 +1,7 @@
 """The table of operators, from trees made by hand."""
 
 import pytest
+from tests.support import pages
 
 from torchgauge.records.timeline.tables import operators
 from torchgauge.records.timeline.tree import Tree
@@ -124,3 +125,9 @@ def test_a_data_frame_has_numbers_and_says_where_work_is_counted():
     assert frame["flops"].sum() == 4
     assert frame["flops"].isna().tolist() == [False, True]
     assert frame["counted at"].tolist() == ["itself", "aten::relu"]
+
+
+def test_the_first_operators_alone_are_as_in_the_whole_table():
+    whole = list(operators(pages.tree()).rows())
+    assert [row["Name"] for row in whole[:2]] == ["aten::conv2d", "aten::addmm"]
+    assert list(operators(pages.tree(), most=2).rows()) == whole[:2]
