@@ -130,4 +130,4 @@ def test_a_data_frame_has_numbers_and_says_where_work_is_counted():
 def test_the_first_operators_alone_are_as_in_the_whole_table():
     whole = list(operators(pages.tree()).rows())
     assert [row["Name"] for row in whole[:2]] == ["aten::conv2d", "aten::addmm"]
-    assert list(operators(pages.tree(), most=2).rows()) == whole[:2]
+    assert list(operators(pages.tree(), max_rows=2).rows()) == whole[:2]

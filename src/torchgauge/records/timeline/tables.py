@@ -54,11 +54,11 @@ def layers(tree: Tree) -> Table:
     return Table({column.key: list(map(column.get, nodes)) for column in PYTHON_COLUMNS})
 
 
-def operators(tree: Tree, *, by_shape: bool = False, most: int | None = None) -> Table:
+def operators(tree: Tree, *, by_shape: bool = False, max_rows: int | None = None) -> Table:
     """Return one row per operator, most time of its own first, under torch.profiler's names.
 
     Times in seconds of one step, columns named % in percent of it; `by_shape` tells the same
-    operator on other shapes apart; `most` limits the rows. `CPU total` holds what an operator
+    operator on other shapes apart; `max_rows` limits the rows. `CPU total` holds what an operator
     calls; the columns of a device are there where one worked. As in torch's table, overloads are
     one operator, and one that calls nothing but itself under another overload ran once. `flops` and
     `bytes` are its own, and per second of the time with what it calls (at least so many where some
@@ -79,7 +79,7 @@ def operators(tree: Tree, *, by_shape: bool = False, most: int | None = None) ->
     ]
     order = "Self CPU" if step_times[1] is None else "Self CUDA"
     timed.sort(key=lambda pair: -(pair[0][order] or 0.0))
-    rows = [row | _work(chains, counted) for row, chains in timed[:most]]
+    rows = [row | _work(chains, counted) for row, chains in timed[:max_rows]]
     columns: dict[str, list[Any]] = {name: [] for name in (rows[0] if rows else {})}
     for row in rows:
         for name, value in row.items():
