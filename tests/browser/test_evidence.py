@@ -166,18 +166,21 @@ def test_a_link_leads_to_a_node_of_its_rank(opened, job):
 
 def test_back_leads_to_the_rank_before_and_sections_stay_with_theirs(opened, job):
     page = opened(job, reduced_motion="reduce").page  # so that it scrolls at once
+    drawn = page.locator("html[data-ready]")
     page.locator("header select").select_option("2")
-    page.locator("#overview", has_text="rank2.json").wait_for()
+    drawn.wait_for(state="attached")
     page.locator("header nav a", has_text="Tables").click()
     page.wait_for_url("**#rank=2&view=tables")
     page.reload()
-    page.wait_for_selector("html[data-ready]", state="attached")
+    drawn.wait_for(state="attached")
     assert shown(page)[:2] == ("rank2.json", "2")
     top = page.locator("#tables").evaluate("one => one.getBoundingClientRect().top / innerHeight")
     assert 0 <= top < 0.5
     page.go_back()
+    page.wait_for_url("**#rank=2")
     page.go_back()
     page.locator("#overview", has_text="rank1.json").wait_for()
+    drawn.wait_for(state="attached")
     assert page.locator("header select").input_value() == "1"
     assert fragment(page) == ""
 

@@ -75,6 +75,18 @@ def test_unknown_figures_are_dashes_and_come_last_either_way(opened):
     assert page.locator("#tables td").last.inner_text() == "–"
 
 
+def test_billions_of_parameters_are_b_and_those_of_operations_g(opened):
+    rows = list(pages.tree().rows)
+    rows[2] = msgspec.structs.replace(rows[2], parameters=7_242_000_000)
+    rows[3] = msgspec.structs.replace(rows[3], flops=6_000_000_000)
+    page = opened(records.profile(tree=Tree(rows=tuple(rows)))).page
+    conv = page.locator("#tables tbody tr:not(.space)").first.inner_text()
+    panel = page.locator("#tree .panel").inner_text()
+    for shown in (conv, panel):
+        assert "7.24 B" in shown
+        assert "6.00 G" in shown
+
+
 def test_tables_filter_by_names_types_and_say_how_many(opened):
     page = opened(pages.with_tree()).page
     page.get_by_label("Filter").fill("conv")

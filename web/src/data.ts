@@ -267,7 +267,9 @@ export interface CellsData {
     memory: number | null;
     flops: number | null;
     front: boolean;
+    /** Metrics in which no other cell is as good, and those in which others may be. */
     best: string[];
+    tied: string[];
   }[];
 }
 

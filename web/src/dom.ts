@@ -29,6 +29,12 @@ export function name(text: string, attributes: Attributes = {}): HTMLElement {
   return h("bdi", attributes, text);
 }
 
+/** A sentence, the command lines in it as code. */
+export function prose(text: string): HTMLElement {
+  const parts = text.split(/`(torchgauge [^`]+)`/);
+  return h("bdi", {}, ...parts.map((part, at) => (at % 2 ? h("code", {}, part) : part)));
+}
+
 /** A badge that says what a figure is: measured, counted, estimated or unknown. */
 export function badge(how: string): HTMLElement | null {
   return how ? h("span", { class: `how ${how}` }, how) : null;

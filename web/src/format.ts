@@ -5,6 +5,7 @@ export type Unit =
   | "time"
   | "bytes"
   | "count"
+  | "elements"
   | "share"
   | "flop/s"
   | "bytes/s"
@@ -26,6 +27,11 @@ const DECIMAL: [number, string][] = [
   [1e6, "M"],
   [1e3, "k"],
   [1, ""],
+];
+const ELEMENTS: [number, string][] = [
+  [1e12, "T"],
+  [1e9, "B"],
+  ...DECIMAL.slice(3),
 ];
 const TIME: [number, string][] = [
   [1e9, "s"],
@@ -63,8 +69,17 @@ export function bytes(count: number, digits = 3): string {
 }
 
 export function count(number: number, digits = 3): string {
+  return counted(number, DECIMAL, digits);
+}
+
+/** A number of parameters: as a count, billions as B. */
+export function elements(number: number, digits = 3): string {
+  return counted(number, ELEMENTS, digits);
+}
+
+function counted(number: number, steps: [number, string][], digits: number): string {
   if (Math.abs(number) < 10_000) return number.toLocaleString("en", { maximumFractionDigits: 0 });
-  return scaled(number, DECIMAL, digits).join(" ").trim();
+  return scaled(number, steps, digits).join(" ").trim();
 }
 
 export function percent(fraction: number, digits = 1): string {
@@ -87,6 +102,7 @@ const SHOWN: Record<Unit, (value: number, digits?: number) => string> = {
   time,
   bytes,
   count,
+  elements,
   share,
   "flop/s": (value) => rate(value, "FLOP/s"),
   "bytes/s": (value) => rate(value, "B/s"),

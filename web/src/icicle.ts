@@ -60,7 +60,7 @@ export function layout(tree: Tree, sizes: Float64Array, focus: Focus, width: num
         scale: wide / size,
       });
   }
-  return cells.filter((cell) => !cell.folded || cell.width >= 1);
+  return cells.filter((cell) => !cell.folded || cell.width >= NARROWEST);
 }
 
 function place(

@@ -80,12 +80,14 @@ document.body.append(
 if (location.hash) history.scrollRestoration = "manual";
 
 let drawing = 0;
+let following = false;
 let current = addresses.read(location.hash)?.option ?? choice?.first ?? 0;
 showParts(current, shown);
 
 /** Draw these views of a set of parts: the first at once, then one at a time, so that the page answers. */
 function showParts(option: number, wanted: View<any>[]): void {
   current = option;
+  delete document.documentElement.dataset.ready; // it is there while all is drawn
   page.parts = { ...common, ...choice?.options[option].parts };
   context.tree = page.parts.tree ? new Tree(page.parts.tree) : null;
   for (const view of wanted) {
@@ -112,7 +114,8 @@ function draw(wanted: View<any>[], at: number, turn: number): void {
 }
 
 function ready(): void {
-  if (document.documentElement.dataset.ready === undefined) {
+  if (!following) {
+    following = true;
     window.addEventListener("hashchange", follow);
     performance.mark("ready");
   }

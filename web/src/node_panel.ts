@@ -50,7 +50,7 @@ export function nodePanel(context: Context, node: number, width: string): HTMLEl
   const sheet = () => ({ head: [tree.name(node), "", ""], rows });
   return [
     h("h3", {}, name(heading), " ", h("span", { class: "how" }, tree.text("kind", node))),
-    h("div", { class: "columns" }, definitions(rows), largest(context, node, tree.figure(width))),
+    h("div", { class: "blocks" }, definitions(rows), largest(context, node, tree.figure(width))),
     copyButton("Copy as Markdown", () => markdown(sheet())),
     copyButton("Copy link", () => location.href.split("#")[0] + context.address(node)),
   ];

@@ -7,7 +7,7 @@ import { format } from "./format";
 
 const ROW = 30;
 const SPARE = 8;
-const PRINTED = 60;
+const PRINTED = 50;
 
 /** Called with a row's number where the reader follows its name. */
 export type Follow = (row: number) => void;

@@ -1,6 +1,7 @@
 """The table of operators, from trees made by hand."""
 
 import pytest
+from tests.support import pages
 
 from torchgauge.records.timeline.tables import operators
 from torchgauge.records.timeline.tree import Tree
@@ -139,3 +140,9 @@ def test_a_compiled_kernel_with_its_operator_s_name_counts_once():
     assert row["Self CUDA"] == pytest.approx(527e-9)
     assert row["Self CUDA %"] == pytest.approx(100)
     assert row["# of Calls"] == 3
+
+
+def test_the_first_operators_alone_are_as_in_the_whole_table():
+    whole = list(operators(pages.tree()).rows())
+    assert [row["Name"] for row in whole[:2]] == ["aten::conv2d", "aten::addmm"]
+    assert list(operators(pages.tree(), max_rows=2).rows()) == whole[:2]

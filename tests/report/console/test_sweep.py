@@ -98,6 +98,9 @@ def test_no_cell_is_the_best_where_intervals_overlap():
     assert [row["best"] for row in by_cell] == ["", "throughput, memory", ""]
     tied = [row["not_distinguishable_from_best"] for row in by_cell]
     assert tied == ["latency", "latency", ""]
+    on_page = page_sweep.cells(close)["rows"]
+    assert [row["best"] for row in on_page] == [[], ["throughput", "memory"], []]
+    assert [row["tied"] for row in on_page] == [["latency"], ["latency"], []]
 
 
 def test_a_best_cell_of_unknown_interval_is_not_marked():
@@ -105,6 +108,8 @@ def test_a_best_cell_of_unknown_interval_is_not_marked():
     assert "  latency        batch 1: 10.0 ms, its interval is unknown" in text
     (row,) = [line for line in text.splitlines() if line.startswith("  batch 1")]
     assert row.split()[-1] == "◆"
+    unbounded = sweep([cell(1, 0.010, 1000, error=None), cell(2, 0.030, 900)])
+    assert page_sweep.cells(unbounded)["rows"][0]["best"] == []
 
 
 def test_percentiles_of_too_few_samples_are_not_shown():
@@ -116,6 +121,8 @@ def test_percentiles_of_too_few_samples_are_not_shown():
     assert " p99 " not in "\n".join(lines(sweep([unknown]), 120))
     rows = list(csv.DictReader(io.StringIO(sweep([known, unknown]).to_csv())))
     assert [row["latency_p99_s"] for row in rows] == ["0.02", ""]
+    on_page = page_sweep.cells(sweep([known, unknown]))["rows"]
+    assert [row["p99"] for row in on_page] == [20_000_000, None]
 
 
 def test_the_warnings_of_cells_are_listed_and_those_of_the_best_named():

@@ -16,6 +16,7 @@ from torchgauge.analyze.trace.recorded_tree import recorded_tree
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records import codec
 from torchgauge.records.latency.latency import LatencyRun
+from torchgauge.records.record import Interval
 from torchgauge.records.timeline import tables
 from torchgauge.records.work.roofline import Roofline
 from torchgauge.report.content import findings
@@ -170,8 +171,7 @@ def test_the_roofline_has_the_roofs_of_the_dtypes_that_the_model_multiplies():
     assert set(without) == {"missing", "command"}
     assert "--roofs" in without["command"]
     target = msgspec.structs.replace(records.profile().target, training=True)
-    step = parts(pages.with_tree(cost=cost(), target=target))["roofline"]
-    assert "inference" in step["missing"]
+    assert "roofline" not in parts(pages.with_tree(cost=cost(), target=target))
     points = found["points"]
     assert points["path"] == ["Net", "block.conv", "block.relu", "head"]  # block does nothing
     assert points["intensity"][1] == 6_000
@@ -184,6 +184,16 @@ def test_every_timed_call_is_there_with_its_warm_up():
         {"samples": [13_000_000, 10_000_000, 10_100_000, 9_900_000, 10_000_000], "warmup": 1}
     ]
     assert found["interval"] == [9_900_000, 10_100_000]
+
+
+def test_a_percentile_of_too_few_samples_is_not_drawn():
+    few = records.latency()
+    assert parts(records.profile(latency=few))["latency"]["percentiles"] == {}
+    known = msgspec.structs.replace(
+        few, percentile_intervals={"p90": Interval(low=0.0101, high=0.0103)}
+    )
+    drawn = parts(records.profile(latency=known))["latency"]["percentiles"]
+    assert drawn == {"p90": round(few.p90 * 1e9)}
 
 
 def test_what_was_alive_at_the_peak_adds_up_to_it():

@@ -2,7 +2,7 @@
 
 import type { AdviceData } from "../data";
 import { badge, h, name, svg } from "../dom";
-import { percent, significant, time } from "../format";
+import { format, percent, significant, time } from "../format";
 import type { View } from "../registry";
 
 type Row = AdviceData["rows"][0];
@@ -64,7 +64,7 @@ function candidate(row: Row, reach: number): HTMLElement {
   const layers = row.layers.flatMap(({ path, change, saved }, at) => [
     at ? "; " : "",
     name(path || "the model itself"),
-    ` ${signed(change)}, ${time(saved ?? 0)}`,
+    ` ${signed(change)}${saved === null ? "" : ` (${format(-saved, "delta")})`}`,
   ]);
   return h(
     "li",
@@ -74,7 +74,7 @@ function candidate(row: Row, reach: number): HTMLElement {
       { class: "controls" },
       h("b", {}, name(row.title)),
       h("code", {}, row.id),
-      badge(row.how ?? ""),
+      badge(row.outcome === "failed" && row.speed_up === null ? "" : (row.how ?? "")),
       plot(row, reach),
       said(row),
     ),
@@ -84,9 +84,9 @@ function candidate(row: Row, reach: number): HTMLElement {
   );
 }
 
-/** Texts one after the other, so that marks in one do not turn the next around. */
+/** Texts in one sentence, so that marks in one do not turn the next around. */
 function apart(texts: (string | false | null)[]): (string | HTMLElement)[] {
-  const kept = texts.filter((text): text is string => !!text);
+  const kept = texts.filter((text): text is string => !!text).map((text) => text.replace(/\.$/, ""));
   return kept.flatMap((text, at) => (at ? ["; ", name(text)] : [name(text)]));
 }
 

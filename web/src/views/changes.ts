@@ -46,7 +46,7 @@ function differences({ differences }: ChangesData): HTMLElement {
   return h(
     "div",
     { class: "facts" },
-    h("h3", {}, "What differs around the runs"),
+    h("h3", {}, "Differences between the two runs"),
     definitions(differences),
   );
 }

@@ -2,7 +2,7 @@
 
 import type { EnvironmentData } from "../data";
 import { definitions } from "../definitions";
-import { h, name } from "../dom";
+import { h, name, prose } from "../dom";
 import type { View } from "../registry";
 
 export const environment: View<EnvironmentData> = {
@@ -25,10 +25,10 @@ export const environment: View<EnvironmentData> = {
         h("span", { class: "how" }, severity),
         " ",
         h("b", {}, name(title)),
-        h("p", { class: "note" }, name(`${evidence} ${remedy}`)),
+        h("p", { class: "note" }, prose(`${evidence} ${remedy}`)),
       );
     host.append(
-      h("h3", {}, "What the machine's check found"),
+      h("h3", {}, "Checks of the machine"),
       h("ul", { class: "plain" }, ...part.findings.map(item)),
     );
   },

@@ -52,7 +52,8 @@ function legend(part: LatencyData): HTMLElement {
     item("series-0", "calls after the warm-up"),
     item("line", `median ${time(part.median, 4)}`),
     interval && item("band", `${title}: ${time(interval[0], 4)} … ${time(interval[1], 4)}`),
-    item("dots", "percentiles: so many % of the calls took no longer"),
+    Object.keys(part.percentiles).length > 0 &&
+      item("dots", "percentiles: p90 is the time that 90 % of the calls did not exceed"),
   );
 }
 

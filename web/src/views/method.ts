@@ -1,4 +1,4 @@
-// How the numbers were got, and every figure of the summary.
+// How the numbers were obtained, and every figure of the summary.
 
 import { copyButton, markdown } from "../copy";
 import type { MethodData } from "../data";
@@ -12,7 +12,7 @@ export const method: View<MethodData> = {
   wide: true,
   draw(part, host) {
     host.append(
-      h("h3", {}, "How these numbers were got"),
+      h("h3", {}, "How these figures were obtained"),
       h(
         "div",
         { class: "columns" },

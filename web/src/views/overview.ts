@@ -3,7 +3,7 @@
 import { copyButton, list, markdown } from "../copy";
 import type { Overview } from "../data";
 import { definitions, stack } from "../definitions";
-import { badge, h, name } from "../dom";
+import { badge, h, name, prose } from "../dom";
 import { time } from "../format";
 import type { Context, View } from "../registry";
 
@@ -17,14 +17,15 @@ export const overview: View<Overview> = {
   draw(part, host, context) {
     const known = part.figures.filter(({ value }) => value !== "unknown");
     const unknown = part.figures.filter(({ value }) => value === "unknown");
-    const blocks = [findings(part, context), phases(part), bound(part)];
+    const blocks = [findings(part, context), phases(part), bound(part)].filter((one) => one !== null);
+    const beside = blocks.length === 1; // warnings find room in the same row
     host.append(
       ...(part.notices ?? []).map(banner),
       h("div", { class: "facts" }, definitions(part.facts)),
       h("ul", { class: "cards" }, ...known.map((figure) => card(figure, context))),
       ...state(part),
-      h("div", { class: "columns" }, ...blocks.filter((block) => block !== null)),
-      warnings(part),
+      h("div", { class: "blocks" }, ...blocks, beside && warnings(part)),
+      beside ? "" : (warnings(part) ?? ""),
       ...missing(unknown),
       h(
         "p",
@@ -44,7 +45,7 @@ function state(part: Overview): HTMLElement[] {
 }
 
 function banner(said: string): HTMLElement {
-  return h("p", { class: "banner", role: "status" }, name(said));
+  return h("p", { class: "banner", role: "status" }, prose(said));
 }
 
 /** What is not known, in a line for each reason. */
@@ -83,13 +84,13 @@ function card(figure: Overview["figures"][0], context: Context): HTMLElement {
 
 function bound({ bound }: Overview): HTMLElement | null {
   if (!bound) return null;
-  const head = bound.kind ? `Bound by ${bound.kind}` : "What bounds it is not known";
+  const head = bound.kind ? `Bound by ${bound.kind}` : "Bottleneck: unknown";
   const whole = bound.parts.reduce((sum, [, amount]) => sum + amount, 0);
   return block(
     head,
     [bound.kind ? h("span", { class: "how" }, bound.confidence) : null, badge(bound.how)],
     bound.parts.length > 0 && stack(bound.parts, whole, time),
-    h("ul", { class: "plain" }, ...bound.evidence.map((said) => h("li", {}, name(said)))),
+    h("ul", { class: "plain" }, ...bound.evidence.map((said) => h("li", {}, prose(said)))),
   );
 }
 
@@ -110,13 +111,13 @@ function findings(part: Overview, context: Context): HTMLElement | null {
     };
     const href = node === null ? `#${finding.view}` : context.address(node);
     const link = h("a", { href, click: open }, name(finding.title));
-    return h("li", {}, link, h("p", { class: "note" }, name(finding.text)));
+    return h("li", {}, link, h("p", { class: "note" }, prose(finding.text)));
   };
   return block("What matters most", [], h("ol", { class: "findings" }, ...part.findings.map(item)));
 }
 
-function warnings(part: Overview): HTMLElement | "" {
-  if (!part.warnings.length) return "";
+function warnings(part: Overview): HTMLElement | null {
+  if (!part.warnings.length) return null;
   return block(
     part.complete ? "Warnings" : "Failed and warnings",
     [],
@@ -129,7 +130,7 @@ function warnings(part: Overview): HTMLElement | "" {
           { class: one.failed ? "failed" : null },
           h("b", {}, one.failed ? "✗ " : "! ", name(one.probe)),
           " ",
-          name(one.text),
+          prose(one.text),
           " ",
           h("code", {}, one.id),
         ),

@@ -172,7 +172,7 @@ export const ooms: View<OomsData> = {
     host.append(
       h(
         "div",
-        { class: "columns" },
+        { class: "blocks" },
         ...part.last.map(({ title, bars }) => {
           const most = Math.max(...bars.map(([, size]) => size ?? 0), 1);
           return h(

@@ -12,6 +12,7 @@ import { Table } from "../table";
 type Cell = CellsData["rows"][0];
 
 const HEIGHT = 380;
+const TIED = "≈";
 
 export const cells: View<CellsData> = {
   id: "cells",
@@ -20,6 +21,8 @@ export const cells: View<CellsData> = {
   draw(part, host) {
     if (part.where) host.append(h("p", { class: "note" }, "Where ", h("code", {}, part.where)));
     host.append(new Table(table(part), null).element);
+    if (part.rows.some((cell) => cell.tied.length))
+      host.append(h("p", { class: "note" }, `${TIED} not distinguishable from the best: the intervals overlap.`));
   },
 };
 
@@ -31,12 +34,12 @@ function table(part: CellsData): TableData {
   });
   const columns = [
     column("cell", "text", (cell) => cell.label),
-    column("stands out", "text", standsOut),
+    column("best", "text", bestIn),
     column("status", "text", (cell) => cell.status),
     column("batch", "count", (cell) => cell.batch),
     column("latency", "time", (cell) => cell.median),
-    column("at least", "time", (cell) => cell.low),
-    column("at most", "time", (cell) => cell.high),
+    column("95 % from", "time", (cell) => cell.low),
+    column("95 % to", "time", (cell) => cell.high),
     column("p99", "time", (cell) => cell.p99),
     column(`${part.rate}/s`, "number", (cell) => cell.rate),
     column("peak memory", "bytes", (cell) => cell.memory),
@@ -48,8 +51,9 @@ function table(part: CellsData): TableData {
   return { name: "cells", rows: part.rows.length, columns: known, nodes: null };
 }
 
-function standsOut(cell: Cell): string {
-  return [cell.front && "front", ...cell.best.map((one) => `best ${one}`)].filter(Boolean).join(", ");
+function bestIn(cell: Cell): string {
+  const tied = cell.tied.map((metric) => `${TIED} ${metric}`);
+  return [...(cell.front ? ["trade-off"] : []), ...cell.best, ...tied].join(", ");
 }
 
 export const pareto: View<ParetoData> = {
@@ -91,7 +95,7 @@ function legend(part: ParetoData, series: string[], limited: boolean): HTMLEleme
     "ul",
     { class: "legend" },
     ...(series.length > 1 ? series.map((label, at) => item(`round series-${at % 8}`, label)) : []),
-    item("ring", `Pareto front: no other cell is better in one of ${part.objectives.join(", ")} and worse in none`),
+    item("ring", `best trade-offs: no other cell is better in one of ${part.objectives.join(", ")} without being worse in another`),
     ...(limited ? [item("dashed", "limit that was asked for")] : []),
   );
 }
@@ -110,6 +114,8 @@ function front(
   const most = Math.max(...shown.map((cell) => cell.memory ?? 0), 1);
   const best = shown.filter((cell) => cell.front).sort((a, b) => a.median! - b.median!);
   const path = best.map((cell) => `${x(cell.median!)},${y(cell.rate!)}`).join(" ");
+  // A front by memory too is no line in the plane of the other two.
+  const rising = best.every((cell, at) => at === 0 || cell.rate! >= best[at - 1].rate!);
   return svg(
     "svg",
     {
@@ -121,7 +127,7 @@ function front(
     },
     ...grid(x, y, width, HEIGHT, "latency", `${rate} a second`, (value) => tidy(time(value))),
     ...part.limits.flatMap((limit) => limitLine(limit, x, y, width)),
-    svg("polyline", { class: "front", points: path }),
+    rising && svg("polyline", { class: "front", points: path }),
     ...shown.map((cell) => {
       const label = [
         cell.label,

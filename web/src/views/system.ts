@@ -19,16 +19,24 @@ const COLOURS: Record<string, string> = {
 export const system: View<SystemData> = {
   id: "system",
   title: "System",
+  wide: true,
   draw(part, host) {
-    if (part.time.length > 1) process(part, host);
-    part.gpus.filter((one) => one.time.length > 1).forEach((one) => gpu(one, host));
-    host.append(definitions(part.rows));
+    const charts = h("div", { class: "pair" });
+    host.append(charts, definitions(part.rows));
+    if (part.time.length > 1) process(part, charts);
+    part.gpus.filter((one) => one.time.length > 1).forEach((one) => gpu(one, charts));
   },
 };
 
-function process(part: SystemData, host: HTMLElement): void {
-  host.append(h("h3", {}, "Processor cores in use ", badge(part.how)));
-  chart(host, {
+/** Where a chart of this title goes, beside the others. */
+function titled(charts: HTMLElement, ...title: (string | HTMLElement | null)[]): HTMLElement {
+  const host = h("div", {}, h("h3", {}, ...title));
+  charts.append(host);
+  return host;
+}
+
+function process(part: SystemData, charts: HTMLElement): void {
+  chart(titled(charts, "Processor cores in use ", badge(part.how)), {
     ...SHARED,
     x: part.time,
     summary: `Cores in use by the process over time, of ${part.core_count}.`,
@@ -36,8 +44,7 @@ function process(part: SystemData, host: HTMLElement): void {
     showY: (value) => significant(value, 2),
     levels: [{ value: part.core_count, label: `${part.core_count} cores`, colour: "--soft" }],
   });
-  host.append(h("h3", {}, "Resident memory of the process"));
-  chart(host, {
+  chart(titled(charts, "Resident memory of the process"), {
     ...SHARED,
     x: part.time,
     summary: `Resident bytes of the process over time, at most ${bytes(Math.max(...part.rss))}.`,
@@ -46,11 +53,10 @@ function process(part: SystemData, host: HTMLElement): void {
   });
 }
 
-function gpu({ title, unit, time: x, values }: SystemData["gpus"][0], host: HTMLElement): void {
+function gpu({ title, unit, time: x, values }: SystemData["gpus"][0], charts: HTMLElement): void {
   const show = (value: number) => format(value, unit);
   const most = Math.max(...values.map((value) => value ?? 0));
-  host.append(h("h3", {}, title));
-  chart(host, {
+  chart(titled(charts, title), {
     ...SHARED,
     x,
     summary: `${title} over time, at most ${show(most)}.`,

@@ -21,6 +21,8 @@ class RepeatedLayers(NamedTuple):
 
     def sum(self, figure: str) -> Any:
         """Return the sum of a figure of all of them; None where none is known."""
+        if len(self.nodes) == 1:  # as most are, in tables of many thousands
+            return getattr(self.nodes[0], figure)
         return _sum(getattr(node, figure) for node in self.nodes)
 
     def own(self, figure: Literal["host", "device"]) -> float | None:
@@ -54,7 +56,7 @@ class RepeatedLayers(NamedTuple):
 
 def single_layers(root: Node) -> list[RepeatedLayers]:
     """Return each layer by itself in calling order, the model first."""
-    nodes = (node for node in root.walk() if node.kind in ("model", "layer"))
+    nodes = (node for node in root.walk() if node.row.kind in ("model", "layer"))
     return [RepeatedLayers(node.name, (node,), root) for node in nodes]
 
 

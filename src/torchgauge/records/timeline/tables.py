@@ -54,31 +54,32 @@ def layers(tree: Tree) -> Table:
     return Table({column.key: list(map(column.get, nodes)) for column in PYTHON_COLUMNS})
 
 
-def operators(tree: Tree, *, by_shape: bool = False) -> Table:
+def operators(tree: Tree, *, by_shape: bool = False, max_rows: int | None = None) -> Table:
     """Return one row per operator, most time of its own first, under torch.profiler's names.
 
     Times in seconds of one step, columns named % in percent of it; `by_shape` tells the same
-    operator on other shapes apart. `CPU total` holds what an operator calls; the columns of a
-    device are there where one worked. As in torch's table, overloads are one operator, and one that
-    calls nothing but itself under another overload ran once. `flops` and `bytes` are its own, and
-    per second of the time with what it calls (at least so many where some calls are `nowhere`);
-    `counted at` says where its work is counted (see `counted_at`; each place where its calls
-    differ), None where nothing was.
+    operator on other shapes apart; `max_rows` limits the rows. `CPU total` holds what an operator
+    calls; the columns of a device are there where one worked. As in torch's table, overloads are
+    one operator, and one that calls nothing but itself under another overload ran once. `flops` and
+    `bytes` are its own, and per second of the time with what it calls (at least so many where some
+    calls are `nowhere`); `counted at` says where its work is counted (see `counted_at`; each place
+    where its calls differ), None where nothing was.
     """
     groups: dict[tuple[str, str], list[Chain]] = {}
     for node in tree.root.walk():
-        if node.kind == "operator" and not _repeats_parent(node):
+        if node.row.kind == "operator" and not _repeats_parent(node):
             shape = node.row.shapes if by_shape else ""
             groups.setdefault((base_name(node.name), shape), []).append(_chain(node))
     root = tree.root
     step_times = root.host_time or 0.0, root.device_time
     counted = root.flops is not None
-    rows = [
-        _operator(name, shape, chains, step_times, tree.allocator) | _work(chains, counted)
+    timed = [
+        (_operator(name, shape, chains, step_times, tree.allocator), chains)
         for (name, shape), chains in groups.items()
     ]
     order = "Self CPU" if step_times[1] is None else "Self CUDA"
-    rows.sort(key=lambda row: -(row[order] or 0.0))
+    timed.sort(key=lambda pair: -(pair[0][order] or 0.0))
+    rows = [row | _work(chains, counted) for row, chains in timed[:max_rows]]
     columns: dict[str, list[Any]] = {name: [] for name in (rows[0] if rows else {})}
     for row in rows:
         for name, value in row.items():
@@ -95,12 +96,12 @@ def _repeats_parent(node: Node) -> bool:
     """
     above = node.parent
     return (
-        node.kind == "operator"
+        node.row.kind == "operator"
         and above is not None
-        and above.kind == "operator"
         and len(above.children) == 1
-        and above.calls == node.calls
-        and base_name(above.name) == base_name(node.name)
+        and above.row.kind == "operator"
+        and above.row.calls == node.row.calls
+        and base_name(above.row.name) == base_name(node.row.name)
     )
 
 

@@ -75,7 +75,7 @@ def hottest_operator(timed: Timed) -> Finding | None:
     tree = timed.tree
     if tree is None:
         return None
-    operators = tables.operators(tree)
+    operators = tables.operators(tree, max_rows=1)
     clock = "CUDA" if "Self CUDA" in operators.columns else "CPU"
     first = next(iter(operators.rows()), None)
     percent = None if first is None else first[f"Self {clock} %"]

@@ -156,7 +156,9 @@ def contributions(comparison: Comparison) -> list[dict[str, Any]] | None:
                 for place in bars
             ],
             "rest": round(remainder * 1e9),
-            "others": f"{other_count} other layers, and time in no layer",
+            "others": f"{other_count} other layers, and time in no layer"
+            if other_count
+            else "time in no layer",
             "total": round(comparison.step_change * 1e9),
             "whole": "the step as a whole",
             "unit": "delta",

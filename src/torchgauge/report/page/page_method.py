@@ -21,8 +21,8 @@ Rows = list[list[str]]
 KINDS = (
     ["measured", "on this machine, with an interval where samples allow one"],
     ["counted", "exact, from shapes; nothing was timed for it"],
-    ["estimated", "computed from measured and counted figures by a model that is named"],
-    ["unknown", "could not be told; it counts as nothing in a sum, which then says at least"],
+    ["estimated", "computed by a named model from measured and counted figures"],
+    ["unknown", "not measured or not measurable; a sum that lacks it says 'at least'"],
 )
 
 
@@ -60,7 +60,7 @@ def _latency(record: Latency) -> Rows:
     return [
         ["interval", record.interval_method, ""],
         ["processes", f"{len(record.processes):,}", ""],
-        ["samples", f"{steady:,}", f"after {warmup:,} of warm-up, which are in no figure"],
+        ["samples", f"{steady:,}", f"after {warmup:,} warm-up calls, which no figure includes"],
         ["steady", "yes" if record.steady else "no: no end of the warm-up was found", ""],
         ["stopped", record.stop, ""],
         *([["caches", "emptied before each call", ""]] if record.cold_cache else []),
@@ -95,7 +95,7 @@ def tree_facts(tree: Tree) -> Rows:
     if tree.residual is not None and bare:
         side = "above" if tree.residual >= 0 else "below"
         note = f"{units.percent(abs(tree.residual) / bare)} {side} the bare step's"
-        facts.append(["parts' sum", units.time(root.host_time), f"{note} {units.time(bare)}"])
+        facts.append(["sum of parts", units.time(root.host_time), f"{note} {units.time(bare)}"])
     if tree.headline_ratio is not None:
         note = "the tree's sum ÷ the headline latency"
         facts.append(["headline", f"{tree.headline_ratio:.2f}×", note])

@@ -16,7 +16,8 @@ SMALLEST_SHARE = 1e-4
 def roofline(profile: Profile) -> dict[str, Any] | None:
     """Return roofs and points (FLOPs per byte, FLOP/s, ns), or why there are no roofs.
 
-    None where no layer was timed: there would be nothing under the roofs.
+    None where no layer was timed: there would be nothing under the roofs. A training step has no
+    roofs: it is timed with its optimizer.
     """
     points = [] if profile.tree is None else _points(profile.tree.nodes)
     if not points:
@@ -28,7 +29,7 @@ def roofline(profile: Profile) -> dict[str, Any] | None:
         else [roofs for roofs in (record.roofs, record.datasheet) if roofs is not None]
     )
     if not roof_sets:
-        return _missing(profile)
+        return None if profile.target.training else _missing()
     dtypes = (
         {}
         if profile.cost is None
@@ -42,11 +43,8 @@ def roofline(profile: Profile) -> dict[str, Any] | None:
     }
 
 
-def _missing(profile: Profile) -> dict[str, str]:
+def _missing() -> dict[str, str]:
     """Say why there are no roofs, and how to measure them."""
-    if profile.target.training:
-        reason = "Roofs are drawn for inference: a training step is timed with its optimizer."
-        return {"missing": reason, "command": ""}
     reason = "How fast this device can be was not measured. This command does that:"
     return {"missing": reason, "command": "torchgauge profile TARGET --roofs"}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from torchgauge import units
+from torchgauge.analyze.gate.evidence import percentile_is_known
 from torchgauge.records.latency.latency import Latency, LatencyRun
 from torchgauge.records.memory.memory import PARTS, Memory
 from torchgauge.records.profile import Profile
@@ -36,7 +37,11 @@ def latency(profile: Profile) -> dict[str, Any] | None:
         "median": _ns(record.median),
         "interval": _interval(record.interval),
         "interval_title": _interval_title(record),
-        "percentiles": {name: _ns(getattr(record, name)) for name in ("p90", "p95", "p99")},
+        "percentiles": {
+            name: _ns(getattr(record, name))
+            for name in ("p90", "p95", "p99")
+            if percentile_is_known(record, name)
+        },
         "mean": _ns(record.mean),
         "steady": record.steady,
         "rows": _rows(time_sections.latency(record, stages=profile.training is None)),

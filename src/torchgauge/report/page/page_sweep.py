@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge import units
+from torchgauge.analyze.sweep.cell_figures import has_enough_samples
 from torchgauge.analyze.sweep.constraints import parse
 from torchgauge.errors import InputError
 from torchgauge.records.sweep import AXES, Cell, CellSettings, Fit, Scaling, Sweep
@@ -36,7 +37,7 @@ def overview(sweep: Sweep) -> dict[str, Any]:
 
 def _card(best: words.BestWords) -> dict[str, str]:
     return {
-        "label": f"best {best.metric}",
+        "label": f"best {best.metric}" + (" (not proven)" if best.figure and not best.cell else ""),
         "value": best.figure or "unknown",
         "note": ", ".join(filter(None, (best.cell, *best.notes))),
         "how": "measured",
@@ -64,13 +65,14 @@ def _cell(sweep: Sweep, place: int, cell: Cell) -> dict[str, Any]:
         "median": _ns(None if latency is None else latency.median),
         "low": _ns(None if interval is None else interval.low),
         "high": _ns(None if interval is None else interval.high),
-        "p99": _ns(None if latency is None else latency.p99),
+        "p99": _ns(latency.p99 if latency and has_enough_samples(cell, "p99") else None),
         "first_call": _ns(None if latency is None else latency.first_call),
         "rate": cell.per_second,
         "memory": None if cell.memory is None else cell.memory.peak,
         "flops": None if cell.cost is None else cell.cost.flops,
         "front": place in sweep.front.cells,
-        "best": [best.metric for best in sweep.best if best.cell == place],
+        "best": words.best_metrics(sweep, place),
+        "tied": words.tied_metrics(sweep, place),
         "warnings": [warning.id for warning in cell.warnings],
     }
 

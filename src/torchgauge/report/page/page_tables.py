@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.timeline import line_table, tables
 from torchgauge.records.timeline.kernel_table import kernels
-from torchgauge.records.timeline.layer_columns import REPORT_COLUMNS, LayerColumn
+from torchgauge.records.timeline.layer_columns import REPORT_COLUMNS
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.quantity import Quantity
 from torchgauge.records.timeline.repeated_layers import RepeatedLayers, single_layers
@@ -121,7 +121,7 @@ def _is_leaf(layer: RepeatedLayers) -> bool:
 
 def _layers(name: str, layers: Sequence[RepeatedLayers]) -> dict[str, Any]:
     """Return layers as a table, at first by the time that is their own."""
-    columns = [Column(column.title, column.title, _page_unit(column)) for column in REPORT_COLUMNS]
+    columns = [Column(column.title, column.title, column.unit) for column in REPORT_COLUMNS]
     cells = {column.title: list(map(column.get, layers)) for column in REPORT_COLUMNS}
     first = columns[0].key
     cells[first] = [layer.nodes[0].row.path or layer.root.name for layer in layers]
@@ -220,11 +220,6 @@ def table(
             )
     rows = len(next(iter(cells.values()), []))
     return {"name": name, "rows": rows, "columns": filled_columns, "nodes": nodes}
-
-
-def _page_unit(column: LayerColumn) -> Unit:
-    # The page formats counts alone, and with G for billions.
-    return "count" if column.unit == "elements" else column.unit
 
 
 def _values(values: list[Any], unit: Unit) -> list[Any]:

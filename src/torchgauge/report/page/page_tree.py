@@ -29,7 +29,7 @@ FIGURES = (
     Figure("bytes", "bytes moved", "bytes"),
     Figure("allocations", "memory allocated", "bytes"),
     Figure("retained", "kept for backward", "bytes"),
-    Figure("parameters", "parameters", "count"),
+    Figure("parameters", "parameters", "elements"),
 )
 # Calls without a formula, and calls without bytes: with any, the figures are lower bounds.
 LACKING = ("unknown", "calls_without_bytes")
