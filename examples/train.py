@@ -12,9 +12,10 @@ from __future__ import annotations
 import argparse
 
 import torch
-from decoder import CONTEXT, VOCABULARY, Decoder
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
+
+from decoder import CONTEXT, VOCABULARY, Decoder
 
 
 class Counting(Dataset[tuple[Tensor, Tensor]]):
