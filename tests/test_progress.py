@@ -141,7 +141,8 @@ def test_a_full_standard_error_ends_nothing(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Full())
     monkeypatch.setattr(progress, "LINE_PERIOD", 0.0)
     progress.progress(choice=True).start("latency")
-    assert len(tried) == 1 and "latency" in tried[0]
+    assert len(tried) == 1
+    assert "latency" in tried[0]
 
 
 class Stages:

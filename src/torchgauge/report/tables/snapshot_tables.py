@@ -77,7 +77,7 @@ def over_time(device: DeviceMemory, peak: Peak) -> Table:
 def _moment(peak: Peak) -> str:
     time_text = "" if peak.time is None else f", {units.time(peak.time)} after the first"
     position = "before the first event" if peak.event < 0 else f"at event {peak.event:,}{time_text}"
-    return f"Peak {position}. Alive: as asked for, until the free is complete."
+    return f"Peak {position}. Alive: requested sizes, until the free is complete."
 
 
 SHARE = (Column("share", unit="percent"), Column("bar", unit="bar", max_width=BAR))
@@ -191,7 +191,7 @@ def _categories(snapshot: Snapshot, held: Sequence[Holding], total: int) -> list
     parts = [
         f"{name} {units.percent(size / (total or 1))}" for name, size in categories.most_common()
     ]
-    return [f"By what stacks let guess (estimated): {', '.join(parts)}."]
+    return [f"By category, from the stacks (estimated): {', '.join(parts)}."]
 
 
 def stack_text(stack: Stack | None) -> Detailed:

@@ -81,9 +81,7 @@ def details(rank: RankTrace) -> Iterator[Table]:
         rows = rows_of(COPIES, rank.copies, lambda copy: copy.kind)
         yield Table(title="Copies", how="measured", columns=COPIES, rows=rows, recorded=True)
     if rank.queues:
-        note = (
-            "empty: pieces of work behind which none waited. delay: from launch to begin, median."
-        )
+        note = "empty: work with nothing waiting behind it. delay: from launch to begin, median."
         yield _first_rows("Launched and not begun", QUEUES, rank.queues, _queue_name, note)
     if rank.synchronisations:
         title = "The host waited for a device"
