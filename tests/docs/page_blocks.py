@@ -4,6 +4,7 @@
 ```python                   run, all of a page in one program
 ```… title="file.py"        a file, written before what follows is run
 ```text title="prints"      what the block before printed; … stands for anything
+```text title="such as"     an example of it: its labels were printed, its figures may be others
 <!-- run … -->              Python that is run and not shown
 """
 
@@ -15,14 +16,14 @@ FENCE = re.compile(
     r"|^<!-- run\n(?P<hidden>.*?)-->$",
     re.MULTILINE | re.DOTALL,
 )
-OUTPUT = "prints"
+OUTPUTS = {"prints": "output", "such as": "example"}
 SHOWN_ONLY = {"text", "json", "toml", "yaml", "makefile"}
 # Commands that set up or belong to another program.
 NOT_RUN = ("pip install ", "make ", "git ", "nsys ")
 
 
 class Block(NamedTuple):
-    kind: str  # "bash", "python", "file", "output", "shown"
+    kind: str  # "bash", "python", "file", "output", "example", "shown"
     text: str
     title: str
     line: int
@@ -37,8 +38,8 @@ def _block(found: re.Match, page: str) -> Block:
     if found["hidden"] is not None:
         return Block("python", found["hidden"], "", line)
     language, title = found["language"], found["title"] or ""
-    if title == OUTPUT:
-        kind = "output"
+    if title in OUTPUTS:
+        kind = OUTPUTS[title]
     elif title:
         kind = "file"
     elif language in ("bash", "python"):
