@@ -66,7 +66,7 @@ def _headline_warnings(tree: Tree, total: float, latency: Latency) -> list[Measu
             f"add up to {units.time(total, 3)}, the headline is {units.time(latency.median, 3)}.",
             probe="timeline",
             cause=f"While the tree was measured a step took that long{bare_text}: the machine or "
-            "the process ran at another pace than during the latency measurement.",
+            "the process ran at a different speed during the latency measurement.",
             remedy=f"Read the tree's shares, or divide its times by {ratio:.2f}; repeat it on a "
             "quiet machine.",
         )
