@@ -62,7 +62,7 @@ def test_the_summary_fits_its_width_and_says_what_matters(file, width):
         text = out.getvalue()
     assert max(map(len, text.splitlines())) <= width
     for said in (
-        "Out of memory at 16.78 MB: enough was free, but no single block was large enough",
+        "Out of memory at 16.78 MB: enough was free, but in no single block",
         "log.py:7 keep keeps its allocations: 20.97 MB",
         "waits for other streams to release 20.97 MB",
         "settings      roundup 1",

@@ -15,7 +15,7 @@ _MEBIBYTE = 1 << 20
 _EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 _CAUSES: dict[OomCause, tuple[str, str]] = {
     "fragmentation": (
-        "enough was free, but no single block was large enough",
+        "enough was free, but in no single block",
         f"Set {_EXPANDABLE}, and avoid sizes that change from step to step.",
     ),
     "full": (

@@ -68,7 +68,7 @@ def over_time(device: DeviceMemory, peak: Peak) -> Table:
     if reserved:
         curve = Curve(device.timeline, 2, reserve=30, tone="faint")
         rows.append(Row("reserved", {"most": units.size(max(reserved)), "curve": curve}))
-    columns = (Column("most"), Column("curve", title="", unit="curve"))
+    columns = (Column("most", title="peak"), Column("curve", title="", unit="curve"))
     return Table(
         title="Over the window", how="measured", columns=columns, rows=rows, notes=(_moment(peak),)
     )
@@ -91,7 +91,7 @@ SEGMENTS = (
 )
 HOLDERS = (Column("bytes", unit="bytes"), *SHARE, Column("blocks", unit="count"))
 OOMS = (
-    Column("asked", unit="bytes", get=lambda oom: oom.requested),
+    Column("asked", title="requested", unit="bytes", get=lambda oom: oom.requested),
     Column("device left", unit="bytes", get=lambda oom: oom.device_free, empty="–"),
     Column("free", unit="bytes", get=lambda oom: oom.cached, empty="–"),
     Column("largest", unit="bytes", empty="–"),
@@ -99,8 +99,8 @@ OOMS = (
 )
 PERSISTENT = (
     Column("bytes", unit="bytes"),
-    Column("kept", unit="count", get=lambda holder: holder.blocks),
-    Column("of", unit="count", get=lambda holder: holder.allocations),
+    Column("kept", title="not freed", unit="count", get=lambda holder: holder.blocks),
+    Column("of", title="allocated", unit="count", get=lambda holder: holder.allocations),
 )
 
 
