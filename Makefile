@@ -57,6 +57,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m checks.names
+	$(BIN)/python -m checks.prose
 
 types: $(VENV)/dev
 	$(BIN)/mypy

@@ -302,7 +302,9 @@ REFUSED = [
     Case("@program.pt", "target-not-supported", "", "a checkpoint", "--weights"),
     Case("@hf", "hf-remote-code", "not run", "auto_map"),
     # the inputs
-    Case("@models.py:unfed", "input-missing", "brings no inputs", "forward(", "--input input="),
+    Case(
+        "@models.py:unfed", "input-missing", "has no example inputs", "forward(", "--input input="
+    ),
     Case("@models.py:unfed --input 2xx3", "input-spec", "at character 3", "^"),
     Case("@models.py:unfed --input 2x3:float31", "input-spec", "float31"),
     Case("@models.py:unfed --input x=1 --input x=2", "input-spec", "given 2 times"),
@@ -310,7 +312,7 @@ REFUSED = [
     Case("@models.py:linear --precision fp8", "precision-unknown", "fp8", "fp32, tf32, bf16"),
     Case("@models.py:linear --device tpu", "device-unknown", "tpu"),
     Case("@models.py:linear --device cuda:63", "device-absent", "cuda"),
-    Case("@models.py:linear --batch 0", "option-invalid", "'0' is no whole number"),
+    Case("@models.py:linear --batch 0", "option-invalid", "'0' is not a whole number"),
     # weights
     Case("@models.py:linear --weights @none.pt", "file-missing", "no weights file"),
     Case("@models.py:linear --weights @missing.pt", "weights-mismatch", "", "1 missing"),
@@ -375,7 +377,7 @@ FAILED = [
          "In layer1.0.conv1 (Conv2d): RuntimeError: Given groups=1", "same inputs"),
     Case("@models.py:unfed --input 1x5", "forward-raised", "", "In Linear: RuntimeError: mat1"),
     Case("@models.py:hungry", "out-of-memory", "Memory ran out on cpu",
-         "1,153 PB were asked for", "smaller batch"),
+         "1,153 PB were requested", "smaller batch"),
     Case("@models.py:exiting", "model-exited", "called exit()", "In Model: SystemExit: 3"),
     Case("@models.py:endless", "recursion-limit", "recursed deeper", "limit is 1,000"),
 ]  # fmt: skip

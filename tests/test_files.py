@@ -133,7 +133,7 @@ def test_what_root_replaces_keeps_its_owner(tmp_path):
 @pytest.mark.parametrize(
     ("owner", "mode", "cause"),
     [
-        (4321, 0o666, "It belongs to somebody else, and a new one would be yours"),
+        (4321, 0o666, "It belongs to another user, and a new one would be yours"),
         (4321, 0o644, "It is write-protected"),
         (1234, 0o444, "It is write-protected"),
     ],
@@ -223,7 +223,7 @@ def test_disks_and_sockets_are_refused(tmp_path):
 def test_a_pipe_is_written_to_and_stays_one(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    assert caught(pipe) == "Nobody reads the pipe"
+    assert caught(pipe) == "The pipe has no reader"
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.set_blocking(reader, True)

@@ -1,4 +1,4 @@
-"""Write files atomically, and refuse to read what is no regular file.
+"""Write files atomically, and read only regular files.
 
 Symbolic links are followed, a file that is replaced keeps its mode and owner, and what cannot be
 replaced (a device, a pipe, a descriptor such as /dev/stdout) is written to.
@@ -37,7 +37,7 @@ _moved: dict[int, int] = {}
 
 
 def is_file(path: Path) -> bool:
-    """Return whether there is a file; False as well where nobody may look, or for no name at all.
+    """Return whether there is a file; False as well without permission, or without a name.
 
     `Path.is_file` raises then, up to Python 3.13.
     """
@@ -45,12 +45,12 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether there is a folder; False as well where nobody may look."""
+    """Return whether there is a folder; False as well without permission."""
     return os.path.isdir(path)  # noqa: PTH112 - as above
 
 
 def path_remedy(path: Path) -> str:
-    """Return what to do about a file that is not there: name the one that was probably meant."""
+    """Return what to do about a missing file: name the one that was probably meant."""
     try:
         names = os.listdir(path.parent)  # noqa: PTH208 - texts, to compare
     except (OSError, ValueError):
@@ -84,7 +84,7 @@ def check_readable(path: Path, *, pipe: bool = False) -> None:
     raise InputError(
         f"{path} is {_kind(status.st_mode)}.",
         id="file-not-regular",
-        cause="What it gives can be had once, or has no end; a file is read from its begin more "
+        cause="It can be read only once, or has no end; a file is read from its begin more "
         "than once.",
         remedy="Write it to a file first, and name that; packed files are read as they are.",
     )
@@ -135,7 +135,7 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> Path:
 
 
 def append(path: Path, text: str) -> None:
-    """Add a text to a file's end; raises OSError, and at once for a pipe that nobody reads."""
+    """Add a text to a file's end; raises OSError, and at once for a pipe without a reader."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
     with os.fdopen(os.open(path, flags, 0o666), "w", encoding="utf-8") as file:
         file.write(text)
@@ -194,7 +194,7 @@ def _place(path: Path) -> Path | int:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether `path` takes bytes and keeps none; raises OSError for what is no file."""
+    """Return whether `path` takes bytes and keeps none; raises OSError for anything but a file."""
     try:
         kind = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -207,12 +207,12 @@ def _is_stream(path: Path) -> bool:
 
 
 def _opened(stream: Path) -> int:
-    """Return a descriptor of a device or a pipe; not waiting for somebody who may never read."""
+    """Return a descriptor of a device or a pipe; not waiting for a reader that may never come."""
     try:
         opened = os.open(stream, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:
         if error.errno == errno.ENXIO and stream.is_fifo():
-            raise OSError(errno.ENXIO, "Nobody reads the pipe") from error
+            raise OSError(errno.ENXIO, "The pipe has no reader") from error
         raise
     os.set_blocking(opened, True)
     return opened
@@ -251,7 +251,7 @@ def _keep_facts(old: Path, file: BinaryIO) -> None:
         try:
             os.fchown(file.fileno(), was.st_uid, was.st_gid)
         except OSError as error:
-            cause = "It belongs to somebody else, and a new one would be yours"
+            cause = "It belongs to another user, and a new one would be yours"
             raise PermissionError(errno.EPERM, cause) from error
     if stat.S_IMODE(was.st_mode) != stat.S_IMODE(now.st_mode):
         os.fchmod(file.fileno(), stat.S_IMODE(was.st_mode) & 0o777)

@@ -34,7 +34,7 @@ def working_folder() -> Path:
     folder = _working_folder()
     if folder is None:
         raise InputError(
-            "The working directory does not exist any more.",
+            "The working directory no longer exists.",
             id="folder-removed",
             cause="It was removed after the shell or the program had entered it.",
             remedy="Change to a folder that exists, and run it again.",
@@ -48,7 +48,7 @@ def typed(path: str) -> Path:
 
 
 def expanded(path: str | Path) -> Path:
-    """Return a path with the home in place of its `~`; of somebody unknown it stays as it is."""
+    """Return a path with the home in place of its `~`; of an unknown user it stays as it is."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - `Path.expanduser` raises for that
 
 

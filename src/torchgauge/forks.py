@@ -1,4 +1,4 @@
-"""The process that owns a resource, told apart from the processes forked from it."""
+"""The process that owns a resource, distinguished from the processes forked from it."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class _StageLine(ABC):
 
 
 class TerminalProgress(_StageLine):
-    """A line on a terminal that is drawn anew, and gone at the end."""
+    """A line on a terminal that is redrawn, and cleared at the end."""
 
     @randomness.preserved_state()
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class NotebookProgress(_StageLine):
 
 
 def _to_stderr(line: str) -> None:
-    """Write a line; where standard error is full or gone nobody is told."""
+    """Write a line; silently dropped where standard error is full or closed."""
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line)
         sys.stderr.flush()
@@ -225,7 +225,7 @@ def progress(choice: bool | None = None) -> Progress:
 
 @restoring
 def showing(choice: bool | None) -> Iterator[Progress]:
-    """Show progress as chosen; None: where somebody is there to see it."""
+    """Show progress as chosen; None: on a terminal."""
     display = progress(choice)
     try:
         yield display

@@ -119,7 +119,7 @@ def _raised() -> int | None:
         limit = 0
     if limit <= 0:
         raise InputError(
-            f"{VARIABLE} is no number of bytes: '{text}'.",
+            f"{VARIABLE} is not a number of bytes: '{text}'.",
             id="read-limit-invalid",
             remedy=f"Write it as 8e9 or 8000000000, or unset {VARIABLE}.",
         )

@@ -83,7 +83,7 @@ def _refused(other: threading.Thread) -> InputError:
 
 
 def _forget_in_child() -> None:
-    """Free the turn in a forked process: the thread that held it is not there, or not measuring."""
+    """Free the turn in a forked process: its holder does not measure there."""
     global _changed
     _changed = threading.Condition()
     _held.clear()

@@ -136,7 +136,7 @@ def percent(fraction: float | None, digits: int = 2, smallest: float = 1e-3) -> 
 
 
 def share(fraction: float, smallest: float = 1e-3) -> str:
-    """Format a share in a column: 0.0123 → '1.2 %', 0 → '0 %'; a tiny one is said to be."""
+    """Format a share in a column: 0.0123 → '1.2 %', 0 → '0 %'; a tiny one is shown as "<0.1 %"."""
     if fraction == 0:
         return "0 %"
     return percent(fraction) if 0 < fraction < smallest else f"{100 * fraction:.1f} %"

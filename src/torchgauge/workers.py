@@ -82,7 +82,7 @@ def worker(
 
 @restoring
 def killed_after(seconds: float, child: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
-    """Kill a process that still runs after so many seconds of the block, and set the event then.
+    """Kill a process that still runs after `seconds` of the block, and set the event then.
 
     `Popen.wait(timeout)` looks 20 times a second, which is work beside a measurement; here a thread
     sleeps.

@@ -62,9 +62,9 @@ def test_the_summary_fits_its_width_and_says_what_matters(file, width):
         text = out.getvalue()
     assert max(map(len, text.splitlines())) <= width
     for said in (
-        "Out of memory at 16.78 MB: enough was free, but in no piece as large",
-        "log.py:7 keep keeps what it allocates: 20.97 MB",
-        "waits for other streams to let go of 20.97 MB",
+        "Out of memory at 16.78 MB: enough was free, but in no single block",
+        "log.py:7 keep keeps its allocations: 20.97 MB",
+        "waits for other streams to release 20.97 MB",
         "settings      roundup 1",
         "Alive at the peak",
         "log.py:7 keep ← train.py:10 main",

@@ -322,6 +322,6 @@ def test_one_row_is_a_row_and_what_is_not_called_has_no_calls(opened):
     page = opened(Trace(name="made.json", ranks=(rank,))).page
     assert "1 row" in re.findall(r"\d+ rows?", page.locator("#tables").inner_text())
     assert "calls" not in page.locator("#tree .panel dt").all_inner_texts()
-    assert page.locator(".warnings li").first.inner_text().startswith("! The trace names no layers")
+    assert page.locator(".warnings li").first.inner_text().startswith("! The trace has no layers")
     page.locator("#tree .cell").nth(1).click()
     assert "calls" in page.locator("#tree .panel dt").all_inner_texts()

@@ -37,7 +37,7 @@ def test_times_have_a_unit(source, capsys):
     assert main([*command, "--from", "47us", "--until", "0.00005s"]) == 0
     assert capsys.readouterr().out.endswith("gemm 6000\n")
     assert main([*command, "--from", "47"]) == 2
-    assert "'47' is no time (such as 47ms)" in capsys.readouterr().err
+    assert "'47' is not a time (such as 47ms)" in capsys.readouterr().err
 
 
 def test_a_file_is_written_packed_by_its_name(source, capsys, tmp_path):

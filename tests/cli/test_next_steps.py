@@ -79,7 +79,7 @@ def test_files_are_written_in_the_format_of_their_suffix(net, capsys):
 
 def test_a_suffix_that_names_no_format_is_refused_before_anything_runs(net, capsys):
     assert main([*net, "-o", "a.docx"]) == 2
-    assert "names no format" in capsys.readouterr().err
+    assert "is not a known format" in capsys.readouterr().err
 
 
 def test_the_page_is_opened_in_the_browser(net, tmp_path, monkeypatch, capsys):

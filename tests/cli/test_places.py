@@ -204,9 +204,9 @@ OPTIONS = [
     (["sweep", "x.py:f", "--memory-limit", "1e308GB"], "[option-invalid]"),
     (["sweep", "x.py:f", "--memory-limit", "1e20GB"], "[option-invalid]"),
     (["trace", "x.json", "--memory-limit", "1e308GB"], "[option-invalid]"),
-    (["trace", "x.json", "--to", "chrome", "--from", "1e308s"], "is no time"),
+    (["trace", "x.json", "--to", "chrome", "--from", "1e308s"], "is not a time"),
     (["trace", "x.json", "--to", "chrome", "--until", "1e25s"], "[option-invalid]"),
-    (["run", "--memory-budget", "9" * 400 + "GB", "x.py"], "is no size"),
+    (["run", "--memory-budget", "9" * 400 + "GB", "x.py"], "is not a size"),
 ]
 
 

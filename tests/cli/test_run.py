@@ -269,8 +269,8 @@ def test_lines_beside_a_model_and_a_script_that_fails(script):
         (["absent.py"], "file-missing"),
         (["--warmup", "0", "x.py"], "schedule-invalid"),
         (["-m", "no_such_module"], "module-missing"),
-        (["--memory-budget", "1", "x.py"], "is no size"),
-        (["--record", "some", "x.py"], "is no number of steps"),
+        (["--memory-budget", "1", "x.py"], "is not a size"),
+        (["--record", "some", "x.py"], "is neither a number of steps"),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, monkeypatch, capsys, arguments, name):

@@ -56,7 +56,7 @@ def test_a_folder_shows_its_ranks_and_the_details_of_one(folder, capsys):
     out = capsys.readouterr().out
     assert "2 files of 2" in out
     assert "Rank 1 (rank1.json)" in out
-    assert "1 collective put side by side, each on the ranks of its group." in out
+    assert "1 collective matched, each across the ranks of its group." in out
 
 
 def test_what_stands_out_in_one_of_several_ranks_says_in_which(folder, capsys):

@@ -5,6 +5,7 @@
 ```… title="file.py"        a file, written before what follows is run
 ```python title="needs a"   run where the module `a` of an extra is installed
 ```text title="prints"      what the block before printed; … stands for anything
+```text title="such as"     an example of it: its labels were printed, its figures may be others
 <!-- run … -->              Python that is run and not shown
 """
 
@@ -16,7 +17,7 @@ FENCE = re.compile(
     r"|^<!-- run\n(?P<hidden>.*?)-->$",
     re.MULTILINE | re.DOTALL,
 )
-OUTPUT = "prints"
+OUTPUTS = {"prints": "output", "such as": "example"}
 NEEDS = "needs "
 SHOWN_ONLY = {"text", "json", "toml", "yaml", "makefile"}
 # Commands that set up or belong to another program.
@@ -24,7 +25,7 @@ NOT_RUN = ("pip install ", "make ", "git ", "nsys ")
 
 
 class Block(NamedTuple):
-    kind: str  # "bash", "python", "needing", "file", "output", "shown"
+    kind: str  # "bash", "python", "needing", "file", "output", "example", "shown"
     text: str
     title: str
     line: int
@@ -39,8 +40,8 @@ def _block(found: re.Match, page: str) -> Block:
     if found["hidden"] is not None:
         return Block("python", found["hidden"], "", line)
     language, title = found["language"], found["title"] or ""
-    if title == OUTPUT:
-        kind = "output"
+    if title in OUTPUTS:
+        kind = OUTPUTS[title]
     elif title.startswith(NEEDS):
         kind, title = "needing", title.removeprefix(NEEDS)
     elif title:

@@ -13,9 +13,11 @@ from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from page_blocks import NOT_RUN, Block, blocks, commands
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.docs.page_blocks import NOT_RUN, Block, blocks, commands
+from tests.support.shown_output import missing_lines
 
+WIDTH = {"COLUMNS": "100"}  # that of the pages: a narrower terminal has fewer columns in a table
 BUDGET = "2"  # seconds of sampling: the pages' figures are not looked at
 SETTING = re.compile(r"[A-Z_]+=")  # a variable before the program's name
 PROGRAMS = {"torchgauge": "torchgauge", "torchrun": "torch.distributed.run"}
@@ -44,6 +46,8 @@ def _run(block: Block, namespace: dict, printed: str) -> str:
         return _python(block, namespace)
     elif block.kind == "output":
         _compare(block.text, printed)
+    elif block.kind == "example":
+        _compare_labels(block.text, printed)
     return printed
 
 
@@ -60,14 +64,14 @@ def _command(line: str) -> str:
     start = [] if program == "python" else ["-m", PROGRAMS[program]]
     done = subprocess.run(
         [sys.executable, *start, *arguments],
-        env=os.environ | settings,
+        env=os.environ | WIDTH | settings,
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode not in allowed:
         sys.exit(f"{line}\n{done.stdout}{done.stderr}ended with {done.returncode}")
-    return done.stdout
+    return done.stdout + done.stderr  # the summary of `run` is on standard error
 
 
 def _python(block: Block, namespace: dict) -> str:
@@ -91,6 +95,11 @@ def _compare(shown: str, printed: str) -> None:
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     if not doctest.OutputChecker().check_output(shown, printed.replace("…", "..."), flags):
         sys.exit(f"The page shows\n{shown}\nand this was printed:\n{printed}")
+
+
+def _compare_labels(shown: str, printed: str) -> None:
+    if missing := missing_lines(shown, printed):
+        sys.exit("\n".join(["The page shows", *missing, "and this was printed:", printed]))
 
 
 if __name__ == "__main__":

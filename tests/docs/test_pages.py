@@ -56,6 +56,10 @@ def test_no_code_stands_outside_of_fences(page):
         ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
         ("```bash\ntorchgauge nothing\n```\n", "no verb 'nothing'"),
         ('```python\nprint(1)\n```\n\n```text title="prints"\n2\n```\n', "was printed"),
+        (
+            '```python\nprint("a 1 ms")\n```\n\n```text title="such as"\nb 1 ms\n```\n',
+            "b 1 ms\nand",
+        ),
         ("```rust\n```\n", "neither run nor"),
         ('```python title="a.py"\nx = 1\n```\n```python\nimport a\n\nassert a.x == 2\n```\n', "As"),
         ("<!-- run\nraise KeyError\n-->\n", "KeyError"),

@@ -72,4 +72,4 @@ def test_running_out_of_memory_says_what_was_asked_and_free():
     with pytest.raises(tg.MeasurementError) as caught:
         tg.measure_latency(lambda: torch.empty(2**46, device="cuda", dtype=torch.uint8))
     assert caught.value.id == "out-of-memory"
-    assert "were asked for" in caught.value.cause
+    assert "were requested" in caught.value.cause

@@ -129,7 +129,7 @@ def test_times_sort_as_texts():
     assert east < west
     with pytest.raises(RecordError):
         moment("yesterday")
-    with pytest.raises(RecordError, match="is no time"):
+    with pytest.raises(RecordError, match="is not a time"):
         moment("0001-01-01T00:00:00+05:00")  # before the first year in UTC
 
 

@@ -89,7 +89,7 @@ def test_what_cannot_be_told_says_why(store):
     fill(store, range(9))
     (series,) = trend(store, metrics=["latency_median"]).series
     assert series.changes == ()
-    assert series.unknown == "changes are told from 10 runs on"
+    assert series.unknown == "changes are detected from at least 10 runs"
 
 
 def test_an_unknown_figure_is_named(store):

@@ -132,7 +132,7 @@ def test_another_programs_tables_are_left_alone(tmp_path):
     file = tmp_path / "other.db"
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE runs (mine TEXT)")
-    with pytest.raises(StoreError, match="no history") as error:
+    with pytest.raises(StoreError, match="not a history") as error:
         Store.open(str(file))
     assert error.value.id == "store-damaged"
     assert "another program" in error.value.cause

@@ -193,7 +193,7 @@ def test_the_detail_asked_for_is_how_far_down_the_tree_goes():
         "layers": {"model", "bucket"},
         "operators": {"model", "bucket", "operator"},
     }
-    with pytest.raises(InputError, match="no level of detail"):
+    with pytest.raises(InputError, match="not a level of detail"):
         tg.profile(nn.Linear(4, 4), torch.ones(2, 4), detail="deep")
 
 

@@ -12,7 +12,7 @@ from torchgauge.report.console import blocks
 from torchgauge.report.content.document import Document, Options, Tree
 from torchgauge.report.page import page_method
 
-SENTENCE = "tree is of calls that took 1.09× the headline latency"
+SENTENCE = "tree's calls took 1.09× the headline latency"
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def sweep(cells=None, *, constraints="", axes=AXES):
         cell(2, 0.003, 1500, precision="bf16"),
         cell(4, 0.006, 6000, precision="fp32"),
         ended("crashed", "killed by SIGABRT", 4, precision="bf16"),
-        ended("out of memory", "64 GB were asked for", 8, precision="fp32"),
+        ended("out of memory", "64 GB were requested", 8, precision="fp32"),
         ended("skipped", "batch 8 ran out of memory", 16, precision="fp32"),
     ]
     run = Run(Grid(axes), None, Processes(), Journal(None, {}), Silent())

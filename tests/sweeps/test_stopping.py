@@ -29,7 +29,7 @@ def test_a_row_ends_where_two_batches_bring_nothing():
     status, said = reason(16, rates(100, 200, 202, 203))
     assert status == "skipped"
     assert said == (
-        "throughput saturates: batches 4 and 8 surely bring less than 3.0 % over the "
+        "throughput saturates: batches 4 and 8 gain significantly less than 3.0 % over the "
         "200 samples/s of batch 2"
     )
     assert reason(8, rates(100, 200, 202)) is None  # one batch without gain is none too many

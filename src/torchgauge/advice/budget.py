@@ -43,7 +43,7 @@ class Budget:
         return None if self.seconds is None else share * self.seconds - self.elapsed()
 
     def fits(self, duration: float, share: float = 1.0) -> bool:
-        """Tell whether work of so many seconds ends within a share of it."""
+        """Return whether work of `seconds` ends within a share of it."""
         remaining = self.remaining(share)
         return remaining is None or duration <= remaining
 

@@ -75,11 +75,11 @@ class Candidate:
         """Return why it is not tried, None where it is."""
         if self.step != "both" and facts.training != (self.step == "training"):
             step_name = "a training step" if self.step == "training" else "inference"
-            return f"It is about {step_name}, and {_other(facts)} is measured."
+            return f"It applies to {step_name}, but {_other(facts)} is measured."
         if self.needs_module and not facts.module:
-            return "The target is a plain callable, of which nothing can be changed."
+            return "The target is a plain callable: nothing in it can be changed."
         if facts.compiled and self.needs_module:
-            return "The target is a compiled program, which is as it is."
+            return "The target is a compiled program and cannot be changed."
         return self.reason(facts)
 
     def variables(self, facts: Facts) -> dict[str, str]:

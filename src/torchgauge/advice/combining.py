@@ -23,7 +23,7 @@ from torchgauge.progress import Progress
 from torchgauge.records.advice import Best, Combination
 from torchgauge.records.model_facts import Facts
 
-BUDGET_ENDED = "The budget came before it was timed."
+BUDGET_ENDED = "The budget ended before it was timed."
 
 
 class RunningExperiment(Protocol):

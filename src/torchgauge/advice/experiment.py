@@ -72,7 +72,7 @@ class Experiment:
 
     def run(self) -> ExperimentResult:
         """Try everything; raises what the original runs into, and only that."""
-        self.progress.start("looking at the model")
+        self.progress.start("inspecting the model")
         facts = self.world.facts()
         self.durations = Durations(facts, self.world.look_seconds, self.world.timing)
         attempts = [Attempt(candidate, facts) for candidate in self.candidates]
@@ -248,7 +248,7 @@ def _judge(attempt: Attempt, *, is_confirmed: bool) -> None:
             attempt.end("rejected", "A call takes longer than the limit.")
             return
         gain = units.percent(attempt.confirmation.interval.low - 1)
-        attempt.end("accepted", f"{spread(attempt.confirmation)}: surely by {gain}.")
+        attempt.end("accepted", f"{spread(attempt.confirmation)}: significantly, by {gain}.")
     else:
         attempt.end("rejected", f"{spread(attempt.confirmation)} on fresh blocks: {NOT_SURE}.")
 
@@ -273,7 +273,7 @@ def _has_layers(attempt: Attempt) -> bool:
 
 
 def _partial_attempt(attempt: Attempt) -> Attempt | None:
-    """Return the candidate of some layers, None where that of all is no output's rejection."""
+    """Return the candidate for some layers; None unless the one for all failed on its output."""
     candidate, output = attempt.candidate, attempt.trial_fields.get("output")
     if candidate.by_layer is None or output is None or output.passed:
         return None
@@ -291,7 +291,7 @@ def _partial_attempt(attempt: Attempt) -> Attempt | None:
 
 
 def _take_layers(attempt: Attempt, choice: LayerChoice) -> None:
-    """Make the candidate that of the chosen layers; where there are none that ends it."""
+    """Apply the candidate to the chosen layers; end it if there are none."""
     candidate = attempt.candidate
     assert candidate.choosing is not None  # noqa: S101 - layers are chosen for those alone
     attempt.trial_fields["left_out"] = choice.left_out

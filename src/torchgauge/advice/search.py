@@ -46,7 +46,7 @@ def advised(build: Build, options: AdviceOptions, progress: Progress) -> Advice:
                 budget=budget,
                 server=server,
             )
-            progress.start("looking at the model")
+            progress.start("inspecting the model")
             facts = world.facts()
             # Twice, since a candidate may need more than the original.
             world.pace = fitting_pace(facts.target.device, 2 * ABBA * (facts.memory or 0))

@@ -151,4 +151,4 @@ def _mean_difference(blocks: Sequence[Block]) -> float:
     return statistics.fmean(block.difference for block in blocks)
 
 
-NOT_SURE = f"not surely by more than {units.percent(MINIMUM_GAIN)}"
+NOT_SURE = f"not significantly above {units.percent(MINIMUM_GAIN)}"

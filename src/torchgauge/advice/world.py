@@ -232,7 +232,7 @@ class Processes:
 
 def _short(budget: Budget) -> MeasurementError:
     return MeasurementError(
-        "The budget ended before the model was looked at.",
+        "The budget ended before the model had been inspected.",
         id="budget-short",
         cause=f"Loading it and running it a few times takes longer than {budget.seconds:g} s.",
         remedy="Give a larger --budget; trying a candidate takes several times as long.",

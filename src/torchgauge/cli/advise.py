@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_options(
         parser.add_argument_group("what is run"),
         device="auto",
-        device_help="cpu, cuda, cuda:N or auto: the GPU where there is one (default)",
+        device_help="cpu, cuda, cuda:N or auto: the GPU if there is one (default)",
     )
     add_training_options(parser.add_argument_group("training"))
     _add_trial_options(parser.add_argument_group("what is tried"))
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_trial_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--candidates", metavar="ID,ID", help="which to try; bf16-* for all that begin so"
+        "--candidates", metavar="ID,ID", help="which to try; bf16-* for all bf16 ones"
     )
     group.add_argument(
         "--tolerance",
@@ -141,7 +141,7 @@ def _limit(text: str | None) -> float | None:
     quantity = amount(text, "s")
     if quantity is None or quantity.value <= 0:
         raise InputError(
-            f"'{text}' is no limit of a call.",
+            f"'{text}' is not a limit on a call.",
             id="option-invalid",
             remedy="Give it with its unit, such as 20ms.",
         )

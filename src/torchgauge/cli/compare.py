@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_options(
         run_group,
         device="auto",
-        device_help="cpu, cuda, cuda:N or auto: the GPU where there is one (default)",
+        device_help="cpu, cuda, cuda:N or auto: the GPU if there is one (default)",
     )
     run_group.add_argument(
         "--blocks", type=positive, metavar="K", help="blocks of four processes (default: 8)"

@@ -36,13 +36,25 @@ def add_arguments(
         "--output", type=typed, metavar="FILE", help="write it there, packed where it ends in .gz"
     )
     group.add_argument(
-        "--from", type=_time, metavar="TIME", dest="begin", help="from then on, such as 0.5s"
+        "--from",
+        type=_time,
+        metavar="TIME",
+        dest="begin",
+        help="only events after this time, such as 0.5s",
     )
     group.add_argument(
-        "--until", type=_time, metavar="TIME", dest="end", help="what comes before, such as 1.2s"
+        "--until",
+        type=_time,
+        metavar="TIME",
+        dest="end",
+        help="only events before this time, such as 1.2s",
     )
-    group.add_argument("--step", type=whole_number, metavar="N", help="what is in ProfilerStep#N")
-    group.add_argument("--layer", metavar="PATH", help="what is in a layer, forward and backward")
+    group.add_argument(
+        "--step", type=whole_number, metavar="N", help="only events in ProfilerStep#N"
+    )
+    group.add_argument(
+        "--layer", metavar="PATH", help="only events in a layer, forward and backward"
+    )
 
 
 def _time(text: str) -> float:
@@ -51,7 +63,7 @@ def _time(text: str) -> float:
     quantity = amount(text, "s")
     if quantity is None:
         better = meant(text, "s") or "0.5s"
-        raise argparse.ArgumentTypeError(f"'{text}' is no time (such as {better})")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time (such as {better})")
     return quantity.value
 
 

@@ -20,7 +20,7 @@ Count the work of one call, from the shapes of every operator that it runs: MACs
 
 The model is made of meta tensors, which have shapes and no values, so that a model of any size
 is counted in seconds. Where its code reads values (.item(), a mask that decides what runs), it is
-counted on real tensors, and that is said. An operator without formula is listed as unknown, and
+counted on real tensors, with a note. An operator without formula is listed as unknown, and
 the totals say "at least"; torchgauge.flop_formula gives it one.
 """
 
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=lambda text: [name.strip() for name in text.split(",")],
         default=[],
         metavar="DEVICE,…",
-        help="estimate time and memory on devices that are not here, such as h100,a100,l4",
+        help="estimate time and memory on other devices, such as h100,a100,l4",
     )
     parser.add_argument(
         "--by",

@@ -1,4 +1,4 @@
-"""`torchgauge doctor`: what on this machine makes timings lie."""
+"""`torchgauge doctor`: what on this machine distorts timings."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode
 
 DESCRIPTION = """\
-Look for what makes timings lie on this machine: other load, quotas, threads, clocks, heat,
+Look for what distorts timings on this machine: other load, quotas, threads, clocks, heat,
 memory, debug builds, switches. Each finding has its evidence and a remedy.
 
 At the end the same work is timed on both sides of an A/A comparison, in fresh processes, for
-some ten seconds. How far the sides differ is this machine's noise floor; it is kept for gates.
+about ten seconds. How far the sides differ is this machine's noise floor; it is kept for gates.
 """
 
 

@@ -80,7 +80,9 @@ def _output(text: str) -> tuple[str, Path]:
     """Return the format that a file's name asks for, by its longest known suffix, and its path."""
     fitting = [suffix for suffix in SUFFIXES if text.casefold().endswith(suffix)]
     if not fitting:
-        message = f"the suffix of '{text}' names no format (choose from {', '.join(SUFFIXES)})"
+        message = (
+            f"the suffix of '{text}' is not a known format (choose from {', '.join(SUFFIXES)})"
+        )
         raise argparse.ArgumentTypeError(message)
     return SUFFIXES[max(fitting, key=len)], typed(text)
 
@@ -192,7 +194,7 @@ def _page_to_open(stem: str) -> Path:
 
 
 def _open_page(path: Path) -> None:
-    """Open a page in a browser, where there is one."""
+    """Open a page in a browser, if there is one."""
     import webbrowser
 
     if not path.exists() or not webbrowser.open(path.absolute().as_uri()):

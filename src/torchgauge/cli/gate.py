@@ -40,8 +40,8 @@ Gate a model against another build of it, and name the layers that got worse.
 
 Counted figures are compared first and exactly. Times are measured in turn in fresh processes, A B B
 A, as many as this host's calibration asks for (8 blocks without one), once more as many where that
-does not decide. A metric fails where it surely got worse by more than the first value of its
-tolerance, and passes where it surely did not by the second.
+does not decide. A metric fails if it got worse, significantly, by more than the first value of its
+tolerance, and passes if a change as large as the second is excluded.
 
 Exit codes: 0 pass, 3 fail, 4 inconclusive, 5 not comparable, 1 a measurement failed and left it
 undecided, 2 bad input, 130 interrupted.
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_options(
         parser.add_argument_group("what is run"),
         device="auto",
-        device_help="cpu, cuda, cuda:N or auto: the GPU where there is one (default)",
+        device_help="cpu, cuda, cuda:N or auto: the GPU if there is one (default)",
     )
     add_training_options(parser.add_argument_group("training"))
     out = parser.add_argument_group("what comes out")

@@ -108,7 +108,7 @@ def _arguments(shell: Any, function: Any, words: Sequence[str]) -> tuple[list[An
         if name not in parameters:
             keywords = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
             raise InputError(
-                f"'{word}' is no option of torchgauge.{function.__name__}.",
+                f"'{word}' is not an option of torchgauge.{function.__name__}.",
                 id="option-unknown",
                 cause="Of variables the magic takes the options of Python's function.",
                 remedy=f"Choose from {', '.join(f'--{name}' for name in keywords)}.",
@@ -179,7 +179,7 @@ def _tell(child: subprocess.Popen[bytes], display: Progress) -> None:
 
 
 def _record(text: str) -> Record | None:
-    """Return the record that a command printed; print what is none. Raises its error."""
+    """Return the record that a command printed; print any other text. Raises its error."""
     try:
         content = json.loads(text)
     except ValueError:

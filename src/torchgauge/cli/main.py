@@ -31,7 +31,7 @@ VERBS = {
     "snapshot": "read a CUDA memory snapshot, on any machine",
     "history": "keep runs with their commits, and see where figures changed",
     "report": "show a saved run again, in any format; nothing is measured",
-    "doctor": "find what on this machine makes timings lie, and how to fix it",
+    "doctor": "find what distorts timings on this machine, and how to fix it",
 }
 
 # Options that print and exit.

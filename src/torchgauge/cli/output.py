@@ -1,4 +1,4 @@
-"""The only way out to a terminal: the result to standard output, all else to standard error.
+"""The only way out to a terminal: the result to standard output, the rest to standard error.
 
 What a user's model prints goes to standard error, too. No text of ours reaches either but through
 here, where what names, files and arguments hold can command nothing.
@@ -119,7 +119,7 @@ def _write_error(text: str) -> None:
 
 
 def emit(text: str, *, styled: bool = False) -> None:
-    """Write the result to standard output; that its reader is gone (`| head`) is no failure.
+    """Write the result to standard output; a reader that is gone (`| head`) is not a failure.
 
     `styled`: nothing in it but torchgauge's own words, in their colours.
 
@@ -131,7 +131,7 @@ def emit(text: str, *, styled: bool = False) -> None:
 
 
 def emit_bytes(parts: Iterable[bytes]) -> None:
-    """Write a result that is no text, or a large one, as `emit` does."""
+    """Write a binary result, or a large one, as `emit` does."""
     with _reader_may_be_gone():
         if sys.stdout.isatty():
             for text in codecs.iterdecode(parts, "utf-8", "replace"):

@@ -151,7 +151,7 @@ def _is_positional(action: argparse.Action) -> bool:
 
 
 def nearest(text: str, names: Iterable[str]) -> str:
-    """Return the name that was probably meant: one that begins so, or a similar one; "" of none."""
+    """Return the name that was probably meant: one with this beginning, or a similar one, or ""."""
     # Without the dashes of options, which would make all of them similar.
     by_lower = {name.lower().lstrip("-"): name for name in names}
     lower = text.lower().lstrip("-")

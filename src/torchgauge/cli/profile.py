@@ -41,8 +41,8 @@ TARGET is one of
   a folder                                  what Hugging Face's save_pretrained wrote
   file.pt2, file.pt                         a program of torch.export or TorchScript; needs --trust
 
-With --threshold it ends with 3 where a limit is broken and with 4 where one cannot be told. A
-failed measurement (1) and Ctrl-C (130) come before both; the limits are told all the same.
+With --threshold it ends with 3 if a limit is exceeded and with 4 if one cannot be decided. A
+failed measurement (1) and Ctrl-C (130) take precedence; the limits are still reported.
 """
 OF_A_VERDICT = ("json", "text", "csv", "markdown", "junit")
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_options(
         parser.add_argument_group("what is run"),
         device="auto",
-        device_help="cpu, cuda, cuda:N, meta (nothing is timed) or auto: the GPU where there is "
+        device_help="cpu, cuda, cuda:N, meta (nothing is timed) or auto: the GPU if there is "
         "one (default)",
     )
     add_training_options(parser.add_argument_group("training"))

@@ -79,7 +79,7 @@ def _check_saved(run_file: Path) -> None:
     """Raise InputError `file-missing` for a target, which has to be measured first."""
     if ":" in run_file.name and not run_file.exists():
         raise InputError(
-            f"'{run_file}' is no saved run.",
+            f"'{run_file}' is not a saved run.",
             id="file-missing",
             remedy=f"Measure it: torchgauge profile {command_argument(str(run_file))}",
         )

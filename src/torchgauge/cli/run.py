@@ -102,7 +102,7 @@ def _steps(text: str) -> int | None:
     if text == "all":
         return None
     if not text.isdecimal():
-        message = f"'{text}' is no number of steps, nor 'all'"
+        message = f"'{text}' is neither a number of steps nor 'all'"
         raise argparse.ArgumentTypeError(message)
     return int(text)
 
@@ -115,7 +115,7 @@ def _bytes(text: str) -> int:
         quantity = amount(written, "B") or amount(meant(written, "B") or "", "B")
         if quantity is not None:
             return int(quantity.value)
-    message = f"'{text}' is no size such as 500MB or 2GiB"
+    message = f"'{text}' is not a size such as 500MB or 2GiB"
     raise argparse.ArgumentTypeError(message)
 
 

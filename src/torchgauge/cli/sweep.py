@@ -67,7 +67,7 @@ def _axes(grid: argparse._ArgumentGroup) -> None:
         "--device",
         metavar="D,D",
         default="auto",
-        help="cpu, cuda, cuda:N, or auto: the GPU where there is one (default)",
+        help="cpu, cuda, cuda:N, or auto: the GPU if there is one (default)",
     )
 
 
@@ -113,7 +113,7 @@ def _add_timing_options(group: argparse._ArgumentGroup) -> None:
         help="calls to time (default: until the median is known to ±1 %%)",
     )
     group.add_argument(
-        "--memory-limit", metavar="SIZE", help="hold each process to so much memory, such as 8GB"
+        "--memory-limit", metavar="SIZE", help="limit the memory of each process, such as 8GB"
     )
     group.add_argument(
         "--every",
@@ -139,7 +139,7 @@ def _choice(choice: argparse._ArgumentGroup) -> None:
         "--where",
         default="",
         metavar="LIMITS",
-        help='what a cell must keep, such as "p99<20ms and memory<2GB"',
+        help='conditions for the best cell, such as "p99<20ms and memory<2GB"',
     )
     choice.add_argument(
         "--best", metavar="M,M", help="metrics to choose by (default: latency,throughput,memory)"

@@ -14,7 +14,7 @@ _ENDING = ("SIGTERM", "SIGHUP")  # by name: not every system has both
 
 @restoring
 def as_ctrl_c() -> Iterator[None]:
-    """Take them in the block as Ctrl-C, where nobody else has a handler for them or ignores them.
+    """Take them in the block as Ctrl-C, where no other code handles or ignores them.
 
     Only in the main thread, which alone gets signals.
     """

@@ -1,4 +1,4 @@
-"""`torchgauge trace`: what a trace that somebody recorded says; nothing is run."""
+"""`torchgauge trace`: read a recorded trace; nothing is run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Read what torch.profiler exported: a file (.json, .json.gz), or a folder or .zip
   torchgauge trace trace.json.gz --to speedscope --output trace.speedscope.json
   torchgauge trace trace.json.gz --to chrome --step 7 --output step.json.gz
 
-Neither torch nor a GPU is needed. What was not recorded is said and never shown as 0.
+Neither torch nor a GPU is needed. Figures that were not recorded are unknown, never 0.
 """
 
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     read_group.add_argument(
         "--memory-limit",
         metavar="SIZE",
-        help="read the first part that fits into so much memory, such as 2GB, of all processes",
+        help="read the first part that fits into this memory, such as 2GB, over all processes",
     )
     read_group.add_argument(
         "--workers", type=positive, metavar="N", help="files read at once (default: the cores)"

@@ -14,7 +14,7 @@ TRANSFERS = ("memcpy", "memset")
 def memory(
     record: Profile, *, allocations: bool, deallocations: bool, snapshots: bool
 ) -> dict[str, Any]:
-    """Return the memory of a call, in bytes, and of its course what is asked for.
+    """Return the memory of a call, in bytes, and the requested parts of its course.
 
     Of more than 2,000 events the record keeps the highest and lowest of equal stretches: rises and
     falls are then "at least".

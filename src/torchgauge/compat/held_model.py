@@ -146,7 +146,7 @@ class HeldModel:
             raise InputError(
                 "A model without torch has no device and no precision to choose.",
                 id="not-a-module",
-                cause=f"It is a {type(self.model).__name__}, and its inputs are no tensors.",
+                cause=f"It is a {type(self.model).__name__}, and its inputs are not tensors.",
                 remedy="Leave device and precision out, or give a torch.nn.Module.",
             )
         return False
@@ -270,7 +270,7 @@ def _as_tensors(inputs: Inputs, model: Any) -> Inputs:
 
 
 def _repeated(inputs: Inputs, batch: int) -> Inputs:
-    """Return the inputs with samples taken in turn until there are so many."""
+    """Return the inputs with samples taken in turn until there are `batch`."""
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise InputError(
             f"batch_size = {batch!r} is not possible.",

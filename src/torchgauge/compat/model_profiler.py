@@ -54,7 +54,7 @@ class ModelProfiler:
         preprocess: Callable[[Any], Any] | None = None,
         postprocess: Callable[[Any], Any] | None = None,
     ) -> Results:
-        """Measure so many calls after the warm-up, and return the figures.
+        """Measure `num_runs` calls after the warm-up, and return the figures.
 
         `input_data` is a tensor, an array, a tuple, a mapping or a text like "1x3x224x224"; a
         target that knows its own inputs needs none, or takes its own path. `detailed_analysis` adds
@@ -216,7 +216,7 @@ def checked(record: Profile) -> Profile:
 
 
 def failure(record: Profile) -> MeasurementError | None:
-    """Return why there is no latency; None where there is one."""
+    """Return why there is no latency; None if there is."""
     if record.latency is not None:
         return None
     failed = [warning for warning in record.warnings if warning.failed]

@@ -95,7 +95,7 @@ class Profiler:
     def measure_latency(
         self, model: Any, input_tensor: Any, warmup: int = 10, iterations: int = 100
     ) -> float:
-        """Return the median time of a call in ms, of so many after the warm-up.
+        """Return the median time of a call in ms, over the calls after the warm-up.
 
         Raises ValueError for fewer than 1 iteration or 0 warm-up calls.
         """
@@ -221,7 +221,7 @@ def quick_profile(
 
 
 def _wait_for_gpu() -> None:
-    """Return when what torch gave the GPU is done; nothing where torch has none or is not there."""
+    """Return when what torch gave the GPU is done; at once without a GPU or torch."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.synchronize()
@@ -287,7 +287,7 @@ def _exact_flops(cost: Cost) -> int | None:
 
 
 def _memory(memory: Memory, parameters: int | None) -> dict[str, Any]:
-    """Return the memory in MB; of a plain function, whose parameters nobody knows, no part."""
+    """Return the memory in MB; without parts for a plain function, whose parameters are unknown."""
     persistent = memory.parameters + memory.buffers + memory.inputs
     has_parameters = parameters is not None
     return {

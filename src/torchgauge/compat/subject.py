@@ -131,7 +131,7 @@ def checked_shape(shape: Any) -> Shape:
         sizes = (-1,)
     if min(sizes, default=0) < 0:
         raise InvalidError(
-            f"{shape!r} is no shape.",
+            f"{shape!r} is not a shape.",
             id="shape-invalid",
             cause="A shape is whole numbers, 0 or more.",
             remedy="Give a tuple such as (1, 3, 224, 224).",

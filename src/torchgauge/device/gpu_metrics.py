@@ -20,7 +20,7 @@ THROTTLE_REASONS = {
 
 @dataclasses.dataclass(frozen=True)
 class GpuReading:
-    """One GPU at one moment: fraction, bytes, watts, °C, hertz; None where it does not tell.
+    """One GPU at one moment: fraction, bytes, watts, °C, hertz; None where it does not report it.
 
     `memory` is in use by anybody, not by this process alone.
     """
@@ -37,7 +37,7 @@ class GpuMetrics(Protocol):
     """A source of readings for some GPUs."""
 
     absent: str
-    """Why a GPU in use is not read; empty where all is well."""
+    """Why a GPU in use is not read; empty if it is."""
 
     @property
     def names(self) -> dict[int, str]:
@@ -122,7 +122,7 @@ def gpu_metrics(device: str) -> Iterator[GpuMetrics]:
             metrics: GpuMetrics = Nvml(pynvml, _uuids(device))
         except pynvml.NVMLError as error:
             # No driver library (ROCm), or a slice of a GPU that has no handle of its own.
-            metrics = NoGpu(f"The driver does not tell of it: {error}.")
+            metrics = NoGpu(f"The driver does not report it: {error}.")
         yield metrics
 
 

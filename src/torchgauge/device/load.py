@@ -13,7 +13,7 @@ THERMAL = Path("/sys/devices/system/cpu")
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """One stretch of time: fractions of all cores' time; None where the system does not tell.
+    """One stretch of time: fractions of all cores' time; None where the system does not report it.
 
     `other`: time of other processes. `steal`: time the hypervisor gave to others. `throttled`:
     how often cores were slowed down for their heat; `gpu_throttled`: why a GPU was slowed down.

@@ -13,7 +13,7 @@ _LIKELY = re.compile(r"(?:cuda|gpu|nvidia)[:\s]?([0-9]*)")
 
 
 def resolve(name: str | None) -> str:
-    """Return "cpu", "cuda:N" or "meta" for what was asked; "auto" takes the GPU where one is.
+    """Return "cpu", "cuda:N" or "meta" for what was asked; "auto" takes the GPU if there is one.
 
     Raises InputError `device-unknown`, `device-absent`: a GPU that was asked for and is not there
     is never replaced by the CPU.
@@ -68,7 +68,7 @@ def _absent(name: str, count: int) -> InputError:
         )
         remedy = "Choose one of them."
     return InputError(
-        f"Device '{name}' is not there.", id="device-absent", cause=cause, remedy=remedy
+        f"Device '{name}' is not available.", id="device-absent", cause=cause, remedy=remedy
     )
 
 

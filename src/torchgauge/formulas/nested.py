@@ -6,7 +6,7 @@ from typing import Any
 
 
 def is_nested(operand: Any) -> bool:
-    """Return True for a nested tensor of either layout; a description is none."""
+    """Return True for a nested tensor of either layout; False for a description."""
     return bool(getattr(operand, "is_nested", False))
 
 

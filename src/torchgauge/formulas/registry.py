@@ -143,7 +143,7 @@ def _check(name: str) -> None:
     namespace, separator, operator = name.partition("::")
     if not separator or not namespace or not operator or "." in operator:
         raise InputError(
-            f"{name!r} names no operator.",
+            f"{name!r} is not the name of an operator.",
             id="formula-name",
             cause="An operator is named namespace::name, without its overload.",
             remedy='Write @torchgauge.flop_formula("my::op").',

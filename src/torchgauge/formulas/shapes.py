@@ -205,7 +205,7 @@ def _pooled(
 
 
 def _sized(count: int, index: int = 1) -> Rule:
-    """The sizes of the last dimensions are among the arguments, the second if nothing is said."""
+    """The sizes of the last dimensions are among the arguments, the second by default."""
 
     def rule(_name: str, operand: Described, *operands: Any) -> Described:
         size = operands[index - 1]

@@ -86,8 +86,8 @@ def _stored_noise(fingerprint: str, run: NoiseRun) -> Noise:
 
 def _cut_short(cause: str) -> MeasurementError:
     return MeasurementError(
-        "The calibration did not come to its end.",
+        "The calibration did not finish.",
         id="calibration-failed",
         cause=cause,
-        remedy="Run it again when what it says is remedied.",
+        remedy="Remedy the cause, then run it again.",
     )

@@ -292,7 +292,7 @@ def _unlike(ruling: Ruling, reason: str) -> Ruling:
 
 def _why_absent(metric: str) -> str:
     if metric == "first_call":
-        return "not compared in turn: four processes make their first calls beside each other"
+        return "not compared in turn: four processes make their first calls at the same time"
     if metric.startswith("p9"):
         return "a visit of 0.1 s has too few calls for it"
     return "neither build has it"

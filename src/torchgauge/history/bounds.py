@@ -1,4 +1,4 @@
-"""Limits on the time and size of a store's answers: its file may be anybody's.
+"""Limits on the time and size of a store's answers: its file may come from anywhere.
 
 A damaged or hostile file of a few kilobytes can hold rows without end, or a value of a gigabyte.
 """
@@ -36,7 +36,7 @@ def query_timeout() -> float:
         seconds = 0.0
     if not 0 < seconds < 1e6:
         raise InputError(
-            f"{VARIABLE} is no number of seconds: '{setting}'.",
+            f"{VARIABLE} is not a number of seconds: '{setting}'.",
             id="store-timeout-invalid",
             remedy=f"Write it as 300, or unset {VARIABLE}.",
         )

@@ -69,7 +69,7 @@ def parse_place(location: str) -> Place:
 def _no_store(cause: str) -> InputError:
     # The text itself is not repeated: it may hold a password.
     return InputError(
-        "The store is no URL of a history.",
+        "The store is not the URL of a history.",
         id="store-url",
         cause=cause,
         remedy="Give a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE.",

@@ -70,7 +70,7 @@ def moment(text: str) -> str:
         )
     except (ValueError, OverflowError) as error:
         raise RecordError(
-            f"'{text}' is no time.",
+            f"'{text}' is not a time.",
             id="record-invalid",
             cause="A record says in ISO 8601 when it was made.",
             remedy="Repair environment.created, or repeat the run.",
@@ -91,7 +91,7 @@ def unpacked(data: object, origin: str) -> Profile:
     """
     try:
         if not isinstance(data, bytes):  # SQLite keeps any type in any column
-            raise zlib.error("it is no compressed record")
+            raise zlib.error("it is not a compressed record")
         record = codec.decode(inflated(data, RECORD, f"The record of {origin}"), origin)
     except zlib.error as error:
         raise RecordError(

@@ -45,11 +45,11 @@ _STATES = (
 _MESSAGES = {
     "store-busy": (
         "The history '{}' is busy with other writers.",
-        "Try again; many machines that write at once want PostgreSQL (--store postgresql://…).",
+        "Try again; many machines that write at once need PostgreSQL (--store postgresql://…).",
     ),
     "store-read-only": (
         "The history '{}' cannot be written.",
-        "Give yourself the right to write there, or choose another with --store.",
+        "Get permission to write there, or choose another with --store.",
     ),
     "store-full": (
         "The history '{}' cannot take more: the disk is full or failing.",
@@ -60,7 +60,7 @@ _MESSAGES = {
         "Check --store or TORCHGAUGE_STORE, and that the database runs and lets you in.",
     ),
     "store-damaged": (
-        "The history '{}' is damaged, or is no history.",
+        "The history '{}' is damaged, or not a history.",
         "Move it away and restore a copy, or add the saved runs again to a new one.",
     ),
     "store-slow": (

@@ -30,7 +30,7 @@ class _Line(msgspec.Struct):
 
 
 def entries(path: Path, facts: Facts) -> Iterator[Entry]:
-    """Yield the runs of a file; `facts` are said of a saved profile, others have their own.
+    """Yield the runs of a file; `facts` apply to a saved profile, others have their own.
 
     Raises InputError `file-missing`, `file-not-regular`, `file-too-large`; RecordError
     `history-kind`, `history-line` and what the codec raises; StoreError of another history.
@@ -78,14 +78,14 @@ def _is_line(line: bytes) -> bool:
 
 
 def _entry(line: bytes, origin: str) -> Entry:
-    """Return the run of a line: its identity as it was, its content checked anew."""
+    """Return the run of a line: its identity as it was, its content checked again."""
     try:
         parsed = msgspec.json.decode(line, type=_Line)
         facts = msgspec.json.decode(parsed.run, type=Facts)
         named = msgspec.json.decode(parsed.run, type=_Identity)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(
-            f"{origin} is no run of a history.",
+            f"{origin} is not a run of a history.",
             id="history-line",
             cause=str(error),
             remedy="Export again; a line holds one whole run.",

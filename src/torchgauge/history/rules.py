@@ -48,7 +48,7 @@ def read(path: Path) -> Rules:
 
 
 class _UnfitError(Exception):
-    """Says what of a file is no rule."""
+    """Reports invalid rules of a file."""
 
 
 def _rules(content: Mapping[str, Any]) -> Rules:

@@ -36,7 +36,7 @@ _LABEL, _RUN = 4, 100
 
 
 class Selection(NamedTuple):
-    """Which runs: all that is told must hold. `target` may have wildcards, `machine` be short.
+    """Which runs: all given conditions must hold. `target` may have wildcards, `machine` be short.
 
     `since` is an ISO 8601 time in UTC of one width, as `content.moment` returns.
     """

@@ -94,7 +94,10 @@ def with_changes(series: TrendSeries, series_count: int = 1) -> TrendSeries:
     elif min(values) <= 0:
         detected, unknown = [], "a value is not above 0, and changes are relative"
     elif len(values) < 2 * change_points.MIN_RUNS:
-        detected, unknown = [], f"changes are told from {2 * change_points.MIN_RUNS} runs on"
+        detected, unknown = (
+            [],
+            f"changes are detected from at least {2 * change_points.MIN_RUNS} runs",
+        )
     else:
         detected = change_points.changes(values, series_count)
     changes = tuple(_change(series, change) for change in detected)

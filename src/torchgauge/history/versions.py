@@ -163,7 +163,7 @@ def version(connection: Connection, display_name: str) -> int:
 
 
 def _is_foreign(connection: Connection, tables: Set[str]) -> bool:
-    """Return whether a database that is no history holds anything of another program."""
+    """Return whether a database other than a history holds anything of another program."""
     if connection.dialect.name != "sqlite":
         # A server's may be shared with others, as long as no names collide.
         return bool(tables & metadata.tables.keys())
@@ -172,7 +172,7 @@ def _is_foreign(connection: Connection, tables: Set[str]) -> bool:
 
 
 def _check_tables(inspector: Inspector, display_name: str) -> None:
-    """Raise StoreError `store-damaged` where a table is none, or lacks what is read of it."""
+    """Raise StoreError `store-damaged` where a table is missing or lacks a column."""
     existing_columns = {
         name: {column["name"] for column in columns}
         for (_, name), columns in inspector.get_multi_columns(

@@ -138,7 +138,7 @@ class Assertions:
         unknown = visible(", ".join(list(cost.unknown)[:3]))
         remedy = "print(tg.count_cost(model, inputs)) tells which layers do the work"
         if unknown:
-            remedy = f"Give {unknown} a formula (tg.flop_formula): the total is at least so much"
+            remedy = f"Give {unknown} a formula (tg.flop_formula): the total is a lower bound"
         self._counted("flops", model, cost.flops, cost.at_least, below, equal, remedy)
         return cost
 
@@ -241,7 +241,7 @@ class Assertions:
             doubt = ruling.outcome in ("inconclusive", "not comparable")
             self._note_ruling(ruling, f"{rulings.explanation(ruling)}{hint}" if doubt else "")
         if verdict.outcome == "fail" or (self._strict and not verdict.passed):
-            remedy = "If this is meant, run with --torchgauge-update and keep the new file"
+            remedy = "If this is intended, run with --torchgauge-update and keep the new file"
             message = f"{_name(model)} got worse than its saved run, or may have"
             raise AssertionError(f"{message}\n{verdict}\n  Remedy: {remedy}")
 

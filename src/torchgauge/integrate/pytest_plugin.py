@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--torchgauge-strict",
         action="store_true",
-        help="fail where a regression can neither be told nor excluded",
+        help="fail where a regression can be neither shown nor excluded",
     )
 
 

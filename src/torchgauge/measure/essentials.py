@@ -59,7 +59,7 @@ def measure(source: Source, options: LatencyOptions) -> Profile:
 
 def _memory(placement: Placement, runner: Runner) -> Memory | None:
     if placement.precision == "int8":
-        message = "Packed int8 weights are no tensors that could be counted: memory is unknown."
+        message = "Packed int8 weights are not tensors that can be counted: memory is unknown."
         runner.warnings.append(
             MeasurementWarning(id="memory-hidden", message=message, probe="memory")
         )

@@ -146,8 +146,8 @@ def _is_out_of_memory(error: BaseException, text: str) -> bool:
 def _requested(text: str) -> str:
     requested = reported_size(text, before=_REQUESTED)
     if requested is None:
-        return "How much was asked for is not said"
-    return f"{units.size(requested)} were asked for"
+        return "The requested size is not known"
+    return f"{units.size(requested)} were requested"
 
 
 def _room(device: str, text: str) -> tuple[str, str]:

@@ -224,7 +224,7 @@ def measure_latency(
     progress: Progress,
     placement: Placement | None = None,
 ) -> Latency:
-    """Measure in this process and in fresh ones, as asked for, and combine the runs."""
+    """Measure in this process and in fresh ones, as requested, and combine the runs."""
     with latency_runs(source, options, progress) as runs:
         placement = placement or opened(source)
         runs.begin(placement)
@@ -297,7 +297,7 @@ def _roofs(
 
 
 def _with_lines(tree: Tree, placement: Placement, options: LatencyOptions, runner: Runner) -> Tree:
-    """Return the tree with the lines that Python's time goes to, where they could be had."""
+    """Return the tree with the lines that Python's time goes to, where they were sampled."""
     result = runner.attempt(
         "lines", lambda: lines_probe.measure(placement, tree, train=options.train)
     )
@@ -309,7 +309,7 @@ def _with_lines(tree: Tree, placement: Placement, options: LatencyOptions, runne
 def _no_module(target: Target) -> MeasurementWarning:
     return MeasurementWarning(
         id="not-a-module",
-        message=f"{target.name} is a plain callable: whose parameters it uses is not known.",
+        message=f"{target.name} is a plain callable: the parameters that it uses are not known.",
         probe="size",
     )
 

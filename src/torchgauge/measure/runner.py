@@ -59,7 +59,7 @@ class Runner:
         tells: bool = True,
         essential: bool = False,
     ) -> T | None:
-        """Return the probe's result; None where it failed or may not run any more.
+        """Return the probe's result; None where it failed or may no longer run.
 
         `tells` says that where the step fails in this probe, it would fail in the next ones too.
         `essential` is the first probe that runs the step: where it fails, there is nothing to tell.

@@ -77,7 +77,7 @@ def refused(name: str, cause: str) -> InputError:
 
 
 def trace_paths(path: Path) -> Sequence[Path]:
-    """Return the paths of the traces in an archive; none where the file is no whole archive.
+    """Return the paths of the traces in an archive; none where the archive is incomplete.
 
     Raises InputError as `traces`.
     """

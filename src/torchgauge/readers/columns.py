@@ -177,7 +177,7 @@ class Labels:
 
 
 class Documents:
-    """Columns of JSON lists, told apart by their common text and decoded once to nested tuples."""
+    """Columns of JSON lists, identified by their common text and decoded once to nested tuples."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
@@ -188,7 +188,7 @@ class Documents:
         self._texts.add(map(b",".join, values), count)
 
     def finish(self) -> dict[str, Coded[Any]]:
-        """Return the columns by name; a value that is no list is absent."""
+        """Return the columns by name; values other than lists are left out."""
         texts = self._texts.finish()
         decoded = [self._decoded(text) for text in texts.values]
         columns = {}

@@ -67,7 +67,7 @@ class Member(io.BufferedIOBase):
         self.packed = member.compress_size
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return so many bytes, less at the end."""
+        """Return `count` bytes, fewer at the end."""
         with _damage():
             return self._file.read(-1 if size is None else size)
 
@@ -79,7 +79,7 @@ class Member(io.BufferedIOBase):
     @functools.cached_property
     def _file(self) -> IO[bytes]:
         if self._member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise NotImplementedError("its files are packed in another way than deflate")
+            raise NotImplementedError("its files are not packed with deflate")
         return self._archive.open(self._member)
 
     def close(self) -> None:

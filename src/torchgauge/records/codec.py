@@ -61,7 +61,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes, origin: str = "the data") -> Saved:
-    """Return the record that `data` holds, with the names of today where it is of an older schema.
+    """Return the record that `data` holds, with current field names if it has an older schema.
 
     Raises RecordError: `record-unreadable` (no JSON, truncated), `record-foreign` (no record of
     torchgauge), `record-newer` (a later schema than this version knows), `record-invalid` (a field
@@ -119,7 +119,7 @@ def _kind_of(schema: str, origin: str) -> tuple[type[Saved], bool]:
 
 def _foreign(origin: str) -> RecordError:
     return RecordError(
-        f"{origin} is no torchgauge record.",
+        f"{origin} is not a torchgauge record.",
         id="record-foreign",
         cause="It is JSON without a torchgauge 'schema' field.",
         remedy="Give a file that torchgauge wrote (--output-dir, profile.save).",

@@ -162,7 +162,7 @@ class Comparison(Exported, frozen=True, kw_only=True):
 
 
 class Regressions(Record, frozen=True, kw_only=True):
-    """The metrics that surely `regressed`, and those `undecided`, of which it cannot be told.
+    """The metrics that significantly `regressed`, and those that are `undecided`.
 
     True where anything got worse; iterates over those.
     """

@@ -87,7 +87,7 @@ def _count(record: Count) -> Faults:
     for name in training.assumed.at_peak:
         if name not in (*training.parts, "workspace"):
             path = f"training.optimizers.{training.optimizer}.at_peak"
-            yield Fault(path, f"'{name[:40]}' is no part of a training step")
+            yield Fault(path, f"'{name[:40]}' is not a part of a training step")
 
 
 def _loop(record: Loop) -> Faults:
@@ -253,7 +253,7 @@ def _sums(path: str, rows: Sequence[Any], names: Sequence[str]) -> Faults:
     """Yield the columns whose sum is beyond the integers that a record can hold."""
     for name in names:
         if sum(abs(getattr(row, name) or 0) for row in rows) >= LARGEST_INTEGER:
-            yield Fault(f"{path}[...].{name}", "all of them together are beyond all reason")
+            yield Fault(f"{path}[...].{name}", "their total is not plausible")
 
 
 def _filled(path: str, items: Sequence[object]) -> Faults:
@@ -263,7 +263,7 @@ def _filled(path: str, items: Sequence[object]) -> Faults:
 
 def _place(path: str, number: int, count: int, list_name: str) -> Faults:
     if not 0 <= number < count:
-        yield Fault(path, f"{number} is no place in `{list_name}`, which has {count}")
+        yield Fault(path, f"{number} is not an index of `{list_name}`, which has {count}")
 
 
 def _instant(path: str, text: str) -> Faults:
@@ -273,7 +273,7 @@ def _instant(path: str, text: str) -> Faults:
     except ValueError:
         year = 0
     if not 1970 < year < 9999:
-        yield Fault(path, f"'{text[:40]}' is no time of ISO 8601 since 1971")
+        yield Fault(path, f"'{text[:40]}' is not an ISO 8601 time since 1971")
 
 
 _CHECKS: dict[type, Callable[[Any], Faults]] = {

@@ -54,7 +54,7 @@ COST: Named = {
     "executed_flops": ("", "Floating-point operations with recomputation"),
     "integer_ops": ("", "Operations on integers, not in the FLOPs"),
     "traffic": ("B", "Compulsory traffic of a call"),
-    "unknown_calls": ("", "Operator calls without formula; above 0 the work is at least so much"),
+    "unknown_calls": ("", "Operator calls without formula; if above 0, the work is a lower bound"),
 }
 LATENCY: Named = {
     "median": ("s", "Median time of a call"),
@@ -86,9 +86,9 @@ MEMORY: Named = {
     "activations": ("B", "Activations at the peak"),
     "gradients": ("B", "Gradients at the peak"),
     "optimizer": ("B", "State of the optimizer at the peak"),
-    "workspace": ("B", "All else that the allocator held at the peak"),
+    "workspace": ("B", "Everything else that the allocator held at the peak"),
     "retained_for_backward": ("B", "Kept by the forward pass for the backward pass"),
-    "per_sample": ("B", "What one more sample costs at most"),
+    "per_sample": ("B", "Upper bound of the memory of one more sample"),
     "rss_peak": ("B", "Resident set of the process at its highest"),
     "allocator_peak": ("B", "Peak that the allocator itself reports"),
     "reserved": ("B", "Reserved by the allocator at its highest"),
@@ -105,7 +105,7 @@ SYSTEM: Named = {
 }
 GPU: Named = {
     "utilization": ("ratio", "Share of time in which the GPU ran"),
-    "memory": ("B", "Memory of the GPU in use by anybody"),
+    "memory": ("B", "Memory of the GPU in use by all processes"),
     "power": ("W", "Power of the GPU"),
     "clock": ("Hz", "Clock of the GPU"),
 }

@@ -68,5 +68,5 @@ class Facts(Record, frozen=True, kw_only=True):
         return self.target.device.partition(":")[0]
 
     def count(self, *names: str) -> int:
-        """Return how many modules are of these classes."""
+        """Return how many modules have one of these classes."""
         return sum(self.layers.get(name, 0) for name in names)

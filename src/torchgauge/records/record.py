@@ -42,9 +42,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             if not _finite(value):
                 raise UnfitError(
                     f"{type(self).__name__}.{name} would hold a NaN or an infinity, or a "
-                    "number beyond all reason.",
+                    "implausibly large number.",
                     id="not-finite",
-                    cause="Such a number is none; unknown values are None.",
+                    cause="Such a number is not a result; unknown values are None.",
                     remedy="Please report it where a measurement gave it.",
                 )
 
@@ -99,7 +99,7 @@ def _with_escapes(value: Any) -> Any:
 
 
 class Interval(Record, frozen=True, kw_only=True):
-    """A confidence interval; `short` where it is wider than what was asked for.
+    """A confidence interval; `short` where it is wider than requested.
 
     `scope` says of which repetitions it is, None where the figure is not one that is repeated:
     "process" of calls in this process, while it is unknown by how much runs differ; "runs" of

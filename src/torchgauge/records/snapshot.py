@@ -95,7 +95,7 @@ class Segment(Record, frozen=True, kw_only=True):
 
 
 class Peak(Record, frozen=True, kw_only=True):
-    """The moment of the window at which most was alive: `bytes` as asked for, without rounding.
+    """The moment of the window at which most was alive: `bytes` as requested, without rounding.
 
     `time` is seconds after the first event, None without times; `event` its number, -1 where it was
     before the first. `held` adds up to
@@ -144,7 +144,7 @@ class Oom(Record, frozen=True, kw_only=True):
 
 
 class PossibleLeak(Record, frozen=True, kw_only=True):
-    """A stack that allocated all through the window and let go of almost nothing.
+    """A stack that allocated all through the window and freed almost nothing.
 
     `blocks` with `bytes` are still alive of its `allocations`. It may leak, or fill a cache.
     """

@@ -135,7 +135,7 @@ class Alert(Record, frozen=True, kw_only=True):
 
 
 class Trend(Record, frozen=True, kw_only=True):
-    """The series of a store that were asked for; `alerts` where rules were given.
+    """The requested series of a store; `alerts` where rules were given.
 
     `unmatched` are rules that found too few runs to judge: unknown, which is no pass.
     """

@@ -57,7 +57,7 @@ def fits(name: str, form: str) -> bool:
 
 
 def document(record: Record, options: Options | None = None) -> Document:
-    """Return what is said of a record, or of a part of one."""
+    """Return the document of a record, or of a part of it."""
     if type(record).__name__ in KINDS:
         module = part(record, "content")
     else:

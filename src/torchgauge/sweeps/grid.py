@@ -78,7 +78,7 @@ def _value(name: str, value: Any) -> Any:
     text = str(value).strip().lower()
     if name in NUMBERS:
         if isinstance(value, bool) or not text.isdecimal() or not int(text):
-            raise _invalid(name, value, "a whole number from 1 on")
+            raise _invalid(name, value, "a whole number of 1 or more")
         return int(text)
     if name == "channels_last":
         if text not in SWITCH:
@@ -97,7 +97,7 @@ def _text(value: Any) -> str:
 
 def _invalid(name: str, value: object, description: str) -> InputError:
     return InputError(
-        f"'{value}' is no value of the axis {name}.",
+        f"'{value}' is not a value of the axis {name}.",
         id="axis-invalid",
         cause=f"It takes {description}.",
         remedy=f"Give {name} as {description}.",

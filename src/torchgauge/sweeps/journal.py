@@ -91,7 +91,7 @@ class Journal:
             self.warning = MeasurementWarning(
                 id="output-unwritable",
                 message=f"'{self.path}' could not be written ({error.strerror or error}): "
-                "what was measured from then on is in the result alone.",
+                "later measurements are in the result only.",
                 probe="sweep",
             )
 
@@ -162,5 +162,5 @@ class Journal:
             f"'{self.path}' is not the file of this sweep.",
             id="sweep-other",
             cause=cause,
-            remedy="Give another file, or delete it to start anew.",
+            remedy="Give another file, or delete it to start again.",
         )

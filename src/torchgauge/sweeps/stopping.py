@@ -10,7 +10,7 @@ from torchgauge.records.sweep import Cell, CellSettings
 
 GAIN = 0.03
 STALE = 2
-"""Throughput saturates where so many batches in a row bring less than `GAIN` over the best."""
+"""Throughput saturates where this many batches in a row gain less than `GAIN` over the best."""
 
 
 def left_out(settings: CellSettings, cells: Iterable[Cell]) -> Cell | None:
@@ -70,7 +70,8 @@ def _saturated(done: list[Cell]) -> str:
         return ""
     larger = " and ".join(str(batch) for batch, _, _ in rates[-STALE:])
     return (
-        f"throughput saturates: batches {larger} surely bring less than {units.percent(GAIN)} over "
+        f"throughput saturates: batches {larger} gain significantly less than "
+        f"{units.percent(GAIN)} over "
         f"the {units.rate(best_rate, 'samples', 3)} of batch {best_batch}"
     )
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torchgauge.sweeps.executor import Executor
 
 BY = ("latency", "throughput", "memory")
-"""What cells are the best in where nothing else is asked for."""
+"""The metrics to choose the best cells by, unless others are given."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -95,7 +95,7 @@ def _refused(outputs: Any) -> MeasurementError:
     return MeasurementError(
         f"The model's forward returns a {kind}, and not its outputs.",
         id="output-deferred",
-        cause="Its work is done when somebody waits for it; the call alone would be measured.",
-        remedy="Give a function that returns when all is done, such as "
+        cause="Its work is done only when it is awaited; the call alone would be measured.",
+        remedy="Give a function that returns when the work is done, such as "
         "`lambda x: asyncio.run(model(x))` or `lambda x: model(x).wait()`.",
     )

@@ -14,16 +14,16 @@ from torchgauge.targets.hygiene import module_of
 
 
 def check_model(model: Any) -> None:
-    """Raise InputError `not-callable` for what is no model, and as `check_tree`."""
+    """Raise InputError `not-callable` for anything but a model, and as `check_tree`."""
     if isinstance(model, type) and issubclass(model, nn.Module):
         raise InputError(
-            f"{model.__name__} is a class, and no model yet.",
+            f"{model.__name__} is a class, not a model.",
             id="not-callable",
             remedy=f"Make one of it: {model.__name__}().",
         )
     if not callable(model):
         raise InputError(
-            f"A {type(model).__name__} is no model: it cannot be called.",
+            f"A {type(model).__name__} is not a model: it cannot be called.",
             id="not-callable",
             remedy=_model_for(model),
         )
@@ -33,7 +33,7 @@ def check_model(model: Any) -> None:
 
 
 def _model_for(value: Any) -> str:
-    """Return what to give in place of what is no model."""
+    """Return what to give instead of an object that is not a model."""
     if isinstance(value, str | os.PathLike):
         return (
             "Give the model itself, such as torchvision.models.resnet18(); names are for "

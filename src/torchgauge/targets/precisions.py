@@ -35,6 +35,6 @@ def precision_named(name: object) -> str:
 
 
 def plain_name(name: object) -> str:
-    """Return our name where there is one, else the name in lower case."""
+    """Return our name if there is one, otherwise the name in lower case."""
     lower = str(name).strip().lower().removeprefix("torch.")
     return OTHER_NAMES.get(lower, lower)

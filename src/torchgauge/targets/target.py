@@ -15,7 +15,7 @@ from torchgauge.targets.precisions import precision_named
 
 @dataclasses.dataclass(frozen=True)
 class TargetRequest:
-    """A target as asked for on the command line; enough to load it again in another process.
+    """A target as given on the command line; enough to load it again in another process.
 
     Attributes:
         spec: What to load: `file.py:factory`, `torchvision:NAME`, a folder.

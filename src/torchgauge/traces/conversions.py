@@ -137,7 +137,7 @@ def _chrome(ranks: Iterable[_Rank]) -> Iterator[bytes]:
         raise InputError(
             f"Events of {recorder} are not copied.",
             id="option-conflict",
-            cause="They are read in words of PyTorch's, and the file has others.",
+            cause="They are read in PyTorch's terms, and the file has others.",
             remedy="Convert to speedscope, folded or parquet; Perfetto opens the file itself.",
         )
     return trace_events.parts(RawEvents(rank.path), rank.recording.events, rank.selection)

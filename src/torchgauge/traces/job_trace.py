@@ -68,7 +68,7 @@ def job_trace(name: str, results: Sequence[RankResult]) -> Trace:
 
 
 def _unread_warning(error: TorchgaugeError) -> MeasurementWarning:
-    """Return the warning about a file that was not read: JSON of another kind is no failure."""
+    """Return the warning about a file that was not read: JSON of another kind is not a failure."""
     warning = MeasurementWarning.from_error(error, "trace")
     if error.id != OTHER_JSON:
         return warning
@@ -79,8 +79,8 @@ def _unread_warning(error: TorchgaugeError) -> MeasurementWarning:
 def _without_rank_warning(file: str) -> MeasurementWarning:
     return MeasurementWarning(
         id="trace-no-rank",
-        message=f"{Path(file).name} says of no rank that it is its file, and is left out.",
-        cause="The other files are of all ranks that its place among them could mean.",
+        message=f"{Path(file).name} does not say which rank it is from, and is left out.",
+        cause="All ranks that its position could mean have another file.",
         remedy="Read it alone, or put its rank into its name (rank0).",
     )
 
@@ -88,7 +88,7 @@ def _without_rank_warning(file: str) -> MeasurementWarning:
 def _duplicate_rank_warning(number: int, file: str) -> MeasurementWarning:
     return MeasurementWarning(
         id="trace-rank-twice",
-        message=f"Two files are of rank {number}: {Path(file).name} is left out.",
+        message=f"Two files have rank {number}: {Path(file).name} is left out.",
         cause="The folder holds more than one recording.",
         remedy="Keep the files of one recording in a folder of their own.",
     )

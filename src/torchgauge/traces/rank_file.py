@@ -41,7 +41,7 @@ def events_of(
     *,
     launch_arrows: bool = True,
 ) -> Events:
-    """Return the events of one file, from the cache beside it where one is wanted.
+    """Return the events of one file, from the cache beside it if requested.
 
     `launch_arrows` as `read_events` takes it; a cache has them in any case.
     """

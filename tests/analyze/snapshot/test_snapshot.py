@@ -160,7 +160,7 @@ def full(asked, left, *, stream=0, more=()):
 @pytest.mark.parametrize(
     ("asked", "left", "why", "words"),
     [
-        (15 * MIB, 2 * MIB, "fragmentation", "in no piece as large"),
+        (15 * MIB, 2 * MIB, "fragmentation", "in no single block"),
         (30 * MIB, 2 * MIB, "full", "really full"),
         (30 * MIB, 50 * MIB, "limit", "something else refused"),
     ],

@@ -78,7 +78,7 @@ def test_a_cost_that_is_not_told_from_none_is_said():
     flat = [Point(b, 1e-3 * (1 + 0.02 * (-1) ** i)) for i, b in enumerate((1, 2, 3, 4))]
     found = fit(flat)
     assert not found.is_linear
-    assert "not told from none" in found.reason
+    assert "not significantly above 0" in found.reason
 
 
 def test_the_points_own_error_is_the_least_that_a_prediction_has():

@@ -254,9 +254,9 @@ def test_without_launches_nothing_is_said_to_be_launched_before():
     found = trace(TPU)
     assert "launched before" not in shown(found)
     (idle,) = [one for one in found.findings if one.id == "idle-device"]
-    assert "another cause than the host" not in idle.title
+    assert "a cause other than the host" not in idle.title
     assert "fusion.2" in below(found, found.tree.rows[0].name)
-    assert "no launches: what waited for the host is unknown" in found.missing
+    assert "no launches: time spent waiting for the host is unknown" in found.missing
 
 
 @pytest.mark.parametrize("whole", [GPU, TPU, PROTON])

@@ -38,7 +38,7 @@ def test_it_fits_and_says_what_there_is(width):
 def test_ends_without_figures_are_grouped_by_their_reason():
     text = "\n".join(lines(sweep(), 120))
     assert "  crashed        bf16, batch 4: killed by SIGABRT" in text
-    assert "  out of memory  fp32, batch 8: 64 GB were asked for" in text
+    assert "  out of memory  fp32, batch 8: 64 GB were requested" in text
     assert "  skipped        fp32, batch 16: batch 8 ran out of memory" in text
 
 

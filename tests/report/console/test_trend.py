@@ -83,7 +83,7 @@ def test_runs_without_a_corrected_latency_are_unknown():
     found = corrected(without=(2, 11))
     shown = " ".join(rows(text(found)))
     assert "corrected (estimated) ▄▄▄▄▄▄▄▄▄▄ unknown 10" in shown
-    assert "(2 of 12 runs unknown: changes are of the measured values)" in shown
+    assert "(2 of 12 runs unknown: changes refer to the measured values)" in shown
     console = Console(width=80, file=io.StringIO())
     console.print(view(Trend(store="h.db", series=(found,)), Options(points=2), width=80))
     lines = rows(console.file.getvalue())

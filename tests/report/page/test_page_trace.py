@@ -114,7 +114,7 @@ def test_ranks_stand_beside_each_other_with_the_straggler_first(job):
     assert waits == ["4.00 ms", "0 s", "4.00 ms"]  # 8 calls, 500 µs each
     said = " ".join(found["parts"]["ranks"]["said"])
     assert "No file of rank 3." in said
-    assert "8 collectives put side by side" in said
+    assert "8 collectives matched" in said
     choice = found["choice"]
     assert (choice["label"], choice["first"]) == ("Rank", 1)
     assert [one["name"] for one in choice["options"]] == ["0", "1", "2"]

@@ -7,7 +7,7 @@ from torchgauge.records.model_facts import Facts
 
 
 def _offload(facts: Facts) -> str | None:
-    return None if facts.cuda else "What it would move to the host lies there already."
+    return None if facts.cuda else "The activations are on the host already."
 
 
 CANDIDATES = (

@@ -16,7 +16,7 @@ def _preloaded(name: str) -> Candidate:
 
     return Candidate(
         id=name,
-        title=f"{name} in place of malloc",
+        title=f"{name} instead of malloc",
         code=lambda facts: f"export LD_PRELOAD={facts.allocators.get(name, f'lib{name}.so')}",
         reason=reason,
         language="shell",
@@ -62,7 +62,7 @@ CANDIDATES = (
     _preloaded("tcmalloc"),
     Candidate(
         id="expandable-segments",
-        title="segments of GPU memory that grow",
+        title="expandable segments of GPU memory",
         code=fixed("export PYTORCH_ALLOC_CONF=expandable_segments:True"),
         reason=_segments,
         language="shell",

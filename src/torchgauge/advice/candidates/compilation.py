@@ -21,13 +21,17 @@ def _needs_compiler(facts: Facts) -> str | None:
 
 
 def _needs_cuda(facts: Facts) -> str | None:
-    return None if facts.cuda else "CUDA graphs exist on NVIDIA GPUs; here it would do as default."
+    return (
+        None
+        if facts.cuda
+        else "CUDA graphs exist on NVIDIA GPUs; without them it is the default mode."
+    )
 
 
 def _autotune(facts: Facts) -> str | None:
     if facts.cuda:
         return None
-    return "On the CPU it tunes frozen weights only: set TORCHINDUCTOR_FREEZING=1 and try it apart."
+    return "On the CPU it tunes frozen weights only: set TORCHINDUCTOR_FREEZING=1 and try that."
 
 
 def _graphs(facts: Facts) -> str | None:

@@ -64,7 +64,7 @@ def _unknown(name: str) -> InputError:
         f"There is no candidate '{name}'.",
         id="candidate-unknown",
         cause=f"There are {', '.join(names)}.",
-        remedy=f"{question} Choose among them; int8-* stands for all that begin so.".lstrip(),
+        remedy=f"{question} Choose among them; int8-* stands for all int8 ones.".lstrip(),
     )
 
 

@@ -15,7 +15,7 @@ def _copies(facts: Facts) -> str | None:
 CANDIDATES = (
     Candidate(
         id="pinned-memory",
-        title="pinned memory and copies beside the work",
+        title="pinned memory and copies that overlap the work",
         code=fixed(
             "loader = DataLoader(data, pin_memory=True)\n"
             "batch = batch.to(device, non_blocking=True)"
@@ -27,7 +27,9 @@ CANDIDATES = (
         id="loader-workers",
         title="workers that load data",
         code=fixed("loader = DataLoader(data, num_workers=4, persistent_workers=True)"),
-        reason=lambda _facts: "The loader is in your loop: tg.timeline says how long a step waits.",
+        reason=lambda _facts: (
+            "The loader is in your loop: tg.timeline shows how long a step waits."
+        ),
         step="training",
         needs_module=False,
     ),

@@ -5,7 +5,7 @@ from torchgauge.advice.candidate import Candidate, fixed
 CANDIDATES = (
     Candidate(
         id="dynamic-batching",
-        title="requests that wait for each other",
+        title="requests collected into batches",
         code=fixed("requests = queue.collect(most=8, wait=0.005)\nmodel(torch.cat(requests))"),
         reason=lambda _facts: (
             "It depends on how requests arrive: `torchgauge sweep TARGET --batch auto` says what a "
@@ -16,7 +16,7 @@ CANDIDATES = (
     ),
     Candidate(
         id="memory-pool",
-        title="buffers used again by every request",
+        title="buffers shared by all requests",
         code=fixed("buffer.copy_(request)\nmodel(buffer)"),
         reason=lambda _facts: "The buffers are the server's, and the inputs here are used again.",
         step="inference",

@@ -12,7 +12,7 @@ STATES = {"SGD": 0, "Adam": 2, "AdamW": 2}
 
 
 def _reason(_facts: Facts) -> str | None:
-    return "Several devices are needed; what each would hold and send is estimated."
+    return "Several devices are needed; memory and traffic per device are estimated."
 
 
 def _fsdp(facts: Facts) -> tuple[Assumed, ...]:
@@ -25,7 +25,7 @@ def _fsdp(facts: Facts) -> tuple[Assumed, ...]:
     for n in DEVICES:
         sent = passes * facts.parameter_bytes * (n - 1) / n
         if other_bytes is not None:
-            by = "(parameters, gradients, optimizer) ÷ devices + all else of a call's peak"
+            by = "(parameters, gradients, optimizer) ÷ devices + everything else at a call's peak"
             estimates.append(_bytes(f"memory of each of {n}", total_bytes / n + other_bytes, by))
         estimates.append(
             _bytes(f"sent by each of {n}, a step", sent, f"{passes} × (n−1)/n × weights")

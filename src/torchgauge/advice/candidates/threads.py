@@ -1,4 +1,4 @@
-"""How many threads an operator has, and how many run operators beside each other."""
+"""How many threads an operator has, and how many run operators at the same time."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ CANDIDATES = (
             "if (number + 1) % steps == 0: optimizer.step(); optimizer.zero_grad()"
         ),
         reason=lambda _facts: (
-            "It is a change of your loop, which is not here: measure it with tg.timeline."
+            "It is a change of your loop, not of the model: measure it with tg.timeline."
         ),
         step="training",
         goal="memory",

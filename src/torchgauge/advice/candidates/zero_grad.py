@@ -1,4 +1,4 @@
-"""Gradients that are let go of between steps."""
+"""Gradients that are freed between steps."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from torchgauge.advice.candidate import Candidate, fixed
 CANDIDATES = (
     Candidate(
         id="zero-grad-none",
-        title="gradients freed in place of zeroed",
+        title="gradients freed instead of zeroed",
         code=fixed("optimizer.zero_grad(set_to_none=True)"),
-        reason=lambda _facts: "It is what torch 2 does, and the step that is measured here.",
+        reason=lambda _facts: "torch 2 does so by default, and so does the measured step.",
         step="training",
         on="optimizer",
     ),

@@ -78,7 +78,7 @@ def confirming_blocks(remaining_seconds: float | None, winners: int, block_secon
 def layers_helped(
     blocks: Sequence[Mapping[str, float]], seconds: Sequence[Mapping[str, float]]
 ) -> tuple[LayerGain, ...]:
-    """Return the layers that surely got faster, by what they save, the most first.
+    """Return the layers that got significantly faster, by what they save, the most first.
 
     `blocks` hold each layer's d, `seconds` its own seconds in the original. False discoveries are
     counted over all layers (Benjamini–Hochberg at 5 %).

@@ -231,8 +231,8 @@ def _by_yardstick(
         interval=None if measured is None else measured.interval(),
         corrected=test.change,
         corrected_interval=interval,
-        method=f"fastest processes and yardstick, as {correction.runs} earlier runs on this host "
-        "tell",
+        method="fastest processes and yardstick, fitted on "
+        f"{correction.runs} earlier runs on this host",
         reason=_undecided(noise) if judgement == "inconclusive" else "",
     )
 

@@ -200,7 +200,7 @@ def with_significance(layers: list[Place], tests: Mapping[str, Any]) -> list[Pla
 
 
 def shortened(compared: Iterable[Place]) -> tuple[Place, ...]:
-    """Return the places by contribution: the largest, and further ones that surely changed."""
+    """Return the places by contribution: the largest, and others that changed significantly."""
     ordered = sorted(compared, key=lambda place: -abs(place.contribution))
     first, remainder = ordered[:MAX_ENTRIES], ordered[MAX_ENTRIES:]
     changed = [place for place in remainder if place.significant or place.work_changed]

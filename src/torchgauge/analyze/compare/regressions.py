@@ -1,4 +1,4 @@
-"""The headline metrics of a run that are surely worse than those of a stored run."""
+"""The headline metrics of a run that are significantly worse than those of a stored run."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def few_samples(metric: Metric, sides: Sides) -> str:
 
 
 def disturbed(metric: Metric, sides: Sides, noise: HostNoise, *, few_processes: bool) -> str | None:
-    """Return why a difference of times is no proof that the model changed; None where it is.
+    """Return why a difference of times does not prove that the model changed; None where it is.
 
     Other load counts unless the known spread is that of busy runs. With `few_processes` their
     spread does not contain a drift within a run.

@@ -37,14 +37,14 @@ def parse_limit(text: str) -> Limit:
     limited = metric(name)
     unit = unit_of(limited)
     if not sign:
-        raise _invalid(text, unit, limited, "There is no ':' with an amount behind it.")
+        raise _invalid(text, unit, limited, "There is no ':' with an amount after it.")
     parsed = amount(amount_text, unit)
     if parsed is None:
         raise _invalid(
             text,
             unit,
             limited,
-            f"'{amount_text}' is no amount with a unit that fits.",
+            f"'{amount_text}' is not an amount with a unit that fits.",
             amount_text,
         )
     if parsed.value == 0 and unit:
@@ -54,7 +54,7 @@ def parse_limit(text: str) -> Limit:
         side = "least: more" if is_minimum else "most: less"
         near = f"{limited.name}:{amount_text.strip()}"
         raise InputError(
-            f"'{text}' is no limit.",
+            f"'{text}' is not a limit.",
             id="threshold-invalid",
             cause=f"A limit of {limited.name} is a {side} is better.",
             remedy=f"Did you mean {near}?",
@@ -82,7 +82,7 @@ def _invalid(
     near = meant(amount_text, unit)
     example = f"{limited.name}:{EXAMPLES[unit]}"
     return InputError(
-        f"'{text}' is no limit.",
+        f"'{text}' is not a limit.",
         id="threshold-invalid",
         cause=cause,
         remedy=f"Did you mean {limited.name}:{near}?" if near else f"Write it as in {example}.",

@@ -41,7 +41,7 @@ class HostNoise:
 
     @property
     def confidence(self) -> float:
-        """The confidence with which a change is told from what the host does."""
+        """The confidence with which a change is distinguished from noise of the host."""
         return REMEMBERED_CONFIDENCE if self.remembered else CONFIDENCE
 
     @property

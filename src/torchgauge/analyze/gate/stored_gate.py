@@ -41,7 +41,7 @@ class _Test(NamedTuple):
 
     @property
     def p(self) -> float:
-        """The probability of so much without a change above δ0."""
+        """The probability of such a difference without a change above δ0."""
         stdtr = imported("scipy.special").stdtr
 
         above = self.welch.estimate - math.log1p(self.tolerance.accepted)
@@ -146,9 +146,9 @@ def _judged(
 def _by_interval(test: _Test, noise: HostNoise, *, fails: bool) -> tuple[Outcome, str]:
     tolerance, interval = test.tolerance, test.interval
     if fails:
-        return "fail", f"surely worse than {signed(tolerance.accepted)}"
+        return "fail", f"significantly worse than {signed(tolerance.accepted)}"
     if interval.high < tolerance.refused:
-        return "pass", f"surely not worse by {signed(tolerance.refused)}"
+        return "pass", f"significantly below {signed(tolerance.refused)}"
     floor = f"two sessions of one build differ by up to {units.percent(noise.floor)} here"
     if noise.calibrated:
         return "inconclusive", f"{floor}: gate with --base-ref, which runs both builds in turn"

@@ -49,7 +49,7 @@ def parse_tolerance(text: str) -> Tolerance:
 def _fraction(text: str, part: str) -> float:
     value = fraction(part)
     if value is None:
-        raise _invalid(text, f"'{part}' is no percentage.")
+        raise _invalid(text, f"'{part}' is not a percentage.")
     if value == float("inf"):
         raise _invalid(text, f"'{part}' is too large.")
     return value
@@ -57,7 +57,7 @@ def _fraction(text: str, part: str) -> float:
 
 def _invalid(text: str, cause: str) -> InputError:
     return InputError(
-        f"'{text}' is no tolerance.",
+        f"'{text}' is not a tolerance.",
         id="threshold-invalid",
         cause=cause,
         remedy="Give METRIC:ACCEPTED:REFUSED in percent, such as latency:1%:3%, or one of them.",

@@ -26,7 +26,7 @@ class Drift(NamedTuple):
 
 
 def find_drift(samples: npt.ArrayLike) -> Drift | None:
-    """Return the trend of the steady samples (seconds, in order), or None where none can be told.
+    """Return the trend of the steady samples (seconds, in order), or None if insignificant.
 
     None where a batch (1/20 of the samples) is shorter than 5τ, τ about the trend: neighbouring
     batch medians would move together by noise alone.

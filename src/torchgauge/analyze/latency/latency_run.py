@@ -45,7 +45,7 @@ def run_figures(
     x = np.asarray(samples, dtype=np.float64)
     if x.size == 0 or not np.isfinite(x).all() or x.min() < 0:
         raise MeasurementError(
-            "The timed calls hold no duration, or one that is none.",
+            "The timed calls have no durations, or an invalid one.",
             id="samples-invalid",
             cause="There is no sample, or a negative or non-finite one.",
             remedy="Measure with a monotonic clock.",

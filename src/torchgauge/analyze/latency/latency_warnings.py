@@ -64,7 +64,7 @@ def _steadiness(steady: _Floats, warmup: WarmUp) -> Iterator[MeasurementWarning]
     if steady.size < MIN_SAMPLES:
         yield warning(
             "too-few-samples",
-            f"With fewer than {MIN_SAMPLES} steady samples the end of the warm-up cannot be told.",
+            f"The end of the warm-up cannot be found with fewer than {MIN_SAMPLES} steady samples.",
             f"Take {MIN_SAMPLES} samples or more.",
         )
         return
@@ -148,17 +148,17 @@ def _clock(middle: float, resolution: float | None) -> Iterator[MeasurementWarni
 def precision_warnings(
     interval: Interval | None, median: float, stop: Stop, processes: int
 ) -> Iterator[MeasurementWarning]:
-    """Yield that the median's interval is absent, or wider than was asked for."""
+    """Yield that the median's interval is absent, or wider than requested."""
     if interval is None and processes == 2:
         yield warning(
             "no-interval",
-            "Two processes do not show how processes spread: the median has no interval.",
+            "Two processes do not show how much processes vary: the median has no interval.",
             "Measure in three processes or more.",
         )
     elif interval is None:
         yield warning(
             "no-interval",
-            "The samples are too few, or too much alike in a row, for an interval of the median.",
+            "The samples are too few, or too strongly correlated, for an interval of the median.",
             "Take more samples.",
         )
     elif interval.short:

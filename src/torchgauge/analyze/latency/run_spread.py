@@ -20,7 +20,7 @@ SHIFT = 3.0
 FAR = 6.0
 """Standard deviations (as the median deviation has them) beyond which a run is drawn in."""
 FEWEST_TO_DRAW = 5
-"""Fewer runs do not tell an outlier from heavy tails, which an interval has to cover."""
+"""Fewer runs do not separate an outlier from heavy tails, which an interval has to cover."""
 NORMAL = 1.4826
 """The standard deviation over the median absolute deviation of normal noise."""
 

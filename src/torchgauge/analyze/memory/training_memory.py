@@ -56,7 +56,7 @@ def optimizer_named(name: str) -> str:
     if name.lower() in OPTIMIZERS:
         return name.lower()
     raise InputError(
-        f"What '{name}' keeps in memory is not known.",
+        f"The memory that the optimizer '{name}' needs is not known.",
         id="optimizer-unknown",
         cause=f"Known are {', '.join(OPTIMIZERS)}.",
         remedy="Choose one of them; "

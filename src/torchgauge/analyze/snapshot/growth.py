@@ -52,6 +52,6 @@ def _warnings(before: Snapshot, after: Snapshot) -> Iterator[MeasurementWarning]
         if snapshot.stacks and not any(stack.frames for stack in snapshot.stacks):
             yield MeasurementWarning(
                 id="no-stacks",
-                message=f"{snapshot.name} has no stacks: what grew cannot be told apart.",
+                message=f"{snapshot.name} has no stacks: growth cannot be attributed.",
                 remedy="Record with torch.cuda.memory._record_memory_history().",
             )

@@ -44,7 +44,7 @@ def _runs(blocks: Iterable[RecordedBlock]) -> Iterator[int]:
 
 
 def fragmentation(filled: Sequence[Segment], requested: int | None) -> Fragmentation:
-    """Return the bytes reserved and unused; `requested` is what active blocks were asked for."""
+    """Return the bytes reserved and unused; `requested` is the requested size of active blocks."""
     active = sum(segment.allocated + segment.pending for segment in filled)
     return Fragmentation(
         internal=None if requested is None else active - requested,

@@ -56,7 +56,7 @@ class Replay:
 
 
 def replay(events: Events, segments: Sequence[RecordedSegment]) -> Replay:
-    """Return a device's events as allocations; sizes are what was asked for."""
+    """Return a device's events as allocations; sizes are the requested ones."""
     blocks = {
         block.address: block
         for segment in segments

@@ -24,7 +24,7 @@ def segment_for(requested: int) -> int:
 
 
 class Range(NamedTuple):
-    """Addresses from `start` to before `end`; `grows` where it is of an expandable segment.
+    """Addresses from `start` to before `end`; `grows` where it belongs to an expandable segment.
 
     `small`: for blocks up to 1 MiB; None where it cannot be told.
     """

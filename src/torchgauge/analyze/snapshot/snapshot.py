@@ -188,7 +188,7 @@ def _warnings(device: DeviceMemory) -> Iterator[MeasurementWarning]:
             id="snapshot-blocks",
             message=f"The blocks of device {device.device} are not as large as its segments.",
             cause=f"They differ by {device.unlisted:,} bytes: the file is not as torch wrote it.",
-            remedy="What blocks hold is what they say; the rest is shown as unlisted.",
+            remedy="Bytes in blocks are taken from the blocks; the rest is shown as unlisted.",
         )
     window = device.window
     if window is not None and window.lost:

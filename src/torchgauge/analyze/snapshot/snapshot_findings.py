@@ -15,7 +15,7 @@ _MEBIBYTE = 1 << 20
 _EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 _CAUSES: dict[OomCause, tuple[str, str]] = {
     "fragmentation": (
-        "enough was free, but in no piece as large",
+        "enough was free, but in no single block",
         f"Set {_EXPANDABLE}, and avoid sizes that change from step to step.",
     ),
     "full": (
@@ -23,16 +23,16 @@ _CAUSES: dict[OomCause, tuple[str, str]] = {
         "Hold less at the peak: a smaller batch, checkpointing, lower precision; see its stacks.",
     ),
     "elsewhere": (
-        "a free piece was large enough, and belonged to another stream or pool",
+        "a free block was large enough, but belonged to another stream or pool",
         "Allocate on one stream, or call torch.cuda.empty_cache() between the phases.",
     ),
     "limit": (
-        "there was room, and something else refused",
+        "there was enough memory, but something else refused",
         "Look for set_per_process_memory_fraction, private pools (CUDA graphs), and other "
         "processes on the device.",
     ),
     "unknown": (
-        "what was free then is not in the file",
+        "the file does not have the free memory at that time",
         "Record with torch.cuda.memory._record_memory_history() and dump at the failure.",
     ),
 }
@@ -118,9 +118,9 @@ def _pending(device: DeviceMemory, label: str) -> Iterator[Finding]:
         yield Finding(
             id="pending-frees",
             severity="warning",
-            title=f"{label} waits for other streams to let go of {units.size(device.pending)}",
-            evidence="It was freed and is still held, since record_stream named a stream that had "
-            "not come so far.",
+            title=f"{label} waits for other streams to release {units.size(device.pending)}",
+            evidence="It was freed and is still held, because a stream given to record_stream had "
+            "not reached that point.",
             remedy="Synchronise the streams earlier, or wait for the side stream before the "
             "tensor is freed instead of record_stream.",
         )
@@ -133,8 +133,8 @@ def _rounding(device: DeviceMemory, label: str) -> Iterator[Finding]:
             id="rounding",
             severity="info",
             title=f"{label} loses {units.size(lost)} to rounding",
-            evidence=f"{units.percent(lost / active)} of the blocks in use is more than was asked "
-            "for.",
+            evidence=f"{units.percent(lost / active)} of the blocks in use exceeds the requested "
+            "sizes.",
             remedy="Many small tensors, or roundup_power2_divisions: put small ones together.",
         )
 
@@ -154,7 +154,7 @@ def _peak_holder(snapshot: Snapshot, device: DeviceMemory, of_device: str) -> It
             title=f"{units.percent(share)} of the peak{of_device} comes from {place(stack)}",
             evidence=f"{units.size(largest.bytes)} of {units.size(peak.bytes)} in "
             f"{largest.blocks:,} block{'s' * (largest.blocks != 1)}.",
-            remedy="Where the peak is to fall, begin there.",
+            remedy="To lower the peak, begin there.",
         )
 
 
@@ -165,7 +165,7 @@ def _possible_leaks(snapshot: Snapshot, device: DeviceMemory, on_device: str) ->
         yield Finding(
             id="kept",
             severity="warning",
-            title=f"{place(snapshot.stacks[leak.stack])} keeps what it allocates{on_device}: "
+            title=f"{place(snapshot.stacks[leak.stack])} keeps its allocations{on_device}: "
             f"{units.size(leak.bytes)}",
             evidence=f"{leak.blocks:,} of its {leak.allocations:,} allocations, all through the "
             "window, are still alive at the end.",
@@ -197,8 +197,8 @@ def _before_window(device: DeviceMemory, label: str) -> Iterator[Finding]:
             title=f"{label} held {units.size(window.before)} before the first recorded event",
             evidence=f"{window.before_blocks:,} allocations: the recording began later, or its "
             "ring buffer (max_entries) forgot them.",
-            remedy="Who allocated them is known where they are still alive, else not. Record "
-            "from the beginning, with more entries.",
+            remedy="The stacks of blocks freed since then are unknown. Record from the beginning, "
+            "with more entries.",
         )
 
 
@@ -209,13 +209,13 @@ def _unrecorded(snapshot: Snapshot) -> Iterator[Finding]:
             severity="info",
             title="No events were recorded: the peak and the timeline are unknown",
             evidence="The file holds the state of one moment.",
-            remedy="Call torch.cuda.memory._record_memory_history() before what is looked at.",
+            remedy="Call torch.cuda.memory._record_memory_history() before the code in question.",
         )
     if snapshot.stacks and not any(stack.frames for stack in snapshot.stacks):
         yield Finding(
             id="no-stacks",
             severity="info",
-            title="No stacks were recorded: who allocated is unknown",
+            title="No stacks were recorded: allocations cannot be attributed",
             evidence="No block and no event has frames.",
             remedy="Leave _record_memory_history(context=…) at its default.",
         )

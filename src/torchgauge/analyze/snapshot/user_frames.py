@@ -49,7 +49,7 @@ class Stacks:
 
     @property
     def rows(self) -> tuple[Stack, ...]:
-        """All rows that were asked for, in order."""
+        """All requested rows, in order."""
         return tuple(self._rows)
 
     def _stack(self, recorded: Sequence[RecordedFrame]) -> Stack:

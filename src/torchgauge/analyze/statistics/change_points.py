@@ -125,7 +125,7 @@ def _residuals(logs: _Floats, ends: Sequence[int]) -> _Floats:
 
 
 def _noise(residuals: _Floats) -> _Noise:
-    """Return the AR(1) noise that fits best, so that wandering runs are no proof of a change."""
+    """Return the AR(1) noise that fits best, so that wandering runs do not count as a change."""
     before, after = residuals[:-1], residuals[1:]
     power = float(before @ before)
     slope = float(before @ after) / power if power else 0.0
@@ -142,12 +142,12 @@ def _noise(residuals: _Floats) -> _Noise:
 
 
 def _error(noise: _Noise, before: int, after: int) -> float:
-    """Return the standard error of a step between levels of so many runs."""
+    """Return the standard error of a step between two levels, by their numbers of runs."""
     return math.sqrt(noise.variance * noise.inflation * (1 / before + 1 / after))
 
 
 def _place(logs: _Floats, bounds: Sequence[int], noise: _Noise) -> tuple[int, int]:
-    """Return the last run that is surely before the change and the first surely after it."""
+    """Return the last run certainly before the change and the first certainly after it."""
     begin, boundary, end = bounds
     part = logs[begin:end]
     fits = {}

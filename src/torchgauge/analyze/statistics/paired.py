@@ -178,9 +178,9 @@ def _reason(
     low, high = (signed(math.expm1(end)) for end in (estimated.low, estimated.high))
     accepted, refused = signed(tolerance.accepted), signed(tolerance.refused)
     if decision == "fail":
-        return f"surely worse than {accepted}: by {low} at least"
+        return f"significantly worse than {accepted}: by at least {low}"
     if decision == "pass":
-        return f"surely not worse by {refused}: by {high} at most"
+        return f"significantly below {refused}: at most {high}"
     return f"between {low} and {high}; {needed} blocks would most likely decide"
 
 

@@ -27,7 +27,7 @@ def cell_figure(cell: Cell, metric: Metric, environment: Environment) -> Figure:
 
 
 def has_enough_samples(cell: Cell, name: str) -> bool:
-    """Return whether a percentile of that name is known; True of what is no percentile."""
+    """Return whether a percentile of that name is known; True for other figures."""
     if name not in PERCENTILES:
         return True
     return cell.latency is not None and percentile_is_known(cell.latency, name)

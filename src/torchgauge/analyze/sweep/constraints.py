@@ -41,7 +41,7 @@ def _limit(clause: str) -> Limit:
     match = _CLAUSE.fullmatch(clause)
     if match is None:
         raise InputError(
-            f"'{clause.strip()}' is no constraint.",
+            f"'{clause.strip()}' is not a constraint.",
             id="constraint-invalid",
             cause="A constraint is a metric, < or >, and an amount with its unit.",
             remedy=f"Write it as in {EXAMPLE}.",

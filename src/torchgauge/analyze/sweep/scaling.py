@@ -142,7 +142,7 @@ def _misfit_reason(line_fit: Fit, x: _Array, y: _Array, own: float) -> str:
         by = units.percent(abs(float(relative[worst])))
         return f"batch {x[worst]:.0f} lies {by} {side} the line"
     if line_fit.marginal_interval.low <= 0:
-        return "the cost per sample is not told from none"
+        return "the cost per sample is not significantly above 0"
     return ""
 
 

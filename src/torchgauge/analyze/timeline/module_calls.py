@@ -48,7 +48,7 @@ class Modules:
         return len(self._numbers)
 
     def number(self, name: str) -> int:
-        """Return the module's number, NONE for names that are no module's."""
+        """Return the module's number, NONE for names that do not belong to a module."""
         return self._numbers.get(name, NONE)
 
 

@@ -26,7 +26,7 @@ def residual_warnings(residual: float | None, bare: float | None) -> tuple[Measu
             message=f"The tree's times add up to {units.percent(abs(residual) / bare)} {side} the "
             "step without instruments.",
             probe="timeline",
-            cause="Threads of the model worked side by side, something else ran on the machine "
+            cause="Threads of the model ran in parallel, something else ran on the machine "
             "meanwhile, or the instruments cost that much.",
             remedy="Read the tree's shares, not its times; repeat it on a quiet machine.",
         ),
@@ -62,11 +62,11 @@ def _headline_warnings(tree: Tree, total: float, latency: Latency) -> list[Measu
     return [
         MeasurementWarning(
             id="tree-headline",
-            message=f"The tree is of calls that took {ratio:.2f}× the headline latency: its times "
+            message=f"The tree's calls took {ratio:.2f}× the headline latency: its times "
             f"add up to {units.time(total, 3)}, the headline is {units.time(latency.median, 3)}.",
             probe="timeline",
             cause=f"While the tree was measured a step took that long{bare_text}: the machine or "
-            "the process ran at another pace than during the latency measurement.",
+            "the process ran at a different speed during the latency measurement.",
             remedy=f"Read the tree's shares, or divide its times by {ratio:.2f}; repeat it on a "
             "quiet machine.",
         )

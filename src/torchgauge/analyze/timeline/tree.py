@@ -314,7 +314,7 @@ def _device_warnings(
                 id="launched-before",
                 message=f"{_calls(unlaunched):,} of {_calls(gpu_kernels):,} kernels, "
                 f"{_share(unlaunched, gpu_kernels)} of their time, "
-                "have no launch in the recording: whose they are is unknown.",
+                "have no launch in the recording: their layers are unknown.",
                 cause="They were launched before the recording began, or their launch was lost.",
                 remedy="Synchronize before the recording begins: torch.cuda.synchronize().",
             )

@@ -10,7 +10,7 @@ from torchgauge.records.trace.trace import Trace
 
 
 def job_findings(trace: Trace) -> tuple[Finding, ...]:
-    """Return who is late, which collective was slow, and which ranks are not there."""
+    """Return who is late, which collective was slow, and which ranks are missing."""
     return (*_straggler(trace), *_slow(trace), *_missing(trace))
 
 
@@ -24,7 +24,7 @@ def _straggler(trace: Trace) -> Iterator[Finding]:
         severity="serious" if job.lost > 0.1 * window else "warning",
         title=f"Rank {job.straggler} comes last: the others wait {units.time(job.lost)} for it",
         evidence=f"{units.percent(job.lost / window)} of the window; "
-        f"{job.calls:,} collectives were put side by side.",
+        f"{job.calls:,} collectives were matched across ranks.",
         remedy="Compare its breakdown with the others': more work, a slower device, or its host.",
     )
 
@@ -39,7 +39,7 @@ def _slow(trace: Trace) -> Iterator[Finding]:
             evidence=f"{call.transfer / call.usual:.1f} times the usual {units.time(call.usual)}, "
             f"{units.time(call.time)} after the first collective began; all ranks had arrived."
             if call.usual
-            else f"The usual is nothing; {units.time(call.time)} after the first collective began.",
+            else f"Usually it takes no time; {units.time(call.time)} after the first one began.",
             remedy="See what else used the network then: another job, storage, a slow link.",
         )
 
@@ -50,10 +50,10 @@ def _missing(trace: Trace) -> Iterator[Finding]:
         yield Finding(
             id="ranks-missing",
             severity="info",
-            title=f"Nothing is known of {len(trace.missing)} ranks: {named}"
+            title=f"{len(trace.missing)} ranks have no file: {named}"
             if len(trace.missing) > 1
-            else f"Nothing is known of rank {named}",
+            else f"Rank {named} has no file",
             evidence=f"{len(trace.ranks)} files could be read; the job has "
             f"{len(trace.missing) + len(trace.ranks)} ranks.",
-            remedy="Who comes last may be among them: collect the files of all ranks.",
+            remedy="The straggler may be among them: collect the files of all ranks.",
         )

@@ -128,7 +128,7 @@ class Facts:
 
 
 def total_bytes(sizes: Integers) -> int | None:
-    """Return the sum of the sizes; None where one is not known."""
+    """Return the sum of the sizes; None if any is unknown."""
     return sum(sizes.tolist()) if (sizes >= 0).all() else None  # no int64, which wraps around
 
 

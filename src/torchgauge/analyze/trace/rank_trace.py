@@ -30,7 +30,7 @@ from torchgauge.records.trace.events import ABSENT, Events
 from torchgauge.records.trace.trace import Contents, Device, Queue, RankTrace
 
 _LAYERS = {
-    "JAX": "no layers (JAX names no modules): the tree begins with what the host did",
+    "JAX": "no layers (JAX records no module names): the tree begins with what the host did",
     "Proton": "no layers: the tree begins with the scopes that were marked",
 }
 _SHAPES = {
@@ -163,11 +163,11 @@ def _not_recorded(events: Events, modules: Modules) -> Iterator[str]:
     if not len(events.device_work.row):
         yield "no device work: only the host was recorded"
     elif not len(events.launches.row):
-        yield "no launches: what waited for the host is unknown"
+        yield "no launches: time spent waiting for the host is unknown"
     elif by == "Proton" and not (events.device_work.correlation > 0).all():
         yield "no arrows to some kernels (a graph has one to its first): their scope is unknown"
     if by == "Proton" and len(events.device_work.row):
-        yield "no numbers of devices: the work of several is shown as of one"
+        yield "no device numbers: several devices are shown as one"
 
 
 def _queues(activities: Activities) -> tuple[Queue, ...]:

@@ -97,7 +97,7 @@ def _layer_warnings(modules: Modules, recorder: str | None) -> Iterator[Measurem
     if not len(modules):
         yield MeasurementWarning(
             id="no-layers",
-            message="The trace names no layers: the tree has operators and kernels alone.",
+            message="The trace has no layers: the tree has operators and kernels only.",
             cause=f"{recorder} records no modules of a model."
             if recorder in _MARKING
             else "It was recorded without stacks and without torchgauge.",
@@ -109,7 +109,7 @@ def _layer_warnings(modules: Modules, recorder: str | None) -> Iterator[Measurem
     elif not modules.have_paths:
         yield MeasurementWarning(
             id="no-layer-paths",
-            message="The trace says no paths of layers: they are named as in it.",
+            message="The trace has no module paths: layers have the names used in the trace.",
             cause="Its ranges number the modules, and the table of names is not in the trace."
             if modules.are_ours
             else "torch names a module's class and counts its instances.",

@@ -39,7 +39,7 @@ class Part:
         for time in (self.begin, self.end):
             if time is not None and not abs(time) <= LONGEST:
                 raise InputError(
-                    f"{time:.6g} s is no time of a trace.",
+                    f"{time:.6g} s is not a time of the trace.",
                     id="option-invalid",
                     cause="It counts from the trace's begin.",
                     remedy="Choose a moment before its end.",
@@ -72,7 +72,7 @@ def select(recording: Recording, part: Part) -> Selection:
     spans = part_filter.mask(recording.time, recording.span)
     if not spans.any():
         raise InputError(
-            "Nothing of the trace is in this part of it.",
+            "The selected part of the trace is empty.",
             id="part-empty",
             cause=f"{len(spans):,} events were recorded in {_seconds(recording):.6g} s.",
             remedy="Choose another range, step or layer.",
@@ -123,7 +123,7 @@ def _layers(recording: Recording, path: str) -> list[int]:
     """Return the numbers of the layers at the path, and of all that are called in them."""
     if not len(recording.modules):
         raise InputError(
-            "The trace names no layers.",
+            "The trace has no layers.",
             id="layer-unknown",
             cause="It was recorded without stacks and without torchgauge.",
             remedy="Choose a range of time or a step.",
@@ -149,7 +149,7 @@ def _check_step(recording: Recording, step: int) -> None:
     steps = sorted(set(recording.step(recording.time[recording.spans.row]).tolist()) - {ABSENT})
     if step not in steps:
         raise InputError(
-            f"The trace marks no step {step}.",
+            f"The trace has no step {step}.",
             id="step-unknown",
             cause=f"It marks {', '.join(map(str, steps))}." if steps else "It marks none.",
             remedy="Choose one of these." if steps else "Choose a range of time.",

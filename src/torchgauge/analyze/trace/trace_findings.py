@@ -95,7 +95,7 @@ def _communication(device: DeviceTime, name: str) -> CostedFindings:
             severity=_severity(share),
             title=f"{name} does nothing but communicate for {units.percent(share)} of the window",
             evidence=f"{units.time(time)} of {units.time(breakdown.communication)} "
-            "of communication have no computation beside them.",
+            "of communication overlap with no computation.",
             remedy="Overlap it (buckets, prefetching, order); see whether a rank comes late.",
         ),
     )
@@ -112,7 +112,7 @@ def _device(device: DeviceTime, name: str, has_launches: bool) -> CostedFindings
             id="idle-device",
             severity=_severity(share),
             title=f"{name} is idle for {units.percent(share)} of the window"
-            + (" for another cause than the host" if has_launches else ""),
+            + ("for a cause other than the host" if has_launches else ""),
             evidence=f"{units.time(time)} in pauses of more than 5 µs, before work that was "
             "launched already, or whose launch is not in the file.",
             remedy="See which streams wait for each other (events, stream priorities).",

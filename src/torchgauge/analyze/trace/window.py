@@ -8,7 +8,7 @@ from torchgauge.records.trace.events import Events
 
 
 def window(events: Events) -> tuple[int, int]:
-    """Return begin and end, in ns, of all that is no mark of the profiler's own."""
+    """Return begin and end, in ns, of all events except the profiler's own marks."""
     rows = np.flatnonzero(events.category.where(lambda name: name != "Trace"))
     if not len(rows):
         return 0, 0

@@ -101,7 +101,7 @@ def _missing(cost: Cost, latency: Latency, roofs: Roofs | None, calls: int) -> s
         return f"{units.percent(1 - (cost.coverage or 0.0))} of the operator calls have no formula."
     if roofs is None or not roofs.peaks or not roofs.bandwidth:
         return (
-            "What this machine can do at most is not known yet: measure it once with "
+            "Peak speed of this machine has not been measured: measure it once with "
             "`torchgauge profile TARGET --roofs`."
         )
     return ""
@@ -129,7 +129,7 @@ def _kind(times: _Times, measured: float) -> tuple[Bound | None, Confidence]:
 
 
 def contradicted(cost: Cost, latency: Latency, roofs: Roofs, *, fp32: Fp32 = TORCH_DEFAULT) -> bool:
-    """Return whether the call went faster than roofs that were measured beside other work allow.
+    """Return whether the call went faster than roofs that were measured under other load allow.
 
     They tell nothing of it then: two threads that wait for a core each multiply a hundred times
     more slowly than they can.
@@ -195,5 +195,5 @@ def _reservations(cost: Cost, times: _Times, roofs: Roofs) -> tuple[str, ...]:
         notes.append(f"Operators without a formula are in no bound: {names}.")
     elif times.bound.at_least:
         dtypes = sorted({row.dtype for row in cost.rows if roofs.peak(row.dtype) is None})
-        notes.append(f"No peak is known of {', '.join(dtypes)}: the bound is too low.")
+        notes.append(f"No peak is known for {', '.join(dtypes)}: the bound is too low.")
     return (*notes, *reservations(roofs))

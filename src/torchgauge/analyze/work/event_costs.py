@@ -33,7 +33,7 @@ CLOSING = (COUNTED, UNKNOWN, NEVER)
 _NODE = re.compile(r".*Backward\d*(_copy)?")
 # torch's own ranges, named like operators.
 _RANGES = ("autograd::", "torch::autograd::", "torch.distributed.ddp.", "torch::distributed::")
-_NO_TENSOR = "its sizes are those of no tensor"
+_NO_TENSOR = "its sizes do not belong to a tensor"
 _MAX_WORK = 2**53  # FLOP and bytes of a call: no device ends what is more
 _COMPILED = "## Call CompiledFxGraph"
 
@@ -241,7 +241,7 @@ def _distinct(columns: list[np.ndarray]) -> tuple[Integers, Integers]:
 
 def _plan(name: str, operator: bool, texts: Texts, overloads: bool) -> _Plan:
     if name.startswith(_COMPILED):
-        return _Plan(name, PARTLY, reason="what a compiler fused is no operator")
+        return _Plan(name, PARTLY, reason="compiler-fused code is not an operator")
     if not operator or name.startswith(_RANGES):
         return _Plan(name, OPEN)
     if "::" not in name:

@@ -12,7 +12,7 @@ from torchgauge.records.work.size import Size
 METHOD = (
     "Lower bound: for each operator the longer of operations over the dtype's dense peak and bytes "
     "over the memory's bandwidth, summed. Memory: parameters, buffers and inputs; of a training "
-    "step the most that is alive at once, as the CPU's kernels take it."
+    "step the peak, with the workspaces of the CPU's kernels."
 )
 
 

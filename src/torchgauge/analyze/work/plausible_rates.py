@@ -57,7 +57,7 @@ def implausible(
             probe="cost",
             cause="Time and work contradict each other: work goes on after the call returns, is "
             "done elsewhere, or is less than the operators' formulas say.",
-            remedy="Trust neither the rate nor the time; have the model return when all is done.",
+            remedy="Trust neither rate nor time; let the model return when its work is done.",
         ),
     )
 

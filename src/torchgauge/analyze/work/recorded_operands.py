@@ -81,7 +81,7 @@ def _tensor(sizes: Any, kind: str, steps: Any) -> Any:
     dtype = element_type(kind)
     shape = tuple(sizes or ())
     if not all(isinstance(size, int) for size in shape):
-        return MissingTensor("sizes that are no numbers")
+        return MissingTensor("sizes that are not numbers")
     if dtype is None:
         return Untyped(shape)
     if steps is None:

@@ -19,7 +19,7 @@ from torchgauge.formulas.work import Work
 
 
 class Recorded(NamedTuple):
-    """A call's work, or why it is unknown; `bytes` is None where the trace does not tell them."""
+    """A call's work, or why it is unknown; `bytes` is None where the trace lacks them."""
 
     work: Work | None
     bytes: int | None = None

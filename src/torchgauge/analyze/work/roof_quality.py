@@ -55,15 +55,15 @@ def faster_products(stored: Roofs, latest: Roofs) -> tuple[dict[str, float], dic
 
 
 def reservations(roofs: Roofs) -> tuple[str, ...]:
-    """Return why better roofs can be had, and how; nothing of a full and quiet measurement."""
+    """Return why better roofs are possible, and how; nothing for a full and quiet measurement."""
     if roofs.source == "datasheet":
         return ("Datasheet roofs are higher than any kernel reaches.",)
     texts = []
     if disturbed(roofs):
         texts.append(
             f"Others took {roofs.other or 0.0:.2f} cores while the roofs were measured: the "
-            "machine can do more. On an idle one `torchgauge profile TARGET --roofs` measures them "
-            "again."
+            "machine is faster than that. `torchgauge profile TARGET --roofs` measures them again, "
+            "best on an idle machine."
         )
     if roofs.extent == "quick":
         texts.append(

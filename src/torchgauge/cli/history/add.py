@@ -30,11 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_store_option(parser)
     parser.add_argument(
-        "--label", type=label, action="append", default=[], metavar="K=V", help="say this of it"
+        "--label",
+        type=label,
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="attach a label to the runs",
     )
     parser.add_argument("--commit", metavar="C", help="the commit that was measured")
     parser.add_argument("--branch", metavar="B", help="its branch")
-    parser.add_argument("--message", metavar="M", help="what to say of it")
+    parser.add_argument("--message", metavar="M", help="a note on the runs")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def facts(options: argparse.Namespace) -> Facts:
-    """Return what git and the options say; a commit that is told has nothing to do with git's."""
+    """Return what git and the options say; with --commit nothing is taken from git."""
     from torchgauge.history.git_facts import git_facts
     from torchgauge.records.run import Facts
 

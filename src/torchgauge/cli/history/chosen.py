@@ -17,7 +17,9 @@ def add_run_filters(parser: argparse.ArgumentParser, *, target: bool = True) -> 
     if target:
         chosen.add_argument("--target", metavar="T", help="of this target; * and ? stand for more")
     chosen.add_argument("--branch", metavar="B", help="of this branch")
-    chosen.add_argument("--machine", metavar="M", help="of the machine whose fingerprint begins so")
+    chosen.add_argument(
+        "--machine", metavar="M", help="of the machine whose fingerprint begins with M"
+    )
     chosen.add_argument(
         "--label", type=label, action="append", default=[], metavar="K=V", help="with this label"
     )
@@ -27,10 +29,10 @@ def add_run_filters(parser: argparse.ArgumentParser, *, target: bool = True) -> 
 
 
 def label(text: str) -> tuple[str, str]:
-    """Return a key and its value; argparse says what is none."""
+    """Return a key and its value; argparse reports an invalid one."""
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise argparse.ArgumentTypeError(f"'{text}' is no label as KEY=VALUE")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a label of the form KEY=VALUE")
     return key, value
 
 

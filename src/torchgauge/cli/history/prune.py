@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--older-than", metavar="SPAN", help="remove only what is older: 90d, 12h, 4w"
     )
-    parser.add_argument("--dry-run", action="store_true", help="only list what would go")
+    parser.add_argument("--dry-run", action="store_true", help="only list what would be removed")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--alerts",
         type=Path,
         metavar="FILE",
-        help="hold the runs against the rules of FILE: exit 3 where one is broken, 4 where one "
-        "has too few to judge",
+        help="hold the runs against the rules of FILE: exit 3 if one is broken, 4 if one "
+        "has too few runs to judge",
     )
 
 
@@ -101,7 +101,7 @@ def _alerts(options: argparse.Namespace) -> int:
         count = f"{len(alert_rules.rules)} rules, {len(trend_record.series)} series"
         emit(printable("\n".join(lines or [f"No alert ({count})."])) + "\n")
     for name in trend_record.unmatched:
-        tell(f"torchgauge: rule '{name}' has no runs, or too few: nobody can tell")
+        tell(f"torchgauge: rule '{name}' cannot be checked: it has no runs, or too few")
     _send(alert_rules, trend_record, lines)
     if trend_record.alerts:
         return ExitCode.THRESHOLD

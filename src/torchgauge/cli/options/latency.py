@@ -37,8 +37,8 @@ def add_latency_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--roofs",
         action=argparse.BooleanOptionalAction,
-        help="measure anew what this machine can do at most, which tells what bounds a model: some "
-        "ten seconds, and it is kept (default: in two seconds where nothing is kept; --no-roofs: "
+        help="measure the peak speed of this machine again, to judge what bounds a model: about "
+        "ten seconds, and it is stored (default: in two seconds if none is stored; --no-roofs: "
         "not at all)",
     )
     group.add_argument(

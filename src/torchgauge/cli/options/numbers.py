@@ -10,23 +10,23 @@ MOST_BYTES = 2**62  # systems count them in 64 bits
 
 
 def levels(text: str) -> int:
-    """Return a number of levels; argparse says what is none."""
+    """Return a number of levels; argparse reports an invalid one."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of levels")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of levels")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """Return a whole number from 1 on."""
+    """Return a whole number of 1 or more."""
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
     return int(text)
 
 
 def whole_number(text: str) -> int:
-    """Return a whole number from 0 on."""
+    """Return a whole number of 0 or more."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 0 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 0 or more")
     return int(text)
 
 
@@ -41,7 +41,7 @@ def seconds(text: str) -> float:
 
 
 def size(text: str | None) -> int | None:
-    """Return bytes ("8GB"). Raises InputError `option-invalid` for what is no size."""
+    """Return bytes ("8GB"). Raises InputError `option-invalid` for anything else."""
     from torchgauge.quantities import amount
 
     if text is None:
@@ -49,7 +49,7 @@ def size(text: str | None) -> int | None:
     quantity = amount(text, "B")
     if quantity is None or not 1 <= quantity.value <= MOST_BYTES:
         raise InputError(
-            f"'{text}' is no memory limit.",
+            f"'{text}' is not a memory limit.",
             id="option-invalid",
             remedy="Give it with its unit, such as 8GB or 8GiB.",
         )

@@ -33,7 +33,7 @@ def add_threshold(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="LIMIT",
         help="limits such as latency:100ms p99:20ms memory:2GB params:25M flops:4G "
-        "throughput:1000samples/s; exit code 3 where one is broken, 4 where one cannot be told",
+        "throughput:1000samples/s; exit code 3 if one is exceeded, 4 if one cannot be decided",
     )
 
 

@@ -1,4 +1,4 @@
-"""Counts the work of one call of a duck-typed model: known layers by shape, all else as it runs."""
+"""Counts the work of one call of a duck-typed model: known layers by shape, others as they run."""
 
 from __future__ import annotations
 

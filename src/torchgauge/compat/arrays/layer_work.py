@@ -55,7 +55,7 @@ Rule = Callable[[Call], LayerResult | None]
 
 
 def rule(kind: type) -> Rule | None:
-    """Return the rule of a class; None where it is no known layer, or calls another forward."""
+    """Return the rule of a class; None for an unknown layer, or one that calls another forward."""
     for base in kind.__mro__:
         name = base.__name__.lower().replace("_", "").removesuffix("layer")
         layer_rule = _RULES.get(name) or _RULES.get(re.sub(r"[123]d$", "", name))
@@ -97,7 +97,7 @@ def _convolution(call: Call) -> LayerResult | None:
 
 
 def _pool(call: Call) -> LayerResult | None:
-    """One per element of each window; the stride is the window's side unless it is said."""
+    """One per element of each window; the stride is the window's side unless given."""
     operand, kernel = call.operand, _attribute(call.layer, "kernel_size", "pool_size", "size")
     digit = re.search(r"([123])d", type(call.layer).__name__, re.IGNORECASE)
     spatial = int(digit[1]) if digit else len(operand.shape) - 2

@@ -17,8 +17,8 @@ from torchgauge.targets.inputs.inputs import Inputs
 
 METHOD = (
     "tracemalloc during the second of two calls, on top of the arrays known before it; libraries "
-    "that allocate elsewhere are not seen. What outlives an operation is not told from its scratch "
-    "space: both are workspace"
+    "that allocate elsewhere are not seen. Memory that outlives an operation is not separated from "
+    "its scratch space: both are workspace"
 )
 
 

@@ -30,7 +30,7 @@ class Consumer:
 
 @dataclasses.dataclass(frozen=True)
 class Activity:
-    """One stretch of `seconds`; None where the system does not tell.
+    """One stretch of `seconds`; None where the system does not report it.
 
     `other`: cores' worth of time that other processes took, the `top` ones named. `steal`: fraction
     of all cores' time that the hypervisor gave to others. `runnable`: tasks that ran or waited for
@@ -77,7 +77,7 @@ def watch(files: SystemFiles, seconds: float = 1.0) -> Activity:
 
 
 def between(before: Counters, after: Counters, cores: int, runnable: int | None = None) -> Activity:
-    """Return what happened between two readings on a machine of so many cores."""
+    """Return what happened between two readings on a machine of `cores` cores."""
     elapsed = max(_growth(before.total, after.total), 1e-9)
     seconds = elapsed / cores
     other_seconds = _growth(before.busy, after.busy) - (after.own - before.own)

@@ -125,7 +125,9 @@ def battery(now: Readings) -> Check:
             ),
         )
     if not mains and now.files.text("proc/self/cgroup") is None:
-        return Check.from_findings("battery", "power supply", unknown="this system does not tell")
+        return Check.from_findings(
+            "battery", "power supply", unknown="this system does not report it"
+        )
     return Check.from_findings(
         "battery", "power supply", "mains" if mains else "no battery", findings
     )

@@ -26,7 +26,7 @@ def gpu(now: Readings) -> Check:
         return Check.from_findings(key, title, "no NVIDIA GPU")
     findings = tuple(finding for state in gpus.states for finding in state_findings(state))
     missing = sorted({name for state in gpus.states for name in unknown_figures(state)})
-    unknown = f"the driver does not tell: {', '.join(missing)}" if missing else ""
+    unknown = f"the driver does not report: {', '.join(missing)}" if missing else ""
     return Check.from_findings(
         key, title, ", ".join(state.name for state in gpus.states), findings, unknown
     )
@@ -48,7 +48,7 @@ def state_findings(state: GpuState) -> Iterator[Finding]:
             id="gpu-persistence",
             severity="warning",
             title=f"GPU {state.index}: persistence mode is off",
-            evidence="The driver unloads when nobody uses the GPU; the first call then waits "
+            evidence="The driver unloads when no process uses the GPU; the first call then waits "
             "seconds, and clocks start from idle.",
             remedy=f"sudo nvidia-smi -i {state.index} -pm 1",
         )

@@ -13,7 +13,7 @@ from torchgauge.device.system_files import SystemFiles
 
 @dataclasses.dataclass(frozen=True)
 class GpuState:
-    """One GPU: watts, hertz, bytes; None where it does not tell.
+    """One GPU: watts, hertz, bytes; None where it does not report it.
 
     `others` counts the processes on it beside this one, `used` the bytes anybody holds.
     """

@@ -45,7 +45,7 @@ def other_load(now: Readings) -> Check:
                 title="Other processes use the cores",
                 evidence=f"{activity.other:.2f} of {cores} cores over "
                 f"{units.time(activity.seconds, 2)}: "
-                + (named or "no process that can be seen from here")
+                + (named or "no process that is visible to this one")
                 + waited,
                 remedy="Stop them, or measure when they are done.",
             )

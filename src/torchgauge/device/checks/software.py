@@ -90,7 +90,7 @@ def torch_build(now: Readings) -> Check:
                 id="onednn-off",
                 severity="warning",
                 title="torch runs without oneDNN",
-                evidence="torch.backends.mkldnn is not there or switched off.",
+                evidence="torch.backends.mkldnn is missing or switched off.",
                 remedy="Use a build with it, or torch.backends.mkldnn.enabled = True.",
             )
         )

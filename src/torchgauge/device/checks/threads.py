@@ -118,7 +118,7 @@ def _too_few(now: Readings) -> Iterator[Finding]:
             severity="info",
             title="torch uses less than half of the cores",
             evidence=f"{now.torch.threads} threads for {now.granted:g} cores{''.join(settings)}.",
-            remedy="Fine if it is meant; torch.set_num_threads changes it.",
+            remedy="Fine if intended; torch.set_num_threads changes it.",
         )
 
 
@@ -133,7 +133,7 @@ def affinity(now: Readings) -> Check:
                 severity="info",
                 title="This process is bound to some of the cores",
                 evidence=f"{len(usable)} of {cores} cores: {ranges(usable)}.",
-                remedy="Compare only with runs bound alike (taskset, cpuset).",
+                remedy="Compare only with runs bound to the same cores (taskset, cpuset).",
             ),
         )
     return Check.from_findings(
@@ -157,7 +157,7 @@ def numa(now: Readings) -> Check:
     key, title = "numa", "NUMA"
     lists = now.files.texts("sys/devices/system/node/node[0-9]*/cpulist")
     if not lists:
-        return Check.from_findings(key, title, unknown="the kernel names no nodes")
+        return Check.from_findings(key, title, unknown="the kernel lists no nodes")
     nodes = {path.split("/")[-2]: _cores(text) for path, text in lists.items()}
     usable_nodes = [name for name, cores in nodes.items() if cores & set(now.usable)]
     findings: tuple[Finding, ...] = ()

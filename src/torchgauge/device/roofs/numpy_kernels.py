@@ -48,7 +48,7 @@ class Host:
         """Return None: the host clock times CPU work."""
 
     def flush_cache(self) -> None:
-        """Do nothing: no cold calls are asked for here."""
+        """Do nothing: no cold calls are needed."""
 
 
 CLOCK = SystemClock()

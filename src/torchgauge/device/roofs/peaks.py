@@ -1,4 +1,4 @@
-"""Roofs from datasheets, for devices that are not here: peaks.json, each figure with its document.
+"""Roofs from datasheets, for devices that are absent: peaks.json, each figure with its document.
 
 All figures are dense. Datasheets since Ampere also print figures with 2:4 structured sparsity,
 twice as high and often alone, marked by an asterisk: those are halved. "float64" and "float32" are
@@ -87,7 +87,7 @@ def _roofs(device: _Device, documents: dict[str, str]) -> Roofs:
 def _unknown(name: str) -> InputError:
     known_names = names()
     return InputError(
-        f"No datasheet figures are known of '{name}'.",
+        f"There are no datasheet figures for '{name}'.",
         id="device-unknown",
         cause="The table holds " + ", ".join(known_names) + ".",
         remedy=did_you_mean(similar(name, known_names, cutoff=0.4), "Give one of these names."),

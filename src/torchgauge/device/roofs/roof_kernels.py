@@ -38,7 +38,7 @@ class Kernels(Protocol):
         ...
 
     def streams(self, working_set: int) -> Iterator[tuple[int, Call]]:
-        """Yield (bytes read and written per call, call), each on so many bytes in all."""
+        """Yield (bytes read and written per call, call), each on `size` bytes in all."""
         ...
 
     def empty(self) -> Call:

@@ -128,7 +128,7 @@ def _macs(weight: Operand, result: Any) -> int:
 def deformable_convolution(
     operand: Operand, weight: Operand, offset: Operand, mask: Operand, *args: Any, outputs: Any
 ) -> Work:
-    """A convolution over bilinear samples, each times its mask where there is one.
+    """A convolution over bilinear samples, each times its mask, if given.
 
     `args` ends with `use_mask`.
     """

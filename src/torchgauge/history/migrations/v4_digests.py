@@ -16,7 +16,7 @@ _UPDATE = "UPDATE runs SET digest = :digest WHERE id = :id"
 
 
 def up(connection: Connection) -> None:
-    """Compute the digests anew, one run in memory at a time; a damaged record keeps its own."""
+    """Compute the digests again, one run in memory at a time; a damaged record keeps its own."""
     digests = set(connection.scalars(text("SELECT digest FROM runs")))
     for run in connection.scalars(text("SELECT id FROM runs")).all():
         data, old_digest = connection.execute(text(_RUN), {"id": run}).one()

@@ -149,7 +149,7 @@ def _machine_facts(device: str) -> dict[str, Any]:
 
 
 def _installed(name: str) -> bool:
-    """Tell whether a package is there; a folder that only has its name is none."""
+    """Return whether a package is installed; a folder with only its name does not count."""
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.origin is not None
 

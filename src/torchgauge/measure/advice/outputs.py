@@ -77,7 +77,7 @@ def _different(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) ->
 
 
 class _Sums(NamedTuple):
-    """Sums over the finite elements of a tensor or a chunk of it; counts are of all elements."""
+    """Sums over the finite elements of a tensor or a chunk of it; counts include all elements."""
 
     elements: int = 0
     finite: int = 0

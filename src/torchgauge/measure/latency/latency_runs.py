@@ -68,7 +68,7 @@ class LatencyRuns:
         self._can_measure_more = False
 
     def begin(self, placement: Placement) -> None:
-        """Measure in this process, or in each of the processes that were asked for.
+        """Measure in this process, or in each of the requested processes.
 
         Raises what the measurement raises.
         """

@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def timed(network: object, images: object, seconds: float) -> float:
-    """Return the median seconds of a call, over calls of so many seconds in all."""
+    """Return the median seconds of a call, over calls for `seconds` in all."""
     samples: list[int] = []
     end = time.perf_counter_ns() + round(seconds * 1e9)
     while True:

@@ -50,7 +50,7 @@ class BetweenCalls(Protocol):
     """Work that is done between two calls, outside the timed region, once `due` has come."""
 
     due: int
-    """The clock's nanoseconds; `run` sets it anew."""
+    """The clock's nanoseconds; `run` resets it."""
 
     def run(self) -> None:
         """Do the work once."""
@@ -212,7 +212,7 @@ class _Precision:
 
 
 class _Iterations:
-    """Stop at exactly as many steady samples as were asked for.
+    """Stop at exactly as many steady samples as requested.
 
     Without a given warm-up its samples are made up for: d ≤ n/2 warm-up samples end the run
     at n = iterations + d, at twice the iterations at the latest.

@@ -30,7 +30,7 @@ DISPATCHES = 20
 ON_DEVICE = 2**20
 LAUNCHES = 4
 PACE = 25
-"""A round begins when at least so many times its own duration has passed since the last one."""
+"""A round begins when this multiple of its own duration has passed since the last one."""
 LEAST_PAUSE = 30_000_000
 """Nanoseconds: the call after a round finds colder caches, and must be one of many."""
 FEWEST_ROUNDS = 3

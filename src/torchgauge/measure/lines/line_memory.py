@@ -1,4 +1,4 @@
-"""Bytes allocated by line, recorded by memray: what malloc and mmap were asked for.
+"""Bytes allocated by line, recorded by memray: the sizes requested of malloc and mmap.
 
 Tensors on the CPU and NumPy's arrays are among them; memory of a GPU is not. Python's small objects
 (512 bytes at most) come from pools, and count where a pool is taken.
@@ -50,7 +50,7 @@ class LineMemory:
                 tracker.__enter__()
             except RuntimeError as error:
                 raise MeasurementError(
-                    "Bytes cannot be told by line here.",
+                    "Bytes by line cannot be recorded here.",
                     id="lines-unavailable",
                     cause=str(error),
                     remedy="Run it without the other memory profiler, or without --memory.",

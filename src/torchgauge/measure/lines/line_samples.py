@@ -144,7 +144,7 @@ def _free_timer() -> Any:
     if not cause:
         return signal.getsignal(signal.SIGALRM)
     raise MeasurementError(
-        "Time cannot be told by line here.",
+        "Time by line cannot be measured here.",
         id="lines-unavailable",
         cause=cause,
         remedy="Measure in the main thread of a program without such a timer, on Linux or macOS.",

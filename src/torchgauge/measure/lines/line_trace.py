@@ -163,7 +163,7 @@ class LineTrace:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names of functions that were asked for, and that nothing called."""
+        """The names of requested functions that nothing called."""
         return tuple(name for name in self.traced_code.names if name not in self.traced_code.called)
 
     def codes(self) -> list[CodeType]:

@@ -161,7 +161,7 @@ class Timeline:
         return self.record.table(kind)
 
     def save(self, path: str | Path) -> Path:
-        """Write the record as JSON and return the path, with the rank in it where there is one."""
+        """Write the record as JSON and return the path, with the rank in it, if any."""
         return self.record.save(path)
 
     def __str__(self) -> str:
@@ -247,9 +247,9 @@ def _roots(model: Any) -> tuple[nn.Module, ...]:
     for module in modules:
         if not isinstance(module, nn.Module):
             raise InputError(
-                f"A {type(module).__name__} is no module.",
+                f"A {type(module).__name__} is not a module.",
                 id="not-a-module",
-                cause="A timeline is of torch.nn.Modules: one, several, or those that it finds.",
+                cause="A timeline records torch.nn.Modules: one, several, or those that it finds.",
                 remedy="Give the model itself, or nothing.",
             )
     return modules

@@ -159,7 +159,7 @@ def _warnings(
             message="The layers' times are the profiler's, which slows operators down.",
             probe="timeline",
             cause="The loop ended before steps could be timed without it.",
-            remedy="Let it run for some 15 steps more than are recorded.",
+            remedy="Let it run for about 15 steps more than are recorded.",
         )
     step = sum(recording.table.host.sum(axis=0).tolist())
     if step and (concurrent_share := sum(recording.concurrent.tolist()) / step) > CONCURRENT_SHARE:

@@ -40,7 +40,7 @@ class Schedule:
                 continue
             if type(value) is not int or value < minimum:
                 raise InputError(
-                    f"A schedule's {name} is a whole number from {minimum} on, not {value!r}.",
+                    f"A schedule's {name} is a whole number of {minimum} or more, not {value!r}.",
                     id="schedule-invalid",
                     remedy="For example tg.Schedule(skip=2, warmup=2, record=5, repeat=1).",
                 )

@@ -67,7 +67,7 @@ class StepEnds:
             self._hook.remove()
 
     def outermost(self) -> None:
-        """Put the wrapper of module calls around all others, where there is one."""
+        """Put the wrapper of module calls around all others, if there is one."""
         self._watching.close()
         if self.active and self.by in ("", "call"):
             self._watching.enter_context(wrapped(self._wrap, self._modules))

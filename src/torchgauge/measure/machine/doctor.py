@@ -32,7 +32,7 @@ def diagnose(
     block: noise.Block | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Examine this machine and process; `quick` leaves out the A/A run of some ten seconds.
+    """Examine this machine and process; `quick` leaves out the A/A run of about ten seconds.
 
     torch is imported where it is installed, so that what it is built with can be checked.
     """
@@ -124,7 +124,7 @@ def _disturbed(run: NoiseRun, cores: int) -> Finding:
     return Finding(
         id="calibration-disturbed",
         severity="warning",
-        title="The noise floor was measured beside other work, and not kept",
+        title="The noise floor was measured under other load, and not stored",
         evidence=f"Other processes took {run.other:.2f} of {cores} cores during the A/A run.",
         remedy="Run doctor again when they are done.",
     )
@@ -134,7 +134,7 @@ def _not_kept(cause: str) -> Finding:
     return Finding(
         id="calibration-not-kept",
         severity="info",
-        title="The noise floor was not kept for gates",
+        title="The noise floor was not stored for gates",
         evidence=cause,
         remedy=f"Set {calibration.VARIABLE} to a folder that can be written.",
     )

@@ -175,7 +175,7 @@ def _gpu_sample(elapsed: float, reading: GpuReading) -> GpuSample:
 
 
 class Flows(NamedTuple):
-    """Bytes since some time in the past; None where the system does not tell.
+    """Bytes since some time in the past; None where the system does not report it.
 
     `disk_…` are this process's at the device, `io_…` what it asked to read and write, out of caches
     and pipes too (Linux). `network_…` are of all processes on the machine, or in the container that

@@ -57,7 +57,7 @@ def simulate(placement: Placement, train: Training | None = None) -> Passes:
             step = TrainingStep(copied, inputs, how, lambda: _arithmetic(placement))
             ends = _followed(step, live)
     if live.unknown:
-        raise _refused(f"What {', '.join(sorted(live.unknown))} allocates is not known.")
+        raise _refused(f"The allocations of {', '.join(sorted(live.unknown))} are not known.")
     gradients = (
         live.block_of(parameter.grad) for parameter in step.parameters if parameter.grad is not None
     )
@@ -88,12 +88,12 @@ def _module(placement: Placement) -> nn.Module:
     """Return the model. Raises MeasurementError where a copy of it would not run as it does."""
     model = placement.model
     if not isinstance(model, nn.Module):
-        raise _refused("It is no torch.nn.Module.")
+        raise _refused("It is not a torch.nn.Module.")
     modules = list(model.modules())
     if any(isinstance(module, torch.jit.ScriptModule) for module in modules):
         raise _refused("A scripted program runs as one operator.")
     if any(map(is_compiled, modules)):
-        raise _refused("What compiled kernels keep is not known.")
+        raise _refused("The memory that compiled kernels keep is not known.")
     return model
 
 
@@ -117,7 +117,7 @@ class _Fakes(TorchFunctionMode):
         return self.fakes[id(tensor)]  # type: ignore[no-any-return]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Copy a tensor that is an attribute as a fake; do all else as it is done."""
+        """Copy a tensor that is an attribute as a fake; do everything else as usual."""
         if func is torch.Tensor.__deepcopy__:
             return self(args[0])
         return func(*args, **(kwargs or {}))

@@ -46,7 +46,7 @@ def main(folder: str, parent: str, work: str) -> None:
 
 
 def end_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends (Linux); nobody else would.
+    """Have the kernel kill this process when its parent ends (Linux); nothing else would.
 
     Elsewhere the end of the sampling ends it.
     """

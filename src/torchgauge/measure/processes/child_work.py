@@ -22,7 +22,7 @@ from torchgauge.targets.placement import Placement
 
 
 def answer_to(folder: Path, request: BinaryIO, work: str, foreign: str = "") -> None:
-    """Do the work that is asked for, and write the answer, or the error that ended it."""
+    """Do the requested work, and write the answer, or the error that ended it."""
     try:
         answer = measured(request, work)
         check_home(foreign)
@@ -110,7 +110,7 @@ def original(source: Source, parent_settings: dict[str, Any]) -> Placement:
 
 
 def unpacked(request: BinaryIO) -> Request:
-    """Return what is to be measured; raises InputError `not-picklable` where it cannot be had."""
+    """Return what is to be measured; raises InputError `not-picklable` if unpickling fails."""
     try:
         measurement: Request = pickle.load(request)  # noqa: S301 - the parent wrote it
     except Exception as error:  # unpickling imports and runs the user's code

@@ -57,7 +57,7 @@ class ChildEnd(NamedTuple):
 def forking(
     spec: str = "", variables: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[ForkServer | None]:
-    """Yield a new server, which is gone after the block; None where none can be had.
+    """Yield a new server, which is gone after the block; None where none can be started.
 
     What the target `spec` is made of is imported ahead, and what this process has already.
     `variables` are added to the environment of all that it forks.
@@ -269,7 +269,7 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
 
 def _server_died(cause: str) -> MeasurementError:
     return MeasurementError(
-        "The process that measuring processes are forked from is of no use any more.",
+        "The process that measuring processes are forked from has failed.",
         id="child-failed",
         cause=cause,
         remedy="Measure with --processes 1, or in freshly started processes with --processes 5.",

@@ -57,7 +57,7 @@ class Build(NamedTuple):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Time so many seconds and calls at least; with `layers` also every layer by itself."""
+    """Time at least this many seconds and calls; with `layers` also every layer by itself."""
 
     seconds: float
     calls: int

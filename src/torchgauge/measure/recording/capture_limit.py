@@ -13,11 +13,11 @@ MEMORY_PER_FILE_BYTE = 9
 
 
 def budget() -> int:
-    """Return the bytes of memory that a recording may take where nobody says."""
+    """Return the bytes of memory that a recording may take by default."""
     free = memory_available()
     return BUDGET if free is None else min(BUDGET, free // SHARE_OF_FREE)
 
 
 def memory_of(file: int) -> int:
-    """Return the bytes of memory that recording and exporting a file of so many bytes takes."""
+    """Return the bytes of memory that recording and exporting a file of this size takes."""
     return file * MEMORY_PER_FILE_BYTE

@@ -57,7 +57,7 @@ class Modules:
         self._forgetters.append(forget)
 
     def forget_gone(self) -> None:
-        """Let go of modules outside of the target that nobody else holds; call it between steps."""
+        """Release modules outside of the target that nothing else holds; call it between steps."""
         for name, keys in self._keys_met.items():
             for key in keys:
                 self.by_number[self._numbers[key]] = None

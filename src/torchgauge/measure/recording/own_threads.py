@@ -48,7 +48,7 @@ class OwnThreads:
         return list(self._names)
 
     def forget_names(self) -> None:
-        """Begin anew with the names: each step may start threads of its own."""
+        """Forget the names: each step may start threads of its own."""
         self._names.clear()
 
     @contextlib.contextmanager

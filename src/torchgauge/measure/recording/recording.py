@@ -111,7 +111,7 @@ class Recorder:
         if not self._all_threads and threading.current_thread() is not self._thread:
             autograd_profiler._set_is_profiler_enabled(False)  # noqa: SLF001 (or none could start)
             raise MeasurementError(
-                "A recording cannot be ended by another thread than the one that began it.",
+                "A recording must be ended by the thread that began it.",
                 id="recording-failed",
                 cause="torch keeps it with the thread that is recorded.",
                 remedy="Begin and end the timeline in the thread that runs the loop.",
@@ -192,7 +192,7 @@ def _distributed() -> bool:
 
 
 def _settings(**switches: Any) -> _ExperimentalConfig:
-    """Return the profiler's settings; it need not parse the events where it can be told so.
+    """Return the profiler's settings; it need not parse the events where torch can skip it.
 
     torch 2.11 has no such switch, and parses them.
     """
@@ -204,7 +204,7 @@ def _settings(**switches: Any) -> _ExperimentalConfig:
 
 @restoring
 def _quiet() -> Iterator[None]:
-    """Keep the profiler's own lines off the user's terminal; pass on whatever else is said.
+    """Keep the profiler's own lines off the user's terminal; pass on everything else.
 
     Against Kineto's `USDT:` lines KINETO_LOG_LEVEL works only when set before torch is imported,
     which is the user's business, and it silences warnings too. They are written while the profiler

@@ -101,5 +101,5 @@ def stamped_steps(
 
 
 def min_rounds(seconds: float) -> int:
-    """Return how many rounds a step of so many seconds needs at least."""
+    """Return how many rounds a step of this duration needs at least."""
     return MIN_ROUNDS if seconds < LONG else MIN_LONG_ROUNDS

@@ -43,7 +43,7 @@ class TimelineOptions:
         check_detail(self.detail)
         if self.trace is not None and not self.trace.name.endswith(SUFFIXES):
             raise InputError(
-                f"'{self.trace}' is no name for a trace.",
+                f"'{self.trace}' is not a file name for a trace.",
                 id="trace-name",
                 cause="Viewers know the format by the name.",
                 remedy=f"Give a name that ends in {' or '.join(SUFFIXES)}.",

@@ -182,7 +182,7 @@ def _thread_warnings(threads: Iterable[str]) -> Iterator[MeasurementWarning]:
             probe="cost",
             cause="Threads count that the call starts itself, or hands work to by a "
             "ThreadPoolExecutor.",
-            remedy="Where they work for the call, its figures are too small; else all is well.",
+            remedy="Where they work for the call, its figures are too small; otherwise they hold.",
         )
 
 
@@ -210,7 +210,7 @@ def _kind(tensors: tuple[torch.Tensor, ...], device: str) -> str:
 
 
 def _tensors(module: nn.Module | None, inputs: Inputs) -> tuple[torch.Tensor, ...]:
-    """Return what the model has and is given; a lazy module's are not there yet."""
+    """Return what the model has and is given; a lazy module has none yet."""
     input_tensors = (tensor for _, tensor in inputs.tensors())
     return tuple(
         tensor for tensor in (*members.tensors(module), *input_tensors) if not is_lazy(tensor)

@@ -105,7 +105,7 @@ def _training(
         warnings.append(
             MeasurementWarning(
                 id="training-memory-at-least",
-                message="The most that a training step holds could not be estimated.",
+                message="The peak memory of a training step could not be estimated.",
                 cause=error.cause or error.message,
                 probe="cost",
             )

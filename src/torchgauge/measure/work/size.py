@@ -65,7 +65,7 @@ def _module(model: Any) -> nn.Module:
         raise InputError(
             "A plain callable has no parameters that can be counted.",
             id="not-a-module",
-            cause=f"It is a {type(model).__name__}, and whose parameters it uses is not known.",
+            cause=f"It is a {type(model).__name__}, and the parameters that it uses are not known.",
             remedy="Give the torch.nn.Module itself, or its bound method.",
         )
     return module

@@ -1,4 +1,4 @@
-"""Assign autograd nodes of other threads to layer calls: each thread numbers nodes anew."""
+"""Assign autograd nodes of other threads to layer calls: each thread numbers nodes from 0."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def from_proton(events: Events) -> Events:
 
 
 def _names(events: Events, launches: int) -> Coded[str]:
-    """Return the names of all spans, and those of so many launches behind them."""
+    """Return the names of all spans, followed by those of the launches."""
     names: Interned[str | None] = Interned(None)
     plain, cut = (
         np.array([names[meaning(name)] for name in events.name.values] + [ABSENT], np.int32)
@@ -97,7 +97,7 @@ def _without_values(name: str) -> str:
 
 
 def _numbered(flows: Flows) -> tuple[np.ndarray, Integers]:
-    """Return which ends are begins of arrows to kernels, and the number of each arrow from 1 on."""
+    """Return which ends are begins of arrows to kernels, and the number of each, from 1."""
     arrow = flows.category.where(lambda name: name == PROTON_ARROW)
     return arrow & flows.begins, np.where(arrow, np.unique(flows.id, return_inverse=True)[1] + 1, 0)
 

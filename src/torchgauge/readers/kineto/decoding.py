@@ -1,4 +1,4 @@
-"""Decodes the text of a trace to events and to the keys beside them.
+"""Decodes the text of a trace to events and to the keys next to them.
 
 Values that the types refuse are decoded more slowly, as far as they are understood.
 """
@@ -32,7 +32,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class _Uncategorised(Event, gc=False):
-    """An event of a trace that names no categories."""
+    """An event of a trace without categories."""
 
     args: Uncategorised | None = None
 

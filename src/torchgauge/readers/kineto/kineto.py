@@ -85,7 +85,7 @@ def _reading(
             raise InputError(
                 f"{name} cannot be read as a Kineto trace.",
                 id="trace-malformed",
-                cause=f"The time of an event is none: {error}",
+                cause=f"The time of an event is invalid: {error}",
                 remedy="Record it again with torch.profiler.",
             ) from error
 

@@ -39,7 +39,7 @@ def nanoseconds(texts: Sequence[msgspec.Raw]) -> Integers:
         numerals[i] = b"0"
     values = _usual(b",".join(numerals), len(numerals))
     if values is None:
-        raise ValueError(f"{numerals!r} are no times")
+        raise ValueError(f"{numerals!r} are not times")
     values[odd] = exact
     return values
 
@@ -72,9 +72,9 @@ def _exact_nanoseconds(text: bytes) -> int:
         exact = decimal.Decimal(text.decode()) * 1000
         value = int(exact.to_integral_value(decimal.ROUND_HALF_UP))
     except (ArithmeticError, UnicodeDecodeError) as error:
-        raise ValueError(f"{text!r} is no time") from error
+        raise ValueError(f"{text!r} is not a time") from error
     if abs(value) > _LIMIT:
-        raise ValueError(f"{text!r} µs is no time")
+        raise ValueError(f"{text!r} µs is not a time")
     return value
 
 
@@ -101,6 +101,8 @@ class Times(Parts):
         times = self.finish()
         last = int(times.max(initial=origin))
         if origin < -_FARTHEST or last + lasting > _FARTHEST:
-            raise ValueError(f"times from {origin:.3e} to {last + lasting:.3e} ns are none")
+            raise ValueError(
+                f"times from {origin:.3e} to {last + lasting:.3e} ns are not plausible"
+            )
         times -= origin
         return times

@@ -90,7 +90,7 @@ class _Reading:
         self._facts = facts
         self._rows: dict[str, Rows] = {SPANS: np.arange(spans), **self._kinds()}
         if (len(self._rows[MEMORY]), len(self._rows[FLOW])) != (memory, arrows):
-            raise ValueError("rows are of another kind")
+            raise ValueError("rows have another kind")
         self._fields: defaultdict[str, dict[str, Any]] = defaultdict(dict)
 
     def _kinds(self) -> dict[str, Rows]:

@@ -173,7 +173,9 @@ def _refused(operation: int, offset: int, name: str, size: int) -> InputError:
         return _not_plain(name, f"At byte {offset:,} it numbers more objects than it can hold.")
     if operation == _LONG_BINPUT or any(operation in ops for ops in _FIXED.values()):
         return _damaged(name, size, "It is cut off.")
-    cause = f"At byte {offset:,} is no operation of a pickle that torch writes: {operation:#04x}."
+    cause = (
+        f"At byte {offset:,} is not an operation of a pickle that torch writes: {operation:#04x}."
+    )
     return _not_plain(name, cause) if offset else _damaged(name, size, cause)
 
 
@@ -182,14 +184,14 @@ def _unsafe(name: str, kind: str, cause: str) -> dict[str, str]:
         "message": f"{name} was not opened: it would run code or call for objects ({kind}).",
         "id": "pickle-unsafe",
         "cause": f"{cause}; a memory snapshot is made of numbers, texts, lists and dicts alone.",
-        "remedy": "Do not open it with pickle.load either. Where it is your own, leave out all "
-        "that is no plain value.",
+        "remedy": "Do not open it with pickle.load either. If it is your own, leave out everything "
+        "that is not a plain value.",
     }
 
 
 def _not_plain(name: str, cause: str) -> InputError:
     return InputError(
-        f"{name} is a pickle of another kind than torch writes.",
+        f"{name} is a pickle that torch did not write.",
         id="pickle-not-plain",
         cause=cause,
         remedy="Write it with torch.cuda.memory._dump_snapshot(path).",

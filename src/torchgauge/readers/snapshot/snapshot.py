@@ -303,7 +303,7 @@ def _damaged(name: str, cause: str) -> InputError:
 
 def _not_one(name: str, cause: str) -> InputError:
     return InputError(
-        f"{name} is no memory snapshot.",
+        f"{name} is not a memory snapshot.",
         id="snapshot-not-one",
         cause=cause,
         remedy="A snapshot is what torch.cuda.memory._dump_snapshot(path) writes; a trace of "

@@ -29,6 +29,6 @@ class Yardstick(Record, frozen=True, kw_only=True):
 
     @property
     def unusual(self) -> bool:
-        """True where the speed is surely another than usual."""
+        """True where the speed differs significantly from the usual."""
         interval = self.speed_interval
         return interval is not None and not interval.low <= 1 <= interval.high

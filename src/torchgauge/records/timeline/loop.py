@@ -58,7 +58,7 @@ class Rank(Record, frozen=True, kw_only=True):
 
 
 class Loop(Exported, frozen=True, kw_only=True):
-    """The timeline of a loop; `tree` is of one step, None where no whole step was recorded.
+    """The timeline of a loop; `tree` shows one step, None where no whole step was recorded.
 
     `by` is what ended a step: an optimizer's step, a call of the model or the loop's own
     `run.step()`; "" where no step ended. `functions` are those traced by line, most time first;

@@ -82,7 +82,7 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
             or any(not 0 <= parent < index for index, parent in enumerate(above) if index)
         ):
             raise UnfitError(
-                "Tree.rows would be no tree.",
+                "Tree.rows would not form a tree.",
                 id="tree-malformed",
                 cause="The first row is the model, and a parent's row comes before its children's.",
                 remedy="The file was edited by hand or damaged: copy it again, or repeat the run.",
@@ -133,7 +133,7 @@ def check_detail(detail: str) -> None:
     """Raise InputError `detail-unknown` for what is no `Detail`."""
     if detail not in get_args(Detail):
         raise InputError(
-            f"'{detail}' is no level of detail.",
+            f"'{detail}' is not a level of detail.",
             id="detail-unknown",
             remedy=f"Give one of {', '.join(get_args(Detail))}.",
         )

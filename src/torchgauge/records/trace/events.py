@@ -222,7 +222,7 @@ class TraceMetadata:
 
 
 def ranks_said(distributed: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
-    """Return rank and number of ranks that `distributedInfo` says, None for what is none."""
+    """Return rank and number of ranks from `distributedInfo`, None for invalid ones."""
     rank, world = ((distributed or {}).get(key) for key in ("rank", "world_size"))
     return _ranks(rank), _ranks(world)
 
@@ -233,7 +233,7 @@ def _ranks(value: Any) -> int | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Events:
-    """A trace: its spans of time in the order of the file, and the tables beside them.
+    """A trace: its spans of time in the order of the file, and the tables next to them.
 
     `category` is that of today's Kineto, also for old files and for those of JAX and Proton; absent
     where the file says nothing that it follows from. Names of operators end in their overload where

@@ -118,7 +118,7 @@ class Work(NamedTuple):
         )
 
     def times(self, number: int) -> Work:
-        """Return the sums of so many."""
+        """Return the sums of several."""
         return Work(
             number * self.calls,
             number * self.matmul_flops,

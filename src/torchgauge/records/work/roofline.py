@@ -18,7 +18,7 @@ _BYTE = frozenset({"int8", "uint8", "qint8", "quint8"})
 
 
 class BandwidthPoint(Record, frozen=True, kw_only=True):
-    """Bytes per second, read and written together, on a working set of so many bytes."""
+    """Bytes per second, read and written together, on a working set of this size."""
 
     working_set: int
     bytes_per_second: float

@@ -20,7 +20,7 @@ from torchgauge.visible import printable, visible, visible_lines
 NARROWEST, WIDEST = 40, 10_000
 
 View = Callable[[int], RenderableType]
-"""Returns what rich prints in so many columns."""
+"""Returns what rich prints in `width` columns."""
 
 
 def plain(view: View) -> str:

@@ -60,7 +60,7 @@ def facts(advice: Advice) -> list[tuple[str, str]]:
         ("a call", f"{units.time(advice.latency)}, {units.size(advice.memory)} at its peak"),
         (
             "rule",
-            f"surely more than {units.percent(advice.minimum_gain)} faster on fresh ABBA blocks, "
+            f"significantly more than {units.percent(advice.minimum_gain)} faster on fresh blocks, "
             f"one-sided at {units.percent(1 - advice.alpha, 3)}, Holm over all that were confirmed",
         ),
     ]
@@ -103,7 +103,7 @@ def error(check: OutputCheck | None) -> str:
 
 
 def output(check: OutputCheck | None) -> str:
-    """Say all that is known of an output: errors, cosine, agreement, the user's metric."""
+    """Describe an output's differences: errors, cosine, agreement, the user's metric."""
     if check is None:
         return ""
     parts = [

@@ -130,7 +130,9 @@ def other_devices(count: Count) -> Table:
     columns = (
         Column("time at best", get=_time_at_best),
         Column("memory", get=_memory),
-        Column("of", get=lambda estimate: units.size(estimate.memory_available, 3)),
+        Column(
+            "of", title="available", get=lambda estimate: units.size(estimate.memory_available, 3)
+        ),
         Column(
             "fits",
             title="",

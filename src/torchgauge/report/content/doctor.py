@@ -1,4 +1,4 @@
-"""Doctor's findings: what makes timings lie on a machine, and which checks were made."""
+"""Doctor's findings: what distorts timings on a machine, and which checks were made."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def document(diagnosis: Diagnosis, _options: Options) -> Document:
     ]
     if diagnosis.noise is not None:
         blocks.append(_noise_floor(diagnosis.noise))
-    return Document("What makes timings lie here", facts=facts, blocks=blocks)
+    return Document("What distorts timings here", facts=facts, blocks=blocks)
 
 
 def _tally(findings: tuple[Finding, ...]) -> str:
@@ -70,7 +70,7 @@ def _noise_floor(noise: Noise) -> Facts:
     deviation, high, resolvable = (units.percent(figure, smallest=1e-5) for figure in figures)
     pairs = [
         ("s_d", f"{deviation} per A/A block, at most {high} (95 %, {noise.blocks} blocks)"),
-        ("a gate", f"of ten blocks tells changes from {resolvable} on"),
+        ("a gate", f"of ten blocks detects changes of {resolvable} or more"),
         ("others", _other_processes(noise.run)),
         ("kept in", noise.kept_in or "nowhere"),
     ]
@@ -93,7 +93,7 @@ def calibration(noise: Noise) -> Document:
         ("target", noise.run.workload),
         ("measured", f"{len(noise.run.differences)} A/A blocks{duration}, {noise.sessions} kept"),
         ("of one block", f"{deviation} (standard deviation of d), at most {high}"),
-        ("a gate", f"of 10 blocks tells changes from +{units.percent(noise.resolvable)} on"),
+        ("a gate", f"of 10 blocks detects changes of +{units.percent(noise.resolvable)} or more"),
         ("between sessions", between_sessions),
         ("other processes", _other_processes(noise.run)),
         ("kept in", noise.kept_in),

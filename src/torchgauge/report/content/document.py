@@ -1,4 +1,4 @@
-"""What is said of a record, as typed blocks; every format renders them without knowing it."""
+"""The content of a report, as typed blocks; every format renders them without knowing it."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ Block = Section | Tree | Listing | Table | Facts | Findings | Warnings | Items |
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """What is said of a record.
+    """The content of a report.
 
     Attributes:
         title: What it is about.

@@ -14,7 +14,7 @@ MOST_BLOCKS = 1_000
 
 
 def figure(ruling: Ruling) -> str:
-    """Return the figure, behind the baseline's where there is one: '10.20 ms → 11.40 ms'."""
+    """Return the figure, after the baseline's, if there is one: '10.20 ms → 11.40 ms'."""
     sign = "≥ " if ruling.at_least else ""
     if ruling.baseline is None and ruling.limit is not None:
         return sign + _amount(ruling, ruling.current)
@@ -40,7 +40,7 @@ def interval(ruling: Ruling) -> str:
 
 
 def _within_one_process(ruling: Ruling) -> bool:
-    """True where the interval is of one process's calls, and by how much runs differ is unknown."""
+    """True where the interval covers one process, so the variation between runs is unknown."""
     bounds = ruling.interval
     return ruling.limit is not None and bounds is not None and bounds.scope == "process"
 

@@ -153,7 +153,7 @@ def at_least(text: str, *, incomplete: bool) -> str:
 def _unknown(record: Cost) -> str:
     """Name the operators without formula, most called first."""
     if OUTSIDE in record.unknown:
-        return "no operator of torch ran: what the call did is not known"
+        return "no torch operator ran: the call's work is not known"
     text = "of operator calls have a formula"
     names = [f"{name} ×{calls:,}" for name, calls in record.unknown.items()]
     suffix = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -338,4 +338,4 @@ def _join(*parts: str) -> str:
 
 def tree_latency_note(ratio: float) -> str:
     """Return how the calls of a tree compare with the headline latency."""
-    return f"the tree is of calls that took {ratio:.2f}× the headline latency"
+    return f"the tree's calls took {ratio:.2f}× the headline latency"

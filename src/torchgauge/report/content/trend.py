@@ -146,7 +146,9 @@ def _uncorrected(series: TrendSeries) -> str:
     if series.changes_in == "corrected":
         return ""
     missing = len(series.points) - len(series.corrected)
-    return f" ({missing} of {len(series.points)} runs unknown: changes are of the measured values)"
+    return (
+        f" ({missing} of {len(series.points)} runs unknown: changes refer to the measured values)"
+    )
 
 
 def _name(series: TrendSeries) -> str:

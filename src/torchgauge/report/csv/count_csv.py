@@ -24,7 +24,7 @@ def table(count: Count, name: Csv) -> tuple[Iterable[str], Iterable[Iterable[obj
 def rows(
     count: Count, by: By = "layer", depth: int | None = None
 ) -> tuple[list[str], Iterator[list[object]]]:
-    """Return the header and a row for each layer, operator or type; `share` is of all FLOPs.
+    """Return the header and a row for each layer, operator or type; `share` refers to all FLOPs.
 
     Where `unknown_calls` is not 0 amounts are lower bounds, and empty where nothing is known.
     """

@@ -71,7 +71,7 @@ def cut(plain_text: str, longest: int = LONGEST_CELL) -> Markdown:
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
-    """Return a table; a name that ends in ":" is of a column of numbers."""
+    """Return a table; a name that ends in ":" marks a column of numbers."""
     lines = [[name.removesuffix(":") for name in names]]
     lines.append([Markdown("--:" if name.endswith(":") else "---") for name in names])
     lines += map(list, rows)

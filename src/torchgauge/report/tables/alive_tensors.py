@@ -14,7 +14,7 @@ NAMELESS = "without a name"
 COLUMNS = (
     Column("bytes", unit="bytes"),
     Column("share", 2, unit="share"),
-    Column("for", left_aligned=True),
+    Column("for", title="part", left_aligned=True),
     Column("shape", 1, left_aligned=True, max_width=28),
     Column("made by", 3, left_aligned=True, tone="faint", max_width=24),
 )

@@ -68,7 +68,7 @@ def over_time(device: DeviceMemory, peak: Peak) -> Table:
     if reserved:
         curve = Curve(device.timeline, 2, reserve=30, tone="faint")
         rows.append(Row("reserved", {"most": units.size(max(reserved)), "curve": curve}))
-    columns = (Column("most"), Column("curve", title="", unit="curve"))
+    columns = (Column("most", title="peak"), Column("curve", title="", unit="curve"))
     return Table(
         title="Over the window", how="measured", columns=columns, rows=rows, notes=(_moment(peak),)
     )
@@ -77,7 +77,7 @@ def over_time(device: DeviceMemory, peak: Peak) -> Table:
 def _moment(peak: Peak) -> str:
     time_text = "" if peak.time is None else f", {units.time(peak.time)} after the first"
     position = "before the first event" if peak.event < 0 else f"at event {peak.event:,}{time_text}"
-    return f"Peak {position}. Alive: as asked for, until the free is complete."
+    return f"Peak {position}. Alive: requested sizes, until the free is complete."
 
 
 SHARE = (Column("share", unit="percent"), Column("bar", unit="bar", max_width=BAR))
@@ -91,7 +91,7 @@ SEGMENTS = (
 )
 HOLDERS = (Column("bytes", unit="bytes"), *SHARE, Column("blocks", unit="count"))
 OOMS = (
-    Column("asked", unit="bytes", get=lambda oom: oom.requested),
+    Column("asked", title="requested", unit="bytes", get=lambda oom: oom.requested),
     Column("device left", unit="bytes", get=lambda oom: oom.device_free, empty="–"),
     Column("free", unit="bytes", get=lambda oom: oom.cached, empty="–"),
     Column("largest", unit="bytes", empty="–"),
@@ -99,8 +99,8 @@ OOMS = (
 )
 PERSISTENT = (
     Column("bytes", unit="bytes"),
-    Column("kept", unit="count", get=lambda holder: holder.blocks),
-    Column("of", unit="count", get=lambda holder: holder.allocations),
+    Column("kept", title="not freed", unit="count", get=lambda holder: holder.blocks),
+    Column("of", title="allocated", unit="count", get=lambda holder: holder.allocations),
 )
 
 
@@ -191,7 +191,7 @@ def _categories(snapshot: Snapshot, held: Sequence[Holding], total: int) -> list
     parts = [
         f"{name} {units.percent(size / (total or 1))}" for name, size in categories.most_common()
     ]
-    return [f"By what stacks let guess (estimated): {', '.join(parts)}."]
+    return [f"By category, from the stacks (estimated): {', '.join(parts)}."]
 
 
 def stack_text(stack: Stack | None) -> Detailed:

@@ -101,7 +101,7 @@ def side_by_side(job: Job | None) -> Iterator[str]:
     if job is None:
         return
     calls = f"{job.calls:,} collective{'s' * (job.calls != 1)}"
-    yield f"{calls} put side by side, each on the ranks of its group."
+    yield f"{calls} matched, each across the ranks of its group."
     if job.unmatched:
         kinds = f"{job.unmatched} kind{'s are' if job.unmatched > 1 else ' is'}"
         yield f"{kinds} not equally often on all ranks: those that differ are left out."

@@ -50,7 +50,7 @@ COPIES = (
 )
 QUEUES = (
     Column("mean", get=lambda queue: units.significant(queue.mean)),
-    Column("most", unit="count", get=lambda queue: queue.max_length),
+    Column("most", title="longest", unit="count", get=lambda queue: queue.max_length),
     Column("empty", unit="percent"),
     Column("delay", unit="time", get=lambda queue: queue.delay_median),
     Column("p99", unit="time", get=lambda queue: queue.delay_p99),
@@ -62,7 +62,7 @@ SYNCHRONISATIONS = (
 MEMORY = (
     Column("before", unit="bytes"),
     Column("peak", unit="bytes"),
-    Column("at", unit="time", get=lambda memory: memory.peak_at),
+    Column("at", title="peak at", unit="time", get=lambda memory: memory.peak_at),
     Column("after", unit="bytes"),
     Column("reserved", unit="bytes", empty="–"),
     Column(
@@ -81,9 +81,7 @@ def details(rank: RankTrace) -> Iterator[Table]:
         rows = rows_of(COPIES, rank.copies, lambda copy: copy.kind)
         yield Table(title="Copies", how="measured", columns=COPIES, rows=rows, recorded=True)
     if rank.queues:
-        note = (
-            "empty: pieces of work behind which none waited. delay: from launch to begin, median."
-        )
+        note = "empty: work with nothing waiting behind it. delay: from launch to begin, median."
         yield _first_rows("Launched and not begun", QUEUES, rank.queues, _queue_name, note)
     if rank.synchronisations:
         title = "The host waited for a device"

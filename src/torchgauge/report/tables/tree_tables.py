@@ -155,7 +155,7 @@ def _name(group: RepeatedLayers) -> str:
 
 
 def _cells(group: RepeatedLayers) -> dict[str, Value]:
-    """Return what is known of a layer, or of several that repeat; what is 0 is a dash."""
+    """Return the known facts about a layer, or of several that repeat; what is 0 is a dash."""
     cells: dict[str, Value] = {}
     at_least = any(node.at_least for node in group.nodes)
     for column in _FIGURES:

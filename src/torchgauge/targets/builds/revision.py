@@ -84,7 +84,7 @@ class Revision:
         base_file = self.inside(str(expanded(path).absolute()))
         if not is_file(Path(base_file)) and is_file(expanded(path)):
             raise InputError(
-                f"{path} is not there at {self.ref}.",
+                f"{path} does not exist at {self.ref}.",
                 id="base-absent",
                 cause=f"{self.commit[:12]} has no such file.",
                 remedy="Give a revision that has it, or name both: --base-target A B.",
@@ -116,7 +116,7 @@ def checked_out(ref: str, spec: str = "") -> Iterator[Revision]:
 
 
 def commit_of(folder: Path) -> str:
-    """Return the commit of the tree that `folder` is in, "" where git does not tell."""
+    """Return the commit of the tree that `folder` is in, "" where git does not know it."""
     try:
         return _git(folder, "rev-parse", "HEAD").stdout.strip()
     except InputError:
@@ -146,7 +146,7 @@ def _commit(root: Path, ref: str) -> str:
     if result.returncode:
         shallow = _git(root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
         raise InputError(
-            f"git knows no revision '{ref}'.",
+            f"git does not know the revision '{ref}'.",
             id="ref-unknown",
             cause="The clone is shallow: most of its history is not here." if shallow else "",
             remedy=f"Fetch it: git fetch --depth=1 origin {ref}, and give --base-ref FETCH_HEAD."
@@ -193,7 +193,7 @@ def _is_pointer(file: Path) -> bool:
 
 def _absent(start: Path, ref: str) -> InputError:
     return InputError(
-        f"The folder {start} is not there at {ref}.",
+        f"The folder {start} does not exist at {ref}.",
         id="base-absent",
         remedy="Give a revision that has it, or run it from a folder that both have.",
     )

@@ -177,7 +177,7 @@ def _failed(name: str, error: Exception) -> InputError:
         cause=next(iter(str(error).splitlines()), ""),
         remedy="Save the weights as .safetensors."
         if untrusted
-        else "Where a default configuration lacks something, set it: hf:NAME?key=value.",
+        else "If the default configuration lacks something, set it: hf:NAME?key=value.",
     )
 
 

@@ -94,7 +94,7 @@ def sequence(model: Any, names: tuple[str, ...] = POSITIONS) -> int:
 
 
 def image(config: Any) -> tuple[int, int, int]:
-    """Return channels, height and width; 224 × 224 where the configuration names no size."""
+    """Return channels, height and width; 224 × 224 where the configuration has no size."""
     size = find(config, ("image_size", "img_size", "input_size"), VISION_PARTS)
     channels = find(config, ("num_channels", "in_channels", "in_chans"), VISION_PARTS)
     height, width = _sides(size)

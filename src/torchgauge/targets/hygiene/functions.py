@@ -63,7 +63,7 @@ def _restore(owner: ModuleType | type, before: dict[str, Any]) -> None:
 
 
 def _reserved(name: str) -> bool:
-    """Tell whether Python or Dynamo gives a class this, when somebody asks for it."""
+    """Return whether Python or Dynamo gives a class this attribute on request."""
     return name.startswith(("__", "_abc_", "_torchdynamo"))
 
 

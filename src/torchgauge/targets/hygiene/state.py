@@ -101,7 +101,7 @@ class State:
         ]
 
     def restore(self) -> None:
-        """Put back what differs; raises an error after all else has been put back."""
+        """Put back what differs; raises an error after everything else has been put back."""
         run_all(partial(self._restore, noted) for noted in self._noted)
 
     def _restore(self, noted: _Noted) -> None:

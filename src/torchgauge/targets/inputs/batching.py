@@ -28,7 +28,7 @@ def with_batch(inputs: Inputs, batch: int) -> Inputs:
             if sizes
             else "None is a tensor with a dimension.",
             remedy=(not sizes and unfit(inputs))
-            or "Say every shape with --input, or let the factory return inputs of that batch.",
+            or "Give every shape with --input, or let the factory return inputs of that batch.",
         )
 
     def repeat(tensor: torch.Tensor) -> torch.Tensor:
@@ -61,7 +61,7 @@ def with_length(inputs: Inputs, length: int) -> Inputs:
             cause=f"Their sequences have the lengths {lengths_text}."
             if lengths_text
             else "None is a sequence.",
-            remedy="Say every shape with --input and leave --seq-len out.",
+            remedy="Give every shape with --input and leave --seq-len out.",
         )
     current_length = lengths.pop()
 

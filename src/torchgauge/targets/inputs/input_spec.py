@@ -59,7 +59,7 @@ _SIZE = re.compile(r"[0-9]+\Z", re.ASCII)
 
 @dataclasses.dataclass(frozen=True)
 class InputSpec:
-    """One input as asked for; `dtype` and `high` are None where the text left them out."""
+    """One input as requested; `dtype` and `high` are None where the text left them out."""
 
     name: str | None
     shape: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Builds a model on the device it is asked for."""
+"""Builds a model on the requested device."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def _inputs(request: TargetRequest, model: torch.nn.Module, example: Inputs | No
     if example is not None:
         return example if request.batch is None else with_batch(example, request.batch)
     raise InputError(
-        f"{request.spec} brings no inputs, and none is given.",
+        f"{request.spec} has no example inputs, and none are given.",
         id="input-missing",
         cause=f"The program is called as {getattr(model.forward, 'schema', 'forward(…)')}.",
         remedy="Give the shape of each, for example --input 1x3x224x224.",

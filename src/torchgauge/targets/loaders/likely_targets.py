@@ -1,4 +1,4 @@
-"""The targets that a text which is none probably means: `resnet18` is `torchvision:resnet18`."""
+"""The targets that an invalid text probably means: `resnet18` is `torchvision:resnet18`."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _load(request: TargetRequest) -> Target:
 
 
 def _by_python(request: TargetRequest) -> Target:
-    """Load what a file or a module makes; one that is not there may be a scheme, misspelt."""
+    """Load what a file or a module makes; a missing one may be a misspelt scheme."""
     try:
         return python_factory.load(request)
     except InputError as error:

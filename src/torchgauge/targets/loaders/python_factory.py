@@ -176,7 +176,7 @@ def _inputs(
         return Inputs()
     example = " ".join(f"--input {name}=1x3x224x224" for name in needed)
     raise InputError(
-        f"{request.spec} brings no inputs, and none is given.",
+        f"{request.spec} has no example inputs, and none are given.",
         id="input-missing",
         cause=f"The model is called as forward{_signature(forward)}.",
         remedy=f"Give a shape for each, for example {example}, or return (model, inputs).",

@@ -91,7 +91,7 @@ def _read_pickle(path: Path) -> Any:
         imported_name = named[1] if named else _code_in_pickle(path)
         if imported_name:
             raise _untrusted(path, imported_name) from error
-        raise _unreadable(path, "It is no file that torch.save wrote.") from error
+        raise _unreadable(path, "torch.save did not write it.") from error
     except Exception as error:  # damaged opcodes make it raise anything
         raise _unreadable(path, _first_line(error)) from error
 

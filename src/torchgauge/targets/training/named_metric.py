@@ -23,7 +23,7 @@ class NamedMetric:
             raise InputError(
                 f"Unknown metric '{spec}'.",
                 id="metric-unknown",
-                cause="It names no function in a file or module.",
+                cause="It is not the name of a function in a file or module.",
                 remedy="Give --metric file.py:function, taking the outputs and returning a number.",
             )
         function_named(spec)  # a mistake shows now, not after minutes

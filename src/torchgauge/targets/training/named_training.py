@@ -22,7 +22,7 @@ MEAN = "mean"
 
 
 def requested_training(request: TargetRequest) -> Training | None:
-    """Return how to train a target as asked for, None for inference. Raises as `named_training`."""
+    """Return how to train a target as requested, None for inference. Raises as `named_training`."""
     if not request.training:
         return None
     return named_training(
@@ -102,7 +102,7 @@ def function_named(spec: str) -> Callable[[Any, Any], torch.Tensor]:
         function = attribute(function, part, module)
     if not callable(function):
         raise InputError(
-            f"{spec} is no function.",
+            f"{spec} is not a function.",
             id="loss-unknown",
             cause=f"It is a {type(function).__name__}.",
             remedy="Name a function that takes (outputs, inputs) and returns a scalar tensor.",
