@@ -358,7 +358,7 @@ def test_the_use_of_a_gpu_is_drawn_over_time(opened):
     said = charts.evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
     assert said[2:] == [
         "GPU 0 in use over time, at most 75.0 %.",
-        "GPU 0 memory, used by anybody over time, at most 3.00 GB.",
+        "GPU 0 memory, used by all processes over time, at most 3.00 GB.",
         "GPU 0 clock over time, at most 1.80 GHz.",
     ]
     assert page.locator("#system canvas").count() == len(said) == 5

@@ -170,7 +170,7 @@ def test_points_of_a_sweep_have_their_batch_and_a_limit_is_a_line(opened):
         "fp32",
         "bf16",
         "best trade-offs: no other cell is better",
-        "limit that was asked",
+        "requested limit",
     ):
         assert said in legend, said
     assert page.locator("#pareto .front").count() == 1
@@ -182,7 +182,7 @@ def test_points_of_a_sweep_have_their_batch_and_a_limit_is_a_line(opened):
 def test_a_limit_that_is_out_of_the_picture_is_in_no_legend(opened):
     page = opened(sweeps.sweep(constraints="latency<100s")).page
     assert page.locator("#pareto .limit").count() == 0
-    assert "limit that was asked" not in page.locator("#pareto .legend").inner_text()
+    assert "requested limit" not in page.locator("#pareto .legend").inner_text()
 
 
 def test_the_first_screen_opens_with_what_is_known(opened):

@@ -208,7 +208,7 @@ def test_what_a_gpu_did_is_a_series_for_each_figure_that_its_driver_told():
     assert found == [
         {"title": "GPU 0 in use", "unit": "share", "time": times, "values": [None, 0.5, 0.75]},
         {
-            "title": "GPU 0 memory, used by anybody",
+            "title": "GPU 0 memory, used by all processes",
             "unit": "bytes",
             "time": times,
             "values": [2_000_000_000, 3_000_000_000, 1_000_000_000],
@@ -309,6 +309,6 @@ def test_a_loop_says_its_phases_throughput_and_what_matters():
     assert phases["parts"] == [
         ["forward", 1_500_000],
         ["backward", 2_500_000],
-        ["all else", 6_000_000],
+        ["everything else", 6_000_000],
     ]
     assert phases["step"] == 10_000_000

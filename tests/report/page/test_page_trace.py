@@ -176,7 +176,7 @@ def test_of_very_many_ranks_some_have_details_and_all_have_bars():
     assert found["choice"]["options"][found["choice"]["first"]]["name"] == "90"
     assert rows[90]["option"] == found["choice"]["first"]
     assert rows[80]["option"] is None
-    assert "Details are of 64 of 100 ranks." in found["parts"]["ranks"]["said"]
+    assert "Details cover 64 of 100 ranks." in found["parts"]["ranks"]["said"]
 
 
 def test_of_two_traces_the_contributions_add_up_to_the_change():

@@ -96,7 +96,7 @@ function legend(part: ParetoData, series: string[], limited: boolean): HTMLEleme
     { class: "legend" },
     ...(series.length > 1 ? series.map((label, at) => item(`round series-${at % 8}`, label)) : []),
     item("ring", `best trade-offs: no other cell is better in one of ${part.objectives.join(", ")} without being worse in another`),
-    ...(limited ? [item("dashed", "limit that was asked for")] : []),
+    ...(limited ? [item("dashed", "requested limit")] : []),
   );
 }
 

@@ -8,12 +8,13 @@ from typing import Any, cast
 import numpy as np
 
 from torchgauge.analyze.timeline.launches import KINDS, Launched, first_positions
-from torchgauge.analyze.trace.host_collectives import host_collectives
 from torchgauge.analyze.trace.occupancy import Limits, limits, occupancy
-from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
+from torchgauge.records.trace.events import ABSENT, Coded, Codes, Events, Integers, Rows
 from torchgauge.records.trace.kernel import Collective, Kernel, Limiter, Triple, Work
 
 _WORK: dict[str, Work] = dict(zip(KINDS, ("kernel", "copy", "memory set"), strict=True))
+
+HOST_PREFIX = "nccl:"
 
 
 class Facts:
@@ -43,7 +44,7 @@ class Facts:
         }
         self.is_kernel = self._category.where(lambda name: name == "kernel")
         self.is_graph = _entries(table.graph_node, work.entry) > 0
-        self.host_collective = host_collectives(events, work)
+        self.host_collective = _host_collectives(events, work)
         self.communicates = self.name.where(_communicates) | (message != ABSENT)
 
     def columns(self) -> list[Integers]:
@@ -125,6 +126,28 @@ class Facts:
             elements=_or_none(self.elements[index]),
             group_size=_or_none(self.group_size[index]),
         )
+
+
+def _host_collectives(events: Events, work: Launched) -> Coded[str]:
+    """Return the collective that the host names around each piece's launch (`nccl:all_to_all`).
+
+    Recordings of before torch 2.1 have no arguments on communication kernels, and several kernels
+    serve more than one collective: an all-to-all runs `ncclKernel_SendRecv`.
+    """
+    codes: Codes = np.full(len(work.row), ABSENT, np.int32)
+    (rows,) = np.nonzero(events.name.where(lambda name: name.startswith(HOST_PREFIX)))
+    calls = np.where(work.launched, events.thread.codes[work.call], ABSENT)
+    for thread in np.unique(events.thread.codes[rows]).tolist():
+        spans = rows[events.thread.codes[rows] == thread]
+        spans = spans[np.argsort(events.start[spans], kind="stable")]
+        (launches,) = np.nonzero(calls == thread)
+        before = np.searchsorted(events.start[spans], work.time[launches], side="right") - 1
+        around = spans[before]
+        inside = (before >= 0) & (
+            work.time[launches] <= events.start[around] + events.duration[around]
+        )
+        codes[launches[inside]] = events.name.codes[around[inside]]
+    return Coded(codes, events.name.values)
 
 
 def total_bytes(sizes: Integers) -> int | None:

@@ -1,4 +1,4 @@
-"""The page: one HTML file that holds its data, its script and its style, and asks nobody else.
+"""The page: one HTML file that holds its data, its script and its style, and needs no network.
 
 What is shown is decided by the parts below; `web/` is the source of the script that shows them. The
 data stands in the page as JSON that the browser does not run, and the script makes text nodes of it

@@ -17,7 +17,7 @@ from torchgauge.report.page.page_series import rows
 # How far the tree's sum and a bare step may be apart without a word.
 AGREE = 0.05
 PHASES = ("zero_grad", "forward", "loss", "backward", "recompute", "optimizer")
-_ELSE = "all else"
+_ELSE = "everything else"
 _BUCKETS = {OPTIMIZING: "optimizer", ENGINE: "backward"}
 _LABELS = {"bare": "time of a step", "recorded": "while recorded"}
 # Of steps, in words.
@@ -103,8 +103,8 @@ def _tree_note(loop: Loop, step: Tree) -> str:
     with_profiler = "" if recorded is None else f", and {units.time(recorded, 3)} while recorded"
     return (
         f"The tree adds up to {units.time(total, 3)}, a bare step took {units.time(bare, 3)}"
-        f"{with_profiler} (medians): layers are scaled to steps in which only they were timed, all "
-        f"else is as the profiler saw it{', which slows it' * (total > bare)}. "
+        f"{with_profiler} (medians): layers are scaled to steps in which only they were timed, "
+        f"everything else is as recorded{', which slows it' * (total > bare)}. "
         "Read its shares rather than its times."
     )
 

@@ -143,7 +143,7 @@ def _gpu(gpu: GpuUse) -> list[dict[str, Any]]:
     samples = gpu.samples
     readings: dict[tuple[str, str], list[Any]] = {
         ("in use", "share"): [sample.utilization for sample in samples],
-        ("memory, used by anybody", "bytes"): [sample.memory for sample in samples],
+        ("memory, used by all processes", "bytes"): [sample.memory for sample in samples],
         ("power", "watt"): [sample.power for sample in samples],
         ("clock", "hertz"): [sample.clock for sample in samples],
     }

@@ -182,10 +182,10 @@ def _holders(snapshot: Snapshot, title: str, rows: Sequence[Holding], total: int
         "category": [_category(snapshot, holding.stack) for holding in rows],
     }
     has_categories = set(categories) > {"unknown"} or "unknown" not in categories
-    guess = "Categories are what stacks let guess: estimated."
+    guess = "Categories are estimated from the stacks."
     return {
         "title": title,
-        "note": guess if has_categories else "No stack lets guess what the memory is for.",
+        "note": guess if has_categories else "The stacks do not show what the memory is for.",
         "categories": [list(pair) for pair in categories.most_common()] if has_categories else [],
         "whole": total,
         "table": first_rows(table("stacks", _HELD, columns)),
@@ -237,7 +237,7 @@ def memory_timeline(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] 
         ),
         "peak": peak.bytes,
         "marks": marked,
-        "note": "Alive: as asked for, without rounding, until the free is complete.",
+        "note": "Alive: requested bytes, without rounding, until the free is complete.",
         "summary": f"Alive at most {units.size(peak.bytes)}"
         + ("." if peak_reserved is None else f", reserved at most {units.size(peak_reserved)}.")
         + (f" With {len(marked['drawn']):,} marks, in the table below too." if marked else ""),

@@ -66,7 +66,7 @@ def _definitions(device: DeviceMemory) -> list[list[str]]:
         return [label, units.size(size), f"{share}{note}"]
 
     return [
-        row("internal", lost.internal, "blocks in use less what was asked for"),
+        row("internal", lost.internal, "blocks in use less the requested bytes"),
         row("split", lost.split, "free between blocks in use: cannot go back to the device"),
         row("cached", lost.cached, "reserved and not in use, all free pieces"),
         row("largest piece", lost.largest, "no larger block fits into what is reserved"),

@@ -255,8 +255,7 @@ def ranks(trace: Trace) -> dict[str, Any] | None:
         rows.append({**row, "note": "straggler" * late, "option": options.get(id(rank))})
     absent = ", ".join(map(str, trace.missing[:MAX_DETAILED]))
     notes = [
-        f"Details are of {len(options)} of {len(trace.ranks):,} ranks."
-        * (len(options) < len(rows)),
+        f"Details cover {len(options)} of {len(trace.ranks):,} ranks." * (len(options) < len(rows)),
         f"No file of rank{'s' * (len(trace.missing) > 1)} {absent}." if absent else "",
         *side_by_side(trace.job),
         *_straggler(trace.job),

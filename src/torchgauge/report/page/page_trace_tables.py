@@ -67,7 +67,7 @@ _NOTES = {
     "queues": "Pieces of work that were launched and had not begun, over the stream's time. Empty: "
     "none waited behind the piece that began. Delay: from the launch to the begin of the work.",
     "synchronisations": "Calls in which the host waited for a device, with the operator around.",
-    "least": "The bus carried at least so much: waiting is in the time, as one rank's file has it.",
+    "least": "At least the bandwidth of the bus: the time of one rank's file includes waiting.",
 }
 
 

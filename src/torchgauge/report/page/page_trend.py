@@ -146,10 +146,10 @@ def _corrected(trend_series: TrendSeries, measured: dict[str, Any]) -> dict[str,
     """Return the series of corrected values; take over the changes if they are of those."""
     _, factor = PAGE_UNITS.get(trend_series.unit, ("count", 1.0))
     no_bounds = [None] * len(trend_series.points)
-    changes, unknown = [], "Changes are of what was measured: not every run has a corrected value."
+    changes, unknown = [], "Changes in the measured values: not every run has a corrected value."
     if trend_series.changes_in == "corrected":
         changes, unknown = measured["changes"], trend_series.unknown
-        measured["changes"], measured["unknown"] = [], "Changes are of the corrected values."
+        measured["changes"], measured["unknown"] = [], "Changes in the corrected values."
     return measured | {
         "name": measured["name"] + USUAL_SPEED,
         "how": "estimated",

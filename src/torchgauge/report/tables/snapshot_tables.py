@@ -181,7 +181,7 @@ def stack_tables(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator
 
 
 def _categories(snapshot: Snapshot, held: Sequence[Holding], total: int) -> list[str]:
-    """Return what the stacks let guess of what the memory is for, as a note."""
+    """Return the shares of memory by category, estimated from the stacks, as a note."""
     categories: Counter[str] = Counter()
     for holding in held:
         kind = "unknown" if holding.stack is None else snapshot.stacks[holding.stack].category
