@@ -404,5 +404,5 @@ def test_an_estimator():
 def test_what_cannot_be_called_is_said():
     with pytest.raises(tg.InputError, match="cannot be called"):
         tg.quick_profile(object(), np.ones(3))
-    with pytest.raises(ValueError, match="is no shape"):
+    with pytest.raises(ValueError, match="is not a shape"):
         profiler.count_flops(fw.ReLU(), (2, -1))

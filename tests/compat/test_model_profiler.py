@@ -203,7 +203,7 @@ def test_a_gpu_that_is_not_there_is_said():
             track_kernels=True, track_memory_transfers=True, profile_nvtx=True
         ),
     ):
-        with pytest.raises(tg.InputError, match="not there") as error:
+        with pytest.raises(tg.InputError, match="not available") as error:
             ask()
         assert error.value.id == "device-absent"
         assert error.value.remedy

@@ -38,7 +38,7 @@ def test_a_gpu_asked_for_and_absent_is_an_error_with_the_remedy(no_gpu, name):
 def test_with_gpus(two_gpus):
     assert resolve("auto") == resolve("cuda") == "cuda:1"
     assert resolve("cuda:0") == "cuda:0"
-    with pytest.raises(InputError, match="not there"):
+    with pytest.raises(InputError, match="not available"):
         resolve("cuda:2")
 
 

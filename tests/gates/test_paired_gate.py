@@ -228,7 +228,7 @@ def test_a_metric_that_blocks_cannot_have_is_inconclusive(monkeypatch):
     Bench(monkeypatch)
     verdict = gated("latency", "first_call", "p99", "backward")
     reasons = {one.metric: one.reason for one in verdict.rulings}
-    assert "beside each other" in reasons["first_call"]
+    assert "at the same time" in reasons["first_call"]
     assert "too few calls" in reasons["p99"]
     assert verdict.outcome == "inconclusive"
     assert ruling(verdict, "latency").outcome == "pass"

@@ -29,7 +29,7 @@ def test_a_real_failure_of_the_cpu_allocator_says_asked_and_free(monkeypatch):
     with pytest.raises(MeasurementError) as raised, forward.running():
         torch.empty(2**60, dtype=torch.uint8)
     assert raised.value.id == "out-of-memory"
-    assert raised.value.cause.startswith("1,153 PB were asked for, 5.000 GB are free.")
+    assert raised.value.cause.startswith("1,153 PB were requested, 5.000 GB are free.")
 
 
 def test_cuda_and_python_out_of_memory(monkeypatch):
@@ -39,9 +39,9 @@ def test_cuda_and_python_out_of_memory(monkeypatch):
         "cuda",
     )
     assert error.id == "out-of-memory"
-    assert error.cause.startswith("2.147 GB were asked for, 1.000 GB are free.")
+    assert error.cause.startswith("2.147 GB were requested, 1.000 GB are free.")
     assert "cuda" in error.message
-    assert "not said" in translated(MemoryError()).cause
+    assert "not known" in translated(MemoryError()).cause
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_where_a_limit_was_broken_the_limit_is_said_and_not_what_is_free(
     monkeypatch.setattr(forward, "free_bytes", lambda device: 5 * 10**9)
     monkeypatch.setattr(forward, "process_limit", lambda *_: MemoryLimit(2 * 10**9, left))
     error = translated(MemoryError("you tried to allocate 3000000000 bytes"))
-    assert error.cause.startswith(f"3.000 GB were asked for, {said}")
+    assert error.cause.startswith(f"3.000 GB were requested, {said}")
     assert error.remedy.endswith(f"{remedy}.")
 
 

@@ -29,7 +29,7 @@ def test_overhead_is_said_where_it_can_be_told_from_none(duration, bare, interva
 @pytest.mark.parametrize("parents", [[], [0], [-1, 1], [-1, -1], [-1, 0, 2], [1, -1]])
 def test_rows_that_are_no_tree_are_refused(parents):
     rows = tuple(TreeRow(name="n", kind="layer", parent=parent, calls=1) for parent in parents)
-    with pytest.raises(RecordError, match="no tree"):
+    with pytest.raises(RecordError, match="not form a tree"):
         Tree(rows=rows)
 
 

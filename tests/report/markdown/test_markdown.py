@@ -26,8 +26,8 @@ def test_layers_come_as_they_are_called_and_add_up():
     assert layers[0] == [
         "layer", "type", "calls", "time", "self", "share", "FLOPs", "FLOP/s", "B/s"
     ]  # fmt: skip
-    assert layers[1][:7] == ["Net", "Net", "1", "205 ns", "10.0 ns", "100.0 %", "3,000"]
-    assert layers[2][:7] == ["0 Conv2d", "Conv2d", "1", "130 ns", "130 ns", "63.4 %", "2,000"]
+    assert layers[1][:7] == ["Net", "", "1", "205 ns", "10.0 ns", "100.0 %", "3,000"]
+    assert layers[2][:7] == ["0 Conv2d", "", "1", "130 ns", "130 ns", "63.4 %", "2,000"]
     assert layers[3][:7] == ["odd", "Linear", "2", "60.0 ns", "60.0 ns", "29.3 %", "1,000"]
     assert layers[4] == ["outside the model", "", "", "5.00 ns", "", "2.4 %", "", "", ""]
     own = [row[4] or row[3] for row in layers[1:]]
