@@ -112,7 +112,8 @@ SURROUNDINGS = {
     "PYTHONDEVMODE": _with(PYTHONDEVMODE="1"),
     "-O": Surroundings(flags=("-O",)),
     "-OO": Surroundings(flags=("-OO",)),
-    "-I": Surroundings(flags=("-I",)),
+    # Not -I, with which a script does not find the modules beside it, here as in Python.
+    "-E -s -B": Surroundings(flags=("-E", "-s", "-B")),
     "-X importtime, -b": Surroundings(flags=("-b", "-X", "importtime")),
     # limits
     "few files": Surroundings(limits={"NOFILE": 48}, spoils=True),
