@@ -6,31 +6,19 @@ share of it that passes the slowest link.
 
 from __future__ import annotations
 
-import functools
-import re
-
 import numpy as np
 
 from torchgauge.analyze.timeline.time_intervals import Intervals, union
+from torchgauge.analyze.trace.communication_kernels import collective_name
 from torchgauge.analyze.trace.device_work import COMMUNICATION, COMPUTE, Activities
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.records.trace.events import Integers
 from torchgauge.records.trace.trace import Collectives
 
-_KERNEL = re.compile(r"(?:nccl|rccl)(?:Dev)?Kernel_?([A-Za-z]+)", re.IGNORECASE)
 _BYTES = {
     "double": 8, "long": 8, "int64": 8, "float": 4, "int": 4, "int32": 4, "half": 2, "bfloat16": 2,
     "short": 2, "char": 1, "byte": 1, "bool": 1, "uint8": 1, "float8": 1, "complexfloat": 8,
 }  # fmt: skip
-
-
-@functools.lru_cache(1024)
-def collective_name(recorded_name: str | None, kernel: str) -> str:
-    """Return the canonical name: "allgather" for "_allgather_base" and "AllGather"."""
-    match = _KERNEL.match(kernel)
-    text = recorded_name or (match[1] if match else "unknown")
-    short = text.lower().removeprefix("nccl:").replace("_base", "").replace("_coalesced", "")
-    return short.replace("_", "").replace("generic", "") or "unknown"
 
 
 def item_bytes(dtype: str | None) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from torchgauge.analyze.timeline.launches import KINDS, Launched, first_positions
+from torchgauge.analyze.trace.communication_kernels import collective_of
 from torchgauge.analyze.trace.occupancy import Limits, limits, occupancy
 from torchgauge.records.trace.events import ABSENT, Coded, Codes, Events, Integers, Rows
 from torchgauge.records.trace.kernel import Collective, Kernel, Limiter, Triple, Work
@@ -45,7 +46,8 @@ class Facts:
         self.is_kernel = self._category.where(lambda name: name == "kernel")
         self.is_graph = _entries(table.graph_node, work.entry) > 0
         self.host_collective = _host_collectives(events, work)
-        self.communicates = self.name.where(_communicates) | (message != ABSENT)
+        by_name = self.name.where(lambda name: collective_of(name) is not None)
+        self.communicates = by_name | (message != ABSENT)
 
     def columns(self) -> list[Integers]:
         """Return the columns (integers) in which calls of one node of the tree are equal."""
@@ -153,11 +155,6 @@ def _host_collectives(events: Events, work: Launched) -> Coded[str]:
 def total_bytes(sizes: Integers) -> int | None:
     """Return the sum of the sizes; None if any is unknown."""
     return sum(sizes.tolist()) if (sizes >= 0).all() else None  # no int64, which wraps around
-
-
-def _communicates(name: str) -> bool:
-    lower = name.lower()
-    return "nccl" in lower or "rccl" in lower
 
 
 def pageable(name: str) -> bool | None:

@@ -15,7 +15,7 @@ from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.records.trace.events import Integers
 
 # Not every rank of a group has these, and they do not end together.
-_ONE_SIDED = ("send", "recv", "sendrecv")
+_ONE_SIDED = ("send", "recv", "sendrecv", "put", "get")
 
 
 class Message(NamedTuple):
