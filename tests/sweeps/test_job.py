@@ -76,7 +76,7 @@ def test_a_process_is_held_to_its_memory(request_of):
 def test_a_cell_that_breaks_its_limit_says_the_limit(request_of):
     cell = perform(job(request_of, 8_000_000, memory_limit=10**9)).cell  # inputs of 2 GB
     assert cell.status == "out of memory", cell.reason
-    assert "2.048 GB were asked for, the process is held to 1.000 GB." in cell.reason
+    assert "2.048 GB were requested, the process is held to 1.000 GB." in cell.reason
     assert "free" not in cell.reason
 
 
