@@ -4,9 +4,10 @@ import math
 
 import msgspec
 import pytest
+from scipy.special import stdtrit
 from tests.support.records import latency
 
-from torchgauge.analyze.latency.yardstick import with_speed, yardstick_of
+from torchgauge.analyze.latency.yardstick import MIN_KINDS, STUDENT_T, with_speed, yardstick_of
 from torchgauge.records.latency.past_run import PastRun
 from torchgauge.records.latency.yardstick import Yardstick
 
@@ -68,3 +69,9 @@ def test_without_enough_runs_or_kinds_the_speed_is_unknown():
     two = Yardstick(times={"matmul": 1.0, "copy": 1.0})
     assert with_speed(two, past([1.0] * 9), "mlp") == two
     assert not alone.unusual
+
+
+def test_the_quantiles_are_those_of_student_s_t():
+    assert min(STUDENT_T) == MIN_KINDS - 1
+    for degrees, quantile in STUDENT_T.items():
+        assert quantile == pytest.approx(stdtrit(degrees, 0.975), abs=1e-6)
