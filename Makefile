@@ -18,11 +18,11 @@ demo: $(VENV)/demo
 	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
 
 test: $(VENV)/dev
-	$(BIN)/pytest -n 2 -m "not thorough and not slow and not gpu and not attack"
+	$(BIN)/pytest -n 2 -m "not thorough and not slow and not gpu and not attack and not browser"
 
 # What `.ci/run` runs: those of `make test`, and the same ground in more cases and end to end.
 test-thorough: $(VENV)/dev
-	$(BIN)/pytest -n 2 -m "not slow and not gpu and not attack"
+	$(BIN)/pytest -n 2 -m "not slow and not gpu and not attack and not browser"
 
 test-all: $(VENV)/integrations
 	$(BIN)/pytest -n 2 -m "not gpu"
