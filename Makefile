@@ -78,6 +78,7 @@ bench: $(VENV)/dev $(VENV)/peers
 	$(BIN)/python benchmarks/costs_peers.py $(VENV)/peers
 	$(BIN)/python benchmarks/timeline_accuracy.py $(VENV)/peers
 	$(BIN)/python benchmarks/traces_peers.py $(VENV)/peers
+	$(BIN)/python benchmarks/first_tasks.py $(VENV)/peers
 
 clean:
 	rm -rf $(VENV) $(RESULTS)
