@@ -139,7 +139,9 @@ SURROUNDINGS = {
     "no PATH": _with(PATH=None),
     "PATH of nothing": _with(PATH="/nowhere"),
     "threads of nonsense": _with(OMP_NUM_THREADS="many", MKL_NUM_THREADS="-1"),
-    "nothing but Python": Surroundings({name: None for name in os.environ if name != "PYTHONPATH"}),
+    "nothing but Python": Surroundings(
+        {name: None for name in os.environ if name != "PYTHONPATH"}, flags=("-B",)
+    ),
 }  # fmt: skip
 
 OUT = ("--output-dir", "{place}/out")
