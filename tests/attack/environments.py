@@ -67,6 +67,8 @@ def _with(**variables: str | None) -> Surroundings:
 
 
 NONSENSE = "\x1b[2J%s\n💥" + "x" * 3000
+# Modules are found as here, and no bytecode is left beside the user's own.
+_PYTHON = {"PYTHONPATH": os.environ.get("PYTHONPATH"), "PYTHONDONTWRITEBYTECODE": "1"}
 SURROUNDINGS = {
     "usual": Surroundings(),
     # homes
@@ -140,7 +142,7 @@ SURROUNDINGS = {
     "PATH of nothing": _with(PATH="/nowhere"),
     "threads of nonsense": _with(OMP_NUM_THREADS="many", MKL_NUM_THREADS="-1"),
     "nothing but Python": Surroundings(
-        {name: None for name in os.environ if name != "PYTHONPATH"}, flags=("-B",)
+        {name: None for name in os.environ} | _PYTHON
     ),
 }  # fmt: skip
 
