@@ -142,7 +142,7 @@ SURROUNDINGS = {
     "PATH of nothing": _with(PATH="/nowhere"),
     "threads of nonsense": _with(OMP_NUM_THREADS="many", MKL_NUM_THREADS="-1"),
     "nothing but Python": Surroundings(
-        {name: None for name in os.environ} | _PYTHON
+        dict.fromkeys(os.environ) | _PYTHON
     ),
 }  # fmt: skip
 
