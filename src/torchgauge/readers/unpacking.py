@@ -67,7 +67,7 @@ class Member(io.BufferedIOBase):
         self.packed = member.compress_size
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return `count` bytes, fewer at the end."""
+        """Return at most `size` bytes, all that are left for None or −1."""
         with _damage():
             return self._file.read(-1 if size is None else size)
 
