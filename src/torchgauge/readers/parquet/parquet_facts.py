@@ -60,7 +60,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def facts_of(events: Events, counts: tuple[int, int, int], origin: Origin | None = None) -> Facts:
-    """Return the facts about these events; `count` of them are written."""
+    """Return the facts about these events; `counts` are the rows that are written of each table."""
     fields = {name: getattr(events.metadata, name) for name in _FIELDS}
     pairs = {name: list(fields[name].items()) for name in _PAIRS}
     return Facts(
