@@ -433,7 +433,7 @@ FINE = (
     *("nothing", "number", "words", "nested", "ring", "box", "slots", "pair", "yields", "empty"),
     *("sparse", "complexes", "integers", "changing", "threading_", "hooking", "printing"),
     *("sleeping", pytest.param("forking", marks=pytest.mark.thorough)),
-    pytest.param("deep_with_limit", marks=pytest.mark.thorough),
+    pytest.param("deep_with_limit", marks=pytest.mark.slow),
 )
 
 
@@ -598,7 +598,7 @@ def test_a_home_that_cannot_be_written_is_not_needed(folder):
     assert json.loads(done.stdout)["memory"]["peak"] > 0
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_processes_are_started_beside_running_threads(folder, capsys):
     torch.ones(512, 512) @ torch.ones(512, 512)  # OpenMP's threads are there
     record, _ = refused("@models.py:linear --processes 2", folder, capsys, code=0)

@@ -167,7 +167,7 @@ def test_the_action_keeps_what_was_measured_even_where_it_fails():
     assert step("Measure and judge")["id"] == "measure"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_action_for_once_with_the_real_torchgauge(runner):
     source = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     runner.program("torchgauge", f'#!/bin/bash\nexec {sys.executable} -m torchgauge "$@" '

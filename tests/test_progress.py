@@ -170,8 +170,8 @@ class Stages:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({}, marks=pytest.mark.thorough),
-        pytest.param({"detail": "summary"}, marks=pytest.mark.thorough),
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"detail": "summary"}, marks=pytest.mark.slow),
         pytest.param({"lines": True}, marks=pytest.mark.thorough),
         {"effort": "quick"},
         {"effort": "quick", "roofs": None},

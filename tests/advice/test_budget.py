@@ -151,7 +151,7 @@ class Stuck(torch.nn.Module):
         return x + 1
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_running_processes_are_stopped_when_it_is_over():
     stuck = Side((coded("stuck", "model.stuck = True"),))
     real = world(Stuck(), torch.ones(2))

@@ -130,7 +130,7 @@ def test_shell_lines_set_what_the_process_gets(id):
     assert out.stdout.split() == list(said.values())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_threads_between_operators_are_set_where_that_cannot_be_undone():
     code = f"import torch\n{KNOWN['interop-threads'].code(made())}\n"
     shown = code + "print(torch.get_num_interop_threads())"

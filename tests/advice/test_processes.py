@@ -21,7 +21,7 @@ from torchgauge.targets.training.training import Training
 KNOWN = {one.id: one for one in ALL_CANDIDATES}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_outputs_decide_before_anything_is_timed_and_a_crash_is_a_result():
     model, x = convolutional()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -62,7 +62,7 @@ def _agreement(outputs):
     return outputs.softmax(-1).max()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_settings_and_variables_reach_the_timed_processes():
     """The candidate reports what it finds by how long it takes: asleep where something is amiss."""
     model, x = convolutional()

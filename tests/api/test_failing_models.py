@@ -61,7 +61,7 @@ def test_what_a_model_raises_is_the_cause_of_an_input_error(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["advise", *(pytest.param(verb, marks=pytest.mark.thorough) for verb in ("gate", "compare"))],
+    ["advise", *(pytest.param(verb, marks=pytest.mark.slow) for verb in ("gate", "compare"))],
 )
 def test_so_it_is_where_another_process_measures(name):
     with pytest.raises(tg.InputError) as caught:

@@ -47,7 +47,7 @@ def test_numbers_that_are_none_are_refused(option):
     assert main(["advise", "m.py:make", *option]) == 2
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_is_not_tried_is_listed_with_its_reason(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "advised_net.py").write_text(textwrap.dedent(MODEL))

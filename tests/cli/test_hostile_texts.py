@@ -62,7 +62,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("what", ARGUMENTS)
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_was_typed_commands_nothing(what, capsys, tmp_path, monkeypatch):
     text = said(ARGUMENTS[what], capsys)
     assert "error: " in text

@@ -44,7 +44,7 @@ def visible_outputs(outputs):
     return [one for one in outputs if one.output_type != "display_data" or any(one.data.values())]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["profile", "line"])
 def test_progress_leaves_no_line(outputs, name):
     progress, result = outputs[name]
@@ -133,7 +133,7 @@ def shown_by(kernel, code, interrupt_at=None):
     raise AssertionError(f"The cell did not end: {shown[-5:]}")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "begun", "result"),
     [

@@ -62,7 +62,7 @@ def torchgauge(folder, *arguments, **variables):
     )  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_profile_of_a_model_that_changes_folders(folder):
     done = torchgauge(
         folder, "profile", "models.py:made", "--weights", "w.safetensors", "--trace", "t.json.gz",

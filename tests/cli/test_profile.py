@@ -127,7 +127,7 @@ def test_a_pipe_gets_80_columns_without_codes_and_progress(model):
     assert done.stderr == ""
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_terminal_sees_progress_and_colours(model):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "torchgauge", "profile", f"{model}:slow", "--iterations", "30"]
@@ -180,7 +180,7 @@ def make():
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_terminal_is_told_before_torch_is_imported_and_while_the_model_is_loaded(tmp_path):
     ours, theirs = pty.openpty()
     target = tmp_path / "waiting.py"
@@ -290,7 +290,7 @@ def test_meta_counts_and_runs_nothing(model, capsys):
     assert [w["id"] for w in record["warnings"]] == ["meta-device"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_several_processes_are_kept_apart(model, capsys):
     code = main(["profile", f"{model}:make", "--processes", "3", *QUICK, "--json"])
     record = json.loads(capsys.readouterr().out)

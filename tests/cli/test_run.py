@@ -55,7 +55,7 @@ def script(tmp_path):
     return write
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_inference_script_with_arguments(script):
     folder = script(INFERENCE)
     done = run(folder, "--record", 4, "--output-dir", "out", "script.py", "20", "--json", "-m")
@@ -73,7 +73,7 @@ def test_an_inference_script_with_arguments(script):
     assert "Wrote out/loop.json" in done.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["script.py"], ["-m", "script"]])
 def test_a_training_script_finds_what_is_beside_it(script, arguments):
     folder = script(TRAINING)
@@ -105,7 +105,7 @@ def test_the_script_s_exit_code_is_passed_on(script, end, code):
     assert tg.load(folder / "out" / "loop.json").count == 12
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_script_that_fails_is_shown_as_python_would(script):
     text = """
 class Failing(Net):
@@ -142,7 +142,7 @@ def test_a_script_that_is_interrupted_leaves_what_was_measured(script):
     assert record.captured.recorded == 5
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_script_with_its_own_profiler_keeps_it(script):
     text = """
 from torch.profiler import profile
@@ -279,7 +279,7 @@ def test_bad_arguments_are_named(tmp_path, monkeypatch, capsys, arguments, name)
     assert (code, name in capsys.readouterr().err) == (2, True)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_of_two_ranks_the_slow_one_is_named(script):
     text = """
 import torch.distributed as dist
@@ -338,7 +338,7 @@ STARTED = """import multiprocessing
             print("child", process.exitcode, flush=True)"""
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize(
     ("fork", "end", "step"),

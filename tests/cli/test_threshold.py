@@ -248,7 +248,7 @@ def test_the_users_own_command_on_a_saved_model(tmp_path, monkeypatch, capsys):
     assert tg.load(tmp_path / "profiling_results/verdict.json").outcome == "fail"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_forward_that_raises_is_1_and_its_latency_is_unknown(model, tmp_path, capsys):
     target = model.replace(":make", ":broken")
     limits = ["latency:1s", "params:1"]
@@ -259,7 +259,7 @@ def test_a_forward_that_raises_is_1_and_its_latency_is_unknown(model, tmp_path, 
     assert tg.load(tmp_path / "out/profile.json").latency is None
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_percentile_limit_extends_a_real_sampling(model, tmp_path):
     common = ["--detail", "summary", "--json", "--output-dir"]
     limit = ["--threshold", "p99:1s"]

@@ -275,7 +275,7 @@ def complete():
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_targets_by_name(tmp_path):
     (tmp_path / "model.py").write_text(FACTORY)
     complete = ModelProfiler(f"{tmp_path}/model.py:complete").profile(num_runs=2, warmup_runs=0)

@@ -106,7 +106,7 @@ PROGRAM = textwrap.dedent("""
 """)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounts need root")
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="Linux alone has mount namespaces")
 def test_a_container_that_hides_proc_is_measured_all_the_same():

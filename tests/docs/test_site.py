@@ -165,7 +165,7 @@ def test_a_link_to_what_the_site_makes_leads_to_its_page(site):
     assert 'href="quickstart.ipynb"' in (site / "notebooks" / "quickstart.html").read_text()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "says"),
     [

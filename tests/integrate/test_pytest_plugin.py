@@ -311,7 +311,7 @@ def test_b(torchgauge):
     done.stdout.fnmatch_lines(["*The marker torchgauge has no option 'speed'.*"])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_baseline_is_written_kept_and_compared_with(run, pytester):
     source = """
 def test_a(torchgauge):

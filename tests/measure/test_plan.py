@@ -225,7 +225,7 @@ def test_a_profile_comes_back_from_disk_with_its_tree(tmp_path):
     ("processes", "detail"),
     [
         pytest.param(2, "layers", marks=pytest.mark.thorough),
-        pytest.param(2, "summary", marks=pytest.mark.thorough),
+        pytest.param(2, "summary", marks=pytest.mark.slow),
         (1, "layers"),
     ],
 )

@@ -48,7 +48,7 @@ def job(what, batch=1, number=1, **variant):
     return Job(CellSettings(batch=batch), number, Variant(what, batch=batch, **variant), options)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_cell_is_measured_and_bad_ends_are_results(request_of):
     found = {batch: perform(job(request_of, batch)) for batch in (2, 3, 4)}
     done = found[2].cell
@@ -72,7 +72,7 @@ def test_a_process_is_held_to_its_memory(request_of):
     assert cell.status == "out of memory", cell.reason
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_cell_that_breaks_its_limit_says_the_limit(request_of):
     cell = perform(job(request_of, 8_000_000, memory_limit=10**9)).cell  # inputs of 2 GB
     assert cell.status == "out of memory", cell.reason

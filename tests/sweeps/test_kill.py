@@ -76,7 +76,7 @@ def logged(path):
     return Counter(tuple(map(int, line.split())) for line in path.read_text().splitlines())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_killed_sweep_is_completed(tmp_path):
     command = [sys.executable, "-c", FAKED, str(tmp_path)]
     journal = tmp_path / "cells.jsonl"

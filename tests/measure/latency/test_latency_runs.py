@@ -153,7 +153,7 @@ def test_a_model_too_large_to_be_doubled_is_timed_here_alone(monkeypatch):
     assert "16.64 kB" in warning.message
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @linux
 def test_forked_processes_build_the_model_anew_and_leave_this_one_alone(tmp_path):
     pids = tmp_path / "pids"
@@ -176,7 +176,7 @@ def test_forked_processes_build_the_model_anew_and_leave_this_one_alone(tmp_path
     assert torch.get_num_threads() == threads
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @linux
 def test_a_forked_process_that_dies_leaves_the_first_run(tmp_path):
     here = os.getpid()
@@ -194,7 +194,7 @@ def test_a_forked_process_that_dies_leaves_the_first_run(tmp_path):
     assert warning.message.startswith("Process 2: ")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @linux
 def test_what_a_forked_process_raises_arrives_with_its_text():
     here = os.getpid()
@@ -210,7 +210,7 @@ def test_what_a_forked_process_raises_arrives_with_its_text():
     assert "only elsewhere" in warning.cause
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @linux
 def test_a_server_that_is_killed_costs_no_run():
     source = Source.of_object(time.sleep, 0.02)
@@ -223,7 +223,7 @@ def test_a_server_that_is_killed_costs_no_run():
         assert [one.id for one in runs.failures] == ["child-failed"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @linux
 def test_an_interrupt_brings_back_what_the_forked_process_has(tmp_path):
     started, here = tmp_path / "started", os.getpid()
@@ -264,7 +264,7 @@ def test_a_child_that_takes_too_long_is_killed(tmp_path):
     assert end.code == -signal.SIGKILL
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @linux
 def test_no_process_outlives_a_killed_parent(tmp_path):
     pid = tmp_path / "pid"

@@ -259,7 +259,7 @@ def test_without_torch_there_is_no_run(quiet, monkeypatch):
     assert "not installed" in found.checks[-1].unknown
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_real_processes_are_timed_in_blocks(monkeypatch):
     monkeypatch.setattr(noise, "SECONDS", 0.02)
     medians, said = noise.fresh_block()

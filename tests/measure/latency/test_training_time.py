@@ -195,7 +195,7 @@ def test_names_that_lead_nowhere(tmp_path, loss, optimizer, id):
     assert caught.value.remedy
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_training_from_the_command_line_in_fresh_processes(tmp_path, capsys):
     import json
 

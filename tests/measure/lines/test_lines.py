@@ -206,7 +206,7 @@ def make():
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_console_shows_them_when_asked(tmp_path, capsys):
     (tmp_path / "mymodel.py").write_text(MODEL)
     command = ["profile", f"{tmp_path}/mymodel.py:make", "--iterations", "3", "--warmup", "1"]

@@ -71,6 +71,7 @@ def test_several_forked_processes_wait_beside_each_other(server, tmp_path):
             assert times[1] >= 0.03
 
 
+@pytest.mark.slow
 def test_a_block_is_forked_where_both_sides_can_be(server, tmp_path):
     both, fresh = tmp_path / "both", tmp_path / "fresh"
     block(build(telling(both)), build(telling(both)), QUICK, server=server)
@@ -88,6 +89,7 @@ def test_a_home_of_its_own_is_not_forked_into(server):
     assert not server.serves(None, {"A": "1"})
 
 
+@pytest.mark.slow
 def test_variables_of_the_server_are_those_of_what_it_forks(tmp_path):
     def call():
         assert os.environ["TORCHGAUGE_TEST"] == "yes"

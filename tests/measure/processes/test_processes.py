@@ -75,7 +75,7 @@ def killed():
     return MeasurementError("A measuring process was killed by SIGKILL.", id="child-killed")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_fresh_processes_each_build_the_model_anew():
     model, factor = nn.Linear(8, 8), torch.ones(8)  # both travel by value
     latency = tg.measure_latency(
@@ -104,7 +104,7 @@ def test_a_disk_without_room_is_said(monkeypatch):
     assert "No space left" in caught.value.cause
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_child_measures_under_the_settings_of_its_parent(tmp_path):
     """The parent is a process of its own too: some settings cannot be taken back."""
     parent = """
@@ -175,7 +175,7 @@ def test_an_error_that_no_file_can_hold_arrives_all_the_same():
     assert "half a \\ud800" in caught.value.cause
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_bad_input_stays_bad_input_when_a_child_finds_it():
     class Sent:
         def __call__(self):
@@ -191,7 +191,7 @@ def test_bad_input_stays_bad_input_when_a_child_finds_it():
     assert "not a number" in caught.value.cause
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_second_of_three_killed_leaves_the_first(tmp_path):
     seen, here = tmp_path / "seen", os.getpid()
 
@@ -281,7 +281,7 @@ def test_only_the_first_interrupt_interrupts_a_child():
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("patience", "times"), [(0.5, 1), (60, 2)])
 def test_a_child_that_takes_no_interrupt_is_killed(tmp_path, monkeypatch, patience, times):
     """After some seconds, or at the second Ctrl-C."""
@@ -359,7 +359,7 @@ def runs_still(pid):
         return False
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_no_child_outlives_a_killed_parent(tmp_path):
     pid = tmp_path / "pid"

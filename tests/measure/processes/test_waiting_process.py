@@ -178,7 +178,7 @@ def model(tmp_path_factory):
     return path
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_block_finds_the_slower_build_and_its_layer_whatever_the_model_prints(model):
     found = block(request(model, "quick"), request(model, "slow"), QUICK)
     assert found.differences()["latency"] > 0.2

@@ -44,7 +44,7 @@ def test_convolutional_networks(name, parameters, macs, both):
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_vision_transformer_counts_its_attention(device):
     from torchvision import models
 

@@ -169,7 +169,7 @@ def test_a_comment_always_fits(text):
 
 @settings(max_examples=30)
 @given(st.text(min_size=1, max_size=200), st.integers(0, 400))
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_no_text_makes_a_comment_too_long_or_the_xml_bad(text, count):
     verdict = huge(text, count)
     assert len(verdict.to_markdown().encode()) < 60_000

@@ -533,7 +533,7 @@ def test_tracemalloc_of_the_caller_goes_on():
         tracemalloc.stop()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_dynamo_wraps_once_per_process_stays_wrapped():
     code = (
         "import torch\n"

@@ -59,7 +59,7 @@ def test_without_trust_nothing_of_the_file_is_loaded(name, folder, monkeypatch):
     assert "--trust" in error.remedy
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_with_trust_it_is_measured_like_the_module_it_was(name, folder, capsys, monkeypatch):
     monkeypatch.setattr(torch.export, "load", lambda _: pytest.fail("loaded in this process"))
@@ -82,7 +82,7 @@ def test_with_trust_it_is_measured_like_the_module_it_was(name, folder, capsys, 
     assert len(record["latency"]["processes"][0]["samples"]) == 4
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_exported_program_takes_another_batch_and_processes_of_its_own(folder, capsys):
     arguments = [str(folder / "program.pt2"), "--trust", "--batch", "6", "--processes", "2"]
     assert main(["profile", *arguments, *QUICK]) == 0
@@ -115,7 +115,7 @@ def test_a_script_brings_no_inputs(folder):
     assert "Tensor input" in error.cause
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["garbage.pt2", "garbage.ts"])
 def test_what_is_no_program_is_said_from_the_child(name, folder, capsys):
     if name.endswith(".ts"):

@@ -63,7 +63,7 @@ def test_an_unknown_name_brings_suggestions(spec: str, near: str) -> None:
     assert error.remedy.count(" or ") < 3
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["torchvision", "timm", "hf"])
 def test_an_unknown_name_brings_no_long_list_but_says_how_to_see_it(scheme: str) -> None:
     found = refused(f"{scheme}:qqqqqq").remedy
@@ -93,7 +93,7 @@ def test_random_numbers_of_the_caller_are_left_alone() -> None:
     assert draw() == expected
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_weights_and_inputs_are_the_same_in_another_process() -> None:
     program = (
         "from torchgauge.targets.loaders.load import load\n"
