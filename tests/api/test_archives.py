@@ -61,6 +61,7 @@ def test_an_archive_with_one_trace_is_that_trace(tmp_path):
     assert msgspec.structs.replace(rank, tree=tree) == plain.ranks[0]
 
 
+@pytest.mark.thorough
 def test_one_bad_member_does_not_cost_the_others(tmp_path):
     members = [*job(), ("rank2.json", b'{"traceEvents": [{"ph'), ("rank3.zip", archive(job()))]
     (tmp_path / "job.zip").write_bytes(archive(members))

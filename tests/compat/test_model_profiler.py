@@ -331,6 +331,7 @@ class Tokens(nn.Module):
         return self.table(input_ids)
 
 
+@pytest.mark.thorough
 def test_a_positional_input_has_the_name_that_the_signature_gives_it():
     profiler = ModelProfiler(Tokens())
     ids = torch.randint(0, 50, (2, 16))

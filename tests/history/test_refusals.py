@@ -108,6 +108,7 @@ with Store.open(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.thorough
 def test_a_full_disk_keeps_what_is_there_and_the_run(tmp_path):
     """A limit on the size of files stands for the disk's end."""
     location = str(tmp_path / "history.db")

@@ -188,6 +188,7 @@ def test_files_of_tests_do_not_meet(tmp_path):
     assert Baselines(single, "a").next() == single
 
 
+@pytest.mark.thorough
 def test_more_work_than_in_the_saved_run_fails(tmp_path, noted):
     def gauge(**more):
         return Assertions(
@@ -213,6 +214,7 @@ def test_more_work_than_in_the_saved_run_fails(tmp_path, noted):
     gauge().assert_no_regression(bigger, X, tolerance=["params:50%", "flops:50%", "memory:50%"])
 
 
+@pytest.mark.thorough
 def test_one_file_for_two_runs_is_said_when_it_is_written(tmp_path):
     written: set[Path] = set()
     file = tmp_path / "one.json"

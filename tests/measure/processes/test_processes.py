@@ -152,6 +152,7 @@ def test_a_child_measures_under_the_settings_of_its_parent(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.thorough
 def test_the_error_arrives_with_its_class_and_the_users_traceback(tmp_path):
     path = tmp_path / "mymodel.py"
     path.write_text("def broken(x):\n    raise KeyError('missing thing')  # my line\n")
