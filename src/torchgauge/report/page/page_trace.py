@@ -113,7 +113,7 @@ def overview(trace: Trace, rank: RankTrace) -> dict[str, Any]:
         "figures": _figures(rank),
         "bound": None,
         "phases": None,
-        "findings": [finding_entry(finding) for finding in rank_findings(trace, rank)],
+        "findings": [finding_entry(finding, "devices") for finding in rank_findings(trace, rank)],
         "warnings": warnings(listed_warnings),
         "complete": not any(warning.failed for warning in listed_warnings),
         "interrupted": False,
