@@ -5,9 +5,10 @@ import pytest
 from tests.support import pages
 from tests.support.operator_costs import ROOFS, cost, latency, row
 
+from torchgauge.analyze.findings.layers import farthest_from_roof
+from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.work.bottleneck import bottleneck
 from torchgauge.analyze.work.roofline import roofline
-from torchgauge.report.content import findings
 from torchgauge.report.page import page_method, page_profile, page_roofline
 
 WORK = cost(row(matmul_flops=10**9, bytes=10**6))
@@ -28,15 +29,19 @@ def profile(**quality):
 
 
 def reports(record):
-    timed = findings.Timed(record, record.tree.nodes, 0.01)
     return {
         "summary": " ".join(str(record).split()),
         "markdown": record.to_markdown(),
         "overview": str(page_profile.figures(record)),
         "roofline": str(page_roofline.roofline(record)["roofs"]),
         "method": str(dict(page_method.profile_method(record)["parts"])["Roofs"]),
-        "finding": findings.farthest_from_roof(timed).text,
+        "finding": _roof_evidence(record),
     }
+
+
+def _roof_evidence(record):
+    (finding,) = farthest_from_roof.RULE.find(Evidence.from_record(record))
+    return finding.evidence
 
 
 @pytest.mark.parametrize("report", list(reports(profile())))

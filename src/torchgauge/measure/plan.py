@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from torchgauge import units
+from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.latency.throughput import throughput
 from torchgauge.analyze.timeline.named_spans import NamedSpans
 from torchgauge.analyze.timeline.residual import with_headline_ratio
@@ -130,7 +131,7 @@ def _measured(
     near, bound = bounds(placement, host_environment, cost, latency, tree, roofs)
     runner.warnings += implausible(host_environment.machine, placement.device, cost, latency, tree)
     description = describe(placement, training=training)
-    return Profile(
+    profile = Profile(
         target=description,
         environment=host_environment,
         size=size,
@@ -148,6 +149,7 @@ def _measured(
         interrupted=runner.interrupted or runner.interrupts.noted,
         warnings=tuple(runner.warnings),
     )
+    return msgspec.structs.replace(profile, findings=findings(profile))
 
 
 def _stages(placement: Placement, options: LatencyOptions, timeline: TimelineOptions) -> int:

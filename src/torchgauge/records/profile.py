@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
+from torchgauge.records.finding import Finding
 from torchgauge.records.latency.latency import Latency, Throughput
 from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.memory.memory import Memory
@@ -53,6 +54,7 @@ class Profile(Exported, frozen=True, kw_only=True):
         tree: Where time, work and memory go: layers, operators, kernels.
         compilation: What torch.compile made of the model.
         passes: The probes that ran, with their durations.
+        findings: What costs time or memory, what is worth most first.
         interrupted: Whether Ctrl-C ended it.
         warnings: Reasons to doubt a figure, beside those of the parts.
     """
@@ -72,6 +74,7 @@ class Profile(Exported, frozen=True, kw_only=True):
     tree: Tree | None = None
     compilation: Compilation | None = None
     passes: tuple[ProbeRun, ...] = ()
+    findings: tuple[Finding, ...] = ()
     interrupted: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()
 

@@ -30,8 +30,8 @@ def read(path: Path, options: ReadOptions, progress: Progress) -> Trace:
 
 def job_trace(name: str, results: Sequence[RankResult]) -> Trace:
     """Return the trace of a job; raise the first error where no file could be read."""
+    from torchgauge.analyze.findings.catalogue import findings
     from torchgauge.analyze.trace.job import job
-    from torchgauge.analyze.trace.job_findings import job_findings
 
     readable = [result for result in results if result.rank is not None]
     if not readable:
@@ -64,7 +64,7 @@ def job_trace(name: str, results: Sequence[RankResult]) -> Trace:
         calls = {number: result.calls for number, result in by_rank.items()}
         job_record, job_ranks = job(ranks, calls)
         trace = msgspec.structs.replace(trace, ranks=tuple(job_ranks), job=job_record)
-    return msgspec.structs.replace(trace, findings=job_findings(trace))
+    return msgspec.structs.replace(trace, findings=findings(trace))
 
 
 def _unread_warning(error: TorchgaugeError) -> MeasurementWarning:

@@ -5,8 +5,7 @@ from tests.support.records import profile as sample
 
 from torchgauge.report.console import console
 from torchgauge.report.content import sections
-from torchgauge.report.content.findings import slowest_leaf
-from torchgauge.report.content.profile import conclusion
+from torchgauge.report.content.profile import conclusion, slowest_leaf
 from torchgauge.report.markdown import markdown
 
 

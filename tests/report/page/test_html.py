@@ -12,6 +12,9 @@ from tests.support.page_data import Elements, data, parts, table
 from tests.support.pages import cost, loop, roofs, system_with_gpu
 from tests.support.paths import TINY_TRAINING
 
+from torchgauge.analyze.findings.catalogue import findings
+from torchgauge.analyze.findings.layers import farthest_from_roof, widest_layer
+from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.trace.recorded_tree import recorded_tree
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records import codec
@@ -19,7 +22,7 @@ from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.records.record import Interval
 from torchgauge.records.timeline import tables
 from torchgauge.records.work.roofline import Roofline
-from torchgauge.report.content import findings
+from torchgauge.report.content.findings import MAX_FINDINGS
 from torchgauge.report.page.html import page, render
 from torchgauge.visible import visible
 
@@ -218,8 +221,8 @@ def test_what_a_gpu_did_is_a_series_for_each_figure_that_its_driver_told():
 
 
 def test_three_findings_in_order_of_what_they_are_about():
-    found = findings.findings(pages.with_tree())
-    assert [one.title for one in found] == [
+    found = findings(pages.with_tree())
+    assert [one.title for one in found[:MAX_FINDINGS]] == [
         "aten::conv2d takes 30 % of the time",
         "block.conv takes 30 % of the time",
         "ReLU takes 15 % of the time for <0.1 % of the FLOPs",
@@ -229,9 +232,7 @@ def test_three_findings_in_order_of_what_they_are_about():
 
 def test_time_out_of_proportion_to_work_is_found():
     """relu: 1.5 of 10 ms, for 1 of 10,001 kFLOP."""
-    timed = findings.Timed(pages.with_tree(), pages.tree().nodes, 0.01)
-    found = findings.out_of_proportion(timed)
-    assert found is not None
+    (found,) = [one for one in findings(pages.with_tree()) if one.id == "out-of-proportion"]
     assert found.title == "ReLU takes 15 % of the time for <0.1 % of the FLOPs"
     assert found.node == 4
 
@@ -239,11 +240,10 @@ def test_time_out_of_proportion_to_work_is_found():
 def test_a_few_slow_calls_are_a_finding_only_among_many():
     few = records.latency()
     slow = msgspec.structs.replace(few, p99=0.03)
-    assert findings.slow_tail(findings.Timed(records.profile(latency=slow), [], 0.0)) is None
+    assert "slow-tail" not in {one.id for one in findings(records.profile(latency=slow))}
     run = msgspec.structs.asdict(few.processes[0]) | {"samples": (0.01,) * 300}
     many = msgspec.structs.replace(slow, processes=(LatencyRun(**run),))
-    found = findings.slow_tail(findings.Timed(records.profile(latency=many), [], 0.0))
-    assert found is not None
+    (found,) = [one for one in findings(records.profile(latency=many)) if one.id == "slow-tail"]
     assert found.title == "The slowest calls take 3.0× the median"
 
 
@@ -285,10 +285,11 @@ def test_a_node_is_a_finding_once():
         for row in tree.rows
     ]
     record = pages.with_tree(tree=msgspec.structs.replace(tree, rows=tuple(rows)))
-    timed = findings.Timed(record, record.tree.nodes, 0.01)
-    assert findings.farthest_from_roof(timed).node == findings.widest_layer(timed).node == 2
-    nodes = [one.node for one in findings.findings(record) if one.node is not None]
-    assert len(nodes) == len(set(nodes)) == 2
+    evidence = Evidence.from_record(record)
+    rules = (farthest_from_roof.RULE, widest_layer.RULE)
+    assert {one.node for rule in rules for one in rule.find(evidence)} == {2}
+    nodes = [one.node for one in findings(record) if one.node is not None]
+    assert len(nodes) == len(set(nodes)) == 3
 
 
 def test_a_loop_says_its_phases_throughput_and_what_matters():

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.timeline.attribution import Spans
 from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
-from torchgauge.analyze.timeline.launches import Launched, has_all_launches, launched
+from torchgauge.analyze.timeline.launches import Launched, launched
 from torchgauge.analyze.timeline.module_calls import Modules
 from torchgauge.analyze.trace.collectives import collectives
 from torchgauge.analyze.trace.copies import copies
@@ -23,7 +24,6 @@ from torchgauge.analyze.trace.packed_columns import packed
 from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
 from torchgauge.analyze.trace.recorded_tree import attributed, marked_steps, tree_of
 from torchgauge.analyze.trace.synchronisations import Waits, operator, synchronisations, waits
-from torchgauge.analyze.trace.trace_findings import rank_findings
 from torchgauge.analyze.trace.window import window
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events
@@ -75,8 +75,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         warnings=events.warnings,
     )
     calls = rank_calls(activities, facts, _origin(events))
-    findings = rank_findings(record, activities, has_launches=has_all_launches(events))
-    return msgspec.structs.replace(record, findings=findings), calls
+    return msgspec.structs.replace(record, findings=findings(record)), calls
 
 
 def _origin(events: Events) -> int:

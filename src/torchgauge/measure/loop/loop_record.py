@@ -7,6 +7,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
+from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.layer_times import layer_times
@@ -54,7 +57,7 @@ def loop_record(
     captured = _captured(steps, requested_steps, recorded, budget)
     warnings += _warnings(steps, recording, captured)
     warnings += steps.left_out.warnings()
-    return Loop(
+    loop = Loop(
         roots=modules.roots or tuple(dict.fromkeys(_outermost(tree))),
         environment=environment(),
         captured=captured,
@@ -69,6 +72,7 @@ def loop_record(
         interrupted=interrupted,
         warnings=tuple(warnings),
     )
+    return msgspec.structs.replace(loop, findings=findings(loop))
 
 
 def _read(steps: LoopSteps, tree: CallTree) -> LoopTable | None:

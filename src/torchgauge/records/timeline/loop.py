@@ -10,6 +10,7 @@ from typing import Literal
 from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
+from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.table import Table
@@ -66,6 +67,7 @@ class Loop(Exported, frozen=True, kw_only=True):
     `count`. `batch` is the leading dimension that the tensors of the model's first calls share,
     None where these differ. `communication` and `waiting` are seconds of a step: in which
     communication between processes was under way, and in which the loop had nothing else to do.
+    `findings` are what costs time, what is worth most first.
     """
 
     schema: str = SCHEMA
@@ -81,6 +83,7 @@ class Loop(Exported, frozen=True, kw_only=True):
     waiting: float | None = None
     rank: Rank | None = None
     functions: tuple[TracedFunction, ...] | None = None
+    findings: tuple[Finding, ...] = ()
     interrupted: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()
 

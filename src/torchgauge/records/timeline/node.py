@@ -184,6 +184,11 @@ class Node:
             pending += reversed(node.children)
 
     @property
+    def is_leaf(self) -> bool:
+        """Whether it is a layer that calls no other."""
+        return self.kind == "layer" and not self.layers
+
+    @property
     def layers(self) -> list[Node]:
         """The children that are layers."""
         return [child for child in self.children if child.kind == "layer"]

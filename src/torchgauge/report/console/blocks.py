@@ -31,6 +31,7 @@ from torchgauge.report.content.document import (
     Table,
     Warnings,
 )
+from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.sections import warning_text
 from torchgauge.report.tables import tree_tables
@@ -150,11 +151,13 @@ def findings_view(findings: Findings) -> RenderableType:
     grid = _grid({"width": 3, "justify": "right"}, {"overflow": "fold"}, gap=1)
     for finding in findings.findings:
         title: Any = (finding.title, "bold")
-        text = Text.assemble(title, END, f"{finding.evidence} ", (finding.remedy, "dim"))
+        text = Text.assemble(title, END, f"{evidence_text(finding)} ", (finding.remedy, "dim"))
         sign = SIGNS[finding.severity]
         if findings.ids:
             sign = SIGNS["i"] if finding.severity == "info" else sign
-            text = Text.assemble(title, (f"  [{finding.id}]", "dim"), END, finding.evidence, END)
+            text = Text.assemble(
+                title, (f"  [{finding.id}]", "dim"), END, evidence_text(finding), END
+            )
             text = Text.assemble(text, ("→ ", "dim"), finding.remedy)
         grid.add_row(Text(*sign), text)
     return Group(_title(findings.title), grid)

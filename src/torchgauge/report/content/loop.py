@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchgauge import units
 from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.report.content.document import Block, Document, Options, Tree, Warnings
+from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.notebook import charts
 from torchgauge.report.tables.traced_lines import traced_lines
@@ -41,6 +42,7 @@ def document(loop: Loop, options: Options) -> Document:
         heading,
         line=f"{count}, {ENDS[loop.by]}{rank}",
         blocks=blocks,
+        conclusion=most_important(loop),
         charts=charts.loop(loop),
     )
 

@@ -6,6 +6,8 @@ from torchgauge import units
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.profile import Profile
+from torchgauge.records.timeline.node import Node
+from torchgauge.records.timeline.tree import Tree as RecordedTree
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.report.content import time_sections
 from torchgauge.report.content.document import (
@@ -13,12 +15,11 @@ from torchgauge.report.content.document import (
     Detailed,
     Document,
     Facts,
-    Items,
     Options,
     Tree,
     Warnings,
 )
-from torchgauge.report.content.findings import findings, slowest_leaf
+from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.sections import peak_place, sections, warnings
 from torchgauge.report.notebook import charts
 from torchgauge.report.notebook.charts import Chart
@@ -72,10 +73,15 @@ def conclusion(profile: Profile) -> list[Block]:
     return [*blocks, *most_important(profile)]
 
 
-def most_important(profile: Profile) -> list[Items]:
-    """Return the findings about the largest shares of the step, if any, in a line each."""
-    entries = [("·", finding.title) for finding in findings(profile)]
-    return [Items("What matters most", entries)] if entries else []
+def slowest_leaf(tree: RecordedTree | None) -> tuple[Node, float] | None:
+    """Return the layer that calls no other and takes most of the time, and its share of it."""
+    if tree is None or not tree.root.time:
+        return None
+    leaves = [node for node in tree.root.walk() if node.is_leaf and node.time]
+    if not leaves:
+        return None
+    slowest = max(leaves, key=lambda node: node.time or 0.0)
+    return slowest, (slowest.time or 0.0) / tree.root.time
 
 
 def _latency(latency: Latency) -> Detailed:

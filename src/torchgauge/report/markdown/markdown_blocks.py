@@ -24,6 +24,7 @@ from torchgauge.report.content.document import (
     Tree,
     Warnings,
 )
+from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.content.section import Row as Figure
 from torchgauge.report.content.section import Section
 from torchgauge.report.content.sections import warning_text
@@ -219,7 +220,7 @@ def _findings(findings: Findings) -> Iterator[Markdown]:
         markdown(
             "{} **{}**<br>{} {}",
             SIGNS[finding.severity],
-            *map(cut, (finding.title, finding.evidence, finding.remedy)),
+            *map(cut, (finding.title, evidence_text(finding), finding.remedy)),
         )
         for finding in findings.findings
     ]

@@ -30,6 +30,7 @@ from torchgauge.report.content.document import (
     Tree,
     Warnings,
 )
+from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.sections import warning_text
 from torchgauge.report.notebook.drawings import bar, curve, drawing
@@ -213,7 +214,8 @@ def _findings(findings: Findings) -> str:
     lines = [
         (
             SIGNS[finding.severity],
-            f"<b>{escaped(finding.title)}</b> {escaped(finding.evidence)} {_faint(finding.remedy)}",
+            f"<b>{escaped(finding.title)}</b> {escaped(evidence_text(finding))} "
+            f"{_faint(finding.remedy)}",
         )
         for finding in findings.findings
     ]

@@ -10,6 +10,7 @@ from torchgauge.report import kinds
 from torchgauge.report.content.document import Document, Findings, Table, Unit, Warnings
 from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_tables
+from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short, shortened_table
 
@@ -85,13 +86,7 @@ def overview(record: Record) -> dict[str, Any]:
 
 def _findings(document: Document) -> list[dict[str, Any]]:
     return [
-        {
-            "title": short(finding.title),
-            "text": short(f"{finding.evidence} {finding.remedy}"),
-            "view": "",
-            "node": None,
-            "search": "",
-        }
+        finding_entry(finding)
         for block in document.blocks
         if isinstance(block, Findings)
         for finding in block.findings

@@ -9,8 +9,9 @@ from torchgauge.analyze.timeline.tree import ENGINE, OPTIMIZING
 from torchgauge.records.timeline.loop import Loop, Stretch
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.report.content import loop as loop_report
-from torchgauge.report.content.findings import findings
+from torchgauge.report.content.findings import findings_of
 from torchgauge.report.page import page_method, page_tables, page_tree
+from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_series import rows
 
@@ -42,7 +43,7 @@ def overview(loop: Loop) -> dict[str, Any]:
         "figures": _figures(loop),
         "bound": None,
         "phases": phases(loop.tree),
-        "findings": [finding._asdict() for finding in findings(loop)],
+        "findings": [finding_entry(finding) for finding in findings_of(loop)],
         "warnings": warnings(loop.all_warnings),
         "complete": loop.complete,
         "interrupted": loop.interrupted,

@@ -11,9 +11,10 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.roofline import Bottleneck
 from torchgauge.report.content import sections, time_sections
-from torchgauge.report.content.findings import findings
+from torchgauge.report.content.findings import findings_of
 from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_method, page_roofline, page_series, page_tables, page_tree
+from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_series import rows
 
 NOT_MEASURED = "not measured in this run"
@@ -27,7 +28,7 @@ def overview(profile: Profile) -> dict[str, Any]:
         "figures": figures(profile),
         "bound": None if profile.bottleneck is None else _bound(profile, profile.bottleneck),
         "phases": _phases(profile),
-        "findings": [finding._asdict() for finding in findings(profile)],
+        "findings": [finding_entry(finding) for finding in findings_of(profile)],
         "warnings": warnings(sections.warnings(profile)),
         "complete": profile.complete,
         "interrupted": profile.interrupted,

@@ -15,12 +15,12 @@ from torchgauge.records.snapshot import DeviceMemory, Frame, Holding, Oom, Snaps
 from torchgauge.report.content.snapshot import window
 from torchgauge.report.page import page_tree
 from torchgauge.report.page.page_document import Choice, Option
+from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_snapshot_layout import layout
 from torchgauge.report.page.page_snapshot_marks import marks
 from torchgauge.report.page.page_tables import Column, table
-from torchgauge.report.page.page_trace import finding_entry
 from torchgauge.report.tables.snapshot_tables import CAUSES, frame_text, stack_text
 from torchgauge.visible import one_line
 
@@ -93,7 +93,10 @@ def overview(snapshot: Snapshot, device: DeviceMemory | None) -> dict[str, Any]:
         "figures": [] if device is None else _figures(device),
         "bound": None,
         "phases": None,
-        "findings": [finding_entry(finding, _VIEWS, "layout") for finding in snapshot.findings],
+        "findings": [
+            finding_entry(finding, _VIEWS.get(finding.id, "layout"))
+            for finding in snapshot.findings
+        ],
         "warnings": warnings(snapshot.warnings),
         "complete": True,
         "interrupted": False,

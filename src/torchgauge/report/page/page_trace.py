@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from torchgauge import units
-from torchgauge.records.finding import Finding
 from torchgauge.records.trace.breakdown import Breakdown
 from torchgauge.records.trace.trace import Job, RankTrace, Trace
 from torchgauge.report.content.trace import chosen_rank, facts, rank_findings, rank_warnings
 from torchgauge.report.page import page_trace_tables, page_tree
 from torchgauge.report.page.page_document import Choice, Option
+from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import largest, short
 from torchgauge.report.tables.trace_devices import side_by_side
@@ -28,15 +28,6 @@ SHARES = (
     "compute", "communication", "copies", "idle: host", "idle: device", "idle: other",
     "idle: outside",
 )  # fmt: skip
-# The view that details a finding, by its id.
-_VIEWS = {
-    "straggler": "ranks",
-    "slow-collective": "ranks",
-    "fp32-products": "tables",
-    "pageable-copies": "tables",
-    "synchronisation": "tables",
-    "launched-before": "tree",
-}
 
 
 def choice(trace: Trace) -> Choice:
@@ -122,7 +113,7 @@ def overview(trace: Trace, rank: RankTrace) -> dict[str, Any]:
         "figures": _figures(rank),
         "bound": None,
         "phases": None,
-        "findings": [finding_entry(finding) for finding in rank_findings(trace, rank)],
+        "findings": [finding_entry(finding, "devices") for finding in rank_findings(trace, rank)],
         "warnings": warnings(listed_warnings),
         "complete": not any(warning.failed for warning in listed_warnings),
         "interrupted": False,
@@ -133,19 +124,6 @@ def _created(begin: int | None) -> str:
     if begin is None or not 0 <= begin < 2**62:
         return ""
     return datetime.fromtimestamp(begin // 10**9, UTC).isoformat()
-
-
-def finding_entry(
-    finding: Finding, views: dict[str, str] = _VIEWS, view: str = "devices"
-) -> dict[str, Any]:
-    """Return a finding as the first screen shows it, with the view that details it."""
-    return {
-        "title": short(finding.title),
-        "text": short(f"{finding.evidence} {finding.remedy}"),
-        "view": views.get(finding.id, view),
-        "node": None,
-        "search": "",
-    }
 
 
 def _figures(rank: RankTrace) -> list[dict[str, str]]:

@@ -26,7 +26,6 @@ from torchgauge.report.content.document import (
     Tone,
     Value,
 )
-from torchgauge.report.content.findings import is_leaf
 from torchgauge.report.tables import line_table
 from torchgauge.report.tables.kernel_names import kernel_labels
 from torchgauge.report.tables.operand_shapes import labels
@@ -107,7 +106,7 @@ def layers(tree: Tree, depth: int | None) -> Table:
 
 def leaves(tree: Tree, top: int) -> Table:
     """Return the layers that call no other, those first that take most of the time."""
-    leaf_layers = [group for group in single_layers(tree.root) if is_leaf(group.nodes[0])]
+    leaf_layers = [group for group in single_layers(tree.root) if group.nodes[0].is_leaf]
     leaf_layers.sort(key=lambda group: -(group.nodes[0].time or 0.0))
     rows = [Row(group.nodes[0].path, _cells(group)) for group in leaf_layers[:top]]
     shown_rows = rows if len(leaf_layers) > 1 else []

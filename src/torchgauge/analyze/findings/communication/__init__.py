@@ -1,0 +1,1 @@
+"""Findings about communication between devices, and about ranks."""

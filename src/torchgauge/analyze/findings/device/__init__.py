@@ -1,0 +1,1 @@
+"""Findings about devices that wait."""

@@ -1,0 +1,1 @@
+"""Findings about kernels and copies: precision, shape, pinned memory."""

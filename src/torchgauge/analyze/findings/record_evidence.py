@@ -1,0 +1,163 @@
+"""What findings are made from: the figures of a profile, a loop or one rank of a trace."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+from torchgauge.analyze.trace.communication_kernels import collective_of
+from torchgauge.records.profile import Profile
+from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.timeline.node import Node, base_name
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.trace.breakdown import DeviceTime
+from torchgauge.records.trace.kernel import Kernel
+from torchgauge.records.trace.trace import RankTrace, Trace
+
+
+class KernelCalls(NamedTuple):
+    """Calls of one kernel, copy or memory set by one node, with one launch configuration.
+
+    Attributes:
+        node: Its node of the tree.
+        kernel: Its launch configuration and durations.
+        time: Seconds of these calls in what the evidence is about.
+    """
+
+    node: Node
+    kernel: Kernel
+    time: float
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.node.name
+
+    @property
+    def computes(self) -> bool:
+        """Whether it is a kernel that does not communicate."""
+        communicates = self.kernel.collective is not None or collective_of(self.name) is not None
+        return self.kernel.work == "kernel" and not communicates
+
+
+class OperatorTime(NamedTuple):
+    """All calls of one operator, its overloads together: seconds without what it calls.
+
+    Attributes:
+        name: Its name without the overload, as "aten::mm".
+        calls: How often it ran.
+        host: Seconds on the host.
+        device: Seconds of the device work that it launched itself.
+        longest: The node with most of the time.
+    """
+
+    name: str
+    calls: int
+    host: float
+    device: float
+    longest: Node
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Evidence:
+    """The figures that findings are made from: of `profile`, `loop`, `rank` and `job` one is there.
+
+    Attributes:
+        tree: Where the time went, None where no tree was made.
+        time: Seconds that the shares of findings are of: a step, or a trace's window. 0 is unknown.
+        profile: The profile that they are of.
+        loop: The loop that they are of.
+        rank: The rank of a trace that they are of.
+        job: The trace of several ranks that they are of; it has no tree of its own.
+    """
+
+    tree: Tree | None
+    time: float
+    profile: Profile | None = None
+    loop: Loop | None = None
+    rank: RankTrace | None = None
+    job: Trace | None = None
+
+    @classmethod
+    def from_record(cls, record: Profile | Loop | RankTrace | Trace) -> Evidence:
+        """Return the evidence of a record."""
+        if isinstance(record, Trace):
+            return cls(None, max(rank.window for rank in record.ranks), job=record)
+        if isinstance(record, RankTrace):
+            return cls(record.tree, record.window, rank=record)
+        time = None if record.tree is None else record.tree.root.time
+        if isinstance(record, Loop):
+            return cls(record.tree, time or 0.0, loop=record)
+        return cls(record.tree, time or 0.0, profile=record)
+
+    @property
+    def has_launches(self) -> bool:
+        """Whether device work without a launch was launched before the recording began.
+
+        Not where the file has launches of none (JAX on a TPU) or of some alone (Proton).
+        """
+        if self.rank is None:
+            return True
+        recorder = self.rank.contents.recorder
+        return recorder != "Proton" and (recorder != "JAX" or self.rank.contents.launches > 0)
+
+    @property
+    def device_times(self) -> tuple[DeviceTime, ...]:
+        """Where the time of each device of a trace went."""
+        return () if self.rank is None else self.rank.times
+
+    def called(self, device: int | None) -> str:
+        """Return what a device is called: "GPU 0"."""
+        return f"GPU {device or 0}" if self.rank is None else self.rank.called(device)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The tree's nodes; none without a tree, or without its total time."""
+        return self.tree.nodes if self.tree is not None and self.time else []
+
+    @functools.cached_property
+    def leaves(self) -> list[Node]:
+        """The layers that call no other."""
+        return [node for node in self.nodes if node.is_leaf]
+
+    @functools.cached_property
+    def kernels(self) -> list[KernelCalls]:
+        """All kernels, copies and memory sets."""
+        return [
+            KernelCalls(node, node.row.kernel, (node.row.device or 0) * 1e-9)
+            for node in self.nodes
+            if node.row.kernel is not None
+        ]
+
+    @functools.cached_property
+    def device_time(self) -> float:
+        """Seconds of all device work; what ran at once counts as often as it ran."""
+        return sum(calls.time for calls in self.kernels)
+
+    @functools.cached_property
+    def operators(self) -> dict[str, OperatorTime]:
+        """Operators by name, most time first."""
+        by_name: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            if node.kind == "operator":
+                by_name.setdefault(base_name(node.name), []).append(node)
+        times = [_operator_time(name, nodes) for name, nodes in by_name.items()]
+        times.sort(key=lambda operator: -max(operator.host, operator.device))
+        return {operator.name: operator for operator in times}
+
+
+def _operator_time(name: str, nodes: list[Node]) -> OperatorTime:
+    return OperatorTime(
+        name,
+        sum(node.calls for node in nodes),
+        sum(node.host_time_self or 0.0 for node in nodes),
+        sum(node.device_time_self or 0.0 for node in nodes),
+        max(nodes, key=lambda node: node.time or 0.0),
+    )
+
+
+def layer_name(layer: Node) -> str:
+    """Return a layer's path; one that is a number says nothing, so its class stands behind it."""
+    last = layer.path.rpartition(".")[2]
+    return f"{layer.path} ({layer.row.type})" if last.isdecimal() else layer.path

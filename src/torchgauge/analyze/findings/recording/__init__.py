@@ -1,0 +1,1 @@
+"""Findings about the recording itself: what it lacks, and how to record it."""
