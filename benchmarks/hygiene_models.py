@@ -160,6 +160,23 @@ class Renormalized(nn.Module):
         return self.linear(self.table(index) + x)
 
 
+class Cached(nn.Module):
+    """Extends a cache among its inputs, and writes to another one in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, cache: dict[str, Any]) -> torch.Tensor:
+        """Run it."""
+        y = self.linear(x)
+        with torch.no_grad():
+            cache["keys"] = torch.cat([cache["keys"], y], 1)
+            cache["window"][:, len(cache["lengths"]) % 4] = y[:, 0]
+        cache["lengths"].append(cache["keys"].shape[1])
+        return torch.softmax(y @ cache["keys"].mT, -1) @ cache["keys"]
+
+
 class StateSpace(nn.Module):
     """A diagonal state-space layer, by a scan."""
 
@@ -194,6 +211,8 @@ def _written() -> Iterator[tuple[str, Callable[[], nn.Module], Any]]:
     yield "experts", Experts, torch.randn(6, 16)
     yield "spectral", Spectral, torch.randn(4, 8)
     yield "renormalized", Renormalized, (torch.arange(4), torch.randn(4, 8))
+    cache = {"keys": torch.randn(2, 4, 8), "window": torch.zeros(2, 4, 8), "lengths": [4]}
+    yield "cache", Cached, (torch.randn(2, 1, 8), cache)
     yield "state space", StateSpace, torch.randn(2, 10, 8)
     yield "random", Random, torch.randn(3, 8)
     layer = nn.TransformerEncoderLayer

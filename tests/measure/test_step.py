@@ -86,7 +86,7 @@ def test_a_mark_hears_of_every_phase_of_either_step():
     with prepared(placement, train) as step:
         step(seen.append)
         assert type(step.optimizer) is torch.optim.SGD
-        assert step.saved_state.host == (2 * 2 + 2 + 1 * 2) * 4  # parameters and input
+        assert step.saved_state.host == (2 * 2 + 2 + 2 * 1 * 2) * 4  # parameters, the input twice
     assert seen == ["zero_grad", "forward", "loss", "backward", "optimizer", "end"]
 
 
@@ -223,6 +223,8 @@ def test_a_model_that_changes_itself_is_said_by_the_probes_that_run_it():
     placement = placed(model, torch.ones(2, 2))
     run = latency.measure(placement, LatencyOptions(warmup=0, iterations=2))
     for warnings in (run.warnings, memory.measure(placement).warnings):
-        assert {"model-changed", "inputs-changed"} <= {w.id for w in warnings}
+        ids = {w.id for w in warnings}
+        assert "model-changed" in ids
+        assert "inputs-changed" not in ids  # each call got the same
     assert model.weight.tolist() == [1, 1]
     assert placement.inputs.args[0].tolist() == [[1, 1], [1, 1]]

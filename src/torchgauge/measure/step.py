@@ -18,6 +18,7 @@ from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.targets import hygiene
 from torchgauge.targets.deferred import Finishing
 from torchgauge.targets.hygiene import Restoration
+from torchgauge.targets.hygiene.input_state import InputState
 from torchgauge.targets.inputs.misfits import misfit
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Phase, Training, TrainingStep
@@ -28,7 +29,8 @@ class Step:
 
     What the user's code raises becomes a ModelError that names the running `subject`.
     `saved_state` is what had to be copied in order to be put back; `optimizer` is a training step's
-    own; `threads` tells the step's threads from others.
+    own; `threads` tells the step's threads from others. `inputs_used`: a call has run since the
+    inputs were put back.
     """
 
     def __init__(
@@ -41,6 +43,8 @@ class Step:
         self.optimizer: torch.optim.Optimizer | None = None
         self._finishing = Finishing()
         inputs = placement.inputs
+        self._inputs: InputState | None = InputState(inputs, saved_state)
+        self.inputs_used = False
         self._misfit = functools.partial(misfit, placement.model, inputs)
         self._owner = Owner()
         _steps.add(self)
@@ -54,8 +58,27 @@ class Step:
             training = TrainingStep(placement.model, inputs, train, autocast)
         self._call, self.optimizer = training, training.optimizer
 
+    def ready(self) -> None:
+        """Put back what earlier calls changed of the inputs; what is timed begins after this.
+
+        A call does so itself where nobody did before. Raises InputError `inputs-used-up`.
+        """
+        inputs = self._inputs
+        if inputs is None or not self.inputs_used:
+            return
+        if inputs.changes is None:
+            inputs.look()
+            if not inputs.changes:
+                self._inputs = None
+                return
+        inputs.put_back()
+        self.inputs_used = False
+
     def __call__(self, mark: Callable[[Phase], None] | None = None) -> Any:
         """Run the step and return the outputs of its forward pass."""
+        if self._inputs is not None:
+            self.ready()
+            self.inputs_used = True
         try:
             return self._finishing(self._call()) if mark is None else self._marked(mark)
         except TorchgaugeError:
@@ -116,7 +139,9 @@ def prepared(placement: Placement, train: Training | None = None) -> Iterator[St
     inputs = placement.inputs, placement.target.inputs
     owner = Owner()
     with modes(placement.model, *inputs) as saved_state, arithmetic:
-        yield Step(placement, train, saved_state)
+        step = Step(placement, train, saved_state)
+        yield step
+        step.ready()
     owner.end_fork()
 
 

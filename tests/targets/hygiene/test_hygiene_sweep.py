@@ -19,7 +19,7 @@ from torch import nn
 
 from torchgauge.targets.inputs.inputs import Inputs
 
-FEW = ("LSTM", "GRUCell", "detection", "experts", "renormalized", "hf:bert")
+FEW = ("LSTM", "GRUCell", "detection", "experts", "renormalized", "cache", "hf:bert")
 
 
 @pytest.fixture(scope="module")

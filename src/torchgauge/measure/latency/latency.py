@@ -85,7 +85,7 @@ def timed_call(
 ) -> Callable[[], Timing]:
     """Return what runs the prepared step once and times it, as the options say."""
     if options.staged:
-        call = _staged(placement, options, clock, device)
+        call = _staged(placement, step, options, clock, device)
     elif options.train is not None:
         call = phased(step, clock, device)
     else:
@@ -94,10 +94,11 @@ def timed_call(
 
 
 def _without_stages(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
-    now, timer = clock.now, device.timer()
+    now, timer, ready = clock.now, device.timer(), step.ready
     if not device.asynchronous:
 
         def on_host() -> Timing:
+            ready()
             start = now()
             outputs = step()
             end = now()
@@ -110,6 +111,7 @@ def _without_stages(step: Step, clock: Clock, device: Device) -> Callable[[], Ti
     synchronize = guarded(device.synchronize, device.name)
 
     def on_device() -> Timing:
+        ready()
         synchronize()
         start = now()
         if timer is not None:
@@ -144,6 +146,7 @@ def phased(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
 
     def call() -> Timing:
         marks.clear()
+        step.ready()
         synchronize()
         start = now()
         outputs = step(mark)
@@ -164,7 +167,7 @@ def phased(step: Step, clock: Clock, device: Device) -> Callable[[], Timing]:
 
 
 def _staged(
-    placement: Placement, options: LatencyOptions, clock: Clock, device: Device
+    placement: Placement, step: Step, options: LatencyOptions, clock: Clock, device: Device
 ) -> Callable[[], Timing]:
     now, timer = clock.now, device.timer()
     placed_inputs, device_name = placement.inputs, placement.device
@@ -181,8 +184,10 @@ def _staged(
     raw = placement.target.inputs.as_given()  # moving them to the device is the stage's own work
 
     def call() -> Timing:
+        step.ready()
         synchronize()
         start = now()
+        step.inputs_used = True
         inputs = placed_inputs if before is None else Inputs.of(before(raw))
         synchronize()
         prepared_at = now()

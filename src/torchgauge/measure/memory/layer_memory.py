@@ -77,6 +77,7 @@ def _recorded(
         with collecting_cycles() as collect:
             for number in range(2):
                 step.threads.forget_names()
+                step.ready()
                 collect()  # cycles of an earlier step would end at a time of their own
                 with step_range(number):
                     returned = step()

@@ -185,6 +185,7 @@ class _Recording:
             for number in range(2):
                 self.marked_storages.clear()
                 self.layers.returned.clear()
+                self.step.ready()
                 if number:  # cycles of the first step would end at a time of their own
                     collect()
                 self._name()

@@ -127,6 +127,7 @@ def _recorded(
         step()
         modules.forget_gone()
         for number in range(steps):
+            step.ready()
             with step_range(number):
                 phases.append(timed(step, now))
             modules.forget_gone()

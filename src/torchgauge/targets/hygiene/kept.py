@@ -101,9 +101,9 @@ def _not_restored(failed: list[str], probe: str) -> MeasurementWarning:
 
 
 def _model_changed(restored: list[str], altered: list[str], probe: str) -> MeasurementWarning:
-    message = f"The model's forward changes its own state: {_listed(restored + altered)}."
+    message = f"The model's forward changes its own state: {listed(restored + altered)}."
     if altered:
-        message += f" Not put back: {_listed(altered)}."
+        message += f" Not put back: {listed(altered)}."
     return MeasurementWarning(
         id="model-changed",
         message=message,
@@ -116,9 +116,9 @@ def _model_changed(restored: list[str], altered: list[str], probe: str) -> Measu
 
 
 def _inputs_changed(inputs: dict[str, bool], probe: str) -> MeasurementWarning:
-    message = f"The model changes its inputs in place: {_listed(list(inputs))}."
+    message = f"The model changes its inputs in place: {listed(list(inputs))}."
     if lost := [name for name, put_back in inputs.items() if not put_back]:
-        message += f" Not put back: {_listed(lost)}."
+        message += f" Not put back: {listed(lost)}."
     return MeasurementWarning(
         id="inputs-changed",
         message=message,
@@ -127,6 +127,7 @@ def _inputs_changed(inputs: dict[str, bool], probe: str) -> MeasurementWarning:
     )
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """Return the first names, and how many more there are."""
     omitted = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {omitted} more" if omitted > 0 else "")

@@ -100,6 +100,10 @@ class State:
             for root, tensor in self._tensors
         ]
 
+    def differs(self) -> bool:
+        """Whether anything differs from what was noted."""
+        return any(not noted.kind.matches(noted.container, noted.content) for noted in self._noted)
+
     def restore(self) -> None:
         """Put back what differs; raises an error after everything else has been put back."""
         run_all(partial(self._restore, noted) for noted in self._noted)
