@@ -182,12 +182,11 @@ class _Recording:
 
     def _two_steps(self) -> None:
         with collecting_cycles() as collect:
-            for number in range(2):
+            for _ in range(2):
                 self.marked_storages.clear()
                 self.layers.returned.clear()
                 self.step.ready()
-                if number:  # cycles of the first step would end at a time of their own
-                    collect()
+                collect()  # cycles of an earlier step would end at a time of their own
                 self._name()
                 self.allocated = allocator.allocated(self.device)
                 outputs = self.step(self._mark)
