@@ -24,7 +24,9 @@ from torchgauge.analyze.trace.packed_columns import packed
 from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
 from torchgauge.analyze.trace.recorded_tree import attributed, marked_steps, tree_of
 from torchgauge.analyze.trace.synchronisations import Waits, operator, synchronisations, waits
+from torchgauge.analyze.trace.uncounted_events import uncounted
 from torchgauge.analyze.trace.window import window
+from torchgauge.readers.kineto.categories import is_launch
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events
 from torchgauge.records.trace.trace import Contents, Device, Queue, RankTrace
@@ -61,6 +63,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         contents=_contents(events, modules),
         devices=tuple(_devices(events)),
         versions=events.metadata.versions,
+        accelerator=events.metadata.accelerator,
         times=device_times(activities),
         tree=tree,
         device_time=int(duration.sum()) * 1e-9,
@@ -92,7 +95,7 @@ def _contents(events: Events, modules: Modules) -> Contents:
     return Contents(
         events=len(events) + len(events.memory.time),
         operators=count("cpu_op"),
-        launches=count("cuda_runtime", "cuda_driver", "launch"),
+        launches=count("launch") + int(events.category.where(is_launch).sum()),
         device_work=count("kernel", "gpu_memcpy", "gpu_memset"),
         python=count("python_function"),
         memory=len(events.memory.time),
@@ -102,6 +105,7 @@ def _contents(events: Events, modules: Modules) -> Contents:
         end=None if origin is None else origin + last,
         recorder=events.metadata.recorder,
         steps=marked_steps(events),
+        uncounted=uncounted(events),
     )
 
 
@@ -160,13 +164,20 @@ def _not_recorded(events: Events, modules: Modules) -> Iterator[str]:
     if not len(events.memory.time):
         yield _MEMORY.get(by, "no memory events (profile_memory=False): memory is unknown")
     if not len(events.device_work.row):
-        yield "no device work: only the host was recorded"
+        yield _without_device_work(events)
     elif not len(events.launches.row):
         yield "no launches: time spent waiting for the host is unknown"
     elif by == "Proton" and not (events.device_work.correlation > 0).all():
         yield "no arrows to some kernels (a graph has one to its first): their scope is unknown"
     if by == "Proton" and len(events.device_work.row):
         yield "no device numbers: several devices are shown as one"
+
+
+def _without_device_work(events: Events) -> str:
+    names = ", ".join(record.category or "no category" for record in uncounted(events))
+    if not names:
+        return "no device work: only the host was recorded"
+    return f"no device work that is known as such: events of {names} are counted in no figure"
 
 
 def _queues(activities: Activities) -> tuple[Queue, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
+from torchgauge.readers.dialects.accelerators import with_accelerator
 from torchgauge.readers.dialects.jax_trace import from_jax, processes
 from torchgauge.readers.dialects.proton_trace import CATEGORIES, from_proton, lanes
 from torchgauge.records.trace.events import ABSENT, Events
@@ -27,6 +28,7 @@ def translated(events: Events, unsorted: dict[str, Any]) -> Events:
         return _recorded(from_jax(events, unsorted), "JAX")
     if categories and categories <= CATEGORIES and (categories != {"kernel"} or any(lanes(events))):
         return _recorded(from_proton(events), "Proton")
+    events = with_accelerator(events)
     return _recorded(events, "PyTorch") if "cpu_op" in categories or _has_header(events) else events
 
 
