@@ -44,9 +44,17 @@ _MEMORY = {
     "Proton": "no allocations and no copies: memory and transfers are unknown",
 }
 
+_BEHIND = "no critical path: the device was still at work of before this part when it was launched"
 
-def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
-    """Return the record of one file's events, and its collectives; `file` is its name."""
+
+def rank_trace(
+    events: Events, file: str, part: str = "", *, behind_others: bool = False
+) -> tuple[RankTrace, Calls]:
+    """Return the record of one file's events, and its collectives; `file` is its name.
+
+    `part` says of which part of it the events are; `behind_others`: work waited for work that is
+    not in that part.
+    """
     modules, spans = attributed(events)
     tree = tree_of(events, modules, spans)  # what it needs for itself is the most, and first
     work = launched(events, spans)
@@ -64,6 +72,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         devices=tuple(_devices(events)),
         versions=events.metadata.versions,
         accelerator=events.metadata.accelerator,
+        part=part,
         times=device_times(activities),
         tree=tree,
         device_time=int(duration.sum()) * 1e-9,
@@ -72,9 +81,11 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         collectives=collectives(activities, facts),
         queues=_queues(activities),
         synchronisations=synchronisations(events, spans, modules.tree, host_waits),
-        critical_path=_critical(events, spans, work, activities, host_waits, begin),
+        critical_path=None
+        if behind_others
+        else _critical(events, spans, work, activities, host_waits, begin),
         memory=tuple(memory_uses(events, begin)),
-        missing=tuple(_not_recorded(events, modules)),
+        missing=(*_not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),
         warnings=events.warnings,
     )
     calls = rank_calls(activities, facts, _origin(events))

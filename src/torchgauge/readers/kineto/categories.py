@@ -38,7 +38,7 @@ def current_name(category: str) -> str:
 
 
 def is_launch(category: str) -> bool:
-    """Return whether spans of this category are calls of a device's runtime: cuda, xpu, mtia, …"""
+    """Return whether spans of this category are calls of a device's runtime: cuda, xpu, mtia."""
     current = current_name(category)
     return current.endswith(("_runtime", "_driver")) or current == "hpu_op"
 

@@ -160,7 +160,8 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     `window` is the time from the first event to the last. `launched_before` and `device_time` are
     of device work: what the file has no launch of, and all of it. `missing` says in words what was
     not recorded and what that leaves unknown. `versions` are those that the file names: of CUDA,
-    HIP, their drivers, NCCL. `accelerator` is what the devices are called, None for GPUs.
+    HIP, their drivers, NCCL. `part` is the part of the file that is described ("step 7"), empty
+    where it is all. `accelerator` is what the devices are called, None for GPUs.
     """
 
     file: str
@@ -184,6 +185,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     findings: tuple[Finding, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
     accelerator: str | None = None
+    part: str = ""
 
     @property
     def device_kind(self) -> str:
