@@ -35,10 +35,10 @@ def read_rank(file: str, options: ReadOptions, progress: Progress | None = None)
     name, part = Path(file).name, options.part
     if part.is_whole:
         return RankResult(file, *rank_trace(events, name))
-    whole = recording(events)
-    selection = select(whole, part)
+    complete_recording = recording(events)
+    selection = select(complete_recording, part)
     partial_events = selected_events(events, selection)
-    behind = waits_for_others(whole, selection)
+    behind = waits_for_others(complete_recording, selection)
     return RankResult(file, *rank_trace(partial_events, name, str(part), behind_others=behind))
 
 

@@ -105,9 +105,10 @@ def selected_events(events: Events, selection: Selection) -> Events:
     """Return the selected events as a trace of their own."""
     spans, row = selection.spans, np.cumsum(selection.spans) - 1
     sparse = {name: _rows_in(getattr(events, name), spans, row) for name in _SPARSE}
-    columns = {name: _taken(getattr(events, name), spans) for name in _COLUMNS}
+    columns = {name: _selected_entries(getattr(events, name), spans) for name in _COLUMNS}
     memory = {name: column[selection.memory] for name, column in vars(events.memory).items()}
-    flows = {name: _taken(column, selection.flows) for name, column in vars(events.flows).items()}
+    arrows = selection.flows
+    flows = {name: _selected_entries(column, arrows) for name, column in vars(events.flows).items()}
     return dataclasses.replace(
         events,
         **columns,
@@ -127,8 +128,8 @@ def waits_for_others(recording: Recording, selection: Selection) -> bool:
     for number in np.unique(stream[chosen]).tolist():
         first = np.flatnonzero(chosen & (stream == number))
         first = first[np.argmin(begin[first])]
-        others = ~chosen & (stream == number) & (begin <= begin[first])
-        if (end[others] > recording.time[work.row[first]]).any():
+        is_before = ~chosen & (stream == number) & (begin <= begin[first])
+        if (end[is_before] > recording.time[work.row[first]]).any():
             return True
     return False
 
@@ -136,11 +137,11 @@ def waits_for_others(recording: Recording, selection: Selection) -> bool:
 def _rows_in(table: Any, spans: np.ndarray, row: Rows) -> Any:
     """Return the entries of a table whose spans are selected, with their new places."""
     mask = spans[table.row]
-    columns = {name: _taken(column, mask) for name, column in vars(table).items()}
+    columns = {name: _selected_entries(column, mask) for name, column in vars(table).items()}
     return type(table)(**columns | {"row": row[columns["row"]]})
 
 
-def _taken(column: Any, mask: np.ndarray) -> Any:
+def _selected_entries(column: Any, mask: np.ndarray) -> Any:
     return column.take(mask) if isinstance(column, Coded) else column[mask]
 
 

@@ -93,8 +93,8 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
         ("uncounted", _UNCOUNTED, rank.contents.uncounted),
     ):
         if rows:
-            most = min(max_rows // 4, MAX_ROWS)
-            listed_tables.append(_record_table(rank, name, columns, rows, most))
+            row_limit = min(max_rows // 4, MAX_ROWS)
+            listed_tables.append(_record_table(rank, name, columns, rows, row_limit))
     return listed_tables or None
 
 
