@@ -14,6 +14,7 @@ from torchgauge.analyze.timeline.launches import Launched, launched
 from torchgauge.analyze.trace.collectives import collectives
 from torchgauge.analyze.trace.copies import copies
 from torchgauge.analyze.trace.critical_path import Segment, critical_path, summary
+from torchgauge.analyze.trace.dependencies import dependencies
 from torchgauge.analyze.trace.device_breakdown import device_times
 from torchgauge.analyze.trace.device_work import Activities, device_activities
 from torchgauge.analyze.trace.kernel_facts import Facts
@@ -67,7 +68,7 @@ def rank_trace(
         synchronisations=synchronisations(events, spans, modules.tree, host_waits),
         critical_path=None
         if behind_others
-        else _critical(events, spans, work, activities, host_waits, begin),
+        else _critical(events, spans, work, facts, activities, host_waits, begin),
         memory=tuple(memory_uses(events, begin)),
         missing=(*not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),
         warnings=events.warnings,
@@ -80,12 +81,14 @@ def _critical(
     events: Events,
     spans: Spans,
     work: Launched,
+    facts: Facts,
     activities: Activities,
     host_waits: Waits,
     begin: int,
 ) -> CriticalPath | None:
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
-    path = critical_path(activities, thread, host_waits, begin)
+    known = dependencies(events, activities, facts, host_waits)
+    path = critical_path(activities, thread, host_waits, begin, known)
     host = HostWork(events, spans, np.unique(thread))
     names, codes = events.name.take(spans.row), packed(events.name.codes[work.row])
     of_code = [str(name) for name in events.name.values]
@@ -100,7 +103,7 @@ def _critical(
             return ((around or OUTSIDE, length),)
         return ((of_code[codes[segment.activity]], length),)
 
-    return summary(path, named)
+    return summary(path, named, waits_are_known=bool((known.transfer != ABSENT).any()))
 
 
 def _queues(activities: Activities) -> tuple[Queue, ...]:

@@ -29,7 +29,16 @@ _MEMORY = {
 }
 # "launch" is Proton's; "Trace" has the profiler's own marks.
 _COUNTED = frozenset(
-    ("cpu_op", "user_annotation", "gpu_user_annotation", PYTHON, "launch", "Trace", *KINDS)
+    (
+        "cpu_op",
+        "user_annotation",
+        "gpu_user_annotation",
+        PYTHON,
+        "cuda_sync",
+        "launch",
+        "Trace",
+        *KINDS,
+    )
 )
 
 

@@ -22,7 +22,7 @@ from torchgauge.similar import similar
 _MAX_SUGGESTIONS = 8
 LONGEST = 1e9  # seconds
 _COLUMNS = ("start", "duration", "name", "category", "thread")
-_SPARSE = ("operators", "launches", "device_work", "collectives", "python")
+_SPARSE = ("operators", "launches", "device_work", "collectives", "recorded_waits", "python")
 
 
 @dataclasses.dataclass(frozen=True)

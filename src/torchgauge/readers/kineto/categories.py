@@ -18,7 +18,7 @@ _RENAMED = {  # as versions before 2023 called them
     "forward_backward": "fwdbwd",
 }
 # Tables of spans' arguments, and the categories of each.
-TABLES = ("operators", "launches", "device_work", "python", "unsorted")
+TABLES = ("operators", "launches", "device_work", "recorded_waits", "python", "unsorted")
 _TABLES = {
     "cpu_op": "operators",
     "user_annotation": "operators",
@@ -27,6 +27,7 @@ _TABLES = {
     "gpu_memcpy": "device_work",
     "gpu_memset": "device_work",
     "mtia_ccp_events": "device_work",
+    "cuda_sync": "recorded_waits",
     PYTHON: "python",
     "": "unsorted",
 }

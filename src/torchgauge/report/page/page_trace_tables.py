@@ -12,7 +12,7 @@ from torchgauge.report.page.page_shorter import shortened_table
 from torchgauge.report.page.page_tables import Column, table, tree_tables, with_kernel_labels
 
 MAX_ROWS = 1_000  # of a table that is not the tree's
-LINKS = ("compute", "communication", "copy", "host", "launch", "pause")
+LINKS = ("compute", "communication", "wait", "copy", "host", "launch", "pause")
 _PATH = (
     Column("name", "name", "text"),
     Column("link", "link", "text"),

@@ -124,8 +124,8 @@ def _first_rows(
 
 def _critical_path(path: CriticalPath) -> Table:
     rows = []
-    for name in ("compute", "communication", "copy", "host", "launch", "pause"):
-        time: float = getattr(path, name)
+    for name in ("compute", "communication", "wait", "copy", "host", "launch", "pause"):
+        time: float | None = getattr(path, name)
         if time:
             share = time / path.length
             rows.append(Row(name, {"time": units.time(time), "share": share, "bar": share}))
