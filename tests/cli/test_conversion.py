@@ -90,7 +90,7 @@ def test_a_rank_of_a_folder(source, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--step", "3"], "Add --to speedscope"),
+        (["--layer", "Linear_0"], "Add --to speedscope"),
         (["--output", "x"], "--output belongs to a conversion"),
         (["--to", "folded", "--output-dir", "x"], "--output-dir writes what was read"),
         (["--to", "chrome", "--partial"], "Leave out --partial"),

@@ -261,3 +261,28 @@ def test_what_is_no_file_is_told_at_once(path, id, capsys):
     for verb in ("trace", "snapshot", "report"):
         assert main([verb, path]) == 2
         assert f"[{id}]" in capsys.readouterr().err
+
+
+def test_a_part_of_one_rank_is_reported(folder, capsys):
+    file = str(folder / "rank0.json")
+    assert main(["trace", file, "--from", "8us", "--until", "9us"]) == 0
+    out = capsys.readouterr().out
+    assert "part          from 8.000 µs until 9.000 µs" in out
+    assert "1 launch" in out
+    assert "gemm" in out
+    assert "AllReduce" not in out
+    assert main(["trace", file, "--from", "1s"]) == 2
+    assert "[part-empty]" in capsys.readouterr().err
+    assert main(["trace", file, "--step", "3"]) == 2
+    assert "[step-unknown]" in capsys.readouterr().err
+
+
+def test_a_range_of_time_is_of_one_rank(folder, capsys):
+    command = ["trace", str(folder), "--from", "8us"]
+    assert main(command) == 2
+    assert "Choose one with --rank" in capsys.readouterr().err
+    assert main([*command, "--rank", "1", "--json"]) == 0
+    record = codec.decode(capsys.readouterr().out.encode())
+    assert [(rank.rank, rank.part) for rank in record.ranks] == [(1, "from 8.000 µs")]
+    assert main([*command, "--rank", "7"]) == 2
+    assert "[rank-unknown]" in capsys.readouterr().err

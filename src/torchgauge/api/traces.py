@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 def read_trace(
     path: str | Path,
     *,
+    rank: int | None = None,
+    begin: float | None = None,
+    end: float | None = None,
+    step: int | None = None,
     python: bool = False,
     partial: bool = False,
     cache: bool = False,
@@ -26,6 +30,9 @@ def read_trace(
 ) -> Trace:
     """Read a Kineto trace, or those of a job's ranks in a folder or a zip; torch is not needed.
 
+    All of it is read, or a part, as if no more had been recorded: `step` is the number of a marked
+    step, `begin` and `end` are in s from the window's begin, of one rank only. Host code is in the
+    part if it begins there, device work if its launch does. Of several files `rank` reads one.
     `python` keeps the Python functions of a trace with stacks, which are most of its events. With
     `partial` a damaged file gives what can be read of it, and a warning. `cache` keeps the events
     beside each file in `FILE.torchgauge.parquet`, and reads that while the file is unchanged (extra
@@ -36,7 +43,8 @@ def read_trace(
     unpacked to disk, and nothing cached.
 
     Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces,
-    `cache-and-limit`; MissingExtraError where `cache` needs PyArrow.
+    `cache-and-limit`, `rank-unknown`, `step-unknown`, `part-empty`, `option-invalid`,
+    `option-conflict`; MissingExtraError where `cache` needs PyArrow.
 
     Examples:
         >>> import torch, torchgauge as tg
@@ -47,11 +55,13 @@ def read_trace(
         >>> trace.ranks[0].contents.operators > 0
         True
     """
-    options = ReadOptions(python, partial, cache, memory_limit, workers)
+    options = ReadOptions(
+        python, partial, cache, memory_limit, workers, begin=begin, end=end, step=step
+    )
     from torchgauge.traces.job_trace import read
 
     with showing(progress) as display:
-        return read(Path(path), options, display)
+        return read(Path(path), options, display, rank)
 
 
 def compare_traces(

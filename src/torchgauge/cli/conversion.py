@@ -20,8 +20,7 @@ FORMS = {
 }
 _BINARY = ("parquet",)
 # Options by their places among the parsed ones.
-_CONVERSION_OPTIONS = {"output": "--output", "begin": "--from", "end": "--until"}
-_CONVERSION_OPTIONS |= {"step": "--step", "layer": "--layer"}
+_CONVERSION_OPTIONS = {"output": "--output", "layer": "--layer"}
 _WRITE_OPTIONS = {"output_dir": "--output-dir", "formats": "--format", "html": "--html"}
 
 
@@ -31,10 +30,17 @@ def add_arguments(
     """Declare the options; `printed` are those of which one alone says what is printed."""
     forms_help = "; ".join(f"{form}: {description}" for form, description in FORMS.items())
     printed.add_argument("--to", choices=FORMS, help=f"convert the trace instead ({forms_help})")
-    group = parser.add_argument_group("what is converted, with --to")
+    group = parser.add_argument_group("with --to")
     group.add_argument(
         "--output", type=typed, metavar="FILE", help="write it there, packed where it ends in .gz"
     )
+    group.add_argument(
+        "--layer", metavar="PATH", help="only events in a layer, forward and backward"
+    )
+
+
+def add_part(group: argparse._ArgumentGroup) -> None:
+    """Declare the options that choose a part of the trace, which is converted or reported."""
     group.add_argument(
         "--from",
         type=_time,
@@ -51,9 +57,6 @@ def add_arguments(
     )
     group.add_argument(
         "--step", type=whole_number, metavar="N", help="only events in ProfilerStep#N"
-    )
-    group.add_argument(
-        "--layer", metavar="PATH", help="only events in a layer, forward and backward"
     )
 
 

@@ -20,6 +20,7 @@ Read what torch.profiler exported: a file (.json, .json.gz), or a folder or .zip
 
   torchgauge trace trace.json.gz
   torchgauge trace traces/ --rank 5
+  torchgauge trace trace.json.gz --step 7
   torchgauge trace trace.json.gz --csv > kernels.csv
   torchgauge trace traces/ --output-dir results
   torchgauge trace trace.json.gz --to speedscope --output trace.speedscope.json
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     read_group.add_argument(
         "--workers", type=positive, metavar="N", help="files read at once (default: the cores)"
     )
+    conversion.add_part(parser.add_argument_group("which part of it"))
     view_group = parser.add_argument_group("what the summary shows")
     view_group.add_argument("--rank", type=whole_number, metavar="R", help="details of this rank")
     add_view_options(view_group, depth=None, depth_help="2")
@@ -68,8 +70,13 @@ def run(options: argparse.Namespace) -> int:
     if options.to is not None:
         return conversion.run(options)
     formats.check(options, "Trace")
+    is_range = options.begin is not None or options.end is not None
     trace = api.read_trace(
         options.path,
+        rank=options.rank if is_range else None,
+        begin=options.begin,
+        end=options.end,
+        step=options.step,
         python=options.python,
         partial=options.partial,
         cache=options.cache,

@@ -7,25 +7,56 @@ from pathlib import Path
 
 import msgspec
 
-from torchgauge.errors import TorchgaugeError
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.progress import Progress
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.trace.trace import Trace
+from torchgauge.records.trace.trace import RankTrace, Trace
 from torchgauge.traces.rank_file import RankResult, read_rank
 from torchgauge.traces.read_options import ReadOptions
-from torchgauge.traces.trace_files import OTHER_JSON, rank_numbers, trace_files
+from torchgauge.traces.trace_files import (
+    OTHER_JSON,
+    files_by_rank,
+    rank_numbers,
+    rank_unknown,
+    trace_files,
+)
 
 
-def read(path: Path, options: ReadOptions, progress: Progress) -> Trace:
-    """Read a trace, or those of a folder or an archive. Raises as `read_trace`."""
-    files = trace_files(path)
+def read(path: Path, options: ReadOptions, progress: Progress, rank: int | None = None) -> Trace:
+    """Read a trace, or those of a folder or an archive; raises as `read_trace`.
+
+    Of several files all are read, or only that of `rank`.
+    """
+    part, files = options.part, trace_files(path)
     if files is None:
-        result = read_rank(str(path), options, progress)
-        return Trace(name=path.name, ranks=() if result.rank is None else (result.rank,))
+        return _single(path.name, read_rank(str(path), options, progress).rank)
+    if rank is not None:
+        return _single(path.name, _read_rank_alone(path, rank, options, progress))
+    if part.begin is not None or part.end is not None:
+        raise InputError(
+            "A range of time is of one rank.",
+            id="option-conflict",
+            cause="The windows of ranks begin at different times.",
+            remedy="Choose one with --rank (rank=), or a step of all with --step (step=).",
+        )
     from torchgauge.traces.rank_files import read_ranks  # a single trace needs none of it
 
     progress.start("reading traces")
     return job_trace(path.name, read_ranks(list(map(str, files)), options, progress))
+
+
+def _single(name: str, rank: RankTrace | None) -> Trace:
+    return Trace(name=name, ranks=() if rank is None else (rank,))
+
+
+def _read_rank_alone(
+    path: Path, number: int, options: ReadOptions, progress: Progress
+) -> RankTrace | None:
+    files = files_by_rank(path) or {}
+    if number not in files:
+        raise rank_unknown(path.name, [*files], number)
+    rank = read_rank(str(files[number]), options, progress).rank
+    return None if rank is None else msgspec.structs.replace(rank, rank=number)
 
 
 def job_trace(name: str, results: Sequence[RankResult]) -> Trace:

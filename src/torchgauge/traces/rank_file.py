@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from torchgauge.analyze.trace.rank_calls import Calls
 from torchgauge.analyze.trace.rank_trace import rank_trace
+from torchgauge.analyze.trace.recording import recording
+from torchgauge.analyze.trace.selection import select, selected_events, waits_for_others
 from torchgauge.errors import TorchgaugeError
 from torchgauge.progress import Progress
 from torchgauge.readers.kineto.heads import PythonDetail
@@ -30,8 +32,14 @@ def read_rank(file: str, options: ReadOptions, progress: Progress | None = None)
     events = events_of(file, options, progress, launch_arrows=False)
     if progress is not None:
         progress.start("analysing")
-    rank, calls = rank_trace(events, Path(file).name)
-    return RankResult(file, rank, calls)
+    name, part = Path(file).name, options.part
+    if part.is_whole:
+        return RankResult(file, *rank_trace(events, name))
+    complete_recording = recording(events)
+    selection = select(complete_recording, part)
+    partial_events = selected_events(events, selection)
+    behind = waits_for_others(complete_recording, selection)
+    return RankResult(file, *rank_trace(partial_events, name, str(part), behind_others=behind))
 
 
 def events_of(

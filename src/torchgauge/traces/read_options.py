@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from torchgauge.errors import InputError
+
+if TYPE_CHECKING:
+    from torchgauge.analyze.trace.selection import Part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,6 +20,9 @@ class ReadOptions:
         partial: Whether a damaged file gives what can be read of it.
         cache: Whether events are kept beside each file, and read from there.
         memory_limit: Bytes, of all processes together; None is no limit.
+        begin: Seconds from the window's begin; what is before is left out.
+        end: Seconds from the window's begin; what is at that time or after is left out.
+        step: The marked step that is read; None is all of the trace.
         workers: How many of several files are read at once; None is as many as cores.
 
     Raises InputError `cache-and-limit`.
@@ -26,6 +33,19 @@ class ReadOptions:
     cache: bool = False
     memory_limit: int | None = None
     workers: int | None = None
+    begin: float | None = None
+    end: float | None = None
+    step: int | None = None
+
+    @property
+    def part(self) -> Part:
+        """The part of each file that is analysed.
+
+        Raises InputError `option-invalid` for times that no trace has.
+        """
+        from torchgauge.analyze.trace.selection import Part  # it needs NumPy
+
+        return Part(self.begin, self.end, self.step)
 
     def __post_init__(self) -> None:
         if self.cache and self.memory_limit is not None:

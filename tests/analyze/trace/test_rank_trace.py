@@ -15,6 +15,7 @@ from tests.support.kineto_events import (
     module,
     op,
     read,
+    span,
 )
 from tests.support.paths import public_trace, public_traces
 
@@ -377,10 +378,18 @@ def test_a_trace_without_operators_has_synchronisations_too():
 
 def path(found):
     one = found.critical_path
-    parts = (one.compute, one.communication, one.copy, one.host, one.launch, one.pause)
+    parts = (
+        one.compute,
+        one.communication,
+        one.copy,
+        one.host,
+        one.launch,
+        one.pause,
+        one.wait or 0,
+    )
     assert math.isclose(sum(parts), one.length, abs_tol=1e-12)
     return {name: round(value / US, 6) for name, value in
-            zip(("compute", "communication", "copy", "host", "launch", "pause"), parts, strict=True)
+            zip(("compute", "communication", "copy", "host", "launch", "pause", "wait"), parts, strict=True)
             if value}  # fmt: skip
 
 
@@ -501,7 +510,15 @@ def test_recorded_traces_keep_the_invariants(file):
     root = found.tree.root
     assert root.device_time == pytest.approx(found.device_time, abs=1e-9)
     one = found.critical_path
-    parts = (one.compute, one.communication, one.copy, one.host, one.launch, one.pause)
+    parts = (
+        one.compute,
+        one.communication,
+        one.copy,
+        one.host,
+        one.launch,
+        one.pause,
+        one.wait or 0,
+    )
     assert sum(parts) == pytest.approx(one.length, abs=1e-9)
     assert one.length <= found.window + 1e-9
     talk = sum(each.time for each in found.collectives)
@@ -578,3 +595,65 @@ def test_memory_is_in_the_order_of_time_and_then_of_the_recorder():
     for given in (events, events[::-1]):
         (used,) = trace(op("aten::empty", 0, 100), *given).memory
         assert [point[1] for point in used.timeline] == [8, 16, 0]
+
+
+def test_categories_that_no_figure_counts_are_listed_with_count_and_time():
+    record = trace(
+        op("aten::mm", 0, 10),
+        span("cuda_profiler_range", "gemm", 100, 30),
+        span("cuda_profiler_range", "gemm", 130, 20),
+        span("overhead", "Activity Buffer Request", 5, 2),
+        span(
+            "cuda_runtime", "cudaLaunchKernel", 2, 3
+        ),  # without arguments it is a call all the same
+    )
+    assert [(left.category, left.count) for left in record.contents.uncounted] == [
+        ("cuda_profiler_range", 2),
+        ("overhead", 1),
+    ]
+    assert record.contents.uncounted[0].time == approx(50)
+    assert record.contents.launches == 1
+    (note,) = [note for note in record.missing if "device work" in note]
+    assert note.endswith("events of cuda_profiler_range, overhead are counted in no figure")
+    assert "only the host" not in note
+
+
+def test_a_trace_of_the_host_alone_says_so():
+    record = trace(op("aten::mm", 0, 10))
+    assert record.contents.uncounted == ()
+    assert "no device work: only the host was recorded" in record.missing
+
+
+def test_work_of_mtia_is_device_work_under_its_own_name():
+    record = trace(
+        op("aten::mm", 0, 20),
+        span("mtia_runtime", "launchKernel", 4, 3, correlation=5),
+        span("mtia_ccp_events", "fc", 40, 30, tid=9, correlation=5, device=2, stream=9),
+        span("mtia_insight", "fc", 41, 25, tid=12),
+    )
+    assert record.device_time == approx(30)
+    assert record.launched_before == 0
+    assert record.contents.device_work == record.contents.launches == 1
+    assert record.called(2) == "MTIA 2"
+    assert record.queues[0].delay_median == approx(36)
+    # The same work seen from inside: counted once.
+    assert [left.category for left in record.contents.uncounted] == ["mtia_insight"]
+    (mm,) = [row for row in record.tree.root.walk() if row.name == "aten::mm"]
+    assert mm.device_time == approx(30)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "called"),
+    [
+        ("xpu_runtime", "XPU 0"),
+        ("privateuse1_runtime", "device 0"),
+        ("hpu_op", "HPU 0"),
+        ("cuda_driver", "GPU 0"),
+        ("Runtime", "GPU 0"),  # as before 2023
+    ],
+)
+def test_devices_are_called_what_their_runtime_is(runtime, called):
+    record = trace(span(runtime, "submit", 4, 3, correlation=5), kernel("gemm", 40, 30, 5))
+    assert record.launched_before == 0
+    assert record.called(0) == called
+    assert record.stream_name(0, 7) == f"{called} stream 7"

@@ -4,12 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.support.kineto_events import read
+from tests.support.kineto_events import launched, mark, op, read
 from tests.support.paths import public_trace
 from tests.support.span_parts import EVENTS, TEXT
 
+from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.analyze.trace.recording import recording
-from torchgauge.analyze.trace.selection import Part, select
+from torchgauge.analyze.trace.selection import Part, select, selected_events, waits_for_others
 from torchgauge.analyze.trace.window import window
 from torchgauge.errors import InputError
 from torchgauge.readers.kineto.kineto import read_events
@@ -129,3 +130,65 @@ def test_parts_that_share_no_moment_share_no_event_and_make_the_whole(name):
 
 def _step(number):
     return Part(step=number)
+
+
+def part_of(whole, **bounds):
+    selection = select(whole, Part(**bounds))
+    return selected_events(whole.events, selection), waits_for_others(whole, selection)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_records_of_parts_add_up_to_that_of_the_whole(name):
+    whole = recording(read_events(public_trace(name)))
+    begin, end = window(whole.events)
+    middle = (end - begin) * 0.4e-9
+    parts = [part_of(whole, end=middle)[0], part_of(whole, begin=middle)[0]]
+    records = [rank_trace(events, "part")[0] for events in (whole.events, *parts)]
+    for figure in (
+        lambda record: record.device_time,
+        lambda record: record.launched_before,
+        lambda record: sum(copied.time for copied in record.copies),
+        lambda record: sum(waited.time for waited in record.synchronisations),
+        lambda record: record.contents.operators,
+        lambda record: record.contents.device_work,
+    ):
+        complete, *halves = map(figure, records)
+        assert sum(halves) == pytest.approx(complete, abs=1e-9)
+        assert 0 <= halves[0] <= complete
+
+
+def test_a_step_is_a_trace_of_its_own():
+    whole = recording(
+        read(
+            mark("ProfilerStep#0", 0, 100), op("aten::mm", 10, 20),
+            launched("gemm", 40, 30, at=12),
+            mark("ProfilerStep#1", 100, 100), op("aten::add", 110, 20),
+            launched("add", 140, 30, at=112),
+        )
+    )  # fmt: skip
+    events, behind = part_of(whole, step=1)
+    record = rank_trace(events, "part", "step 1", behind_others=behind)[0]
+    assert record.window == pytest.approx(100e-6)
+    assert record.device_time == pytest.approx(30e-6)
+    assert record.contents.steps == 1
+    assert record.part == "step 1"
+    assert [node.name for node in record.tree.root.walk() if node.kind == "operator"] == [
+        "aten::add"
+    ]
+    path = record.critical_path
+    assert path.length == pytest.approx(70e-6)  # from the step's begin to the end of its work
+    assert path.host == pytest.approx(12e-6)
+
+
+def test_what_waited_for_an_earlier_step_has_no_critical_path():
+    whole = recording(
+        read(
+            mark("ProfilerStep#0", 0, 20), launched("long", 10, 200, at=5),
+            mark("ProfilerStep#1", 20, 20), launched("next", 210, 30, at=25),
+        )
+    )  # fmt: skip
+    events, behind = part_of(whole, step=1)
+    record = rank_trace(events, "part", "step 1", behind_others=behind)[0]
+    assert record.critical_path is None
+    assert any(note.startswith("no critical path") for note in record.missing)
+    assert part_of(whole, step=0)[1] is False  # who is behind it does not matter to it

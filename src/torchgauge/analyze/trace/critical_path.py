@@ -1,9 +1,13 @@
 """The chain of work that decided how long a recording took, read from its end to its begin.
 
-What a piece of work waited for is the last of: its launch, the piece before it on its stream, and a
-piece of another stream that ended just before it began. The host's way to a launch goes back on the
-launching thread to the last time when it waited for a device, and from there to the piece of work
-that it waited for; where it never waited, to the begin of the recording.
+What a piece of work waited for is the last of: its launch, the piece before it on its stream, and
+those of other streams that its stream was told to wait for, where the recording has such waits;
+where it has none, a piece of another stream that ended just before it began. The host's way to a
+launch goes back on the launching thread to the last time when it waited for a device, and from
+there to the piece of work that it waited for; where it never waited, to the begin of the recording.
+
+A communication kernel waits for the other ranks before it transfers: the first part of it is
+waiting, as far as it took longer than the shortest of its kind.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 
 import numpy as np
 
-from torchgauge.analyze.trace.device_work import Activities
+from torchgauge.analyze.trace.dependencies import Dependencies
+from torchgauge.analyze.trace.device_work import COMMUNICATION, Activities
 from torchgauge.analyze.trace.packed_columns import packed
 from torchgauge.analyze.trace.synchronisations import Waits
 from torchgauge.records.trace.critical_path import CriticalPath, Link, PathItem
@@ -43,33 +48,45 @@ _SegmentGenerator = Generator[Segment, None, int | None]
 
 
 def critical_path(
-    activities: Activities, thread: Integers, waits: Waits, begin: int
+    activities: Activities,
+    thread: Integers,
+    waits: Waits,
+    begin: int,
+    dependencies: Dependencies,
 ) -> Iterator[Segment]:
     """Yield the path, its end first; its segments follow each other without a gap.
 
     `thread` launched each piece (ABSENT where that is not known); `begin` is that of the recording.
     """
     if len(activities):
-        yield from _Walk(activities, thread, waits, begin).path()
+        yield from _Walk(activities, thread, waits, begin, dependencies).path()
 
 
 class _Walk:
     """One walk from the last end to the begin."""
 
-    def __init__(self, activities: Activities, thread: Integers, waits: Waits, begin: int) -> None:
+    def __init__(
+        self,
+        activities: Activities,
+        thread: Integers,
+        waits: Waits,
+        begin: int,
+        dependencies: Dependencies,
+    ) -> None:
         self._first = begin
+        self._dependencies = dependencies
+        self._transfer = packed(dependencies.transfer)
         by_end = np.argsort(activities.end, kind="stable")
         self._begin, self._end = packed(activities.begin), packed(activities.end)
         self._launch, self._kind = packed(activities.launch), packed(activities.kind)
         self._thread, self._previous = packed(thread), packed(_previous_on_stream(activities))
         self._by_end, self._ends = packed(by_end), packed(activities.end[by_end])
-        self._waits: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._waits: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
         launching = set(self._thread)
-        for low, high, code in zip(
-            waits.begin.tolist(), waits.end.tolist(), waits.thread.tolist(), strict=True
-        ):
+        columns = (waits.begin, waits.end, waits.thread, dependencies.awaited)
+        for low, high, code, awaited in zip(*(c.tolist() for c in columns), strict=True):
             if code in launching:
-                self._waits[code].append((high, low))
+                self._waits[code].append((high, low, awaited))
         self._position = self._ends[-1]
         self._visited = bytearray(len(activities))
 
@@ -88,11 +105,18 @@ class _Walk:
 
     def _device(self, activity: int) -> _SegmentGenerator:
         """Yield a piece of work and what it waited for; return the piece before it."""
+        if self._kind[activity] == COMMUNICATION and self._transfer[activity] != ABSENT:
+            arrived = self._end[activity] - self._transfer[activity]
+            yield from self._since("communication", arrived, activity)
+            yield from self._since("wait", self._begin[activity], activity)
         yield from self._since(_KINDS[self._kind[activity]], self._begin[activity], activity)
         begin, launch = self._begin[activity], self._launch[activity]
         previous = self._previous[activity]
         ready = min(self._end[previous], begin) if previous != ABSENT else None
-        if ready is None or begin - ready > PAUSE:
+        for awaited in self._dependencies.producers.get(activity, ()):
+            if ready is None or self._end[awaited] > ready:
+                previous, ready = awaited, min(self._end[awaited], begin)
+        if not self._dependencies.recorded and (ready is None or begin - ready > PAUSE):
             other = self._last_ended(begin)
             if other not in (None, activity) and self._end[other] > max(
                 ready or self._first, launch
@@ -110,10 +134,10 @@ class _Walk:
     def _host(self, time: int, thread: int, activity: int) -> _SegmentGenerator:
         """Yield the host's way to a launch; return the piece of work that it waited for before."""
         waits = self._waits[thread]
-        index = bisect.bisect_right(waits, (time, time)) - 1
+        index = bisect.bisect_right(waits, (time, time, len(self._end))) - 1
         while index >= 0:
-            end, begin = waits[index]
-            waited = self._last_ended(end)
+            end, begin, awaited = waits[index]
+            waited = self._last_ended(end) if awaited == ABSENT else awaited
             if waited is not None and self._end[waited] > begin:
                 yield from self._since("host", self._end[waited], activity)
                 return waited
@@ -152,11 +176,15 @@ def _position_of_maximum_so_far(values: Integers) -> Integers:
 
 
 def summary(
-    path: Iterable[Segment], named: Callable[[Segment], Iterable[tuple[str, int]]]
+    path: Iterable[Segment],
+    named: Callable[[Segment], Iterable[tuple[str, int]]],
+    *,
+    waits_are_known: bool,
 ) -> CriticalPath | None:
     """Return the record of a path, None of an empty one.
 
-    `named` splits a segment into names and their ns.
+    `named` splits a segment into names and their ns; `waits_are_known`: of some communication the
+    path has the waiting apart.
     """
     sums: defaultdict[str, int] = defaultdict(int)
     items: defaultdict[tuple[Link, str], tuple[int, int]] = defaultdict(lambda: (0, 0))
@@ -180,5 +208,6 @@ def summary(
         host=sums["host"] * 1e-9,
         launch=sums["launch"] * 1e-9,
         pause=sums["pause"] * 1e-9,
+        wait=sums["wait"] * 1e-9 if waits_are_known else None,
         items=tuple(path_items[:ITEMS]),
     )

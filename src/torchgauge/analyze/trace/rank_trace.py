@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,39 +11,35 @@ from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.timeline.attribution import Spans
 from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
 from torchgauge.analyze.timeline.launches import Launched, launched
-from torchgauge.analyze.timeline.module_calls import Modules
 from torchgauge.analyze.trace.collectives import collectives
 from torchgauge.analyze.trace.copies import copies
 from torchgauge.analyze.trace.critical_path import Segment, critical_path, summary
+from torchgauge.analyze.trace.dependencies import dependencies
 from torchgauge.analyze.trace.device_breakdown import device_times
 from torchgauge.analyze.trace.device_work import Activities, device_activities
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.analyze.trace.memory_over_time import memory_uses
 from torchgauge.analyze.trace.packed_columns import packed
 from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
-from torchgauge.analyze.trace.recorded_tree import attributed, marked_steps, tree_of
+from torchgauge.analyze.trace.recorded_contents import contents, devices, not_recorded, origin
+from torchgauge.analyze.trace.recorded_tree import attributed, tree_of
 from torchgauge.analyze.trace.synchronisations import Waits, operator, synchronisations, waits
 from torchgauge.analyze.trace.window import window
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events
-from torchgauge.records.trace.trace import Contents, Device, Queue, RankTrace
+from torchgauge.records.trace.trace import Queue, RankTrace
 
-_LAYERS = {
-    "JAX": "no layers (JAX records no module names): the tree begins with what the host did",
-    "Proton": "no layers: the tree begins with the scopes that were marked",
-}
-_SHAPES = {
-    "JAX": "no shapes: FLOPs and bytes are unknown",
-    "Proton": "no shapes and no launch configurations: FLOPs, bytes and occupancy are unknown",
-}
-_MEMORY = {
-    "JAX": "no allocations: memory is unknown",
-    "Proton": "no allocations and no copies: memory and transfers are unknown",
-}
+_BEHIND = "no critical path: the device was still at work of before this part when it was launched"
 
 
-def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
-    """Return the record of one file's events, and its collectives; `file` is its name."""
+def rank_trace(
+    events: Events, file: str, part: str = "", *, behind_others: bool = False
+) -> tuple[RankTrace, Calls]:
+    """Return the record of one file's events, and its collectives; `file` is its name.
+
+    `part` says of which part of it the events are; `behind_others`: work waited for work that is
+    not in that part.
+    """
     modules, spans = attributed(events)
     tree = tree_of(events, modules, spans)  # what it needs for itself is the most, and first
     work = launched(events, spans)
@@ -58,9 +53,11 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         rank=events.metadata.rank,
         world=events.metadata.world,
         window=(end - begin) * 1e-9,
-        contents=_contents(events, modules),
-        devices=tuple(_devices(events)),
+        contents=contents(events, modules),
+        devices=tuple(devices(events)),
         versions=events.metadata.versions,
+        accelerator=events.metadata.accelerator,
+        part=part,
         times=device_times(activities),
         tree=tree,
         device_time=int(duration.sum()) * 1e-9,
@@ -69,70 +66,29 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         collectives=collectives(activities, facts),
         queues=_queues(activities),
         synchronisations=synchronisations(events, spans, modules.tree, host_waits),
-        critical_path=_critical(events, spans, work, activities, host_waits, begin),
+        critical_path=None
+        if behind_others
+        else _critical(events, spans, work, facts, activities, host_waits, begin),
         memory=tuple(memory_uses(events, begin)),
-        missing=tuple(_not_recorded(events, modules)),
+        missing=(*not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),
         warnings=events.warnings,
     )
-    calls = rank_calls(activities, facts, _origin(events))
+    calls = rank_calls(activities, facts, origin(events))
     return msgspec.structs.replace(record, findings=findings(record)), calls
-
-
-def _origin(events: Events) -> int:
-    """Return the origin of the times, in ns of the host's clock."""
-    return (events.metadata.base_time or 0) + events.metadata.origin
-
-
-def _contents(events: Events, modules: Modules) -> Contents:
-    def count(*categories: str) -> int:
-        return int(events.category.where(lambda name: name in categories).sum())
-
-    origin = None if events.metadata.base_time is None else _origin(events)
-    first, last = window(events)
-    return Contents(
-        events=len(events) + len(events.memory.time),
-        operators=count("cpu_op"),
-        launches=count("cuda_runtime", "cuda_driver", "launch"),
-        device_work=count("kernel", "gpu_memcpy", "gpu_memset"),
-        python=count("python_function"),
-        memory=len(events.memory.time),
-        shapes=any(events.operators.dims.values),
-        layers=None if not len(modules) else "torchgauge" if modules.are_ours else "torch",
-        begin=None if origin is None else origin + first,
-        end=None if origin is None else origin + last,
-        recorder=events.metadata.recorder,
-        steps=marked_steps(events),
-    )
-
-
-def _devices(events: Events) -> Iterator[Device]:
-    for properties in events.metadata.devices:
-        number = _integer(properties.get("id"))
-        if number is None:
-            continue
-        major, minor = properties.get("computeMajor"), properties.get("computeMinor")
-        yield Device(
-            number=number,
-            name=str(properties.get("name", "")),
-            memory=_integer(properties.get("totalGlobalMem")),
-            capability=f"{major}.{minor}" if major is not None and minor is not None else "",
-        )
-
-
-def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _critical(
     events: Events,
     spans: Spans,
     work: Launched,
+    facts: Facts,
     activities: Activities,
     host_waits: Waits,
     begin: int,
 ) -> CriticalPath | None:
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
-    path = critical_path(activities, thread, host_waits, begin)
+    known = dependencies(events, activities, facts, host_waits)
+    path = critical_path(activities, thread, host_waits, begin, known)
     host = HostWork(events, spans, np.unique(thread))
     names, codes = events.name.take(spans.row), packed(events.name.codes[work.row])
     of_code = [str(name) for name in events.name.values]
@@ -147,26 +103,7 @@ def _critical(
             return ((around or OUTSIDE, length),)
         return ((of_code[codes[segment.activity]], length),)
 
-    return summary(path, named)
-
-
-def _not_recorded(events: Events, modules: Modules) -> Iterator[str]:
-    """Yield a note for each kind of data that was not recorded."""
-    by = events.metadata.recorder or ""
-    if not len(modules):
-        yield _LAYERS.get(by, "no layers (recorded without stacks): the tree begins with operators")
-    if not any(events.operators.dims.values):
-        yield _SHAPES.get(by, "no shapes (record_shapes=False): FLOPs and bytes are unknown")
-    if not len(events.memory.time):
-        yield _MEMORY.get(by, "no memory events (profile_memory=False): memory is unknown")
-    if not len(events.device_work.row):
-        yield "no device work: only the host was recorded"
-    elif not len(events.launches.row):
-        yield "no launches: time spent waiting for the host is unknown"
-    elif by == "Proton" and not (events.device_work.correlation > 0).all():
-        yield "no arrows to some kernels (a graph has one to its first): their scope is unknown"
-    if by == "Proton" and len(events.device_work.row):
-        yield "no device numbers: several devices are shown as one"
+    return summary(path, named, waits_are_known=bool((known.transfer != ABSENT).any()))
 
 
 def _queues(activities: Activities) -> tuple[Queue, ...]:

@@ -16,9 +16,8 @@ from torchgauge.analyze.timeline.launches import KINDS, Launched, first_position
 from torchgauge.analyze.timeline.module_calls import Modules
 from torchgauge.analyze.timeline.steps import marked
 from torchgauge.analyze.trace.recorded_tree import STEP, attributed
+from torchgauge.readers.kineto.categories import is_launch
 from torchgauge.records.trace.events import ABSENT, Codes, Events, Integers, Rows
-
-_CALLS = ("_runtime", "_driver")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,7 +68,7 @@ def recording(events: Events) -> Recording:
     span[work.row] = work.span
     on_device = events.category.where(lambda name: name in (*KINDS, "gpu_user_annotation"))
     other = np.flatnonzero((span == NONE) & ~on_device)
-    is_call = events.category.where(lambda name: name.endswith(_CALLS))[other]
+    is_call = events.category.where(is_launch)[other]
     # A call's ends may lie outside its operator by rounding; a function begins where it belongs.
     moment = events.start[other] + np.where(is_call, events.duration[other] // 2, 0)
     span[other] = spans.nesting.innermost_at(moment, events.thread.codes[other])

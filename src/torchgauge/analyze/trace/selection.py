@@ -7,18 +7,22 @@ share no event. What began before a range and still runs in it is not in it.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
+from torchgauge import units
 from torchgauge.analyze.timeline.attribution import NONE
 from torchgauge.analyze.trace.recording import Recording
 from torchgauge.analyze.trace.window import window
 from torchgauge.errors import InputError
-from torchgauge.records.trace.events import ABSENT, Codes, Integers, Rows
+from torchgauge.records.trace.events import ABSENT, Coded, Codes, Events, Integers, Rows
 from torchgauge.similar import similar
 
 _MAX_SUGGESTIONS = 8
 LONGEST = 1e9  # seconds
+_COLUMNS = ("start", "duration", "name", "category", "thread")
+_SPARSE = ("operators", "launches", "device_work", "collectives", "recorded_waits", "python")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +37,21 @@ class Part:
     end: float | None = None
     step: int | None = None
     layer: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing bounds it."""
+        return self == Part()
+
+    def __str__(self) -> str:
+        """Return it as text, "step 7" or "from 10 ms until 25 ms"; empty where it is all."""
+        bounds = (
+            "" if self.step is None else f"step {self.step}",
+            "" if self.begin is None else f"from {units.time(self.begin)}",
+            "" if self.end is None else f"until {units.time(self.end)}",
+            "" if self.layer is None else f"in {self.layer}",
+        )
+        return " ".join(filter(None, bounds))
 
     def __post_init__(self) -> None:
         """Raise InputError `option-invalid` for times that no trace has."""
@@ -80,6 +99,50 @@ def select(recording: Recording, part: Part) -> Selection:
     memory, flows = recording.events.memory, recording.events.flows
     arrows = _arrows(recording, spans, part_filter.moments(flows.time, flows.thread))
     return Selection(spans, part_filter.moments(memory.time, memory.thread), arrows, part_filter)
+
+
+def selected_events(events: Events, selection: Selection) -> Events:
+    """Return the selected events as a trace of their own."""
+    spans, row = selection.spans, np.cumsum(selection.spans) - 1
+    sparse = {name: _rows_in(getattr(events, name), spans, row) for name in _SPARSE}
+    columns = {name: _selected_entries(getattr(events, name), spans) for name in _COLUMNS}
+    memory = {name: column[selection.memory] for name, column in vars(events.memory).items()}
+    arrows = selection.flows
+    flows = {name: _selected_entries(column, arrows) for name, column in vars(events.flows).items()}
+    return dataclasses.replace(
+        events,
+        **columns,
+        **sparse,
+        memory=type(events.memory)(**memory),
+        flows=type(events.flows)(**flows),
+    )
+
+
+def waits_for_others(recording: Recording, selection: Selection) -> bool:
+    """Whether selected work waited on its stream for work that is not selected."""
+    work, table, duration = recording.work, recording.events.device_work, recording.events.duration
+    begin, chosen = recording.events.start[work.row], selection.spans[work.row]
+    end = begin + duration[work.row]
+    stream = np.stack([np.append(table.device, ABSENT), np.append(table.stream, ABSENT)])
+    stream = np.unique(stream[:, work.entry], axis=1, return_inverse=True)[1].reshape(-1)
+    for number in np.unique(stream[chosen]).tolist():
+        first = np.flatnonzero(chosen & (stream == number))
+        first = first[np.argmin(begin[first])]
+        is_before = ~chosen & (stream == number) & (begin <= begin[first])
+        if (end[is_before] > recording.time[work.row[first]]).any():
+            return True
+    return False
+
+
+def _rows_in(table: Any, spans: np.ndarray, row: Rows) -> Any:
+    """Return the entries of a table whose spans are selected, with their new places."""
+    mask = spans[table.row]
+    columns = {name: _selected_entries(column, mask) for name, column in vars(table).items()}
+    return type(table)(**columns | {"row": row[columns["row"]]})
+
+
+def _selected_entries(column: Any, mask: np.ndarray) -> Any:
+    return column.take(mask) if isinstance(column, Coded) else column[mask]
 
 
 def _seconds(recording: Recording) -> float:

@@ -12,15 +12,16 @@ from torchgauge.analyze.timeline.attribution import NONE, Spans
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.host_work import operators
 from torchgauge.analyze.trace.kernel_facts import pageable
+from torchgauge.readers.kineto.categories import is_launch
 from torchgauge.records.trace.events import Coded, Codes, Events, Integers, Rows
 from torchgauge.records.trace.trace import Synchronisation
 
 # cudaStreamWaitEvent has a stream wait, not the host. hipMemcpyWithStream returns when it is done.
-_WAITS = re.compile(r"(cu|cuda|hip)\w*Synchronize\w*|(cuda|hip)Memcpy|hipMemcpyWithStream")
+# Other devices' runtimes call it so too (zeEventHostSynchronize, aclrtSynchronizeStream).
+_WAITS = re.compile(r"\w*Synchronize\w*|(cuda|hip)Memcpy|hipMemcpyWithStream")
 # A copy to memory of the host that is not pinned returns when it is done, whatever its name says
 # (CUDA Runtime API, "API synchronization behavior"); one from such memory is staged, and is not.
 _COPIES = re.compile(r"(cu|cuda)Memcpy\w*Async\w*")
-_CALLS = ("cuda_runtime", "cuda_driver")
 
 
 class Waits(NamedTuple):
@@ -34,7 +35,7 @@ class Waits(NamedTuple):
 
 def waits(events: Events) -> Waits:
     """Return the calls that end only when a device has done something, in order of their ends."""
-    calls = events.category.where(lambda name: name in _CALLS)
+    calls = events.category.where(is_launch)
     waiting = events.name.where(lambda name: bool(_WAITS.fullmatch(name)))
     waiting[_to_pageable(events)] = True
     row = np.flatnonzero(calls & waiting)

@@ -9,10 +9,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
+import numpy as np
+
 from torchgauge.readers.dialects.jax_trace import from_jax, processes
+from torchgauge.readers.dialects.kineto_terms import KERNEL, with_categories
 from torchgauge.readers.dialects.proton_trace import CATEGORIES, from_proton, lanes
+from torchgauge.readers.kineto.categories import is_launch
 from torchgauge.records.trace.events import ABSENT, Events
 
+# Work of MTIA; that of other devices is in a GPU's categories. Calls of all are named after their
+# runtime (`mtia_runtime`).
+_MTIA_WORK = "mtia_ccp_events"
+_GPUS = frozenset(("cuda", "hip"))
+_DEVICE_NAMES = {"privateuse1": "device"}
 Recorder = Literal["PyTorch", "JAX", "Proton"]
 
 
@@ -27,6 +36,7 @@ def translated(events: Events, unsorted: dict[str, Any]) -> Events:
         return _recorded(from_jax(events, unsorted), "JAX")
     if categories and categories <= CATEGORIES and (categories != {"kernel"} or any(lanes(events))):
         return _recorded(from_proton(events), "Proton")
+    events = _with_accelerator(events)
     return _recorded(events, "PyTorch") if "cpu_op" in categories or _has_header(events) else events
 
 
@@ -37,3 +47,28 @@ def _recorded(events: Events, recorder: Recorder) -> Events:
 
 def _has_header(events: Events) -> bool:
     return events.metadata.schema_version is not None
+
+
+def _with_accelerator(events: Events) -> Events:
+    """Return the events with all device work in Kineto's categories, and the devices' name."""
+    work = events.category.where(lambda name: name == _MTIA_WORK)
+    if work.any():
+        category = with_categories(events.category, np.where(work, KERNEL, ABSENT))
+        events = dataclasses.replace(events, category=category)
+    accelerator = "MTIA" if work.any() else _accelerator(events)
+    metadata = dataclasses.replace(events.metadata, accelerator=accelerator)
+    return dataclasses.replace(events, metadata=metadata)
+
+
+def _accelerator(events: Events) -> str | None:
+    """Return what the runtime's categories call the device; None of GPUs, and where none says."""
+    used = np.unique(events.category.codes[events.category.codes != ABSENT]).tolist()
+    runtimes: set[str] = {
+        name.partition("_")[0]
+        for name in (events.category.values[code] for code in used)
+        if is_launch(name)
+    }
+    if len(runtimes) != 1 or runtimes <= _GPUS:
+        return None
+    (runtime,) = runtimes
+    return _DEVICE_NAMES.get(runtime, runtime.upper())

@@ -97,7 +97,9 @@ def from_jax(events: Events, unsorted: dict[str, Any]) -> Events:
         {(match[2], integer(match[3])) for match in processes(events) if match and match[2]}
     )
     device_metadata = dataclasses.replace(
-        events.metadata, devices=tuple({"id": n, "name": kind} for kind, n in devices)
+        events.metadata,
+        devices=tuple({"id": n, "name": kind} for kind, n in devices),
+        accelerator="TPU" if any(kind == "TPU" for kind, _ in devices) else None,
     )
     return dataclasses.replace(
         events,

@@ -59,6 +59,11 @@ class Arguments(msgspec.Struct, gc=False):
     # Of a copy that took no time it is "N/A".
     bandwidth: float | str = msgspec.field(name="memory bandwidth (GB/s)", default=math.nan)
     kind: str | None = None
+    # Waits of streams and of the host.
+    awaited_stream: Integer = msgspec.field(name="wait_on_stream", default=ABSENT)
+    awaited_record: Integer = msgspec.field(
+        name="wait_on_cuda_event_record_corr_id", default=ABSENT
+    )
     # Python functions.
     id: Integer = msgspec.field(name="Python id", default=ABSENT)
     parent: Integer = msgspec.field(name="Python parent id", default=ABSENT)

@@ -18,7 +18,7 @@ _RENAMED = {  # as versions before 2023 called them
     "forward_backward": "fwdbwd",
 }
 # Tables of spans' arguments, and the categories of each.
-TABLES = ("operators", "launches", "device_work", "python", "unsorted")
+TABLES = ("operators", "launches", "device_work", "recorded_waits", "python", "unsorted")
 _TABLES = {
     "cpu_op": "operators",
     "user_annotation": "operators",
@@ -26,6 +26,8 @@ _TABLES = {
     "kernel": "device_work",
     "gpu_memcpy": "device_work",
     "gpu_memset": "device_work",
+    "mtia_ccp_events": "device_work",
+    "cuda_sync": "recorded_waits",
     PYTHON: "python",
     "": "unsorted",
 }
@@ -36,8 +38,14 @@ def current_name(category: str) -> str:
     return _RENAMED.get(category, category)
 
 
+def is_launch(category: str) -> bool:
+    """Return whether spans of this category are calls of a device's runtime: cuda, xpu, mtia."""
+    current = current_name(category)
+    return current.endswith(("_runtime", "_driver")) or current == "hpu_op"
+
+
 def table_of(category: str) -> str:
     """Return which table the arguments of this category belong to; empty where none."""
-    if current_name(category).endswith(("_runtime", "_driver")):  # cuda, xpu, mtia, privateuse1
+    if is_launch(category):
         return "launches"
     return _TABLES.get(current_name(category), "")

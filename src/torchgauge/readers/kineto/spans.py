@@ -23,6 +23,7 @@ from torchgauge.records.trace.events import (
     Launches,
     Operators,
     PythonCalls,
+    RecordedWaits,
     Rows,
 )
 
@@ -48,6 +49,9 @@ class Spans:
                 *("device", "stream", "correlation", "external_id", "grid", "block", "registers"),
                 *("shared_memory", "blocks_per_sm", "warps_per_sm", "occupancy", "graph_node"),
                 *("copied", "bandwidth", "kind"),
+            ),
+            "recorded_waits": Table(
+                *("correlation", "device", "stream", "awaited_stream", "awaited_record"),
             ),
             "python": Table("id", "parent", "module"),
             "unsorted": Table(
@@ -105,6 +109,7 @@ class Spans:
             "launches": Launches(**tables["launches"]),
             "device_work": _device_work(tables["device_work"]),
             "collectives": _collectives(self._collectives.finish()),
+            "recorded_waits": RecordedWaits(**tables["recorded_waits"]),
             "python": PythonCalls(**tables["python"]),
             "unsorted": tables["unsorted"],
         }

@@ -21,11 +21,12 @@ KINDS = {
     "operator": "operators",
     "launch": "launches",
     "device": "device_work",
+    "wait": "recorded_waits",
     "python": "python",
     "memory": "memory",
     "flow": "flows",
 }
-OPERATOR, LAUNCH, DEVICE, PYTHON, MEMORY, FLOW = KINDS.values()
+OPERATOR, LAUNCH, DEVICE, WAIT, PYTHON, MEMORY, FLOW = KINDS.values()
 MESSAGE = "collectives"  # beside an operator's or a kernel's
 INTEGER, FRACTION, TRUTH, TEXT, LIST = "integer", "fraction", "truth", "text", "list"
 
@@ -45,9 +46,12 @@ def _columns() -> Iterator[Column]:
     yield Column("start", INTEGER, ((SPANS, "start"), (MEMORY, "time"), (FLOW, "time")))
     yield Column("duration", INTEGER, ((SPANS, "duration"),))
     yield Column("track", INTEGER, tuple((table, "thread") for table in (SPANS, MEMORY, FLOW)))
-    yield Column("device", INTEGER, ((DEVICE, "device"), (MEMORY, "device")))
-    yield Column("stream", INTEGER, ((DEVICE, "stream"),))
-    yield Column("correlation", INTEGER, ((LAUNCH, "correlation"), (DEVICE, "correlation")))
+    yield Column("device", INTEGER, ((DEVICE, "device"), (WAIT, "device"), (MEMORY, "device")))
+    yield Column("stream", INTEGER, ((DEVICE, "stream"), (WAIT, "stream")))
+    launched = tuple((table, "correlation") for table in (LAUNCH, DEVICE, WAIT))
+    yield Column("correlation", INTEGER, launched)
+    for field in ("awaited_stream", "awaited_record"):
+        yield Column(field, INTEGER, ((WAIT, field),))
     yield Column("bytes", INTEGER, ((DEVICE, "size"), (MEMORY, "size")))
     yield Column("bandwidth", FRACTION, ((DEVICE, "bandwidth"),))
     yield Column("copy_kind", TEXT, ((DEVICE, "kind"),))
@@ -104,7 +108,10 @@ def rows_of(events: Events) -> dict[str, Rows]:
     arrows = first + len(events.memory.time)
     return {
         SPANS: np.arange(first),
-        **{name: getattr(events, name).row for name in (OPERATOR, LAUNCH, DEVICE, PYTHON, MESSAGE)},
+        **{
+            name: getattr(events, name).row
+            for name in (OPERATOR, LAUNCH, DEVICE, WAIT, PYTHON, MESSAGE)
+        },
         MEMORY: np.arange(first, arrows),
         FLOW: np.arange(arrows, arrows + len(events.flows.time)),
     }

@@ -38,6 +38,7 @@ from torchgauge.records.trace.events import (
     MemoryEvents,
     Operators,
     PythonCalls,
+    RecordedWaits,
     Rows,
 )
 
@@ -51,6 +52,7 @@ _SPARSE: dict[str, Any] = {
     "launches": Launches,
     "device_work": DeviceWork,
     "collectives": Collectives,
+    "recorded_waits": RecordedWaits,
     "python": PythonCalls,
 }
 

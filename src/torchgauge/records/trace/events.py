@@ -114,6 +114,24 @@ class DeviceWork:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class RecordedWaits:
+    """Waits of streams and of the host (`cuda_sync`), recorded where torch was asked for them.
+
+    The name of the span says who waits: "Stream Wait Event", "Event Sync", "Stream Sync" or
+    "Context Sync". `correlation` names the call, `device` and `stream` who waits, or what the host
+    waits for. Of a wait for an event `awaited_stream` is where it was recorded, and
+    `awaited_record` names the call that did that.
+    """
+
+    row: Rows
+    correlation: Integers
+    device: Integers
+    stream: Integers
+    awaited_stream: Integers
+    awaited_record: Integers
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Collectives:
     """Communication: operators (`record_param_comms`) and the kernels they started.
 
@@ -195,6 +213,7 @@ class TraceMetadata:
     there is one. `devices` and `distributed` are the file's own properties, unchanged; of JAX's
     traces `devices` has number ("id") and kind ("name") of each. `recorder` is who wrote the file:
     "PyTorch", "JAX" or "Proton". `versions` are of CUDA, HIP, their drivers and NCCL, by name.
+    `accelerator` is what the devices are called ("TPU"), None for GPUs.
     """
 
     origin: int
@@ -209,6 +228,7 @@ class TraceMetadata:
     thread_names: dict[ThreadId, str] = dataclasses.field(default_factory=dict)
     recorder: str | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    accelerator: str | None = None
 
     @property
     def rank(self) -> int | None:
@@ -249,6 +269,7 @@ class Events:
     launches: Launches
     device_work: DeviceWork
     collectives: Collectives
+    recorded_waits: RecordedWaits
     python: PythonCalls
     memory: MemoryEvents
     flows: Flows

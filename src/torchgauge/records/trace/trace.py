@@ -19,13 +19,25 @@ SCHEMA = "torchgauge.trace/2"
 Layers = Literal["torchgauge", "torch"]
 
 
+class UncountedEvents(Record, frozen=True, kw_only=True):
+    """Spans of a category that no figure counts: how many, and seconds of all together.
+
+    `category` is empty where the file says none.
+    """
+
+    category: str
+    count: int
+    time: float
+
+
 class Contents(Record, frozen=True, kw_only=True):
     """What the file has: counts of events (spans and allocations), and what else was recorded.
 
     `layers` says whose ranges of layers there are, None without any. `begin` and `end` are ns since
     1970, None where the file's clock has another origin. `recorder` is "PyTorch", "JAX" or
     "Proton", None where the file does not say; of the last two `operators` are the host's spans.
-    `steps` are those that it marks.
+    `steps` are those that it marks. `uncounted` are spans of categories that no figure counts, most
+    first.
     """
 
     events: int
@@ -40,6 +52,7 @@ class Contents(Record, frozen=True, kw_only=True):
     end: int | None = None
     recorder: str | None = None
     steps: int = 0
+    uncounted: tuple[UncountedEvents, ...] = ()
 
 
 class Device(Record, frozen=True, kw_only=True):
@@ -147,7 +160,8 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     `window` is the time from the first event to the last. `launched_before` and `device_time` are
     of device work: what the file has no launch of, and all of it. `missing` says in words what was
     not recorded and what that leaves unknown. `versions` are those that the file names: of CUDA,
-    HIP, their drivers, NCCL.
+    HIP, their drivers, NCCL. `part` is the part of the file that is described ("step 7"), empty
+    where it is all. `accelerator` is what the devices are called, None for GPUs.
     """
 
     file: str
@@ -170,11 +184,23 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     missing: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
+    accelerator: str | None = None
+    part: str = ""
+
+    @property
+    def device_kind(self) -> str:
+        """What devices are called: "GPU"."""
+        # Older records have TPUs in the list of devices alone.
+        listed = "TPU" if any(device.name == "TPU" for device in self.devices) else "GPU"
+        return self.accelerator or listed
 
     def called(self, device: int | None) -> str:
         """Return what a device is called: "GPU 0"."""
-        kind = "TPU" if any(listed.name == "TPU" for listed in self.devices) else "GPU"
-        return kind if device is None else f"{kind} {device}"
+        return self.device_kind if device is None else f"{self.device_kind} {device}"
+
+    def stream_name(self, device: int | None, stream: int | None) -> str:
+        """Return what a stream is called: "GPU 0 stream 7"."""
+        return f"{self.device_kind} {device} stream {stream}".replace("None", "?")
 
     def table(self, kind: str = "kernels", *, by_shape: bool = False) -> Table:
         """Return layers, operators or kernels as a flat table, of all marked steps together.

@@ -81,6 +81,8 @@ def facts(trace: Trace, rank_trace: RankTrace) -> Iterator[tuple[str, str]]:
         )
         yield "ranks", f"{rank_text} of {rank_trace.world}"
     contents = rank_trace.contents
+    if rank_trace.part:
+        yield "part", rank_trace.part
     yield "window", f"{units.time(rank_trace.window)}, {contents.events:,} events"
     host_spans = "spans of the host" if contents.recorder in ("JAX", "Proton") else "operators"
     parts = {

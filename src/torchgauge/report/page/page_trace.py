@@ -71,7 +71,7 @@ def memory_timeline(rank: RankTrace) -> dict[str, Any] | None:
     used = max(rank.memory, key=lambda memory: memory.peak, default=None)
     if used is None or len(used.timeline) < 2:
         return None
-    name = "the host" if used.device is None else f"GPU {used.device}"
+    name = "the host" if used.device is None else rank.called(used.device)
     reserved_text = (
         "." if used.reserved is None else f", reserved at most {units.size(used.reserved)}."
     )

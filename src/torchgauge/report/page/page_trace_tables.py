@@ -12,7 +12,7 @@ from torchgauge.report.page.page_shorter import shortened_table
 from torchgauge.report.page.page_tables import Column, table, tree_tables, with_kernel_labels
 
 MAX_ROWS = 1_000  # of a table that is not the tree's
-LINKS = ("compute", "communication", "copy", "host", "launch", "pause")
+LINKS = ("compute", "communication", "wait", "copy", "host", "launch", "pause")
 _PATH = (
     Column("name", "name", "text"),
     Column("link", "link", "text"),
@@ -63,7 +63,13 @@ _SLOW = (
     Column("transfer", "transfer", "time"),
     Column("usual", "usual", "time"),
 )
+_UNCOUNTED = (
+    Column("category", "category", "text"),
+    Column("count", "events", "count"),
+    Column("time", "time", "time"),
+)
 _NOTES = {
+    "uncounted": "Recorded events of categories that no figure here counts.",
     "queues": "Pieces of work that were launched and had not begun, over the stream's time. Empty: "
     "none waited behind the piece that began. Delay: from the launch to the begin of the work.",
     "synchronisations": "Calls in which the host waited for a device, with the operator around.",
@@ -84,18 +90,20 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
         ("copies", _COPIES, rank.copies),
         ("queues", _QUEUES, rank.queues),
         ("synchronisations", _SYNCHRONISATIONS, rank.synchronisations),
+        ("uncounted", _UNCOUNTED, rank.contents.uncounted),
     ):
         if rows:
-            listed_tables.append(_record_table(name, columns, rows, min(max_rows // 4, MAX_ROWS)))
+            row_limit = min(max_rows // 4, MAX_ROWS)
+            listed_tables.append(_record_table(rank, name, columns, rows, row_limit))
     return listed_tables or None
 
 
 def _record_table(
-    name: str, columns: Sequence[Column], rows: Sequence[Record], max_rows: int
+    rank: RankTrace, name: str, columns: Sequence[Column], rows: Sequence[Record], max_rows: int
 ) -> dict[str, Any]:
     """Return a table of records; its rows are of no node."""
     cells: dict[str, list[Any]] = {
-        column.key: [_cell(record, column.key) for record in rows] for column in columns
+        column.key: [_cell(rank, record, column.key) for record in rows] for column in columns
     }
     page_table = shortened_table(table(name, columns, cells), max(max_rows, 25))
     is_lower_bound = (
@@ -108,14 +116,11 @@ def _record_table(
     }
 
 
-def _cell(record: Any, key: str) -> Any:
+def _cell(rank: RankTrace, record: Any, key: str) -> Any:
     if key == "pageable":
         return {True: "pageable", False: "pinned", None: ""}[record.pageable]
     if key == "stream":
-        device, stream = (
-            "?" if number is None else number for number in (record.device, record.stream)
-        )
-        return f"GPU {device} stream {stream}"
+        return rank.stream_name(record.device, record.stream)
     return getattr(record, key)
 
 

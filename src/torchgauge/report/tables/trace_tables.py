@@ -59,6 +59,10 @@ SYNCHRONISATIONS = (
     Column("calls", unit="count", get=lambda synchronisation: synchronisation.count),
     Column("time", unit="time"),
 )
+UNCOUNTED = (
+    Column("events", unit="count", get=lambda uncounted: uncounted.count),
+    Column("time", unit="time"),
+)
 MEMORY = (
     Column("before", unit="bytes"),
     Column("peak", unit="bytes"),
@@ -73,6 +77,13 @@ MEMORY = (
 
 def details(rank: RankTrace) -> Iterator[Table]:
     """Yield the detail tables of a rank, most telling first."""
+
+    def queue_name(queue: Any) -> str:
+        return rank.stream_name(queue.device, queue.stream)
+
+    def memory_name(memory: Any) -> str:
+        return "host" if memory.device is None else rank.called(memory.device)
+
     if rank.critical_path is not None:
         yield _critical_path(rank.critical_path)
     if rank.collectives:
@@ -82,12 +93,17 @@ def details(rank: RankTrace) -> Iterator[Table]:
         yield Table(title="Copies", how="measured", columns=COPIES, rows=rows, recorded=True)
     if rank.queues:
         note = "empty: work with nothing waiting behind it. delay: from launch to begin, median."
-        yield _first_rows("Launched and not begun", QUEUES, rank.queues, _queue_name, note)
+        yield _first_rows(
+            "Launched and not begun", QUEUES, rank.queues, queue_name, note, recorded=False
+        )
     if rank.synchronisations:
         title = "The host waited for a device"
         yield _first_rows(title, SYNCHRONISATIONS, rank.synchronisations, _synchronisation_name)
     if rank.memory:
-        yield _first_rows("Memory of tensors", MEMORY, rank.memory, _memory_name)
+        yield _first_rows("Memory of tensors", MEMORY, rank.memory, memory_name, recorded=False)
+    if rank.contents.uncounted:
+        title = "Recorded, and counted in no figure"
+        yield _first_rows(title, UNCOUNTED, rank.contents.uncounted, _category_name)
 
 
 def _first_rows(
@@ -96,19 +112,20 @@ def _first_rows(
     records: Sequence[Any],
     name: Any = lambda record: record.name,
     *notes: str,
+    recorded: bool = True,
 ) -> Table:
-    """Return a table of the first records; all names but those of memory and queues are theirs."""
+    """Return a table of the first records; `recorded`: the names are the file's."""
     return Table(
         title=title, how="measured", columns=columns,
         rows=rows_of(columns, records[:MAX_ROWS], name),
-        recorded=name not in (_queue_name, _memory_name), notes=notes, total_rows=len(records),
+        recorded=recorded, notes=notes, total_rows=len(records),
     )  # fmt: skip
 
 
 def _critical_path(path: CriticalPath) -> Table:
     rows = []
-    for name in ("compute", "communication", "copy", "host", "launch", "pause"):
-        time: float = getattr(path, name)
+    for name in ("compute", "communication", "wait", "copy", "host", "launch", "pause"):
+        time: float | None = getattr(path, name)
         if time:
             share = time / path.length
             rows.append(Row(name, {"time": units.time(time), "share": share, "bar": share}))
@@ -127,15 +144,11 @@ def _short(name: str, max_length: int = 40) -> str:
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def _queue_name(queue: Any) -> str:
-    return f"GPU {queue.device} stream {queue.stream}".replace("None", "?")
-
-
 def _synchronisation_name(synchronisation: Any) -> str:
     layer = synchronisation.layer and f"in {synchronisation.layer}"
     parts = ", ".join(filter(None, (synchronisation.operator, layer)))
     return f"{synchronisation.call}{f' ({parts})' if parts else ''}"
 
 
-def _memory_name(memory: Any) -> str:
-    return "host" if memory.device is None else f"GPU {memory.device}"
+def _category_name(uncounted: Any) -> str:
+    return uncounted.category or "no category"
