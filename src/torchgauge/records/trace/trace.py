@@ -14,6 +14,7 @@ from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import DeviceTime
 from torchgauge.records.trace.critical_path import CriticalPath
+from torchgauge.records.trace.host_delay import HostDelay
 
 SCHEMA = "torchgauge.trace/2"
 Layers = Literal["torchgauge", "torch"]
@@ -112,6 +113,9 @@ class Synchronisation(Record, frozen=True, kw_only=True):
     """Calls in which the host waited for a device: `time` seconds of all together.
 
     `operator` is that around the call ("aten::item"), `layer` the layer with most of the time.
+    `idle` is how much of the time in which a device waited for the host they can have caused: the
+    host was ahead by less afterwards. `function` is the user's Python function around the longest,
+    as the file names it: "train.py(12): step".
     """
 
     call: str
@@ -119,6 +123,8 @@ class Synchronisation(Record, frozen=True, kw_only=True):
     layer: str
     count: int
     time: float
+    idle: float = 0.0
+    function: str = ""
 
 
 class MemoryUse(Record, frozen=True, kw_only=True):
@@ -146,7 +152,8 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
 
     `window` is the time from the first event to the last. `launched_before` and `device_time` are
     of device work: what the file has no launch of, and all of it. `missing` says in words what was
-    not recorded and what that leaves unknown. `versions` are those that the file names: of CUDA,
+    not recorded and what that leaves unknown. `host_delays` are what keeps the host from launching
+    work, by cause, longest first. `versions` are those that the file names: of CUDA,
     HIP, their drivers, NCCL.
     """
 
@@ -165,6 +172,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     collectives: tuple[Collectives, ...] = ()
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()
+    host_delays: tuple[HostDelay, ...] = ()
     critical_path: CriticalPath | None = None
     memory: tuple[MemoryUse, ...] = ()
     missing: tuple[str, ...] = ()
