@@ -6,8 +6,8 @@ import re
 
 PYTHON = "python_function"
 MODULE_CALL = "nn.Module:"  # how the names of these begin that are calls of modules
-# Functions that are kept without their stacks, as they keep the host from launching work: gc.collect
-# and Triton's tuning.
+# Functions that are kept without their stacks, as they keep the host from its work: gc.collect and
+# Triton's tuning.
 COLLECTION = "<built-in function collect>"
 TUNING = re.compile(r"(.*/)?triton/runtime/autotuner\.py\(\d+\): _bench")
 PYTHON_NAME = "$"  # the same of Python functions in a trace of JAX, which has no categories

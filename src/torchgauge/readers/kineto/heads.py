@@ -98,8 +98,7 @@ class Heads:
     def _span(self, category: str, name: str) -> int:
         python = category == PYTHON or (not category and name.startswith(PYTHON_NAME))
         if python and (
-            self._python == "none"
-            or (self._python == "modules" and not is_kept_function(name))
+            self._python == "none" or (self._python == "modules" and not is_kept_function(name))
         ):
             return LEFT_OUT
         table = table_of(category)

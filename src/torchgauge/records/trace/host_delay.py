@@ -14,22 +14,27 @@ Cause = Literal[
     "data loading",
     "optimizer loop",
 ]
+# Also the name of the bucket of a loop's tree.
+LOADING: Literal["data loading"] = "data loading"
 
 
 class HostDelay(Record, frozen=True, kw_only=True):
-    """Spans of one cause and name on the threads that launch device work.
+    """Spans of one cause and name: of a trace on the threads that launch device work.
 
-    Where the file has no device work, on the thread that has most of the operators.
+    Where the file has no device work, on the thread that has most of the operators. Of a loop those
+    of its steps, and all of Python's garbage collection.
 
     Attributes:
         cause: What the host does in them.
         name: The outermost span's name: "enumerate(DataLoader)#_SingleProcessDataLoaderIter….",
-            "cudaMalloc"; of a first launch the kernel's.
+            "cudaMalloc".
         calls: How often.
         time: Seconds in them, without what is of another cause.
         longest: Seconds of the longest.
         idle: Seconds of `time` in which the device waited for this thread to launch; of several
-            devices the one that waits longest. None where the file has no device work.
+            devices the one that waits longest. None where there is no device work.
+        steps: The steps of a loop that these are of, 1 for the whole of a trace.
+        duration: Seconds of all these steps, None for the whole of a trace.
     """
 
     cause: Cause
@@ -38,6 +43,8 @@ class HostDelay(Record, frozen=True, kw_only=True):
     time: float
     longest: float
     idle: float | None = None
+    steps: int = 1
+    duration: float | None = None
 
     @property
     def cost(self) -> float:
