@@ -9,8 +9,17 @@ from torchgauge.analyze.findings.communication import (
     slow_collective,
     straggler,
 )
+from torchgauge.analyze.findings.compilation import compilation_in_loop
 from torchgauge.analyze.findings.device import idle_device, idle_host
-from torchgauge.analyze.findings.host import slow_tail, synchronisation
+from torchgauge.analyze.findings.host import (
+    device_allocation,
+    first_launches,
+    garbage_collection,
+    slow_tail,
+    small_operators,
+    synchronisation,
+)
+from torchgauge.analyze.findings.input import input_pipeline
 from torchgauge.analyze.findings.kernels import fp32_products, pageable_copies
 from torchgauge.analyze.findings.layers import (
     farthest_from_roof,
@@ -23,6 +32,7 @@ from torchgauge.analyze.findings.memory import largest_part
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.recording import launched_before, missing_ranks
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule
+from torchgauge.analyze.findings.training import optimizer_loop
 from torchgauge.records.finding import Finding
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.loop import Loop
@@ -31,7 +41,9 @@ from torchgauge.records.trace.trace import RankTrace, Trace
 FILES = (
     straggler, slow_collective, exposed_communication,
     idle_host, idle_device,
-    synchronisation, slow_tail,
+    input_pipeline, compilation_in_loop, optimizer_loop,
+    garbage_collection, synchronisation, device_allocation, first_launches, small_operators,
+    slow_tail,
     fp32_products, pageable_copies,
     hottest_operator, widest_layer, out_of_proportion, farthest_from_roof, outside_layers,
     largest_part,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from torchgauge.analyze.timeline.steps import Steps, marked
 from torchgauge.analyze.timeline.time_intervals import Intervals, union
 from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeDraft, NodeTable, node_table
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
+from torchgauge.records.trace.host_delay import LOADING, HostDelay
 
-LOADING = "data loading"
 STEP = re.compile(r"tg@\d+")
 MARK = re.compile(r"tg:(\d+)")
 _LOADER = "enumerate(DataLoader)#"
@@ -32,13 +32,15 @@ class LoopTable:
     """The nodes of a loop and, by step in ns: its communication, and what it did at once.
 
     `communication`: when any was under way; `waiting`: when nothing else was done by the thread
-    that steps; `concurrent`: what other threads did while that one was at work too.
+    that steps; `concurrent`: what other threads did while that one was at work too. `loading` are
+    the waits for data loaders, of all steps.
     """
 
     table: NodeTable
     communication: Integers
     waiting: Integers
     concurrent: Integers
+    loading: tuple[HostDelay, ...] = ()
 
 
 def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTable:
@@ -60,8 +62,26 @@ def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTabl
     talk = names.where(lambda name: name.startswith(_COMMUNICATION_PREFIXES))
     communication, waiting = _communication(table, spans, steps, talk)
     _into_buckets(table, marks)
-    length = steps.end - steps.begin
-    return LoopTable(table, communication, waiting, table.host.sum(axis=0) - length)
+    concurrent = table.host.sum(axis=0) - (steps.end - steps.begin)
+    loading = tuple(_loading(names, spans, steps))
+    return LoopTable(table, communication, waiting, concurrent, loading)
+
+
+def _loading(names: Coded[str], spans: Spans, steps: Steps) -> Iterator[HostDelay]:
+    """Yield the waits for data loaders, by the class of their iterator."""
+    inside = steps.containing(spans.nesting.start) != NONE
+    rows = np.flatnonzero(inside & names.where(lambda name: name.startswith(_LOADER)))
+    for code in np.unique(names.codes[rows]).tolist():
+        times = spans.nesting.total_time[rows[names.codes[rows] == code]]
+        yield HostDelay(
+            cause=LOADING,
+            name=names.values[code],
+            calls=len(times),
+            time=int(times.sum()) * 1e-9,
+            longest=int(times.max()) * 1e-9,
+            steps=len(steps),
+            duration=int((steps.end - steps.begin).sum()) * 1e-9,
+        )
 
 
 def _windows(events: Events) -> Events:
@@ -210,7 +230,25 @@ def joined(parts: Sequence[LoopTable]) -> LoopTable:
         along(lambda part: part.communication),
         along(lambda part: part.waiting),
         along(lambda part: part.concurrent),
+        tuple(_joined_delays(parts)),
     )
+
+
+def _joined_delays(parts: Sequence[LoopTable]) -> Iterator[HostDelay]:
+    by_name: dict[str, list[HostDelay]] = {}
+    for part in parts:
+        for delay in part.loading:
+            by_name.setdefault(delay.name, []).append(delay)
+    for name, delays in by_name.items():
+        yield HostDelay(
+            cause=LOADING,
+            name=name,
+            calls=sum(delay.calls for delay in delays),
+            time=sum(delay.time for delay in delays),
+            longest=max(delay.longest for delay in delays),
+            steps=sum(delay.steps for delay in delays),
+            duration=sum(delay.duration or 0.0 for delay in delays),
+        )
 
 
 def _node_numbers(

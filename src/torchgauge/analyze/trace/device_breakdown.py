@@ -65,8 +65,7 @@ def _covered(activities: Activities, window: tuple[int, int], kind: int) -> Inte
 
 
 def _idle(activities: Activities, window: tuple[int, int], back_to_back: int) -> Idle:
-    begin, length, cause = gaps(activities, back_to_back)
-    del begin
+    _, length, cause, _ = gaps(activities, back_to_back)
     sums = np.bincount(cause, length, minlength=OUTSIDE + 1).astype(np.int64)
     first, last = activities.window
     outside = first - window[0] + window[1] - last
@@ -76,8 +75,8 @@ def _idle(activities: Activities, window: tuple[int, int], back_to_back: int) ->
 
 def gaps(
     activities: Activities, back_to_back: int = BACK_TO_BACK
-) -> tuple[Integers, Integers, Integers]:
-    """Return the pauses between activities as begin and length in ns, and the cause of each.
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """Return the pauses between activities: begin, length (ns), cause, and who ended each.
 
     The cause follows from the activity that ends the pause: of several that begin at once, the
     one that was launched last, since all of them were waited for.
@@ -93,4 +92,4 @@ def gaps(
     cause = np.where(length <= back_to_back, KERNEL_WAIT, OTHER)
     cause[launch > begin] = HOST_WAIT
     cause[launch == ABSENT] = OTHER
-    return begin, length, cause
+    return begin, length, cause, order[last]

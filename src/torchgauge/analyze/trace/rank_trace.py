@@ -17,6 +17,8 @@ from torchgauge.analyze.trace.critical_path import Segment, critical_path, summa
 from torchgauge.analyze.trace.dependencies import dependencies
 from torchgauge.analyze.trace.device_breakdown import device_times
 from torchgauge.analyze.trace.device_work import Activities, device_activities
+from torchgauge.analyze.trace.host_delays import host_delays
+from torchgauge.analyze.trace.host_pauses import caused_by_waits, host_pauses
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.analyze.trace.memory_over_time import memory_uses
 from torchgauge.analyze.trace.packed_columns import packed
@@ -46,6 +48,9 @@ def rank_trace(
     facts = Facts(events, work)
     activities = device_activities(events, work, facts)
     host_waits = waits(events)
+    thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
+    delays, pauses = host_delays(events, spans, work, host_pauses(activities, thread))
+    caused = caused_by_waits(host_waits, pauses)
     begin, end = window(events)
     duration = activities.end - activities.begin
     record = RankTrace(
@@ -65,7 +70,8 @@ def rank_trace(
         copies=copies(activities, facts),
         collectives=collectives(activities, facts),
         queues=_queues(activities),
-        synchronisations=synchronisations(events, spans, modules.tree, host_waits),
+        synchronisations=synchronisations(events, spans, modules.tree, host_waits, caused),
+        host_delays=delays,
         critical_path=None
         if behind_others
         else _critical(events, spans, work, facts, activities, host_waits, begin),

@@ -12,6 +12,7 @@ from torchgauge.analyze.timeline.attribution import NONE, Spans
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.host_work import operators
 from torchgauge.analyze.trace.kernel_facts import pageable
+from torchgauge.analyze.trace.user_functions import user_function
 from torchgauge.readers.kineto.categories import is_launch
 from torchgauge.records.trace.events import Coded, Codes, Events, Integers, Rows
 from torchgauge.records.trace.trace import Synchronisation
@@ -56,9 +57,12 @@ def _to_pageable(events: Events) -> Rows:
 
 
 def synchronisations(
-    events: Events, spans: Spans, tree: CallTree, host_waits: Waits
+    events: Events, spans: Spans, tree: CallTree, host_waits: Waits, caused: Integers
 ) -> tuple[Synchronisation, ...]:
-    """Return the waits by call and by the operator around them, most time first."""
+    """Return the waits by call and by the operator around them, most time first.
+
+    `caused` is the time in ns for which the device waited for the host because of each.
+    """
     inner_spans = spans.nesting.innermost_at(
         (host_waits.begin + host_waits.end) // 2, host_waits.thread
     )
@@ -79,6 +83,8 @@ def synchronisations(
                 layer=tree.layers[main_layer].path if main_layer != NONE else "",
                 count=len(group),
                 time=int(time.sum()) * 1e-9,
+                idle=int(caused[group].sum()) * 1e-9,
+                function=user_function(events, int(host_waits.row[group[int(np.argmax(time))]])),
             )
         )
     return tuple(sorted(result, key=lambda record: -record.time))

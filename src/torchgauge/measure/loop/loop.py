@@ -207,6 +207,7 @@ class Timeline:
             all_threads=self._all_threads,
         )
         self._open.callback(self._ends.close)
+        self._open.enter_context(self._steps.interruptions.watching())
         self._ends.open()
         self._steps.begin()
 

@@ -26,6 +26,7 @@ from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Captured, Loop, Rank
 from torchgauge.records.timeline.tree import Pass, Tree
+from torchgauge.records.trace.host_delay import HostDelay
 
 # Share of a step: threads that did less work than that beside it need no mention.
 CONCURRENT_SHARE = 0.01
@@ -57,6 +58,7 @@ def loop_record(
     captured = _captured(steps, requested_steps, recorded, budget)
     warnings += _warnings(steps, recording, captured)
     warnings += steps.left_out.warnings()
+    timeline = None if recording is None else _tree(steps, recording, tree, modules, bare)
     loop = Loop(
         roots=modules.roots or tuple(dict.fromkeys(_outermost(tree))),
         environment=environment(),
@@ -64,10 +66,11 @@ def loop_record(
         by=by,
         count=steps.count,
         batch=batch,
-        tree=None if recording is None else _tree(steps, recording, tree, modules, bare),
+        tree=timeline,
         stretches=steps.times(),
         communication=None if recording is None else _median(recording.communication.tolist()),
         waiting=None if recording is None else _median(recording.waiting.tolist()),
+        host_delays=(*_loading(recording, timeline), *steps.interruptions.delays()),
         rank=_rank(),
         interrupted=interrupted,
         warnings=tuple(warnings),
@@ -109,6 +112,16 @@ def _tree(
             )
     # Layers that only stamped steps met are in no node.
     return typical(recording.table, stamped, step="loop", passes=tuple(passes))
+
+
+def _loading(recording: LoopTable | None, tree: Tree | None) -> Iterator[HostDelay]:
+    """Yield the waits for data; a device has waited no longer than it was idle in a step."""
+    if recording is None or tree is None:
+        return
+    idle = max((use.idle for use in tree.devices), default=None)
+    for delay in recording.loading:
+        waited = None if idle is None else min(delay.time, idle * delay.steps)
+        yield msgspec.structs.replace(delay, idle=waited)
 
 
 def _captured(

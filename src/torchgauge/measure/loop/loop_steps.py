@@ -18,6 +18,7 @@ from torchgauge.analyze.timeline.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.loop import mark
 from torchgauge.measure.loop.excluded_threads import ExcludedThreads
+from torchgauge.measure.loop.interruptions import Interruptions
 from torchgauge.measure.loop.loop_modules import InnerRanges, LoopModules
 from torchgauge.measure.loop.schedule import RECORDING, Schedule
 from torchgauge.measure.recording import capture_limit as capture
@@ -29,6 +30,9 @@ from torchgauge.records.timeline.loop import Phase, Stretch
 from torchgauge.signals import HeldBack
 
 MARK = "tg:"
+# Phases without a profiler, which makes many objects to be collected. In "ready" and "settle" steps
+# a compiled model is compiled again.
+UNDISTURBED: tuple[Phase, ...] = ("bare", "stamp")
 # A loop of weeks must not fill the memory with its own times.
 MOST_TIMES = 100_000
 # Seconds in which the thread that steps may end its step, where another ends the timeline.
@@ -71,6 +75,7 @@ class LoopSteps:
         self.names: list[str] = []
         self.warnings: list[MeasurementWarning] = []
         self.left_out = ExcludedThreads()
+        self.interruptions = Interruptions(now)
         self._schedule = schedule
         self._memory = memory
         self._folder = folder
@@ -100,6 +105,7 @@ class LoopSteps:
     def ended(self) -> None:
         """Take note that a step has ended, and make ready what the next one is for."""
         took = self._now() - self._began
+        self.interruptions.end()
         if self._closed:
             if self._recorder is not None:
                 self._boundary()
@@ -121,6 +127,8 @@ class LoopSteps:
             self._undisturbed(self._change)
         if self.phase == "record" != before:
             self._boundary()
+        # The first step after a change is not like the others.
+        self.interruptions.begin(counts=self.phase in UNDISTURBED and self.phase == before)
         self._began = self._now()
 
     def restart(self) -> None:
@@ -163,6 +171,7 @@ class LoopSteps:
         self._estimating = False
         self._boundaries = 0
         self._is_ready = False
+        self.interruptions.forget()
         self._around = contextlib.ExitStack()
         self._began = 0
 

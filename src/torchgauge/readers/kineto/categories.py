@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 PYTHON = "python_function"
 MODULE_CALL = "nn.Module:"  # how the names of these begin that are calls of modules
+# Functions that are kept without their stacks, as they keep the host from its work: gc.collect and
+# Triton's tuning.
+COLLECTION = "<built-in function collect>"
+TUNING = re.compile(r"(.*/)?triton/runtime/autotuner\.py\(\d+\): _bench")
 PYTHON_NAME = "$"  # the same of Python functions in a trace of JAX, which has no categories
 PROTON_ARROW = "flow"
 LAUNCH_ARROWS = frozenset(("ac2g", "async_cpu_to_gpu"))
@@ -49,3 +55,8 @@ def table_of(category: str) -> str:
     if is_launch(category):
         return "launches"
     return _TABLES.get(current_name(category), "")
+
+
+def is_kept_function(name: str) -> bool:
+    """Return whether a Python function is kept where only the calls of modules are asked for."""
+    return name.startswith(MODULE_CALL) or name == COLLECTION or bool(TUNING.fullmatch(name))

@@ -16,11 +16,11 @@ from torchgauge.readers.columns import Interned, Labels, Parts
 from torchgauge.readers.kineto.categories import (
     ARROWS,
     LAUNCH_ARROWS,
-    MODULE_CALL,
     PYTHON,
     PYTHON_NAME,
     TABLES,
     current_name,
+    is_kept_function,
     table_of,
 )
 from torchgauge.readers.kineto.decoding import Event
@@ -98,8 +98,7 @@ class Heads:
     def _span(self, category: str, name: str) -> int:
         python = category == PYTHON or (not category and name.startswith(PYTHON_NAME))
         if python and (
-            self._python == "none"
-            or (self._python == "modules" and not name.startswith(MODULE_CALL))
+            self._python == "none" or (self._python == "modules" and not is_kept_function(name))
         ):
             return LEFT_OUT
         table = table_of(category)

@@ -16,6 +16,7 @@ from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.traced_lines import TracedFunction
 from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.trace.host_delay import HostDelay
 
 SCHEMA = "torchgauge.loop/2"
 Phase = Literal["bare", "ready", "estimate", "warmup", "record", "settle", "stamp"]
@@ -67,7 +68,9 @@ class Loop(Exported, frozen=True, kw_only=True):
     `count`. `batch` is the leading dimension that the tensors of the model's first calls share,
     None where these differ. `communication` and `waiting` are seconds of a step: in which
     communication between processes was under way, and in which the loop had nothing else to do.
-    `findings` are what costs time, what is worth most first.
+    `host_delays` are what kept the loop from its work: waiting for a data loader in recorded steps,
+    garbage collection and compilation in bare ones. `findings` are what costs time, what is worth
+    most first.
     """
 
     schema: str = SCHEMA
@@ -81,6 +84,7 @@ class Loop(Exported, frozen=True, kw_only=True):
     stretches: tuple[Stretch, ...] = ()
     communication: float | None = None
     waiting: float | None = None
+    host_delays: tuple[HostDelay, ...] = ()
     rank: Rank | None = None
     functions: tuple[TracedFunction, ...] | None = None
     findings: tuple[Finding, ...] = ()

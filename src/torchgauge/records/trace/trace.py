@@ -14,6 +14,7 @@ from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import DeviceTime
 from torchgauge.records.trace.critical_path import CriticalPath
+from torchgauge.records.trace.host_delay import HostDelay
 
 SCHEMA = "torchgauge.trace/2"
 Layers = Literal["torchgauge", "torch"]
@@ -125,6 +126,9 @@ class Synchronisation(Record, frozen=True, kw_only=True):
     """Calls in which the host waited for a device: `time` seconds of all together.
 
     `operator` is that around the call ("aten::item"), `layer` the layer with most of the time.
+    `idle` is how much of the time in which a device waited for the host they can have caused: the
+    host was ahead by less afterwards. `function` is the user's Python function around the longest,
+    as the file names it: "train.py(12): step".
     """
 
     call: str
@@ -132,6 +136,8 @@ class Synchronisation(Record, frozen=True, kw_only=True):
     layer: str
     count: int
     time: float
+    idle: float = 0.0
+    function: str = ""
 
 
 class MemoryUse(Record, frozen=True, kw_only=True):
@@ -160,8 +166,9 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     `window` is the time from the first event to the last. `launched_before` and `device_time` are
     of device work: what the file has no launch of, and all of it. `missing` says in words what was
     not recorded and what that leaves unknown. `versions` are those that the file names: of CUDA,
-    HIP, their drivers, NCCL. `part` is the part of the file that is described ("step 7"), empty
-    where it is all. `accelerator` is what the devices are called, None for GPUs.
+    HIP, their drivers, NCCL. `host_delays` are what keeps the host from launching work, by cause,
+    longest first. `part` is the part of the file that is described ("step 7"), empty where it is
+    all. `accelerator` is what the devices are called, None for GPUs.
     """
 
     file: str
@@ -179,6 +186,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     collectives: tuple[Collectives, ...] = ()
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()
+    host_delays: tuple[HostDelay, ...] = ()
     critical_path: CriticalPath | None = None
     memory: tuple[MemoryUse, ...] = ()
     missing: tuple[str, ...] = ()

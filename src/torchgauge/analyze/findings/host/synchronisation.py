@@ -1,4 +1,8 @@
-"""Operators in which the host waits for the device."""
+"""Calls in which the host waits for the device, so that the device waits for the host after them.
+
+A wait that costs the device nothing, as at the end of a recording or where the host is far ahead,
+is no finding.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,68 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
 from torchgauge.records.finding import Finding
+from torchgauge.records.trace.trace import Synchronisation
+
+_REMEDIES = (
+    (("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense"),
+     "Leave values on the device: no .item(), float(), print or if on them in the step; log every "
+     "some hundred steps."),
+    (("aten::nonzero", "aten::masked_select", "aten::unique", "aten::index"),
+     "Sizes that depend on values have to be waited for: torch.where, multiplication with the "
+     "mask, or torch.nonzero_static in place of nonzero and boolean indices."),
+    (("aten::to", "aten::copy_", "aten::_to_copy", "aten::cpu"),
+     "Copy with non_blocking=True, from and to pinned memory, and not in the step what nobody "
+     "reads there."),
+)  # fmt: skip
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
-    rank = evidence.rank
-    waits = [] if rank is None else [wait for wait in rank.synchronisations if wait.operator]
-    time = sum(wait.time for wait in waits)
-    if share(time, evidence.time) < NOTICEABLE:
+    waits = () if evidence.rank is None else evidence.rank.synchronisations
+    idle = sum(wait.idle for wait in waits)
+    if share(idle, evidence.time) < NOTICEABLE:
         return
-    longest = waits[0]
-    location = f" in {longest.layer}" if longest.layer else ""
+    costliest = max(waits, key=lambda wait: wait.idle)
     yield Finding(
         id="synchronisation",
-        severity="warning",
-        title=f"Operators make the host wait for the device, {units.time(time)} in all",
-        evidence=f"{longest.count:,} × {longest.operator}{location} ({longest.call}): "
-        f"{units.time(longest.time)}.",
-        remedy="Leave values on the device: no .item(), .cpu(), print or if in the step.",
-        time=time,
-        worth=time,
-        path=longest.layer,
+        severity=severity(share(idle, evidence.time)),
+        title="The host waits for the device, which then waits for the host: "
+        f"{units.percent(idle / evidence.time)} of the window",
+        evidence=f"{costliest.count:,} × {_call(costliest)}: the host waits "
+        f"{units.time(costliest.time)}; the device is idle for {units.time(costliest.idle)} for "
+        f"lack of what it could have launched meanwhile, after all waits for {units.time(idle)}.",
+        remedy=_remedy(costliest),
+        time=idle,
+        worth=idle,
+        path=costliest.layer,
         view="tables",
     )
 
 
-RULE = Rule("synchronisation", _find)
+def _call(wait: Synchronisation) -> str:
+    """Return the call with what is around it: "aten::item in head, train.py(12): step"."""
+    location = f" in {wait.layer}" if wait.layer else ""
+    function = f", {wait.function}" if wait.function else ""
+    around = f"{wait.operator} ({wait.call})" if wait.operator else wait.call
+    return f"{around}{location}{function}"
+
+
+def _remedy(wait: Synchronisation) -> str:
+    for operators, remedy in _REMEDIES:
+        if wait.operator.startswith(operators):
+            return remedy
+    if not wait.operator:
+        return "Do not synchronise in the step: torch.cuda.synchronize() is for measuring."
+    return (
+        "Leave values on the device; torch.cuda.set_sync_debug_mode(1) warns where the host waits."
+    )
+
+
+RULE = Rule(
+    "synchronisation",
+    _find,
+    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
+    "#avoid-unnecessary-cpu-gpu-synchronization",
+    explains=("idle-host",),
+)

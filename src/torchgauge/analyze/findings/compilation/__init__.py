@@ -1,0 +1,1 @@
+"""Findings about code that is made while a program runs."""

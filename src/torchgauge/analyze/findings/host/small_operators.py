@@ -1,0 +1,87 @@
+"""Most of a step on the CPU is in operators so short that calling them is most of their time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from torchgauge import units
+from torchgauge.analyze.findings.record_evidence import Evidence
+from torchgauge.analyze.findings.rule import Rule, severity, share
+from torchgauge.records.finding import Finding
+from torchgauge.records.timeline.node import Node
+
+# Seconds: dispatch, allocation and the call from Python or autograd take 1 to 5 µs each.
+SMALL = 10e-6
+# Fewer are no matter of their number.
+MANY = 100
+# The share of the step from which it is what limits the step.
+MOST = 0.5
+# What is not in operators, and what lies between those that autograd calls.
+_BETWEEN = ("model", "layer", "bucket")
+_ENGINE = "autograd engine"
+
+
+def _find(evidence: Evidence) -> Iterator[Finding]:
+    nodes = evidence.nodes
+    if not nodes or nodes[0].device_time is not None:
+        return
+    small = [node for node in nodes if _is_small(node)]
+    called = [node for node in small if node.name.startswith("aten::")]
+    calls = sum(node.calls for node in called)
+    time = sum(node.host_time_self or 0.0 for node in small) + _between(nodes, small)
+    if calls < MANY or share(time, evidence.time) < MOST:
+        return
+    longest = max(called, key=lambda node: node.host_time_self or 0.0)
+    yield Finding(
+        id="small-operators",
+        severity=severity(share(time, evidence.time)),
+        title=f"{units.percent(time / evidence.time)} of the "
+        f"{'step' if evidence.rank is None else 'window'} is in {calls:,} operators of less than "
+        "10 µs and between them",
+        evidence=f"{units.time(time)}; {longest.calls:,} × {longest.name} take "
+        f"{units.time(longest.host_time_self)} themselves.",
+        remedy="Fewer and larger ones: operators on whole tensors instead of a loop in Python, "
+        "torch.compile, a larger batch.",
+        time=time,
+        worth=time,
+        path=longest.path,
+        node=longest.index,
+        view="tree",
+    )
+
+
+def _is_small(node: Node) -> bool:
+    """Whether it is an operator, or a node of autograd's, that takes little time by itself."""
+    own = node.host_time_self
+    is_called = node.kind == "operator" and node.calls > 0 and own is not None
+    return is_called and node.row.phase != "optimizer" and (own or 0.0) < SMALL * node.calls
+
+
+def _between(nodes: list[Node], small: list[Node]) -> float:
+    """Return the seconds between small operators: Python's, and the autograd engine's.
+
+    Of a layer's own time no more than so many small calls explain.
+    """
+    inside: Counter[int] = Counter()
+    for node in small:
+        if node.parent is not None:
+            inside[node.parent.index] += node.calls
+        if node.name.startswith("autograd::engine"):
+            inside[-1] += node.calls
+    return sum(
+        min(
+            node.host_time_self or 0.0,
+            SMALL * inside[-1 if node.name == _ENGINE else node.index],
+        )
+        for node in nodes
+        if node.kind in _BETWEEN
+    )
+
+
+RULE = Rule(
+    "small-operators",
+    _find,
+    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#fuse-operations",
+    explains=("outside-layers",),
+)

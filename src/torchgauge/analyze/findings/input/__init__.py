@@ -1,0 +1,1 @@
+"""Findings about where a loop's data come from."""

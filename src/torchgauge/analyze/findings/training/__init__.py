@@ -1,0 +1,1 @@
+"""Findings about how a model is trained: its optimizer."""
