@@ -73,7 +73,9 @@ def _counted(cost: Cost) -> dict[Key, Sums]:
     sums: dict[Key, Sums] = {}
     for row in cost.rows:
         before = sums.get(key := (paths[row.node], row.phase), Sums())
-        added = row.matmul_flops, row.vector_flops, 0 if row.has_formula else row.calls
+        fused = "attention" in row.operator  # as a recording counts it: the triangle, if causal
+        products = row.causal_matmul_flops if fused else row.matmul_flops
+        added = products, row.vector_flops, 0 if row.has_formula else row.calls
         sums[key] = Sums(*(a + b for a, b in zip(before, added, strict=True)))
     return sums
 

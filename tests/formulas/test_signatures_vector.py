@@ -9,7 +9,7 @@ from torchgauge.formulas import free, registry
 
 FAMILIES = "torchgauge.formulas.families"
 # An extension's operators exist where it is installed.
-EXTENSIONS = ("torchvision::",)
+EXTENSIONS = ("torchvision::", "flash_attn::")
 
 
 def overloads(name):

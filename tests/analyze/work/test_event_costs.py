@@ -172,8 +172,10 @@ def test_an_operator_stopped_inside_a_composite_never_ran_nor_did_that():
 
 def test_bytes_are_given_where_types_are_certain():
     _, costs = costs_of(span("aten::mm", **MM), span("aten::add.Tensor", **ADD))
-    assert costs.bytes.tolist() == [4 * (6 + 12 + 8), ABSENT]
+    assert costs.bytes.tolist() == [4 * (6 + 12 + 8), 4 * (8 + 4 + 8)]
     written = {**ADD, "strides": [[4, 1], [1], []]}
+    halves = {**ADD, "types": ["c10::Half", "c10::BFloat16", "Scalar"]}
+    assert costs_of(span("aten::add.Tensor", **halves))[1].bytes.tolist() == [ABSENT]
     _, costs = costs_of(span("aten::add_.Tensor", **written), span("aten::view", dims=[[2]]))
     assert costs.bytes.tolist() == [4 * (8 + 4 + 8), 0]
 
@@ -182,8 +184,8 @@ def test_sums_by_node_say_what_is_unknown():
     spans = [span("aten::mm", **MM), span("my::op"), span("aten::add.Tensor", **ADD)]
     _, costs = costs_of(*spans, span("my::op"), span("aten::view"), span("aten::mm", **MM))
     sums = by_node(costs, np.array([0, 0, 0, 1, 2, -1]), 4)
-    mm = 4 * (6 + 12 + 8)  # bytes; those of my::op, and of the sum's result, nobody knows
-    assert sums == [(MM_FLOPS + 8, 1, None, 2), (None, 1, None, 1), (0, 0, 0, 0), None]
+    mm = 4 * (6 + 12 + 8)  # bytes; those of my::op nobody knows
+    assert sums == [(MM_FLOPS + 8, 1, None, 1), (None, 1, None, 1), (0, 0, 0, 0), None]
     alone = by_node(costs, np.array([0, 1, 1, 1, 1, 0]), 2)
     assert alone[0] == (2 * MM_FLOPS, 0, 2 * mm, 0)
 

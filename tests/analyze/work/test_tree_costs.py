@@ -60,3 +60,11 @@ def test_an_operator_without_formula_is_unknown_and_so_is_its_inside():
     tree = tree_of(("mine::op", 1, 2), ("aten::sort", 2, 2))
     found = figures(counted(tree, {"operator": "mine::op", "calls": 2, "has_formula": False}))
     assert found == [NOTHING, NOTHING, (None, 0, 2), NOTHING]
+
+
+def test_causal_attention_has_what_its_kernel_does_and_plain_products_are_whole():
+    attention = "aten::_scaled_dot_product_flash_attention"
+    tree = tree_of((attention, 1, 1), ("aten::bmm", 1, 1))
+    work = {"matmul_flops": 80, "causal_matmul_flops": 45, "vector_flops": 6, "bytes": 7}
+    counts = counted(tree, {"operator": attention, **work}, {"operator": "aten::bmm", **work})
+    assert figures(counts)[2:] == [(45 + 6, 7, 0), (80 + 6, 7, 0)]

@@ -42,7 +42,8 @@ _COMPILED = "## Call CompiledFxGraph"
 class EventCosts:
     """The work of each span itself, in the order of `Spans`; `by_node` sums it for a tree.
 
-    `matmul` and `vector` are FLOP, `bytes` compulsory traffic; 0 for what did nothing itself (a
+    `matmul` and `vector` are FLOP (causal attention at its exact lower triangle, as its kernels do
+    it), `bytes` compulsory traffic; 0 for what did nothing itself (a
     range, a composite, what runs inside a counted operator), ABSENT where it is unknown. `counts`
     says which spans answer for themselves: operators that were counted or are unknown. `unknown`
     has the calls of each unknown operator, and why.
@@ -265,7 +266,9 @@ def _plan(name: str, operator: bool, texts: Texts, overloads: bool) -> _Plan:
     recorded = recorded_work(name, texts)
     if recorded.work is None:
         return _Plan(name, OUTER if mixed else UNKNOWN, reason=recorded.reason)
-    matmul, vector, *_ = recorded.work
+    work = recorded.work
+    # Kernels that the file calls causal skip what is above the diagonal.
+    matmul, vector = work.matmul if work.causal is None else work.causal, work.vector
     moved = _or_absent(recorded.bytes)
     if max(matmul, vector, moved) > _MAX_WORK or min(matmul, vector) < 0:
         return _Plan(name, UNKNOWN, reason=_NO_TENSOR)

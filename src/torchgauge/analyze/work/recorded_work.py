@@ -10,12 +10,13 @@ from torchgauge.analyze.work.recorded_operands import arguments
 from torchgauge.errors import TorchgaugeError
 from torchgauge.formulas.elementwise import pointwise_work, reduction_work
 from torchgauge.formulas.free import STILL
-from torchgauge.formulas.kinds import POINTWISE, kernel_kind
+from torchgauge.formulas.kinds import kernel_kind
 from torchgauge.formulas.operand import Described, MissingOperandError, MissingTensor
 from torchgauge.formulas.registry import KEYWORDS, as_work, find
 from torchgauge.formulas.shapes import like, outputs, pointwise
 from torchgauge.formulas.traffic import PRODUCTS, WRITES, bytes_of
 from torchgauge.formulas.work import Work
+from torchgauge.formulas.written import is_out, written
 
 
 class Recorded(NamedTuple):
@@ -61,7 +62,7 @@ def free_bytes(name: str, texts: Texts) -> int | None:
     plain = name.partition(".")[0]
     if plain in STILL or plain.removesuffix("_") in STILL:
         return 0
-    if plain not in WRITES or texts.dims is None or texts.types is None:
+    if texts.dims is None or texts.types is None:
         return None
     return recorded_bytes(name, arguments(texts.dims, texts.types, texts.strides, texts.inputs))
 
@@ -112,18 +113,20 @@ def recorded_bytes(name: str, operands: tuple[Any, ...]) -> int | None:
     if not tensors or any(isinstance(operand, MissingTensor) for operand in operands):
         return None
     try:
-        if plain in WRITES or (plain.endswith("_") and _base(plain) in POINTWISE):
-            return bytes_of(plain, operands, {}, tensors[0])
-        if len({operand.dtype for operand in tensors}) > 1:
-            return None
-        if plain in PRODUCTS:
-            return bytes_of(plain, operands, {}, _product(plain, tensors, operands))
+        if is_out(plain, operands):
+            return bytes_of(plain, operands[:-1], {}, operands[-1])
+        return bytes_of(plain, operands, {}, _outputs(plain, tensors, operands))
     except MissingOperandError:
         return None
-    return None
 
 
-def _product(plain: str, tensors: list[Described], operands: tuple[Any, ...]) -> Any:
+def _outputs(plain: str, tensors: list[Described], operands: tuple[Any, ...]) -> Any:
+    if plain in WRITES:
+        return tensors[0]
+    if plain not in PRODUCTS:
+        return written(plain, operands)
+    if len({operand.dtype for operand in tensors}) > 1:
+        raise MissingOperandError("the type of its output")
     if plain.endswith("convolution"):
         return outputs(plain, operands)
     first, second = tensors[-2:]

@@ -13,6 +13,7 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.records.work.cost import Cost
 
+_ATTENTION = "attention"  # in the names of all kernels of it
 _Key = tuple[int, str, str]  # a layer's row, a phase, an operator without its overload
 
 
@@ -24,6 +25,9 @@ class _Sum(NamedTuple):
 
 def with_costs(tree: Tree, cost: Cost) -> Tree:
     """Return the tree with FLOPs and bytes on its rows; their sum is the cost's.
+
+    Only attention that is causal counts what its kernel does, the exact lower triangle: a row's
+    rate is of work that was done, and the same as in a trace of the step.
 
     Both name the same layers by call path. In a layer and phase, the calls of an operator share
     what it was counted with. What the recording did not see as that operator (the inside of a fast
@@ -83,7 +87,9 @@ def _sums(tree: Tree, cost: Cost) -> dict[_Key, _Sum]:
     sums: dict[_Key, _Sum] = {}
     for row in cost.rows:
         key = (layers[row.node], row.phase, row.operator)
-        flops = row.matmul_flops + row.vector_flops
+        causal = _ATTENTION in row.operator  # plain products are done whole
+        products = row.causal_matmul_flops if causal else row.matmul_flops
+        flops = products + row.vector_flops
         work = _Sum(flops, row.bytes, 0 if row.has_formula else row.calls)
         sums[key] = _added(sums.get(key), work)
     return sums

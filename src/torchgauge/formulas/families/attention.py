@@ -228,6 +228,24 @@ def flash_attention_backward(
     return _packed(query, key, value, packed, cum_seq_k, causal=is_causal, backward=True)
 
 
+@formula("flash_attn::_flash_attn_forward")
+def flash_package(
+    q: Operand, k: Operand, v: Operand, dropout_p: float, softmax_scale: float, causal: bool,
+    *args: Any, **kwargs: Any,
+) -> Work | None:  # fmt: skip
+    """[b, s, h, d], as the package flash-attn registers it."""
+    return _packed(q, k, v, None, None, causal=causal)
+
+
+@formula("flash_attn::_flash_attn_backward")
+def flash_package_backward(
+    dout: Any, q: Operand, k: Operand, v: Operand, out: Any, softmax_lse: Any, dq: Any, dk: Any,
+    dv: Any, dropout_p: float, softmax_scale: float, causal: bool, *args: Any, **kwargs: Any,
+) -> Work | None:  # fmt: skip
+    """Four products."""
+    return _packed(q, k, v, None, None, causal=causal, backward=True)
+
+
 @formula("aten::_efficient_attention_forward")
 def efficient_forward(
     query: Operand, key: Operand, value: Operand, bias: Any, cu_seqlens_q: Any, cu_seqlens_k: Any,
