@@ -30,7 +30,7 @@ def read_rank(file: str, options: ReadOptions, progress: Progress | None = None)
     events = events_of(file, options, progress, launch_arrows=False)
     if progress is not None:
         progress.start("analysing")
-    rank, calls = rank_trace(events, Path(file).name)
+    rank, calls = rank_trace(events, Path(file).name, timeline_bytes=options.timeline_bytes)
     return RankResult(file, rank, calls)
 
 

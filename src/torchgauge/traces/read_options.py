@@ -6,6 +6,8 @@ import dataclasses
 
 from torchgauge.errors import InputError
 
+TIMELINE_BYTES = 5_500_000  # of a page's timeline: 7.4 MB of its text
+
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
@@ -16,6 +18,8 @@ class ReadOptions:
         partial: Whether a damaged file gives what can be read of it.
         cache: Whether events are kept beside each file, and read from there.
         memory_limit: Bytes, of all processes together; None is no limit.
+        timeline_bytes: What the events for the page's timeline may take, of all files together; 0
+            is without them.
         workers: How many of several files are read at once; None is as many as cores.
 
     Raises InputError `cache-and-limit`.
@@ -26,6 +30,7 @@ class ReadOptions:
     cache: bool = False
     memory_limit: int | None = None
     workers: int | None = None
+    timeline_bytes: int = 0
 
     def __post_init__(self) -> None:
         if self.cache and self.memory_limit is not None:

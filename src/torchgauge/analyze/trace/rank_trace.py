@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from torchgauge.analyze.findings.catalogue import findings
+from torchgauge.analyze.lanes.recorded_lanes import Recorded, timeline
 from torchgauge.analyze.timeline.attribution import Spans
 from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
 from torchgauge.analyze.timeline.launches import Launched, launched
@@ -43,8 +44,13 @@ _MEMORY = {
 }
 
 
-def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
-    """Return the record of one file's events, and its collectives; `file` is its name."""
+def rank_trace(
+    events: Events, file: str, *, timeline_bytes: int = 0
+) -> tuple[RankTrace, Calls]:
+    """Return the record of one file's events, and its collectives; `file` is its name.
+
+    With `timeline_bytes` the tree has the events for the page's timeline, in so many at most.
+    """
     modules, spans = attributed(events)
     tree = tree_of(events, modules, spans)  # what it needs for itself is the most, and first
     work = launched(events, spans)
@@ -53,6 +59,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
     host_waits = waits(events)
     begin, end = window(events)
     duration = activities.end - activities.begin
+    path = _path(events, work, activities, host_waits, begin)
     record = RankTrace(
         file=file,
         rank=events.metadata.rank,
@@ -69,12 +76,18 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         collectives=collectives(activities, facts),
         queues=_queues(activities),
         synchronisations=synchronisations(events, spans, modules.tree, host_waits),
-        critical_path=_critical(events, spans, work, activities, host_waits, begin),
+        critical_path=_critical(events, spans, work, path),
         memory=tuple(memory_uses(events, begin)),
         missing=tuple(_not_recorded(events, modules)),
         warnings=events.warnings,
     )
     calls = rank_calls(activities, facts, _origin(events))
+    if timeline_bytes:
+        recorded = Recorded(
+            events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
+        )
+        tree = msgspec.structs.replace(tree, timeline=timeline(recorded, max_bytes=timeline_bytes))
+        record = msgspec.structs.replace(record, tree=tree)
     return msgspec.structs.replace(record, findings=findings(record)), calls
 
 
@@ -123,16 +136,17 @@ def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def _path(
+    events: Events, work: Launched, activities: Activities, host_waits: Waits, begin: int
+) -> Sequence[Segment]:
+    thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
+    return tuple(critical_path(activities, thread, host_waits, begin))
+
+
 def _critical(
-    events: Events,
-    spans: Spans,
-    work: Launched,
-    activities: Activities,
-    host_waits: Waits,
-    begin: int,
+    events: Events, spans: Spans, work: Launched, path: Sequence[Segment]
 ) -> CriticalPath | None:
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
-    path = critical_path(activities, thread, host_waits, begin)
     host = HostWork(events, spans, np.unique(thread))
     names, codes = events.name.take(spans.row), packed(events.name.codes[work.row])
     of_code = [str(name) for name in events.name.values]
