@@ -28,16 +28,19 @@ function queues(events: Events): Counter[] {
   const found: Counter[] = [];
   events.data.lanes.forEach((lane, number) => {
     if (lane.group !== "device") return;
-    const [into, out]: [number[], number[]] = [[], []];
-    for (const row of events.rows) {
-      if (row.lane !== number) continue;
-      for (let work = row.from; work < row.to; work++) {
+    const rows = events.rows.filter((row) => row.lane === number);
+    const all = rows.reduce((sum, { from, to }) => sum + to - from, 0);
+    const into = new Float64Array(all);
+    const out = new Float64Array(all);
+    let count = 0;
+    for (const { from, to } of rows) {
+      for (let work = from; work < to; work++) {
         if (launch[work] < 0) continue;
-        into.push(begin[launch[work]]);
-        out.push(Math.max(begin[work], begin[launch[work]]));
+        into[count] = begin[launch[work]];
+        out[count++] = Math.max(begin[work], begin[launch[work]]);
       }
     }
-    if (into.length > 1) found.push(queue(lane.name, Float64Array.from(into).sort(), Float64Array.from(out).sort()));
+    if (count > 1) found.push(queue(lane.name, into.subarray(0, count).sort(), out.subarray(0, count).sort()));
   });
   return found;
 }

@@ -32,7 +32,11 @@ export class Events {
     );
     this.size = from;
     this.busy = new Float64Array(from + 1);
-    for (let event = 0; event < from; event++) this.busy[event + 1] = this.busy[event] + this.time(event);
+    const { begin, end, blocks } = columns;
+    for (let event = 0; event < from; event++) {
+      const time = (blocks.size && blocks.get(event)?.busy) || end[event] - begin[event];
+      this.busy[event + 1] = this.busy[event] + time;
+    }
   }
 
   name(event: number): string {
@@ -82,6 +86,17 @@ export class Events {
     const right = next < row.to ? begin[next] - time : Infinity;
     if (Math.min(left, right) > near) return -1;
     return left <= right ? before : next;
+  }
+
+  /** The steps that the host marks. */
+  steps(): number[] {
+    const found: number[] = [];
+    const isStep = this.data.kinds.map((kind) => kind === "step");
+    for (const { lane, from, to } of this.rows) {
+      if (this.data.lanes[lane].group !== "host") continue;
+      for (let event = from; event < to; event++) if (isStep[this.columns.name[event]]) found.push(event);
+    }
+    return found;
   }
 
   row(event: number): Row {

@@ -91,10 +91,6 @@ class Timeline {
   ) {
     this.strips = strips(events, counters(events));
     this.painter = new Painter(this.canvas, events);
-    const { data } = events;
-    const steps = events.rows
-      .filter(({ lane }) => data.lanes[lane].group === "host")
-      .flatMap(({ from, to }) => Array.from({ length: to - from }, (_, at) => from + at).filter((one) => events.kind(one) === "step"));
     this.scene = {
       events,
       strips: this.strips,
@@ -108,7 +104,7 @@ class Timeline {
       matches: null,
       range: null,
       arrows: [],
-      steps,
+      steps: events.steps(),
     };
   }
 

@@ -44,7 +44,7 @@ def _packed(
     number = np.repeat(np.arange(len(lanes)), [len(lane) for lane in lanes])
     row = number * (1 << 20) + _joined(lanes, "row")
     begin, end = _joined(lanes, "begin") - window[0], _joined(lanes, "end") - window[0]
-    block = blocks(begin, end, row, window[1] - window[0], max_events)
+    block = blocks(begin, end, row, max_events)
     first = np.flatnonzero(np.diff(block, prepend=-1))
     count = np.diff(np.append(first, len(begin)))
     busy = np.add.reduceat(end - begin, first) if len(first) else end
