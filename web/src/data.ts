@@ -184,6 +184,24 @@ export interface PathData {
   table: TableData;
 }
 
+export interface TimelineData {
+  /** Of the window, in ns. */
+  duration: number;
+  names: string[];
+  /** Short names of kernels, by the number of the name. */
+  labels: [name: number, label: string][];
+  /** The kind of each name. */
+  kinds: string[];
+  places: [layer: string, phase: string][];
+  lanes: { name: string; group: "path" | "idle" | "device" | "ranges" | "host"; rows: number[]; left: number }[];
+  events: number;
+  /** Bytes of each column once inflated; see records/timeline/timeline.py. */
+  sizes: number[];
+  columns: string;
+  counters: { name: string; unit: Unit; time: number[]; values: number[] }[];
+  note: string;
+}
+
 export type HeldData = {
   title: string;
   note: string;

@@ -22,6 +22,7 @@ import { steps } from "./views/steps";
 import { cells, pareto, scaling } from "./views/sweep";
 import { system } from "./views/system";
 import { tables } from "./views/tables";
+import { timeline } from "./views/timeline";
 import { devices, path, ranks, unrecorded } from "./views/trace";
 import { trend } from "./views/trend";
 import { tree } from "./views/tree";
@@ -40,6 +41,7 @@ register<any>(
   path,
   ooms,
   course,
+  timeline,
   tree,
   held,
   layout,
@@ -57,10 +59,11 @@ register<any>(
 const page = read();
 const common = page.parts;
 const { choice } = page;
-const listeners: { open: ((node: number) => void)[]; search: ((text: string) => void)[] } = {
-  open: [],
-  search: [],
-};
+const listeners: {
+  open: ((node: number) => void)[];
+  search: ((text: string) => void)[];
+  locate: ((name: string, layer?: string) => void)[];
+} = { open: [], search: [], locate: [] };
 const every = { ...common, ...Object.assign({}, ...(choice?.options ?? []).map((one) => one.parts)) };
 const shown = views.filter((view) => every[view.id]);
 const titles = (view: View<any>): string => every[view.id].title ?? view.title;
@@ -147,6 +150,7 @@ function arrive({ node, view }: Place): void {
 function replace(option: number): void {
   listeners.open = [];
   listeners.search = [];
+  listeners.locate = [];
   showParts(option, shown.filter((view) => !common[view.id]));
 }
 
@@ -202,11 +206,15 @@ function makeContext(): Context {
       listeners.search.forEach((listener) => listener(text));
       sections.get("tree")?.scrollIntoView({ block: "start" });
     },
+    locate(wanted, layer) {
+      listeners.locate.forEach((listener) => listener(wanted, layer));
+    },
     choose(option) {
       history.pushState(null, "", addresses.write({ option }));
       replace(option);
     },
     onOpen: (listener) => listeners.open.push(listener),
     onSearch: (listener) => listeners.search.push(listener),
+    onLocate: (listener) => listeners.locate.push(listener),
   };
 }

@@ -12,11 +12,14 @@ export interface Context {
   open(node: number): void;
   /** Show the nodes whose name holds the text. */
   search(text: string): void;
+  /** Show the longest event of this name in the timeline, in this layer if there is any. */
+  locate(name: string, layer?: string): void;
   /** Show another rank or device, by its number among the options, and put it into the address. */
   choose(option: number): void;
   /** What is called when the node shown or the text sought changes. */
   onOpen(listener: (node: number) => void): void;
   onSearch(listener: (text: string) => void): void;
+  onLocate(listener: (name: string, layer?: string) => void): void;
 }
 
 /** A section: shown where the record has the part of its name; `wide` fills the page. */

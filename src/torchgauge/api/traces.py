@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.progress import showing
-from torchgauge.traces.read_options import ReadOptions
+from torchgauge.traces.read_options import TIMELINE_BYTES, ReadOptions
 
 if TYPE_CHECKING:
     from torchgauge.records.trace.trace import Trace
@@ -26,6 +26,7 @@ def read_trace(
     cache: bool = False,
     memory_limit: int | None = None,
     workers: int | None = None,
+    timeline: bool = False,
     progress: bool | None = None,
 ) -> Trace:
     """Read a Kineto trace, or those of a job's ranks in a folder or a zip; torch is not needed.
@@ -39,7 +40,8 @@ def read_trace(
     `parquet`). `memory_limit` is in bytes, of all processes together: of a file that needs more the
     first part is read, and a warning says up to when. Of several files `workers` are read at once,
     as many as there are cores unless said otherwise; one that cannot be read is a failed warning,
-    and the others stay; JSON of another kind is left out with a warning. Of an archive nothing is
+    and the others stay; JSON of another kind is left out with a warning. `timeline` keeps the events that the page's timeline
+    shows. Of an archive nothing is
     unpacked to disk, and nothing cached.
 
     Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces,
@@ -56,7 +58,15 @@ def read_trace(
         True
     """
     options = ReadOptions(
-        python, partial, cache, memory_limit, workers, begin=begin, end=end, step=step
+        python,
+        partial,
+        cache,
+        memory_limit,
+        workers,
+        begin=begin,
+        end=end,
+        step=step,
+        timeline_bytes=TIMELINE_BYTES if timeline else 0,
     )
     from torchgauge.traces.job_trace import read
 

@@ -129,15 +129,23 @@ def check(options: argparse.Namespace, kind: str = "") -> None:
             remedy="Add --output-dir DIR. Any format of a saved run is printed by "
             f"`torchgauge report RUN.json --format {options.formats[0]}`.",
         )
-    named_forms = [*(options.formats or ()), *(form for form, _ in options.outputs)]
-    if "html" in named_forms or options.html is not None or options.open:
+    if has_page(options):
         _renderer("html")
-    for form in named_forms if kind else ():
+    for form in _named_forms(options) if kind else ():
         rendering.check_fit(kind, FORMATS[form].renderer, form)
     if options.output_dir is not None:
         check_writable(options.output_dir)
     for path in (*(path for _, path in options.outputs), *filter(None, [options.html])):
         check_replaceable(path)
+
+
+def has_page(options: argparse.Namespace) -> bool:
+    """Return whether the options ask for a page."""
+    return "html" in _named_forms(options) or options.html is not None or options.open
+
+
+def _named_forms(options: argparse.Namespace) -> list[str]:
+    return [*(options.formats or ()), *(form for form, _ in options.outputs)]
 
 
 def write(

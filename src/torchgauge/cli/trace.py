@@ -82,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
         cache=options.cache,
         memory_limit=size(options.memory_limit),
         workers=options.workers,
+        timeline=formats.has_page(options),
     )
     _check_rank(trace, options.rank)
     written = formats.write(trace, options, "trace")

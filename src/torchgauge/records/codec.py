@@ -21,7 +21,7 @@ from torchgauge.records.snapshot import Growth, Snapshot
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.trace.ranks import Ranks
-from torchgauge.records.trace.trace import Trace
+from torchgauge.records.trace.trace import RankTrace, Trace
 from torchgauge.records.trace.trace_diff import TraceDiff
 from torchgauge.records.trend import Trend
 from torchgauge.records.verdict import Verdict
@@ -50,14 +50,25 @@ KINDS: dict[str, type[Saved]] = {
     if field.name == "schema"
 }
 
+SAVED_TIMELINE = 64_000  # bytes of a trace's timeline; a larger one is left out of the saved record
+
 
 class _Peek(msgspec.Struct):
     schema: str = ""
 
 
 def encode(record: Record) -> bytes:
-    """Return the record as JSON text."""
+    """Return the record as JSON text, without the timelines of traces that are large."""
+    if isinstance(record, Trace):
+        record = msgspec.structs.replace(record, ranks=tuple(map(_without_large, record.ranks)))
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+
+
+def _without_large(rank: RankTrace) -> RankTrace:
+    timeline = rank.tree.timeline
+    if timeline is None or len(timeline.columns) <= SAVED_TIMELINE:
+        return rank
+    return msgspec.structs.replace(rank, tree=msgspec.structs.replace(rank.tree, timeline=None))
 
 
 def decode(data: bytes, origin: str = "the data") -> Saved:

@@ -34,12 +34,17 @@ def read_rank(file: str, options: ReadOptions, progress: Progress | None = None)
         progress.start("analysing")
     name, part = Path(file).name, options.part
     if part.is_whole:
-        return RankResult(file, *rank_trace(events, name))
+        return RankResult(file, *rank_trace(events, name, timeline_bytes=options.timeline_bytes))
     complete_recording = recording(events)
     selection = select(complete_recording, part)
-    partial_events = selected_events(events, selection)
-    behind = waits_for_others(complete_recording, selection)
-    return RankResult(file, *rank_trace(partial_events, name, str(part), behind_others=behind))
+    rank, calls = rank_trace(
+        selected_events(events, selection),
+        name,
+        str(part),
+        behind_others=waits_for_others(complete_recording, selection),
+        timeline_bytes=options.timeline_bytes,
+    )
+    return RankResult(file, rank, calls)
 
 
 def events_of(

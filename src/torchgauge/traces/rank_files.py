@@ -41,6 +41,7 @@ def read_ranks(files: Sequence[str], options: ReadOptions, progress: Progress) -
     workers = min(options.workers or cores(), len(files))
     if options.memory_limit is not None:
         options = dataclasses.replace(options, memory_limit=options.memory_limit // workers)
+    options = dataclasses.replace(options, timeline_bytes=options.timeline_bytes // len(files))
     with temporary_folder() as folder:
         children = _Children(folder, options)
         with ThreadPoolExecutor(workers) as pool:

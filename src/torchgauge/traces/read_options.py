@@ -10,6 +10,8 @@ from torchgauge.errors import InputError
 if TYPE_CHECKING:
     from torchgauge.analyze.trace.selection import Part
 
+TIMELINE_BYTES = 5_500_000  # of a page's timeline: 7.4 MB of its text
+
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
@@ -23,6 +25,8 @@ class ReadOptions:
         begin: Seconds from the window's begin; what is before is left out.
         end: Seconds from the window's begin; what is at that time or after is left out.
         step: The marked step that is read; None is all of the trace.
+        timeline_bytes: What the events for the page's timeline may take, of all files together; 0
+            is without them.
         workers: How many of several files are read at once; None is as many as cores.
 
     Raises InputError `cache-and-limit`.
@@ -36,6 +40,7 @@ class ReadOptions:
     begin: float | None = None
     end: float | None = None
     step: int | None = None
+    timeline_bytes: int = 0
 
     @property
     def part(self) -> Part:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
 from torchgauge.analyze.findings.catalogue import findings
+from torchgauge.analyze.lanes.recorded_lanes import Recorded, timeline
 from torchgauge.analyze.timeline.attribution import Spans
 from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
 from torchgauge.analyze.timeline.launches import Launched, launched
@@ -35,12 +36,18 @@ _BEHIND = "no critical path: the device was still at work of before this part wh
 
 
 def rank_trace(
-    events: Events, file: str, part: str = "", *, behind_others: bool = False
+    events: Events,
+    file: str,
+    part: str = "",
+    *,
+    behind_others: bool = False,
+    timeline_bytes: int = 0,
 ) -> tuple[RankTrace, Calls]:
     """Return the record of one file's events, and its collectives; `file` is its name.
 
     `part` says of which part of it the events are; `behind_others`: work waited for work that is
-    not in that part.
+    not in that part. With `timeline_bytes` the tree has the events for the page's timeline, in so
+    many at most.
     """
     modules, spans = attributed(events)
     tree = tree_of(events, modules, spans)  # what it needs for itself is the most, and first
@@ -53,6 +60,10 @@ def rank_trace(
     caused = caused_by_waits(host_waits, pauses)
     begin, end = window(events)
     duration = activities.end - activities.begin
+    known = dependencies(events, activities, facts, host_waits)
+    path = (
+        () if behind_others else tuple(critical_path(activities, thread, host_waits, begin, known))
+    )
     record = RankTrace(
         file=file,
         rank=events.metadata.rank,
@@ -74,12 +85,20 @@ def rank_trace(
         host_delays=delays,
         critical_path=None
         if behind_others
-        else _critical(events, spans, work, facts, activities, host_waits, begin),
+        else _critical(
+            events, spans, work, path, waits_are_known=bool((known.transfer >= 0).any())
+        ),
         memory=tuple(memory_uses(events, begin)),
         missing=(*not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),
         warnings=events.warnings,
     )
     calls = rank_calls(activities, facts, origin(events))
+    if timeline_bytes:
+        recorded = Recorded(
+            events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
+        )
+        tree = msgspec.structs.replace(tree, timeline=timeline(recorded, max_bytes=timeline_bytes))
+        record = msgspec.structs.replace(record, tree=tree)
     return msgspec.structs.replace(record, findings=findings(record)), calls
 
 
@@ -87,14 +106,11 @@ def _critical(
     events: Events,
     spans: Spans,
     work: Launched,
-    facts: Facts,
-    activities: Activities,
-    host_waits: Waits,
-    begin: int,
+    path: Sequence[Segment],
+    *,
+    waits_are_known: bool,
 ) -> CriticalPath | None:
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
-    known = dependencies(events, activities, facts, host_waits)
-    path = critical_path(activities, thread, host_waits, begin, known)
     host = HostWork(events, spans, np.unique(thread))
     names, codes = events.name.take(spans.row), packed(events.name.codes[work.row])
     of_code = [str(name) for name in events.name.values]
@@ -109,7 +125,7 @@ def _critical(
             return ((around or OUTSIDE, length),)
         return ((of_code[codes[segment.activity]], length),)
 
-    return summary(path, named, waits_are_known=bool((known.transfer != ABSENT).any()))
+    return summary(path, named, waits_are_known=waits_are_known)
 
 
 def _queues(activities: Activities) -> tuple[Queue, ...]:

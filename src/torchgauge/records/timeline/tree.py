@@ -11,6 +11,7 @@ from torchgauge.records.record import How, Interval, MeasurementWarning, Record,
 from torchgauge.records.timeline.device_use import DeviceUse
 from torchgauge.records.timeline.line_time import LineTime
 from torchgauge.records.timeline.node import Node, Totals
+from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.similar import similar
 
@@ -59,6 +60,8 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
         devices: How busy each device was in that time.
         allocator: Whose bytes the memory is: "CPU" or "CUDA".
         lines: Python's time by line, if it was sampled.
+        timeline: The recorded events for the page's timeline: of a step, or of a whole trace where
+            that was asked for. Saved only where it is small.
     """
 
     rows: tuple[TreeRow, ...]
@@ -72,6 +75,7 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
     lines: tuple[LineTime, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "measured"
+    timeline: Timeline | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,8 +12,9 @@ from torchgauge.report.content import loop as loop_report
 from torchgauge.report.content.findings import findings_of
 from torchgauge.report.page import page_method, page_tables, page_tree
 from torchgauge.report.page.page_findings import finding_entry
-from torchgauge.report.page.page_profile import warnings
+from torchgauge.report.page.page_profile import ONE_STEP, warnings
 from torchgauge.report.page.page_series import rows
+from torchgauge.report.page.timeline.page_timeline import timeline
 
 # How far the tree's sum and a bare step may be apart without a word.
 AGREE = 0.05
@@ -146,6 +147,7 @@ def method(loop: Loop) -> dict[str, Any]:
 
 PARTS = {
     "overview": overview,
+    "timeline": lambda loop: timeline(loop.tree, ONE_STEP),
     "tree": tree,
     "tables": tables,
     "steps": steps,

@@ -16,8 +16,13 @@ from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_method, page_roofline, page_series, page_tables, page_tree
 from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_series import rows
+from torchgauge.report.page.timeline.page_timeline import timeline
 
 NOT_MEASURED = "not measured in this run"
+ONE_STEP = (
+    "One step as it was recorded, with what the recording itself takes: the tree has times of a "
+    "step without it."
+)
 
 
 def overview(profile: Profile) -> dict[str, Any]:
@@ -126,6 +131,7 @@ def tables(profile: Profile) -> list[dict[str, Any]] | None:
 
 PARTS = {
     "overview": overview,
+    "timeline": lambda profile: timeline(profile.tree, ONE_STEP),
     "tree": page_tree.profile_tree,
     "tables": tables,
     "roofline": page_roofline.roofline,

@@ -18,6 +18,7 @@ from torchgauge.report.page.page_document import Choice, Option
 from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import largest, short
+from torchgauge.report.page.timeline.page_timeline import rank_timeline
 from torchgauge.report.tables.trace_devices import side_by_side
 
 # Nodes and rows of all ranks together, so that a page of many ranks still opens at once.
@@ -57,6 +58,7 @@ def _parts(trace: Trace, rank: RankTrace, nodes: int, rows: int) -> dict[str, An
         "devices": devices(rank),
         "path": page_trace_tables.path(rank.critical_path),
         "course": memory_timeline(rank),
+        "timeline": rank_timeline(rank),
         "tree": {
             **page_tree.columns(reduced.tree),
             "note": _tree_note(rank, len(reduced.tree.rows)),

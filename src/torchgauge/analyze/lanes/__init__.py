@@ -1,0 +1,1 @@
+"""Recorded events as lanes of a drawing over time."""
