@@ -87,7 +87,7 @@ def archived_traces(dice, folder):
 @reader
 def ranks_of_traces(dice, folder):
     """The files of a job's ranks, each read as its own process would."""
-    from torchgauge.traces import rank_files
+    from torchgauge.traces import rank_answer
     from torchgauge.traces.job_trace import job_trace
     from torchgauge.traces.read_options import ReadOptions
     from torchgauge.traces.trace_files import trace_files
@@ -97,8 +97,9 @@ def ranks_of_traces(dice, folder):
         (folder / f"rank{number}.json").write_bytes(data)
     files = trace_files(folder)
     options = ReadOptions()
-    answers = [rank_files.encoded(rank_files.answered(str(file), options)) for file in files]
-    read = [rank_files._decoded(str(file), one) for file, one in zip(files, answers, strict=True)]
+    read = [
+        rank_answer.decoded(str(file), rank_answer.answered(str(file), options)) for file in files
+    ]
     record = job_trace("job", read)
     assert str(record)
     assert codec.decode(codec.encode(record)) == record

@@ -1,128 +1,151 @@
-"""The files of several ranks, each read in a process of its own."""
+"""The files of several ranks, read by a few processes at once.
+
+A process reads one file after the other. What a file does to the process that reads it (it ends, it
+runs out of memory) costs that file alone: another process takes its place.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
-import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 import msgspec
-import numpy as np
 
-from torchgauge.analyze.trace.rank_calls import Calls, Message
-from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.errors import MeasurementError
 from torchgauge.progress import Progress
-from torchgauge.records.failure import Failure
-from torchgauge.records.trace.trace import RankTrace
-from torchgauge.temporary import temporary_folder
-from torchgauge.traces.rank_file import RankResult, read_rank
+from torchgauge.traces.rank_answer import decoded
+from torchgauge.traces.rank_file import RankResult
 from torchgauge.traces.read_options import ReadOptions
-from torchgauge.workers import NOWHERE, PIPE, worker
+from torchgauge.traces.trace_child import HEADER
+from torchgauge.workers import end_worker, start_worker
 
 CHILD = Path(__file__).with_name("trace_child.py")
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """`RankResult` as it travels between processes."""
-
-    rank: RankTrace | None = None
-    calls: tuple[tuple[Message, tuple[int, ...], tuple[int, ...]], ...] = ()
-    failure: Failure | None = None
-
-
 def read_ranks(files: Sequence[str], options: ReadOptions, progress: Progress) -> list[RankResult]:
-    """Read each file in a process of its own, several at once; answers hold what is wrong."""
+    """Read each file in another process, several at once; results hold what is wrong."""
     done: list[RankResult] = []
     workers = min(options.workers or cores(), len(files))
     if options.memory_limit is not None:
         options = dataclasses.replace(options, memory_limit=options.memory_limit // workers)
     options = dataclasses.replace(options, timeline_bytes=options.timeline_bytes // len(files))
-    with temporary_folder() as folder:
-        children = _Children(folder, options)
-        with ThreadPoolExecutor(workers) as pool:
-            try:
-                for result in pool.map(children.read, range(len(files)), files):
-                    done.append(result)
-                    progress.update(Path(result.file).name, len(done) / len(files))
-            except BaseException:  # Ctrl-C as well must leave no child running
-                children.stop()
-                raise
+    readers = _Readers(options)
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for result in pool.map(readers.read, files):
+                done.append(result)
+                progress.update(Path(result.file).name, len(done) / len(files))
+        finally:  # Ctrl-C as well must leave no child running
+            readers.stop()
     return done
 
 
-class _Children:
-    """The processes that read, so that all of them can be ended."""
+class _Readers:
+    """The processes that read; as many as threads that ask at once."""
 
-    def __init__(self, folder: Path, options: ReadOptions) -> None:
-        self._folder = folder
-        self._options = dataclasses.asdict(options)
-        self._running: set[subprocess.Popen[bytes]] = set()
+    def __init__(self, options: ReadOptions) -> None:
+        self._setup = {"options": dataclasses.asdict(options), "path": sys.path}
+        self._lock = threading.Lock()
+        self._idle: list[_Reader] = []
+        self._running: set[_Reader] = set()
         self._is_stopped = False
 
     def stop(self) -> None:
-        """End all that run, and start no other."""
-        self._is_stopped = True
-        for child in tuple(self._running):
-            child.kill()
+        """End all processes, and start no other."""
+        with self._lock:
+            self._is_stopped = True
+            for reader in self._running:
+                reader.kill()
+            for reader in self._idle:
+                reader.end()
 
-    def read(self, number: int, file: str) -> RankResult:
-        """Read one file in a new process."""
-        answer = self._folder / str(number)
-        request = json.dumps(
-            {"options": self._options, "path": sys.path, "file": file, "answer": str(answer)}
-        )
-        if self._is_stopped:
-            return RankResult(file)
-        with worker(CHILD, stdout=NOWHERE, stderr=PIPE) as child:
-            self._running.add(child)
-            try:
-                _, error_output = child.communicate(request.encode())
-            finally:
-                self._running.discard(child)
-        if not answer.exists():
-            return RankResult(file, error=_died(file, child.returncode, error_output))
-        return _decoded(file, answer.read_bytes())
-
-
-def answered(file: str, options: ReadOptions) -> Answer:
-    """Return what a child answers that reads the file so."""
-    try:
-        result = read_rank(file, options)
-    except TorchgaugeError as error:
-        return Answer(failure=Failure.from_error(error))
-    calls = tuple(
-        (message, tuple(begin.tolist()), tuple(end.tolist()))
-        for message, (begin, end) in result.calls.by_message.items()
-    )
-    return Answer(rank=result.rank, calls=calls)
+    def read(self, file: str) -> RankResult:
+        """Read one file, in a process that read others before if one is free."""
+        with self._lock:
+            if self._is_stopped:
+                return RankResult(file)
+            reader = self._idle.pop() if self._idle else _Reader(self._setup)
+            self._running.add(reader)
+        is_alive = False
+        try:
+            data, is_alive = reader.ask(file)
+            return decoded(file, data)
+        except (OSError, EOFError, msgspec.MsgspecError) as error:
+            is_alive = False
+            failure = reader.died(file, error)
+        finally:
+            with self._lock:
+                self._running.discard(reader)
+                if is_alive and not self._is_stopped:
+                    self._idle.append(reader)
+            if not is_alive or self._is_stopped:
+                reader.end()
+        if reader.files_read:  # the cause may be a file that it read before
+            return self.read(file)
+        return RankResult(file, error=failure)
 
 
-def encoded(answer: Answer) -> bytes:
-    """Return the answer as bytes."""
-    return msgspec.msgpack.encode(answer)
+class _Reader:
+    """A process that reads one file after the other."""
+
+    def __init__(self, setup: dict[str, object]) -> None:
+        self.files_read = 0
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
+        self._process = start_worker(CHILD, stderr=self._errors)
+        self._first = json.dumps(setup).encode() + b"\n"
+
+    def ask(self, file: str) -> tuple[bytes, bool]:
+        """Return the answer, and whether the process reads another file.
+
+        Raises EOFError or OSError where it ended instead.
+        """
+        questions, answers = _pipe(self._process.stdin), _pipe(self._process.stdout)
+        questions.write(self._first + json.dumps(file).encode() + b"\n")
+        questions.flush()
+        self._first = b""
+        header = answers.read(HEADER.size)
+        if len(header) < HEADER.size:
+            raise EOFError
+        size, goes_on = HEADER.unpack(header)
+        data = answers.read(size)
+        if len(data) < size:
+            raise EOFError
+        self.files_read += 1
+        return data, goes_on
+
+    def died(self, file: str, error: Exception) -> MeasurementError:
+        """Return the error that it ended without an answer about the file."""
+        if isinstance(error, msgspec.MsgspecError):
+            return _died(file, 0, str(error))
+        code = self._process.wait()
+        self._errors.seek(0)
+        return _died(file, code, self._errors.read().decode(errors="replace"))
+
+    def kill(self) -> None:
+        """Kill it while another thread waits for its answer."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """End it, and free what it has."""
+        end_worker(self._process)
+        self._errors.close()
 
 
-def _decoded(file: str, data: bytes) -> RankResult:
-    try:
-        answer = msgspec.msgpack.decode(data, type=Answer)
-    except msgspec.MsgspecError as error:
-        return RankResult(file, error=_died(file, 0, str(error).encode()))
-    if answer.failure is not None:
-        return RankResult(file, error=answer.failure.error())
-    calls = {
-        message: (np.array(begin, np.int64), np.array(end, np.int64))
-        for message, begin, end in answer.calls
-    }
-    return RankResult(file, answer.rank, Calls(calls))
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None  # noqa: S101 - `start_worker` makes both
+    return pipe
 
 
-def _died(file: str, code: int, error_output: bytes) -> MeasurementError:
-    text = error_output.decode(errors="replace").strip().splitlines()
+def _died(file: str, code: int, error_output: str) -> MeasurementError:
+    text = error_output.strip().splitlines()
     return MeasurementError(
         f"The process that read {file} ended without an answer.",
         id="child-killed" if code < 0 else "child-failed",

@@ -368,7 +368,7 @@ def test_a_copy_to_pageable_memory_holds_the_host_until_it_is_done():
     assert only.time == approx(56)
     # The last copy was launched at 72, and until 61 the host had waited for the first one.
     assert path(found) == {"compute": 50, "host": 12, "launch": 10, "copy": 2}
-    assert "1 × aten::item (cudaMemcpyAsync): 56.00 µs" in found.findings[0].evidence
+    assert "1 × aten::item (cudaMemcpyAsync): the host waits 56.00 µs" in found.findings[0].evidence
 
 
 def test_a_trace_without_operators_has_synchronisations_too():
