@@ -32,7 +32,7 @@ def test_time(seconds, shown):
         (44_700_000, "44.70 MB"),
         (999_999_999, "1.000 GB"),
         (None, "unknown"),
-        (-2048, "-2.048 kB"),
+        (-2048, "−2.048 kB"),
     ],
 )
 def test_size_is_decimal(count, shown):

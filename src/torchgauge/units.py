@@ -16,16 +16,21 @@ _METRICS_OF_ELEMENTS = ("parameters", "params", "trainable_parameters")
 _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
+def with_minus(number: str) -> str:
+    """Return a formatted number with a minus sign in place of a leading hyphen: '-1.2' → '−1.2'."""
+    return f"−{number[1:]}" if number.startswith("-") else number
+
+
 def significant(value: float, digits: int = 3) -> str:
     """Return `value` with `digits` significant digits, and an exponent only where it is absurd."""
     if value == 0:
         return "0"
     if not _PLAIN_RANGE[0] < abs(value) < _PLAIN_RANGE[1]:
-        return f"{float(value):.{digits - 1}e}"
+        return with_minus(f"{float(value):.{digits - 1}e}")
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
     rounded = round(value, decimals)
     decimals = digits - 1 - math.floor(math.log10(abs(rounded)))
-    return f"{rounded:,.{max(decimals, 0)}f}"
+    return with_minus(f"{rounded:,.{max(decimals, 0)}f}")
 
 
 def _scaled(value: float, steps: _Steps, digits: int) -> tuple[str, str]:
@@ -65,7 +70,7 @@ def size(count: float | None, digits: int = 4) -> str:
         return UNKNOWN
     rounded = round(count)
     if abs(rounded) < 1000:
-        return f"{rounded} B"
+        return with_minus(f"{rounded} B")
     number, prefix = _scaled(rounded, _DECIMAL, digits)
     return f"{number} {prefix}B"
 
@@ -84,7 +89,9 @@ def _counted(number: float | None, steps: _Steps, digits: int) -> str:
     if number is None:
         return UNKNOWN
     if abs(number) < 10_000:
-        return f"{number:,.0f}" if number == round(number) else significant(number, digits)
+        return (
+            with_minus(f"{number:,.0f}") if number == round(number) else significant(number, digits)
+        )
     text, prefix = _scaled(number, steps, digits)
     return f"{text} {prefix}"
 

@@ -81,7 +81,13 @@ def test_cells_sort(opened):
 def test_advice_says_what_held_with_its_code_and_folds_what_was_not_tried(opened):
     page = opened(advice()).page
     shown = page.locator("#advice").inner_text()
-    for title in ("Held", "Tried and rejected", "Tried and failed", "Not tried here", "Together"):
+    for title in (
+        "Confirmed",
+        "Tried and rejected",
+        "Tried and failed",
+        "Not tried here",
+        "Together",
+    ):
         assert title in shown, title
     assert "model = torch.compile(model)" in shown
     assert "export MALLOC_MMAP_MAX_=0" in shown

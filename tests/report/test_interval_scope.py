@@ -15,8 +15,8 @@ from torchgauge.report.content import rulings, time_sections
 
 WORDS = {
     "process": "within this process; between runs unknown",
-    "runs": "of processes seconds apart",
-    "calibrated": "of runs on this host",
+    "runs": "across processes of one run",
+    "calibrated": "across runs on this host",
 }
 
 

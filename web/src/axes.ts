@@ -12,6 +12,12 @@ export interface Scale {
   high: number;
 }
 
+/** The smallest of 1, 2, 5, 10, 20 … by which `most` has at most `lines` lines. */
+export function wholeStep(most: number, lines = 5): number {
+  const power = 10 ** Math.max(0, Math.floor(Math.log10(most / lines)));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => most / step <= lines)!;
+}
+
 /** From a round number to a round one: 1, 2 or 5 of a power of ten, or powers alone where they are many. */
 export function logarithmic(values: number[], from: number, to: number): Scale {
   const [least, most] = [Math.min(...values) * 0.95, Math.max(...values) * 1.05];

@@ -106,13 +106,13 @@ function options(
   });
   return {
     legend: { show: false },
-    padding: [12 + height(marked), 16, 0, 0],
+    padding: [12 + height(marked), 28, 0, 0],
     scales: {
       x: { time: false },
       y: { distr: wanted.logarithmic ? 3 : 1, range: (_, low, high) => range(wanted, low, high) },
     },
     axes: [
-      { ...axis(wanted.showX, wanted.xLabel), size: 32, ...(wanted.counts ? { incrs: WHOLE } : {}) },
+      { ...axis(wanted.showX, wanted.xLabel), size: 32, space: 70, ...(wanted.counts ? { incrs: WHOLE } : {}) },
       {
         ...axis(wanted.showY),
         size: 74,
@@ -210,12 +210,17 @@ function nameStretches(plot: uPlot, { stretches = [] }: Chart): void {
   ctx.lineWidth = 4 * devicePixelRatio;
   ctx.strokeStyle = property("--card");
   ctx.fillStyle = property("--soft");
+  // A name that another one covers, or the plot's end cuts, is left out: the shade stays.
+  let taken = bbox.left;
   for (const { from, to, label } of stretches) {
     const x = plot.valToPos(from, "x", true);
     const wide = plot.valToPos(to, "x", true) - x;
     const inside = wide > ctx.measureText(label).width + 8 * devicePixelRatio;
     const start = inside ? Math.max(x, bbox.left) : Math.max(x + wide, bbox.left);
     const said = inside ? label : `◂ ${label}`;
+    const end = start + ctx.measureText(said).width + 8 * devicePixelRatio;
+    if (start < taken || end > bbox.left + bbox.width) continue;
+    taken = end;
     const place = [start + 4 * devicePixelRatio, bbox.top + 14 * devicePixelRatio] as const;
     if (!inside) ctx.strokeText(said, ...place);
     ctx.fillText(said, ...place);

@@ -46,10 +46,11 @@ export function significant(value: number, digits = 3): string {
   const rounded = Number(value.toPrecision(digits));
   decimals = digits - 1 - Math.floor(Math.log10(Math.abs(rounded)));
   const shown = Math.min(Math.max(decimals, 0), 15);
-  return rounded.toLocaleString("en", {
+  const text = rounded.toLocaleString("en", {
     minimumFractionDigits: shown,
     maximumFractionDigits: shown,
   });
+  return text.replace(/^-/, "−");
 }
 
 function scaled(value: number, steps: [number, string][], digits: number): [string, string] {

@@ -1,5 +1,6 @@
 // How the steady calls are spread, with the median's interval and the percentiles.
 
+import { wholeStep } from "./axes";
 import type { LatencyData } from "./data";
 import { svg } from "./dom";
 import { time } from "./format";
@@ -61,7 +62,7 @@ export function histogram(part: LatencyData, width: number): SVGElement {
 
 /** Lines at whole numbers of calls. */
 function counted(most: number, top: number, floor: number, width: number): SVGElement[] {
-  const step = [1, 2, 5].map((one) => one * 10 ** Math.floor(Math.log10(most))).findLast((one) => most / one >= 2) ?? 1;
+  const step = wholeStep(most);
   const levels = Array.from({ length: Math.floor(most / step) + 1 }, (_, at) => at * step);
   return [
     ...levels.flatMap((level) => {

@@ -64,7 +64,7 @@ def test_estimates_are_said_to_be_such():
 
 def test_nothing_that_held_is_said_as_well():
     text = "\n".join(lines(advices.NOTHING))
-    assert "0 of 1 candidates held" in text
+    assert "0 of 1 candidates confirmed" in text
     assert "What to use" not in text
     assert "Interrupted" in text
 

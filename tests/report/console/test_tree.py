@@ -11,7 +11,7 @@ from torchgauge.records.trace.kernel import Kernel
 from torchgauge.report.console import blocks
 from torchgauge.report.content import document
 from torchgauge.report.content.document import Document, Options
-from torchgauge.report.tables.tree_tables import ORDERS
+from torchgauge.report.tables.tree_tables import ORDERS, coverage
 
 
 def row(name, kind, parent, **figures):
@@ -64,6 +64,11 @@ def test_rates_are_of_the_layers_time(simple):
 
 def test_what_is_in_layers_and_what_in_buckets_is_said(simple):
     assert "60 % in layers, 40 % in buckets" in text(simple).replace("60.0", "60")
+
+
+def test_without_layers_operators_are_covered():
+    untyped = tree(row("recording", "model", -1), row("aten::mm", "operator", 0, host=10 * MS))
+    assert coverage(untyped.root) == ("100 % in operators", "0 % in buckets")
 
 
 def test_the_cost_of_the_passes_and_the_residual_are_said(simple):

@@ -89,7 +89,7 @@ def test_runs_without_a_corrected_latency_are_unknown():
     lines = rows(console.file.getvalue())
     assert any("c10 run10 10.00 ms 11.00 ms" in line for line in lines)
     assert any("c11 run11 12.00 ms unknown" in line for line in lines)
-    assert "Intervals: 1 of processes seconds apart." in lines
+    assert "Intervals: 1 across processes of one run." in lines
 
 
 def test_the_page_has_the_corrected_values_as_a_series():
@@ -116,7 +116,7 @@ def test_what_went_away_is_not_called_a_regression():
     assert "went away since" in shown
     assert "torch 2.12 → 2.13" in shown
     better = text(series([1.0] * 5, changes=(change(2, -0.07),)))
-    assert "▼ -7.0 %" in better
+    assert "▼ −7.0 %" in better
 
 
 def test_many_layers_are_cut_where_least_moved():

@@ -12,7 +12,7 @@ const WIDTH = 220;
 const HEIGHT = 24;
 const EDGE = 8;
 const GROUPS: [outcome: string, title: string][] = [
-  ["accepted", "Held, and confirmed on fresh samples"],
+  ["accepted", "Confirmed on fresh samples"],
   ["rejected", "Tried and rejected"],
   ["failed", "Tried and failed"],
   ["untried", "Not tried here"],

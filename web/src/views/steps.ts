@@ -7,6 +7,8 @@ import { h } from "../dom";
 import { time } from "../format";
 import type { View } from "../registry";
 
+const middle = (values: number[]) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+
 export const steps: View<StepsData> = {
   id: "steps",
   title: "Steps",
@@ -25,8 +27,10 @@ export const steps: View<StepsData> = {
     });
     const parts: Parts = [...spent];
     const whole = parts.reduce((sum, [, took]) => sum + took, 0);
+    // A first step of seconds would press all others flat.
+    const far = Math.max(...part.durations) > 5 * middle(part.durations);
     host.append(
-      h("h3", {}, "Every step in order"),
+      h("h3", {}, "Every step in order ", h("span", { class: "note" }, far ? "on a logarithmic axis" : "")),
       h("p", { class: "note" }, "Above the steps: what torchgauge did in them. Drag to zoom in, double click to zoom out."),
     );
     chart(host, {
@@ -40,7 +44,8 @@ export const steps: View<StepsData> = {
       xLabel: "step",
       counts: true,
       marks,
-      fromZero: true,
+      fromZero: !far,
+      logarithmic: far,
     });
     host.append(
       h("h3", {}, "Time by what was done"),

@@ -49,7 +49,7 @@ def _slower(layer: Place) -> str:
 
 
 def _percent(change: float) -> str:
-    return f"{100 * change:+.1f} %".replace("-", "−")
+    return units.with_minus(f"{100 * change:+.1f} %")
 
 
 def _by_work(layers: tuple[Place, ...]) -> list[str]:

@@ -112,7 +112,8 @@ def _change(rule: Rule, series: TrendSeries) -> Iterator[Alert]:
         large = abs(change.size) >= rule.limit
         if news and large and change.lasting == "stays" and change.worse is not False:
             between = f"{change.after[:10] or 'a run'} … {change.until[:10] or 'a run'}"
-            text = f"changed by {change.size:+.1%} after {between}".replace("%", " %")
+            size = units.with_minus(f"{100 * change.size:+.1f} %")
+            text = f"changed by {size} after {between}"
             if series.changes_in == "corrected":
                 text += ", at the machine's usual speed"
             yield _alert(rule, series, f"{text}. {change.note}".strip(), change.size)

@@ -40,7 +40,7 @@ from torchgauge.targets.training.training import Phase, Training
 
 _METHOD = "allocations and frees recorded by torch.profiler in the second of two steps, on top of "
 _BEFORE = {
-    "cpu": "the storages known before them; libraries' scratch space and other threads' "
+    "cpu": "the storages known before them; libraries' workspace and other threads' "
     "allocations show in the resident set alone",
     "cuda": "what the device's allocator held before them; what of that has no name (libraries' "
     "workspaces, rounding, other tensors of the process) is workspace",

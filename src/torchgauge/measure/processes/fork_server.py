@@ -206,7 +206,8 @@ class ForkServer:
                     return False
                 data = os.read(pipe.fileno(), 4096)
                 if not data:
-                    raise _server_died(f"Exit code {self._process.wait()}.")
+                    code = self._process.wait()
+                    raise _server_died(f"Signal {-code}." if code < 0 else f"Exit code {code}.")
                 self._take(data)
         return True
 

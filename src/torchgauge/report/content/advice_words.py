@@ -17,9 +17,9 @@ from torchgauge.visible import one_line
 
 SIGNS = {"accepted": "✓", "rejected": "✗", "failed": "!", "untried": "–"}
 TITLES = {
-    "accepted": "What held",
-    "rejected": "What did not",
-    "failed": "What could not be run",
+    "accepted": "Confirmed",
+    "rejected": "Tried and rejected",
+    "failed": "Tried and failed",
     "untried": "Not tried",
 }
 
@@ -32,8 +32,8 @@ def title(advice: Advice) -> str:
 def headline(advice: Advice) -> str:
     """Say in one sentence what came out."""
     trial_count = len(advice.trials) - len(advice.of("untried"))
-    held = len(advice.accepted)
-    text = f"{held} of {trial_count} candidates held"
+    confirmed = len(advice.accepted)
+    text = f"{confirmed} of {trial_count} candidates confirmed"
     if advice.best is not None:
         best = advice.best
         combination = " + ".join(best.candidates)

@@ -12,6 +12,8 @@ from torchgauge.report.content.document import Block, Column, Detailed, Facts, N
 from torchgauge.visible import one_line
 
 LONGEST_NAME = 60  # of a difference in a sentence
+# A change this far from the ratio of the two figures was estimated from something else.
+ROUNDING = 5e-4
 
 
 def relative(change: float | None) -> str:
@@ -23,7 +25,7 @@ def relative(change: float | None) -> str:
     if change > 9:
         return f"×{units.significant(1 + change, 3)}"
     text = f"{100 * change:+.1f}" if abs(change) >= 0.001 else f"{100 * change:+.2g}"
-    return f"{text.replace('-', '−')} %"
+    return f"{units.with_minus(text)} %"
 
 
 def interval(change: Change | Place) -> str:
@@ -50,6 +52,30 @@ def signed(seconds: float) -> str:
     if seconds == 0:
         return "0 s"
     return ("+" if seconds > 0 else "−") + units.time(abs(seconds), 3)
+
+
+def of_process_means(changes: Sequence[Change | Ruling]) -> str:
+    """Return which changes are not those of their figures, and what they are of; "" if none.
+
+    A figure is the median of all calls; a test by processes estimates the change of the geometric
+    mean of their medians.
+    """
+    names = [one_line(change.metric) for change in changes if _is_of_means(change)]
+    if not names:
+        return ""
+    verb = "is" if len(names) == 1 else "are"
+    return (
+        f"the change of {', '.join(names)} {verb} that of the geometric mean over processes, "
+        "the figures are medians of all calls"
+    )
+
+
+def _is_of_means(change: Change | Ruling) -> bool:
+    old, new = change.baseline, change.current
+    if change.change is None or change.interval is None or not old or not new:
+        return False
+    ratios = new / old - 1, old / new - 1  # of a throughput a ruling has the change for the worse
+    return min(abs(change.change - ratio) for ratio in ratios) > ROUNDING
 
 
 def side_amount(value: float | None, change: Change) -> str:
@@ -139,5 +165,5 @@ def differences(around: Sequence[Difference]) -> list[Block]:
     notice = not_comparable(around)
     blocks: list[Block] = [Note(notice, "doubtful")] if notice else []
     if pairs:
-        blocks.append(Facts(pairs, "What differs around the runs", label=0, recorded=True))
+        blocks.append(Facts(pairs, "Differences between the two runs", label=0, recorded=True))
     return blocks

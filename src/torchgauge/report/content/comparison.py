@@ -10,6 +10,7 @@ from torchgauge.report.content.changes import (
     corrected_change,
     differences,
     interval,
+    of_process_means,
     relative,
     side_amount,
     side_details,
@@ -88,6 +89,8 @@ def _reasons(changes: Sequence[Change]) -> Iterator[str]:
     for change in changes:
         if correction_text := corrected_change(change):
             yield f"{change.metric}: {correction_text}."
+    if means := of_process_means(changes):
+        yield f"{means[0].upper()}{means[1:]}."
     reasons: dict[str, list[str]] = {}
     for change in changes:
         if change.reason:

@@ -24,7 +24,7 @@ STACKS = (
     Column("after", title="now", unit="bytes"),
     Column(
         "blocks",
-        get=lambda change: f"{change.after_blocks - change.before_blocks:+,}".replace("-", "−"),
+        get=lambda change: units.with_minus(f"{change.after_blocks - change.before_blocks:+,}"),
     ),
     Column("after_blocks", title="now", unit="count"),
 )

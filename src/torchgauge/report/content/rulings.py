@@ -6,7 +6,7 @@ from torchgauge import units
 from torchgauge.records.comparison import Comparison, Side
 from torchgauge.records.record import Interval
 from torchgauge.records.verdict import Outcome, Ruling, Verdict
-from torchgauge.report.content.changes import corrected_change, relative
+from torchgauge.report.content.changes import corrected_change, of_process_means, relative
 from torchgauge.visible import one_line
 
 SIGNS: dict[Outcome, str] = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not comparable": "≠"}
@@ -161,6 +161,8 @@ def method(verdict: Verdict) -> list[str]:
     sentences += dict.fromkeys(
         one_line(ruling.method) for ruling in measured if ruling.method not in ("", "exact")
     )
+    if means := of_process_means(verdict.rulings):
+        sentences.append(means)
     if any(ruling.change for ruling in verdict.rulings):
         sentences.append("changes are for the worse where positive")
     return sentences

@@ -188,7 +188,7 @@ def legend(sweep: Sweep) -> list[str]:
         WARNED: "has warnings, below",
     }
     other_meanings = [f"{sign} {text}" for sign, text in meanings.items() if sign in used_signs]
-    front = f"{FRONT} no other is better in one of {objectives} and worse in none"
+    front = f"{FRONT} best trade-off: no other is better in one of {objectives} and worse in none"
     return [front] * (FRONT in used_signs) + ["   ".join(other_meanings)] * bool(other_meanings)
 
 

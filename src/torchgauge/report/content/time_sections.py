@@ -11,8 +11,8 @@ from torchgauge.report.content.section import SMALLEST_SHARE, Row, Section
 
 SCOPES: dict[IntervalScope, str] = {
     "process": "within this process",
-    "runs": "of processes seconds apart",
-    "calibrated": "of runs on this host",
+    "runs": "across processes of one run",
+    "calibrated": "across runs on this host",
 }
 
 

@@ -88,7 +88,7 @@ def facts(trace: Trace, rank_trace: RankTrace) -> Iterator[tuple[str, str]]:
     parts = {
         host_spans: contents.operators,
         "launches": contents.launches,
-        "pieces of device work": contents.device_work,
+        "kernels and copies": contents.device_work,
         "allocations": contents.memory,
     }
     text = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)

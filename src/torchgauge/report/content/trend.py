@@ -116,7 +116,7 @@ def _figures(group: Sequence[TrendSeries]) -> Table:
 
 def _cells(values: Sequence[float], series: TrendSeries) -> dict[str, Value]:
     first, newest = values[0], values[-1]
-    change = f"{newest / first - 1:+.1%}".replace("%", " %") if first else ""
+    change = _percent(newest / first - 1) if first else ""
     change = "=" if newest == first else change
     return {
         "values": Curve(values, width=24, reserve=56),
@@ -175,14 +175,17 @@ def _how(series: TrendSeries) -> str:
 def _change(series: TrendSeries, change: TrendChange) -> Detailed:
     within = ""
     if change.interval is not None:
-        low, high = (100 * end for end in (change.interval.low, change.interval.high))
-        within = f" ({low:+.1f} … {high:+.1f} %)"
+        low, high = _percent(change.interval.low), _percent(change.interval.high)
+        within = f" ({low.removesuffix(' %')} … {high})"
     first, last = series.points[change.first], series.points[change.last]
     lasting = "" if change.lasting == "stays" else f", {LASTING[change.lasting]}"
     software = f"; also {one_line(change.software)}" if change.software else ""
-    size = f"{100 * change.size:+.1f} %"
-    text = f"{size}{within} after {_commit(first)} and up to {_commit(last)}"
+    text = f"{_percent(change.size)}{within} after {_commit(first)} and up to {_commit(last)}"
     return Detailed(text, f"{lasting}{software}")
+
+
+def _percent(change: float) -> str:
+    return units.with_minus(f"{100 * change:+.1f} %")
 
 
 def _commit(point: TrendPoint) -> str:

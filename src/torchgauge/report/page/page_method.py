@@ -16,6 +16,7 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
 from torchgauge.report.content import sections
 from torchgauge.report.page.page_series import rows
+from torchgauge.report.tables.tree_tables import coverage
 
 Rows = list[list[str]]
 KINDS = (
@@ -81,11 +82,8 @@ def _cost(record: Cost) -> Rows:
 def tree_facts(tree: Tree) -> Rows:
     """Return how much of a step is in layers, what the passes cost, and how far the sum is off."""
     root, facts = tree.root, []
-    total_time = root.time
-    if total_time:
-        outside = sum(child.time or 0.0 for child in root.children if child.kind == "bucket")
-        text = f"{units.percent(1 - outside / total_time, 3)} in layers"
-        facts.append(["coverage", text, f"{units.percent(outside / total_time)} in buckets"])
+    if covered := coverage(root):
+        facts.append(["coverage", *covered])
     for tree_pass in tree.passes:
         cost = "" if tree_pass.overhead is None else f"{tree_pass.overhead:.3f}× the bare step"
         facts.append(

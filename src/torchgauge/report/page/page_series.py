@@ -53,7 +53,7 @@ def latency(profile: Profile) -> dict[str, Any] | None:
 def _interval_title(record: Latency) -> str:
     scope = record.interval_scope
     level = "" if scope == "process" else "95 % "
-    return f"Interval of the median, {level}{time_sections.SCOPES[scope]}"
+    return f"{level}interval of the median {time_sections.SCOPES[scope]}"
 
 
 def _run(run: LatencyRun) -> dict[str, Any]:

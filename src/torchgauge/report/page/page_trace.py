@@ -192,7 +192,7 @@ def _hidden(breakdown: Breakdown) -> list[str]:
 
 
 def _time(seconds: float | None) -> str:
-    return "–" if seconds is None else units.time(seconds, 3).replace("-", "−")
+    return "–" if seconds is None else units.time(seconds, 3)
 
 
 def _row(name: str, breakdowns: list[Breakdown], extra_cells: list[str]) -> dict[str, Any]:

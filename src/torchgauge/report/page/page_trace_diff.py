@@ -8,7 +8,7 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.trace.trace_diff import Changes, TraceDiff
-from torchgauge.report.content.changes import relative
+from torchgauge.report.content.changes import not_comparable, relative
 from torchgauge.report.content.trace_diff import TITLES, side_details
 from torchgauge.report.page import page_comparison
 from torchgauge.report.page.page_profile import warnings
@@ -22,19 +22,16 @@ _CHANGE_KIND = Column("what", "what", "text")
 
 
 def overview(diff: TraceDiff) -> dict[str, Any]:
-    """Return the first screen: first of all, other reasons why times may differ."""
+    """Return the first screen: first of all, what makes the times not comparable."""
     sides = (("baseline", diff.baseline), ("current", diff.current))
-    around = [difference for difference in diff.differences if difference.timing]
-    differing = ", ".join(f"{difference.name} ({_both_sides(difference)})" for difference in around)
+    notice = not_comparable(diff.differences)
     return {
-        "notices": [short(f"Times may differ for this alone: not the same {differing}.")]
-        * bool(around),
+        "notices": [short(notice)] * bool(notice),
         "facts": [
             *([name, short(side.label), short(side_details(side))] for name, side in sides),
             *(
-                [difference.name, short(_both_sides(difference)), ""]
+                [f"{difference.part}: {difference.name}", short(_both_sides(difference)), ""]
                 for difference in diff.differences
-                if not difference.timing
             ),
         ],
         "created": "",
@@ -156,7 +153,7 @@ def tables(diff: TraceDiff) -> list[dict[str, Any]] | None:
             page_comparison.table(
                 changes.kind,
                 changes.places,
-                {_CHANGE_KIND: [_change_kind(p) for p in changes.places]},
+                {_CHANGE_KIND: [_change_kind(p, diff) for p in changes.places]},
             ),
             MAX_ROWS,
         )
@@ -166,9 +163,11 @@ def tables(diff: TraceDiff) -> list[dict[str, Any]] | None:
     return listed_tables or None
 
 
-def _change_kind(place: Place) -> str:
+def _change_kind(place: Place, diff: TraceDiff) -> str:
     if place.appeared or place.vanished:
         return "appeared" if place.appeared else "vanished"
+    if not diff.timing_comparable:
+        return "other work" if place.work_changed else "same work"
     return "slower" if place.contribution > 0 else "faster" if place.contribution < 0 else "same"
 
 

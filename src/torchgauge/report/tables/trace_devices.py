@@ -81,7 +81,8 @@ def ranks(trace: Trace) -> Table:
         if id(rank) not in last:
             continue
         shares = _shares(rank.times[0].breakdown) if rank.times else {}
-        cells: dict[str, Value] = {"window": rank.window}
+        window = rank.times[0].breakdown.window if rank.times else rank.window
+        cells: dict[str, Value] = {"window": window}
         cells |= {name: share for name, share in shares.items() if name in _ALL_PARTS}
         wait = waits.get(rank.rank if rank.rank is not None else -1)
         if wait is not None:
@@ -100,8 +101,8 @@ def side_by_side(job: Job | None) -> Iterator[str]:
     """Say how many collectives were matched across ranks, and which were not."""
     if job is None:
         return
-    calls = f"{job.calls:,} collective{'s' * (job.calls != 1)}"
-    yield f"{calls} matched, each across the ranks of its group."
+    calls = f"{job.calls:,} collective{'s' * (job.calls != 1)}" if job.calls else "No collectives"
+    yield f"{calls} matched{', each' * bool(job.calls)} across the ranks of its group."
     if job.unmatched:
         kinds = f"{job.unmatched} kind{'s are' if job.unmatched > 1 else ' is'}"
         yield f"{kinds} not equally often on all ranks: those that differ are left out."

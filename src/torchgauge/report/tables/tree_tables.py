@@ -273,11 +273,8 @@ def _launch(row: dict[str, Any]) -> dict[str, Value]:
 def _method(tree: Tree, root: Node) -> list[tuple[str, str]]:
     """Say what the passes cost, and how the parts' sum compares with the undisturbed step."""
     facts = []
-    buckets = sum(child.time or 0.0 for child in root.children if child.kind == "bucket")
-    if total_time := root.time:
-        in_layers = units.percent(1 - buckets / total_time, 3)
-        outside = units.percent(buckets / total_time)
-        facts.append(("coverage", f"{in_layers} in layers, {outside} in buckets"))
+    if covered := coverage(root):
+        facts.append(("coverage", ", ".join(covered)))
     for probe_pass in tree.passes:
         parts = (overhead(probe_pass), _steps(probe_pass.steps))
         facts.append((probe_pass.name, ", ".join(filter(None, parts))))
@@ -290,6 +287,19 @@ def _method(tree: Tree, root: Node) -> list[tuple[str, str]]:
     if tree.headline_ratio is not None:
         facts.append(("headline", sections.tree_latency_note(tree.headline_ratio)))
     return facts
+
+
+def coverage(root: Node) -> tuple[str, str] | None:
+    """Return which share of the time is in layers and in buckets; None where no time is known.
+
+    The root of a trace that was recorded without layers has no type: its operators are covered.
+    """
+    if not root.time:
+        return None
+    outside = sum(child.time or 0.0 for child in root.children if child.kind == "bucket")
+    covered = "layers" if root.row.type or root.layers else "operators"
+    inside = units.percent(1 - outside / root.time, 3)
+    return f"{inside} in {covered}", f"{units.percent(outside / root.time)} in buckets"
 
 
 def overhead(probe_pass: Pass) -> str:
