@@ -490,6 +490,7 @@ def test_pageable_copies_and_stalls_are_findings():
         [launch(1, 0), copy("Memcpy HtoD (Pageable -> Device)", 10, 50, 1)],
         op("aten::item", 5, 60),
         launch(2, 6, 56, name="cudaStreamSynchronize"),
+        launched("after", 90, 10, at=70),  # the host could have launched it before
     )
     assert {"pageable-copies", "synchronisation"} <= {one.id for one in found.findings}
 
