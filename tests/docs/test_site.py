@@ -14,6 +14,7 @@ import pytest
 from tests.support.paths import ROOT
 
 import torchgauge as tg
+from torchgauge.analyze.findings.catalogue import FILES
 from torchgauge.cli.main import VERBS, build
 
 PAGES = [str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))]
@@ -53,6 +54,12 @@ class Seen(HTMLParser):
 
     def handle_data(self, data):
         self.text.append(data)
+
+
+def test_every_finding_has_a_row(site):
+    text = (site / "findings.html").read_text()
+    for file in FILES:
+        assert f"<code>{file.RULE.id}</code>" in text
 
 
 def parser_of(verb):

@@ -1,0 +1,61 @@
+"""Makes the page of findings from the catalogue: what each means, and its remedy's source."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+from mkdocs.structure.files import File, Files
+
+from torchgauge.analyze.findings.catalogue import FILES
+
+INTRODUCTION = """\
+# Findings
+
+What costs time or memory in a profile, a loop or a recorded trace, with evidence and a remedy. The
+same catalogue is used for all of them: on the terminal, the page, in Markdown and notebooks, and in
+the `findings` of every record.
+
+- `time` is the seconds of a step, or of a trace's window, that a finding speaks of.
+- `worth` is what its remedy could save at most; findings are in the order of it.
+- Where one finding explains another (a loader that keeps the device waiting explains that the
+  device waits for the host), the more general one is left out.
+
+A finding is left out, too, where what it is made from was not recorded: no finding is no proof that
+nothing is wrong.
+"""
+TITLES = {
+    "input": "Input pipeline",
+    "host": "The host",
+    "device": "The device",
+    "layers": "Layers and operators",
+}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the page."""
+    files.append(File.generated(config, "findings.md", content=page()))
+    return files
+
+
+def page() -> str:
+    """Return the page as Markdown: a table for each folder of the catalogue."""
+    by_subject: dict[str, list[ModuleType]] = {}
+    for file in FILES:
+        by_subject.setdefault(file.__name__.split(".")[-2], []).append(file)
+    blocks = [INTRODUCTION]
+    for subject, members in by_subject.items():
+        rows = ["| finding | what it means | its remedy is documented by |", "|---|---|---|"]
+        rows += [_row(file) for file in members]
+        title = TITLES.get(subject, subject.capitalize())
+        blocks.append(f"## {title}\n\n" + "\n".join(rows) + "\n")
+    return "\n".join(blocks)
+
+
+def _row(file: ModuleType) -> str:
+    meaning = " ".join(inspect.getdoc(file).split()).replace("|", "\\|")
+    source = file.RULE.source
+    link = f"[{urlsplit(source).netloc}]({source})" if source else ""
+    return f"| `{file.RULE.id}` | {meaning} | {link} |"
