@@ -45,7 +45,7 @@ class KernelCalls(NamedTuple):
         return self.kernel.work == "kernel" and not communicates
 
 
-class Piece(NamedTuple):
+class Execution(NamedTuple):
     """What a node of the tree ran itself: a kernel, or on a host alone an operator.
 
     Attributes:
@@ -161,15 +161,15 @@ class Evidence:
         return not self.kernels and not has_device and not on_gpu
 
     @functools.cached_property
-    def pieces(self) -> list[Piece]:
+    def executions(self) -> list[Execution]:
         """All kernels; where the host computes, all operators."""
         if self.runs_on_host:
             return [
-                Piece(node, category(base_name(node.name)), node.host_time_self or 0.0)
+                Execution(node, category(base_name(node.name)), node.host_time_self or 0.0)
                 for node in self.nodes
                 if node.kind == "operator"
             ]
-        return [Piece(calls.node, category(calls.name), calls.time) for calls in self.kernels]
+        return [Execution(calls.node, category(calls.name), calls.time) for calls in self.kernels]
 
     def self_time(self, node: Node) -> float:
         """Return the seconds that a node takes without what it calls, where the work is done."""

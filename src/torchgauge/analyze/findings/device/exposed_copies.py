@@ -17,11 +17,11 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         return  # copies are known for all devices together
     with_host = [copies for copies in evidence.rank.copies if copies.kind in _WITH_HOST]
     total = sum(copies.time for copies in with_host)
-    others = sum(copies.time for copies in evidence.rank.copies) - total
+    without_host = sum(copies.time for copies in evidence.rank.copies) - total
     pageable = sum(copies.time for copies in with_host if copies.pageable)
     (device,) = evidence.device_times
     # What is exposed is known of all copies together: so much of it is between host and device.
-    time = min(max(device.breakdown.exposed_copies - others, 0.0), total)
+    time = min(max(device.breakdown.exposed_copies - without_host, 0.0), total)
     if share(time, device.breakdown.window) < NOTICEABLE or pageable > total / 2:
         return
     yield Finding(

@@ -15,7 +15,7 @@ MOSTLY_EMPTY = 0.5
 # Waiting for the device empties its queue too. From one wait in ten launches on, that is the cause.
 WAITS_A_LAUNCH = 0.1
 # Fewer are the rest of something else, as after one wait.
-MANY = 20
+ENOUGH_LAUNCHES = 20
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
@@ -31,7 +31,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
             share(time, window) < NOTICEABLE
             or empty is None
             or empty < MOSTLY_EMPTY
-            or launches < max(MANY, in_graphs, waits / WAITS_A_LAUNCH)
+            or launches < max(ENOUGH_LAUNCHES, in_graphs, waits / WAITS_A_LAUNCH)
         ):
             continue
         yield Finding(
@@ -52,14 +52,14 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
 
 def _launches(evidence: Evidence, device: DeviceTime) -> tuple[int, int]:
     """Return how many kernels were launched one by one, and how many by CUDA graphs."""
-    alone = in_graphs = 0
+    one_by_one = in_graphs = 0
     for calls in evidence.kernels:
         if calls.kernel.device == device.device and calls.kernel.work == "kernel":
             if calls.kernel.graph:
                 in_graphs += calls.kernel.calls
             else:
-                alone += calls.kernel.calls
-    return alone, in_graphs
+                one_by_one += calls.kernel.calls
+    return one_by_one, in_graphs
 
 
 def _empty_share(evidence: Evidence, device: DeviceTime) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchgauge import units
-from torchgauge.analyze.findings.record_evidence import Evidence, Piece, operators_above
+from torchgauge.analyze.findings.record_evidence import Evidence, Execution, operators_above
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
@@ -14,15 +14,15 @@ _FLOATS = {"float64", "float32", "bfloat16", "float16"}
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
-    casts = [piece for piece in evidence.pieces if _is_cast(piece)]
-    time = evidence.within(sum(piece.time for piece in casts))
+    casts = [execution for execution in evidence.executions if _is_cast(execution)]
+    time = evidence.within(sum(execution.time for execution in casts))
     if share(time, evidence.time) < NOTICEABLE or not _mixes_types(evidence):
         return
     by_layer: dict[str, float] = {}
-    for piece in casts:
-        by_layer[piece.node.path] = by_layer.get(piece.node.path, 0.0) + piece.time
+    for execution in casts:
+        by_layer[execution.node.path] = by_layer.get(execution.node.path, 0.0) + execution.time
     layer = max(by_layer, key=lambda path: by_layer[path])
-    calls = sum(piece.node.calls for piece in casts)
+    calls = sum(execution.node.calls for execution in casts)
     yield Finding(
         id="casts",
         severity=severity(share(time, evidence.time)),
@@ -39,14 +39,14 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _is_cast(piece: Piece) -> bool:
+def _is_cast(execution: Execution) -> bool:
     """Whether it copies to another type, not to another device or layout alone."""
-    if piece.category != "copy" or "nocast" in piece.node.name:
+    if execution.category != "copy" or "nocast" in execution.node.name:
         return False
-    kernel = piece.node.row.kernel
+    kernel = execution.node.row.kernel
     if kernel is not None and kernel.work != "kernel":
         return False
-    above = (base_name(operator.name) for operator in operators_above(piece.node))
+    above = (base_name(operator.name) for operator in operators_above(execution.node))
     return "aten::_to_copy" in above
 
 

@@ -76,10 +76,10 @@ def _products(operators: list[Node]) -> tuple[set[Scores | None], set[Scores | N
     read: set[Scores | None] = set()
     for node in operators:
         if base_name(node.name) in _PRODUCTS:
-            left, right = (_last_two([shape]) for shape in _operands(node))
-            read.add(left)
-            if left and right:
-                written.add((left[0], right[1]))
+            first, second = (_last_two([shape]) for shape in _operands(node))
+            read.add(first)
+            if first and second:
+                written.add((first[0], second[1]))
     return written, read
 
 
@@ -95,9 +95,9 @@ def _is_part(node: Node, scores: set[Scores]) -> bool:
     product = next(
         (above for above in operators_above(node) if base_name(above.name) == "aten::matmul"), None
     )
-    beside = [] if product is None else product.children
+    siblings = [] if product is None else product.children
     return _touches(node, scores) or any(
-        base_name(other.name) in _PRODUCTS and _touches(other, scores) for other in beside
+        base_name(other.name) in _PRODUCTS and _touches(other, scores) for other in siblings
     )
 
 
@@ -106,8 +106,8 @@ def _touches(node: Node, scores: set[Scores]) -> bool:
     shapes = shapes_of(node)
     pairs = {_last_two([shape]) for shape in shapes}
     if base_name(node.name) in _PRODUCTS:
-        left, right = (_last_two([shape]) for shape in _operands(node))
-        pairs |= {(left[0], right[1])} if left and right else set()
+        first, second = (_last_two([shape]) for shape in _operands(node))
+        pairs |= {(first[0], second[1])} if first and second else set()
     return any(pair in scores or (pair and pair[::-1] in scores) for pair in pairs)
 
 

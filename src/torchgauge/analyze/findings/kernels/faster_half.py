@@ -31,11 +31,11 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         if row.matmul_flops and row.dtype == "float32"
     }
     products = [
-        piece
-        for piece in evidence.pieces
-        if piece.category in _PRODUCTS and piece.node.path in layers
+        execution
+        for execution in evidence.executions
+        if execution.category in _PRODUCTS and execution.node.path in layers
     ]
-    time = evidence.within(sum(piece.time for piece in products))
+    time = evidence.within(sum(execution.time for execution in products))
     if share(time, evidence.time) < SERIOUS:
         return
     yield Finding(

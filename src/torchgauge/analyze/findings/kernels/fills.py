@@ -13,30 +13,31 @@ from torchgauge.records.timeline.node import base_name
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
     fills = [
-        piece
-        for piece in evidence.pieces
-        if piece.category == "fill" and piece.node.row.phase != "zero_grad"
+        execution
+        for execution in evidence.executions
+        if execution.category == "fill" and execution.node.row.phase != "zero_grad"
     ]
-    time = evidence.within(sum(piece.time for piece in fills))
+    time = evidence.within(sum(execution.time for execution in fills))
     if share(time, evidence.time) < NOTICEABLE:
         return
     times: dict[str, float] = {}
-    for piece in fills:
-        around = [piece.node, *operators_above(piece.node)]
+    for execution in fills:
+        around = [execution.node, *operators_above(execution.node)]
         names = [base_name(node.name) for node in around if node.name.startswith("aten::")]
-        name = names[-1] if names else piece.node.name
-        times[name] = times.get(name, 0.0) + piece.time
-    most = max(times, key=lambda name: times[name])
+        name = names[-1] if names else execution.node.name
+        times[name] = times.get(name, 0.0) + execution.time
+    largest_cause = max(times, key=lambda name: times[name])
     yield Finding(
         id="fills",
         severity=severity(share(time, evidence.time)),
         title=f"Filling memory takes {units.percent(time / evidence.time)} of the time",
-        evidence=f"{units.time(time)}, {units.time(times[most])} of it by {most[:60]}.",
+        evidence=f"{units.time(time)}, {units.time(times[largest_cause])} of it by "
+        f"{largest_cause[:60]}.",
         remedy="torch.empty where all of it is written anyway; make constants once, outside of "
         "the step.",
         time=time,
         worth=time,
-        search=most,
+        search=largest_cause,
         view="tree",
     )
 

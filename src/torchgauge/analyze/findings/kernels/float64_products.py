@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from torchgauge import units
-from torchgauge.analyze.findings.record_evidence import Evidence, Piece
+from torchgauge.analyze.findings.record_evidence import Evidence, Execution
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
 from torchgauge.records.finding import Finding
 
@@ -15,15 +15,15 @@ _DOUBLE = re.compile(r"dgemm|f64|(?<!\w)d(?:gemv|conv)|<double\b|_DB_")
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
-    products = [piece for piece in evidence.pieces if piece.category in _PRODUCTS]
+    products = [execution for execution in evidence.executions if execution.category in _PRODUCTS]
     if evidence.runs_on_host:
         double = _on_host(evidence, products)
     else:
-        double = [piece for piece in products if _DOUBLE.search(piece.node.name)]
-    time = evidence.within(sum(piece.time for piece in double))
+        double = [execution for execution in products if _DOUBLE.search(execution.node.name)]
+    time = evidence.within(sum(execution.time for execution in double))
     if share(time, evidence.time) < NOTICEABLE:
         return
-    longest = max(double, key=lambda piece: piece.time)
+    longest = max(double, key=lambda execution: execution.time)
     yield Finding(
         id="float64-products",
         severity=severity(share(time, evidence.time)),
@@ -40,7 +40,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _on_host(evidence: Evidence, products: list[Piece]) -> list[Piece]:
+def _on_host(evidence: Evidence, products: list[Execution]) -> list[Execution]:
     """Return the products of layers that compute in float64 alone, by the count of their work."""
     cost = None if evidence.profile is None else evidence.profile.cost
     if cost is None:
@@ -49,7 +49,7 @@ def _on_host(evidence: Evidence, products: list[Piece]) -> list[Piece]:
     for row in cost.rows:
         if row.matmul_flops:
             dtypes.setdefault(cost.nodes[row.node].path, set()).add(row.dtype)
-    return [piece for piece in products if dtypes.get(piece.node.path) == {"float64"}]
+    return [execution for execution in products if dtypes.get(execution.node.path) == {"float64"}]
 
 
 RULE = Rule(

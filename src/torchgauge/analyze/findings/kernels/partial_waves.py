@@ -14,12 +14,12 @@ from torchgauge.records.finding import Finding
 _PRODUCTS = ("matrix product", "convolution", "attention")
 _WARP = 32
 # Of more waves the last one is a small part.
-FEW = 4
+MOST_WAVES = 4
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
     counted = [(waves, calls) for calls in evidence.kernels if (waves := _waves(evidence, calls))]
-    partial = [(_loss(waves), waves, calls) for waves, calls in counted if 1 < waves <= FEW]
+    partial = [(_loss(waves), waves, calls) for waves, calls in counted if 1 < waves <= MOST_WAVES]
     worth = sum(loss * calls.time for loss, _, calls in partial)
     if share(worth, evidence.time) < NOTICEABLE:
         return

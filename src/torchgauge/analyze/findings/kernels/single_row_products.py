@@ -7,31 +7,32 @@ from collections.abc import Iterator
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import (
     Evidence,
-    Piece,
+    Execution,
     operators_above,
     shapes_of,
 )
 from torchgauge.analyze.findings.rule import Rule, severity, share
 from torchgauge.records.finding import Finding
-from torchgauge.records.timeline.node import Node, base_name
+from torchgauge.records.timeline.node import base_name
 
 # Where they are most of the work, it is a decoder or a model that serves one request at a time.
-MOST = 0.5
+DOMINANT_SHARE = 0.5
 # The place of the operand whose rows are the batch's.
 _OPERANDS = {"aten::mm": 0, "aten::addmm": 1, "aten::mv": None, "aten::addmv": None}
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
-    products = [piece for piece in evidence.pieces if _has_one_row(piece)]
-    time = evidence.within(sum(piece.time for piece in products))
-    if share(time, sum(piece.time for piece in evidence.pieces)) < MOST:
+    products = [execution for execution in evidence.executions if _has_one_row(execution)]
+    time = evidence.within(sum(execution.time for execution in products))
+    if share(time, sum(execution.time for execution in evidence.executions)) < DOMINANT_SHARE:
         return
-    longest = max(products, key=lambda piece: piece.time)
+    longest = max(products, key=lambda execution: execution.time)
+    calls = sum(execution.node.calls for execution in products)
     yield Finding(
         id="single-row-products",
         severity=severity(share(time, evidence.time)),
         title=f"Products of a single row take {units.percent(time / evidence.time)} of the time",
-        evidence=f"{units.time(time)} in {sum(piece.node.calls for piece in products):,} calls "
+        evidence=f"{units.time(time)} in {calls:,} calls "
         "that read each weight for two operations: memory bounds them, not arithmetic.",
         remedy="Several requests in one batch cost hardly more than one; else smaller weights "
         "(int8, int4 weights).",
@@ -43,12 +44,12 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _has_one_row(piece: Piece) -> bool:
+def _has_one_row(execution: Execution) -> bool:
     """Whether it is a product with a matrix of one row, by the shapes that its operator took."""
-    if piece.category != "matrix product":
+    if execution.category != "matrix product":
         return False
-    above = operators_above(piece.node)
-    operator: Node | None = piece.node if piece.node.kind == "operator" else (above or [None])[0]
+    around = [execution.node, *operators_above(execution.node)]
+    operator = next((node for node in around if node.kind == "operator"), None)
     name = "" if operator is None else base_name(operator.name)
     if operator is None or name not in _OPERANDS:
         return False

@@ -11,7 +11,7 @@ from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node
 
 SMALL = 16 * 1024  # bytes: PCIe moves them in about a microsecond, launching takes several
-MANY = 50
+ENOUGH_COPIES = 50
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
@@ -29,7 +29,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         if above:
             outermost.setdefault(above[-1].index, above[-1])
     time = evidence.within(sum(node.host_time or 0.0 for node in outermost.values()))
-    if count < MANY or share(time, evidence.time) < NOTICEABLE:
+    if count < ENOUGH_COPIES or share(time, evidence.time) < NOTICEABLE:
         return
     longest = max(outermost.values(), key=lambda node: node.host_time or 0.0)
     size = sum(calls.kernel.bytes or 0 for calls in small) / count

@@ -15,8 +15,8 @@ LONG = 10e-6
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
-    found = [(_idle_share(evidence, calls), calls) for calls in evidence.kernels]
-    small = [(idle, calls) for idle, calls in found if idle > 0]
+    idle_shares = [(_idle_share(evidence, calls), calls) for calls in evidence.kernels]
+    small = [(idle, calls) for idle, calls in idle_shares if idle > 0]
     time = evidence.within(sum(calls.time for _, calls in small))
     worth = min(sum(idle * calls.time for idle, calls in small), time)
     if share(worth, evidence.time) < NOTICEABLE:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import (
     Evidence,
-    Piece,
+    Execution,
     calls_further,
     operators_above,
 )
@@ -16,7 +16,7 @@ from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
 
 # A share that fusing changes noticeably: half of it may remain.
-MANY = 0.2
+NOTICEABLE_WHEN_FUSED = 0.2
 # Fewer in a layer have nothing to be fused with but products, which takes other kernels.
 CHAIN = 2
 _PHASES = ("optimizer", "zero_grad")
@@ -26,23 +26,27 @@ _GENERATED = ("triton_", "cpp_fused_")
 def _find(evidence: Evidence) -> Iterator[Finding]:
     if _is_compiled(evidence):
         return
-    by_layer: dict[str, list[Piece]] = {}
-    for piece in evidence.pieces:
-        if _is_elementwise(piece):
-            by_layer.setdefault(piece.node.path, []).append(piece)
+    by_layer: dict[str, list[Execution]] = {}
+    for execution in evidence.executions:
+        if _is_elementwise(execution):
+            by_layer.setdefault(execution.node.path, []).append(execution)
     chains = {
-        path: pieces
-        for path, pieces in by_layer.items()
-        if sum(piece.node.calls for piece in pieces) >= CHAIN
-        and any(piece.category == "elementwise" for piece in pieces)
+        path: executions
+        for path, executions in by_layer.items()
+        if sum(execution.node.calls for execution in executions) >= CHAIN
+        and any(execution.category == "elementwise" for execution in executions)
     }
-    time = evidence.within(sum(piece.time for pieces in chains.values() for piece in pieces))
-    if share(time, evidence.time) < MANY:
+    time = evidence.within(
+        sum(execution.time for executions in chains.values() for execution in executions)
+    )
+    if share(time, evidence.time) < NOTICEABLE_WHEN_FUSED:
         return
-    calls = sum(piece.node.calls for pieces in chains.values() for piece in pieces)
+    calls = sum(execution.node.calls for executions in chains.values() for execution in executions)
     # What is in no layer has no place to look at: a layer with less goes first.
-    longest = max(chains, key=lambda path: (path != "", sum(piece.time for piece in chains[path])))
-    by_time = sorted(chains[longest], key=lambda piece: -piece.time)
+    longest = max(
+        chains, key=lambda path: (path != "", sum(execution.time for execution in chains[path]))
+    )
+    by_time = sorted(chains[longest], key=lambda execution: -execution.time)
     operators = dict.fromkeys(filter(None, map(_operator, by_time)))
     yield Finding(
         id="unfused-elementwise",
@@ -61,27 +65,27 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _is_compiled(evidence: Evidence) -> bool:
-    return any(piece.node.name.startswith(_GENERATED) for piece in evidence.pieces)
+    return any(execution.node.name.startswith(_GENERATED) for execution in evidence.executions)
 
 
-def _is_elementwise(piece: Piece) -> bool:
+def _is_elementwise(execution: Execution) -> bool:
     """Whether a compiler would make it part of its neighbours: concatenations and casts too."""
-    if piece.node.row.phase in _PHASES or calls_further(piece.node):
+    if execution.node.row.phase in _PHASES or calls_further(execution.node):
         return False
-    if piece.category == "elementwise":
+    if execution.category == "elementwise":
         return True
-    operators = [base_name(operator.name) for operator in operators_above(piece.node)]
-    if piece.node.row.kernel is not None and piece.node.row.kernel.work != "kernel":
+    operators = [base_name(operator.name) for operator in operators_above(execution.node)]
+    if execution.node.row.kernel is not None and execution.node.row.kernel.work != "kernel":
         return False
-    is_cast = piece.category == "copy" and "aten::_to_copy" in operators
-    return is_cast or (piece.category == "layout" and _operator(piece) == "aten::cat")
+    is_cast = execution.category == "copy" and "aten::_to_copy" in operators
+    return is_cast or (execution.category == "layout" and _operator(execution) == "aten::cat")
 
 
-def _operator(piece: Piece) -> str:
+def _operator(execution: Execution) -> str:
     """Return the operator that ran it, "" where that is not known."""
-    if piece.node.kind == "operator":
-        return base_name(piece.node.name)
-    above = operators_above(piece.node)
+    if execution.node.kind == "operator":
+        return base_name(execution.node.name)
+    above = operators_above(execution.node)
     return base_name(above[0].name) if above else ""
 
 

@@ -36,7 +36,7 @@ _COMPOSITIONS = (
     ),
 )
 # Operators over the whole input; fewer have little to gain.
-MANY = 4
+ENOUGH_OPERATORS = 4
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
@@ -70,7 +70,7 @@ def _is_composed(layer: Node, composition: _Composition) -> bool:
     names = {base_name(node.name) for node in own_nodes(layer)}
     count = sum(node.calls for node in _working_operators(layer))
     has_all = all(names & needed for needed in composition.operators)
-    return has_all and count >= MANY * max(layer.calls, 1)
+    return has_all and count >= ENOUGH_OPERATORS * max(layer.calls, 1)
 
 
 def _working_operators(layer: Node) -> list[Node]:

@@ -11,13 +11,15 @@ from torchgauge.records.finding import Finding
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
-    again = [piece for piece in evidence.pieces if piece.node.row.phase == "recompute"]
-    time = evidence.within(sum(piece.time for piece in again))
+    recomputed = [
+        execution for execution in evidence.executions if execution.node.row.phase == "recompute"
+    ]
+    time = evidence.within(sum(execution.time for execution in recomputed))
     if share(time, evidence.time) < NOTICEABLE:
         return
     by_layer: dict[str, float] = {}
-    for piece in again:
-        by_layer[piece.node.path] = by_layer.get(piece.node.path, 0.0) + piece.time
+    for execution in recomputed:
+        by_layer[execution.node.path] = by_layer.get(execution.node.path, 0.0) + execution.time
     layer = max(by_layer, key=lambda path: by_layer[path])
     yield Finding(
         id="recomputation",

@@ -9,7 +9,7 @@ from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import Rule
 from torchgauge.records.finding import Finding
 
-MOST = 0.5  # of the peak
+DOMINANT_SHARE = 0.5  # of the peak
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
@@ -17,7 +17,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     if memory is None or memory.step != "training" or not memory.peak:
         return
     state = memory.gradients + memory.optimizer
-    if state < MOST * memory.peak:
+    if state < DOMINANT_SHARE * memory.peak:
         return
     yield Finding(
         id="training-state",
