@@ -290,7 +290,7 @@ CASES = {
         lambda: loading("[pl][profile][_TrainingEpochLoop].train_dataloader_next"),
     ),
     "loader beside work": (None, loading_beside_work),
-    "item in each step": ("synchronisation", lambda: waiting("aten::item", "cudaMemcpyAsync")),
+    "item in each step": ("synchronisation", lambda: waiting("aten::item", "cudaStreamSynchronize")),
     "sizes from values": (
         "synchronisation",
         lambda: waiting("aten::nonzero", "cudaStreamSynchronize"),
@@ -321,7 +321,6 @@ CASES = {
     ),
     "optimizer's loop": ("optimizer-loop", looped_optimizer),
     "launches": ("launch-bound", launch_bound),
-    "a graph": ("idle-device", lambda: launch_bound(graph=True)[:2]),
     "a long pause": ("idle-host", a_long_pause_in_python),
     "steady products": (None, steady),
     "fp32 on an A100": ("fp32-products", lambda: queued(*[(SGEMM, 50)] * 20)),

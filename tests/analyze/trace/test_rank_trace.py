@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 from tests.support.kineto_events import (
-    DEVICE,
     copy,
     kernel,
     launch,
@@ -473,9 +472,7 @@ def test_findings_are_what_costs_most_first():
     small = [launched(f"k{n}", 20 * n + 10, 2, at=20 * n + 5) for n in range(50)]
     found = trace(*small, nccl(1010, 200, 900), op("aten::mm", 0, 5))
     ids = [one.id for one in found.findings]
-    assert ids[:2] == ["idle-host", "exposed-communication"]
-    assert "50 of 50 kernels take less than 5 µs" in found.findings[0].evidence
-    assert "CUDA graphs" in found.findings[0].remedy
+    assert ids[:2] == ["launch-bound", "exposed-communication"]
 
 
 def test_where_no_kernel_computes_none_is_called_short():
@@ -534,36 +531,6 @@ def test_a_training_on_mi300_is_mostly_communication_launched_before():
     talk = sum(one.time for one in found.collectives)
     assert talk / found.device_time == pytest.approx(0.735, abs=0.025)
     assert "launched-before" in {one.id for one in found.findings}
-
-
-@pytest.mark.parametrize(
-    ("name", "major", "named"),
-    [
-        ("ampere_sgemm_128x64_tn", 8, True),
-        ("cutlass_80_simt_sgemm_128x32_8x5_nn_align1", 9, True),
-        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_stage3_ffma_aligna4", 9, True),
-        ("ampere_sgemm_128x64_tn", 7, False),  # there is no TF32
-        ("cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4", 8, False),  # it is TF32
-        ("sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw", 8, False),
-        ("ampere_fp16_sgemm_fp16_128x128_tn", 8, False),
-        ("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn", 8, False),
-    ],
-)
-def test_products_in_full_fp32_are_a_finding_where_the_device_has_tf32(name, major, named):
-    device = DEVICE | {"computeMajor": major}
-    parts = [launched(name, 100, 10, at=0), launched("relu", 110, 90, at=1)]
-    found = trace(*parts, devices=(device,)).findings
-    products = [one for one in found if one.id == "fp32-products"]
-    assert bool(products) == named
-    if named:
-        assert "take 10 % of" in products[0].title
-        assert "1 calls" in products[0].evidence
-        assert name[:60] in products[0].evidence
-
-
-def test_a_little_fp32_is_no_finding():
-    parts = [launched("ampere_sgemm_32x32", 100, 4, at=0), launched("relu", 110, 96, at=1)]
-    assert "fp32-products" not in {one.id for one in trace(*parts).findings}
 
 
 def test_json_has_no_half_numbers():

@@ -10,7 +10,12 @@ from torchgauge.analyze.findings.communication import (
     straggler,
 )
 from torchgauge.analyze.findings.compilation import compilation_in_loop
-from torchgauge.analyze.findings.device import idle_device, idle_host
+from torchgauge.analyze.findings.device import (
+    exposed_copies,
+    idle_device,
+    idle_host,
+    launch_bound,
+)
 from torchgauge.analyze.findings.host import (
     device_allocation,
     first_launches,
@@ -20,15 +25,45 @@ from torchgauge.analyze.findings.host import (
     synchronisation,
 )
 from torchgauge.analyze.findings.input import input_pipeline
-from torchgauge.analyze.findings.kernels import fp32_products, pageable_copies
+from torchgauge.analyze.findings.kernels import (
+    casts,
+    contiguous_copies,
+    eager_attention,
+    emulated_half,
+    faster_half,
+    fills,
+    float64_products,
+    fp32_products,
+    layout_conversions,
+    low_occupancy,
+    math_attention,
+    pageable_copies,
+    partial_waves,
+    single_row_products,
+    small_copies,
+    small_grids,
+    unaligned_products,
+    unfused_elementwise,
+)
 from torchgauge.analyze.findings.layers import (
+    composed_layers,
+    dense_embedding_gradient,
     farthest_from_roof,
     hottest_operator,
     out_of_proportion,
     outside_layers,
+    recomputation,
+    training_mode,
     widest_layer,
 )
-from torchgauge.analyze.findings.memory import largest_part
+from torchgauge.analyze.findings.memory import (
+    kept_activations,
+    largest_part,
+    peak_layer,
+    training_state,
+    unused_reserve,
+    zeroed_gradients,
+)
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.recording import launched_before, missing_ranks
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule
@@ -40,13 +75,17 @@ from torchgauge.records.trace.trace import RankTrace, Trace
 
 FILES = (
     straggler, slow_collective, exposed_communication,
-    idle_host, idle_device,
+    launch_bound, idle_host, idle_device, exposed_copies,
     input_pipeline, compilation_in_loop, optimizer_loop,
     garbage_collection, synchronisation, device_allocation, first_launches, small_operators,
     slow_tail,
-    fp32_products, pageable_copies,
+    eager_attention, math_attention, unfused_elementwise, casts, contiguous_copies,
+    layout_conversions, fills, fp32_products, float64_products, emulated_half, faster_half,
+    unaligned_products, single_row_products, small_grids, partial_waves, low_occupancy,
+    pageable_copies, small_copies,
+    training_mode, composed_layers, dense_embedding_gradient, recomputation,
     hottest_operator, widest_layer, out_of_proportion, farthest_from_roof, outside_layers,
-    largest_part,
+    kept_activations, training_state, peak_layer, unused_reserve, zeroed_gradients, largest_part,
     launched_before, missing_ranks,
 )  # fmt: skip
 RULES: dict[str, Rule] = {file.RULE.id: file.RULE for file in FILES}
@@ -92,7 +131,7 @@ def _unexplained(applying: list[Finding]) -> list[Finding]:
     remaining = []
     for finding in applying:
         time = explained.get(finding.id, 0.0)
-        if not time:
+        if finding.id not in explained:
             remaining.append(finding)
         elif finding.time is not None and time < finding.time / 2:
             worth = None if finding.worth is None else max(finding.worth - time, 0.0)

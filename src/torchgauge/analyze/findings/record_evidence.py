@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import NamedTuple
+import re
+from typing import Any, NamedTuple
+
+import msgspec
 
 from torchgauge.analyze.trace.communication_kernels import collective_of
+from torchgauge.analyze.work.categories import Category, category
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.node import Node, base_name
@@ -39,6 +43,20 @@ class KernelCalls(NamedTuple):
         """Whether it is a kernel that does not communicate."""
         communicates = self.kernel.collective is not None or collective_of(self.name) is not None
         return self.kernel.work == "kernel" and not communicates
+
+
+class Execution(NamedTuple):
+    """What a node of the tree ran itself: a kernel, or on a host alone an operator.
+
+    Attributes:
+        node: Its node: a kernel's, or an operator's.
+        category: What it does.
+        time: Seconds without what it calls.
+    """
+
+    node: Node
+    category: Category
+    time: float
 
 
 class OperatorTime(NamedTuple):
@@ -136,6 +154,32 @@ class Evidence:
         return sum(calls.time for calls in self.kernels)
 
     @functools.cached_property
+    def runs_on_host(self) -> bool:
+        """Whether the host computes itself, and does not launch what a device does unrecorded."""
+        has_device = self.rank is not None and (self.rank.devices or self.rank.contents.launches)
+        on_gpu = self.profile is not None and self.profile.target.device.partition(":")[0] != "cpu"
+        return not self.kernels and not has_device and not on_gpu
+
+    @functools.cached_property
+    def executions(self) -> list[Execution]:
+        """All kernels; where the host computes, all operators."""
+        if self.runs_on_host:
+            return [
+                Execution(node, category(base_name(node.name)), node.host_time_self or 0.0)
+                for node in self.nodes
+                if node.kind == "operator"
+            ]
+        return [Execution(calls.node, category(calls.name), calls.time) for calls in self.kernels]
+
+    def self_time(self, node: Node) -> float:
+        """Return the seconds that a node takes without what it calls, where the work is done."""
+        return (node.host_time_self if self.runs_on_host else node.device_time_self) or 0.0
+
+    def within(self, time: float) -> float:
+        """Return the seconds, at most all there are: what ran at once counts but once."""
+        return min(time, self.time)
+
+    @functools.cached_property
     def operators(self) -> dict[str, OperatorTime]:
         """Operators by name, most time first."""
         by_name: dict[str, list[Node]] = {}
@@ -155,6 +199,39 @@ def _operator_time(name: str, nodes: list[Node]) -> OperatorTime:
         sum(node.device_time_self or 0.0 for node in nodes),
         max(nodes, key=lambda node: node.time or 0.0),
     )
+
+
+def operators_above(node: Node) -> list[Node]:
+    """Return the operators around a node, the innermost first."""
+    above, around = node.parent, []
+    while above is not None and above.kind == "operator":
+        around.append(above)
+        above = above.parent
+    return around
+
+
+def calls_further(node: Node) -> bool:
+    """Whether an operator leaves its work to one like it, as `aten::relu` to `aten::clamp_min`."""
+    own = category(base_name(node.name))
+    return any(
+        child.kind == "operator" and category(base_name(child.name)) == own
+        for child in node.children
+    )
+
+
+def shapes_of(node: Node) -> list[Any]:
+    """Return the recorded shapes of an operator's inputs: [] of what is no tensor, or unknown."""
+    try:
+        shapes = msgspec.json.decode(node.row.shapes or "[]")
+    except msgspec.DecodeError:
+        return []
+    return shapes if isinstance(shapes, list) else []
+
+
+def short_name(kernel: str) -> str:
+    """Return a kernel's name without what every name of its kind has."""
+    library = re.search(r"cutlass_\d\w+", kernel)
+    return (library[0] if library else kernel.removeprefix("void ").partition("(")[0])[:60]
 
 
 def layer_name(layer: Node) -> str:

@@ -12,6 +12,9 @@ from torchgauge.records.trace.events import ABSENT, Integers
 # What a device takes from one kernel to the next that waits already, in ns: Ampere and Hopper some
 # 1 µs, MI300 up to 5 µs.
 BACK_TO_BACK = 5_000
+# What a host takes at most from one launch to the next, profiled and with stacks, in ns. Whatever
+# takes longer is something else: loading data, waiting, collecting garbage.
+BETWEEN_LAUNCHES = 500_000
 HOST_WAIT, KERNEL_WAIT, OTHER, OUTSIDE = range(4)
 
 
@@ -70,7 +73,14 @@ def _idle(activities: Activities, window: tuple[int, int], back_to_back: int) ->
     first, last = activities.window
     outside = first - window[0] + window[1] - last
     host, kernel, other, _ = (sums * 1e-9).tolist()
-    return Idle(host_wait=host, kernel_wait=kernel, other=other, outside=outside * 1e-9)
+    short = length[(cause == HOST_WAIT) & (length <= BETWEEN_LAUNCHES)].sum()
+    return Idle(
+        host_wait=host,
+        kernel_wait=kernel,
+        other=other,
+        outside=outside * 1e-9,
+        between_launches=float(short) * 1e-9,
+    )
 
 
 def gaps(

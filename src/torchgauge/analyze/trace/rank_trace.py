@@ -26,7 +26,7 @@ from torchgauge.analyze.trace.packed_columns import packed
 from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
 from torchgauge.analyze.trace.recorded_contents import contents, devices, not_recorded, origin
 from torchgauge.analyze.trace.recorded_tree import attributed, tree_of
-from torchgauge.analyze.trace.synchronisations import Waits, operator, synchronisations, waits
+from torchgauge.analyze.trace.synchronisations import operator, synchronisations, waits
 from torchgauge.analyze.trace.window import window
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events

@@ -84,6 +84,8 @@ def devices(events: Events) -> Iterator[Device]:
             name=str(properties.get("name", "")),
             memory=_integer(properties.get("totalGlobalMem")),
             capability=f"{major}.{minor}" if major is not None and minor is not None else "",
+            multiprocessors=_integer(properties.get("numSms")),
+            threads=_integer(properties.get("maxThreadsPerMultiprocessor")),
         )
 
 

@@ -12,13 +12,15 @@ class Idle(Record, frozen=True, kw_only=True):
     `kernel_wait`: it had, and the next began after the few microseconds that the device takes from
     one to the next. `other`: it had, and the next waited longer (for an event, another stream, room
     on the device), or the trace has no launch of it. `outside`: before the first piece of work of
-    the stream and after its last.
+    the stream and after its last. `between_launches` is the part of `host_wait` in pauses of at
+    most 0.5 ms: what a host takes from one launch to the next.
     """
 
     host_wait: float = 0.0
     kernel_wait: float = 0.0
     other: float = 0.0
     outside: float = 0.0
+    between_launches: float | None = None
 
     @property
     def total(self) -> float:

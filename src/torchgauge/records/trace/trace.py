@@ -57,12 +57,17 @@ class Contents(Record, frozen=True, kw_only=True):
 
 
 class Device(Record, frozen=True, kw_only=True):
-    """A device as the file's header has it; `memory` in bytes."""
+    """A device as the file's header has it; `memory` in bytes.
+
+    `threads` are what one of its `multiprocessors` keeps resident at most.
+    """
 
     number: int
     name: str
     memory: int | None = None
     capability: str = ""
+    multiprocessors: int | None = None
+    threads: int | None = None
 
 
 class Copies(Record, frozen=True, kw_only=True):

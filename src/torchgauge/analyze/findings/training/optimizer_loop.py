@@ -81,5 +81,5 @@ RULE = Rule(
     "optimizer-loop",
     _find,
     source="https://docs.pytorch.org/docs/stable/optim.html#default-optimizers",
-    explains=("idle-host", "outside-layers"),
+    explains=("idle-host", "launch-bound", "outside-layers"),
 )

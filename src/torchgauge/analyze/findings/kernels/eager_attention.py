@@ -1,0 +1,140 @@
+"""Attention written out: a product, a softmax over its result, another product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from torchgauge import units
+from torchgauge.analyze.findings.record_evidence import Evidence, operators_above, shapes_of
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.records.finding import Finding
+from torchgauge.records.timeline.node import Node, base_name, own_nodes
+
+_SOFTMAX = "aten::_softmax"
+_PRODUCTS = ("aten::bmm", "aten::baddbmm")
+_FUSED = "scaled_dot_product"
+
+Scores = tuple[int, int]  # queries and keys
+
+
+class _Attention(NamedTuple):
+    """A layer that computes attention: seconds of all that reads or writes scores."""
+
+    layer: Node
+    scores: Scores
+    calls: int
+    time: float
+
+
+def _find(evidence: Evidence) -> Iterator[Finding]:
+    layers = [node for node in evidence.nodes if node.kind in ("layer", "model", "bucket")]
+    attentions = [written for layer in layers if (written := _attention(evidence, layer))]
+    time = evidence.within(sum(attention.time for attention in attentions))
+    if share(time, evidence.time) < NOTICEABLE:
+        return
+    longest = max(attentions, key=lambda attention: attention.time)
+    queries, keys = longest.scores
+    calls = sum(attention.calls for attention in attentions)
+    yield Finding(
+        id="eager-attention",
+        severity=severity(share(time, evidence.time)),
+        title=f"Attention written out takes {units.percent(time / evidence.time)} of the time",
+        evidence=f"{units.time(time)} for {calls:,} call{'s' * (calls != 1)} of softmax, the "
+        f"products around it, and all else on {queries:,} × {keys:,} scores"
+        + (f", first in {longest.layer.path}." if longest.layer.path else "."),
+        remedy="torch.nn.functional.scaled_dot_product_attention, which keeps no scores; of "
+        "transformers: attn_implementation='sdpa'.",
+        time=time,
+        worth=time,
+        path=longest.layer.path,
+        search=_SOFTMAX,
+        view="tree",
+    )
+
+
+def _attention(evidence: Evidence, layer: Node) -> _Attention | None:
+    """Return a layer's own attention; None unless shapes say that it has both products."""
+    operators = [node for node in own_nodes(layer) if node.kind == "operator"]
+    if not any(base_name(node.name) == _SOFTMAX for node in operators):
+        return None
+    operators = [node for node in operators if not _is_fused(node)]
+    softmaxes = [node for node in operators if base_name(node.name) == _SOFTMAX]
+    written, read = _products(operators)
+    shapes = {_last_two(shapes_of(node)[:1]) for node in softmaxes}
+    scores = {pair for pair in shapes & written & read if pair is not None and pair[1] > 1}
+    if not scores:
+        return None
+    time = sum(evidence.self_time(node) for node in operators if _is_part(node, scores))
+    calls = sum(node.calls for node in softmaxes if _last_two(shapes_of(node)[:1]) in scores)
+    return _Attention(layer, max(scores), calls, time)
+
+
+def _products(operators: list[Node]) -> tuple[set[Scores | None], set[Scores | None]]:
+    """Return the last two sizes of what batched products write, and of what they read first."""
+    written: set[Scores | None] = set()
+    read: set[Scores | None] = set()
+    for node in operators:
+        if base_name(node.name) in _PRODUCTS:
+            first, second = (_last_two([shape]) for shape in _operands(node))
+            read.add(first)
+            if first and second:
+                written.add((first[0], second[1]))
+    return written, read
+
+
+def _operands(node: Node) -> list[Any]:
+    """Return the two operands of a batched product; `baddbmm` has what it adds to before them."""
+    shapes = shapes_of(node)
+    first = 1 if base_name(node.name) == "aten::baddbmm" else 0
+    return [*shapes[first : first + 2], [], []][:2]
+
+
+def _is_part(node: Node, scores: set[Scores]) -> bool:
+    """Whether an operator works on scores, or arranges operands for a product that does."""
+    product = next(
+        (above for above in operators_above(node) if base_name(above.name) == "aten::matmul"), None
+    )
+    siblings = [] if product is None else product.children
+    return _touches(node, scores) or any(
+        base_name(other.name) in _PRODUCTS and _touches(other, scores) for other in siblings
+    )
+
+
+def _touches(node: Node, scores: set[Scores]) -> bool:
+    """Whether an operator reads or writes scores, transposed for their gradient or not."""
+    shapes = shapes_of(node)
+    pairs = {_last_two([shape]) for shape in shapes}
+    if base_name(node.name) in _PRODUCTS:
+        first, second = (_last_two([shape]) for shape in _operands(node))
+        pairs |= {(first[0], second[1])} if first and second else set()
+    return any(pair in scores or (pair and pair[::-1] in scores) for pair in pairs)
+
+
+def _last_two(shapes: list[Any]) -> Scores | None:
+    """Return the last two sizes of the first shape, if it has three or more."""
+    shape = shapes[0] if shapes else None
+    if not isinstance(shape, list) or len(shape) < 3:
+        return None
+    queries, keys = shape[-2:]
+    return (queries, keys) if isinstance(queries, int) and isinstance(keys, int) else None
+
+
+def _is_fused(node: Node) -> bool:
+    """Whether it is part of torch's own attention."""
+    around: Node | None = node
+    while around is not None and around.kind == "operator":
+        if _FUSED in around.name:
+            return True
+        around = around.parent
+    return False
+
+
+RULE = Rule(
+    "eager-attention",
+    _find,
+    source="https://docs.pytorch.org/docs/stable/generated/"
+    "torch.nn.functional.scaled_dot_product_attention.html",
+    explains=("unfused-elementwise",),
+    jax_remedy="jax.nn.dot_product_attention(implementation='cudnn').",
+)
