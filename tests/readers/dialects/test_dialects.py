@@ -356,3 +356,44 @@ def test_shuffled_and_cut_files_give_a_result_or_an_error():
         for _ in range(30):
             events = dice.sample(whole["traceEvents"], dice.randint(0, len(whole["traceEvents"])))
             assert shown(trace(whole | {"traceEvents": events}, chunk_size=dice.randint(50, 900)))
+
+
+ROCM = jax(
+    *named(HOST, "/host:CPU", t5="python"),
+    *named(DEVICE, "/device:GPU:0", t3="Stream #3(Kernel,MemcpyD2D)"),
+    *(
+        span(DEVICE, 3, name, 100 * number, 10, correlation_id="1", **details)
+        for number, (name, details) in enumerate(
+            [
+                ("Cijk_Ailk_Bljk", {}),
+                ("MEMORY_COPY_DEVICE_TO_DEVICE", {}),
+                ("CopyHostToDevice", {}),
+                ("__amd_rocclr_copyBuffer", {"memcpy_details": "size:4096 dest:0 async:1"}),
+                ("hipMemcpyDtoDAsync", {"memcpy_details": "size:64 dest:0 async:1"}),
+                ("FillBuffer", {}),
+                ("__amd_rocclr_fillBufferAligned", {}),
+                ("memcpy_fusion", {}),  # a kernel that XLA made
+            ]
+        )
+    ),
+)
+
+
+def test_copies_of_amd_are_no_computation():
+    events = read(ROCM)
+    assert categories(events) == {
+        "Cijk_Ailk_Bljk": "kernel",
+        "MEMORY_COPY_DEVICE_TO_DEVICE": "gpu_memcpy",
+        "CopyHostToDevice": "gpu_memcpy",
+        "__amd_rocclr_copyBuffer": "gpu_memcpy",
+        "hipMemcpyDtoDAsync": "gpu_memcpy",
+        "FillBuffer": "gpu_memset",
+        "__amd_rocclr_fillBufferAligned": "gpu_memset",
+        "memcpy_fusion": "kernel",
+    }
+    record = rank_trace(events, "rocm.json")[0]
+    assert record.times[0].breakdown.compute == pytest.approx(20e-6)
+    kinds = {copied.kind: copied.count for copied in record.copies}
+    assert kinds == {
+        "device to device": 2, "host to device": 1, "copy": 1, "memory set": 2,
+    }  # fmt: skip

@@ -69,7 +69,7 @@ def test_device_time_by_stack(events):
         f"{FIRST};aten::linear;aten::addmm;gemm": 8000,
         f"{SECOND};aten::linear;gemm": 6000,
         f"{BACKWARD};gemm_back": 9000,
-        "Net_0 (Net);memory copies;Memcpy DtoH (Device -> Pinned)": 5000,
+        "Net_0 (Net);memory copies;aten::item;Memcpy DtoH (Device -> Pinned)": 5000,
     }
     assert sum(folded(events, Part(layer="Linear_1")).values()) == 15_000
 
