@@ -397,3 +397,35 @@ def test_copies_of_amd_are_no_computation():
     assert kinds == {
         "device to device": 2, "host to device": 1, "copy": 1, "memory set": 2,
     }  # fmt: skip
+
+
+def compilation(name, ts, until):
+    """A phase as Dynamo logs it and tlparse writes it: begin and end apart, a list of events."""
+    common = {"name": name, "cat": "dynamo_timed", "tid": 0, "pid": 0}
+    return [
+        common | {"ph": "B", "ts": ts, "args": {"compile_id": "0/0"}},
+        common | {"ph": "E", "ts": until, "args": {"compile_id": "0/0", "cache_state": "miss"}},
+    ]
+
+
+def test_the_phases_of_a_compilation_are_a_tree():
+    outer, trace_, backend = (
+        compilation("dynamo", 1.7e15, 1.7e15 + 900),
+        compilation("bytecode_tracing", 1.7e15 + 10, 1.7e15 + 100),
+        compilation("backend_compile", 1.7e15 + 200, 1.7e15 + 800),
+    )
+    mark = {"name": "fx_graph_cache_miss", "cat": "dynamo_timed", "ph": "i", "ts": 1.7e15 + 210}
+    begins_and_ends = [outer[0], *trace_, backend[0], mark, backend[1], outer[1]]
+    record = rank_trace(read(begins_and_ends), "chromium_events.json")[0]
+    assert record.contents.recorder == "torch.compile"
+    assert record.contents.operators == 3
+    own = {node.name: node.host_time for node in record.tree.root.walk() if node.kind == "operator"}
+    assert own == {
+        "dynamo": approx(900), "bytecode_tracing": approx(90), "backend_compile": approx(600),
+    }  # fmt: skip
+    assert record.tree.root.host_time == approx(900)
+    assert "no runs: only compilation was recorded" in record.missing
+    text = shown(record)
+    assert "recorded by torch.compile" in text
+    assert "3 phases of compilation" in text
+    assert "with_stack" not in text
