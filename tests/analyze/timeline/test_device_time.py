@@ -21,6 +21,7 @@ from torchgauge.analyze.timeline.call_tree import CallTree, NamedModule
 from torchgauge.analyze.timeline.layer_times import LayerTimes
 from torchgauge.analyze.timeline.tree import node_table
 from torchgauge.analyze.timeline.typical_step import typical
+from torchgauge.records.timeline.tables import operators
 from torchgauge.records.trace.kernel import Collective
 
 STEPS = re.compile(r"tg@\d+")
@@ -298,3 +299,25 @@ def test_without_a_device_nothing_is_known_of_its_time():
     tree = tree_of(step(op("aten::mul", 14, 4)))
     assert tree.root.device_time is None
     assert (tree.devices, tree.warnings) == ((), ())
+
+
+def test_copies_outside_of_layers_count_to_their_operators():
+    tree = tree_of(
+        step(
+            op("aten::to", 50, 10),
+            op("aten::copy_", 51, 5),
+            launch(2, 52),
+            copy("Memcpy HtoD (Pinned -> Device)", 70, 4, 2),
+            launch(4, 90),
+            copy("Memcpy DtoH (Device -> Pinned)", 90, 1, 4),
+        )
+    )
+    (bucket,) = [node for node in tree.root.children if node.name == "memory copies"]
+    assert bucket.device_time == pytest.approx(5e-6)
+    table = operators(tree).columns
+    times = zip(table["Self CUDA"], table["CUDA total"], strict=True)
+    device = dict(zip(table["Name"], times, strict=True))
+    assert device["aten::copy_"] == pytest.approx((4e-6, 4e-6))
+    assert device["aten::to"] == pytest.approx((0, 4e-6))
+    assert dict(zip(table["Name"], table["# of Calls"], strict=True))["aten::copy_"] == 1
+    assert bucket.host_time == 0  # what the host did is where it did it

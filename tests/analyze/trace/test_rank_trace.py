@@ -24,6 +24,7 @@ from torchgauge.analyze.trace.recorded_tree import attributed
 from torchgauge.readers.kineto.kineto import read_events
 
 US = 1e-6
+LINKS = ("compute", "communication", "wait", "copy", "host", "launch", "pause")
 FILES = public_traces()
 
 
@@ -377,18 +378,10 @@ def test_a_trace_without_operators_has_synchronisations_too():
 
 def path(found):
     one = found.critical_path
-    parts = (
-        one.compute,
-        one.communication,
-        one.copy,
-        one.host,
-        one.launch,
-        one.pause,
-        one.wait or 0,
-    )
+    parts = [getattr(one, name) or 0 for name in LINKS]
     assert math.isclose(sum(parts), one.length, abs_tol=1e-12)
     return {name: round(value / US, 6) for name, value in
-            zip(("compute", "communication", "copy", "host", "launch", "pause", "wait"), parts, strict=True)
+            zip(LINKS, parts, strict=True)
             if value}  # fmt: skip
 
 
@@ -508,15 +501,7 @@ def test_recorded_traces_keep_the_invariants(file):
     root = found.tree.root
     assert root.device_time == pytest.approx(found.device_time, abs=1e-9)
     one = found.critical_path
-    parts = (
-        one.compute,
-        one.communication,
-        one.copy,
-        one.host,
-        one.launch,
-        one.pause,
-        one.wait or 0,
-    )
+    parts = [getattr(one, name) or 0 for name in LINKS]
     assert sum(parts) == pytest.approx(one.length, abs=1e-9)
     assert one.length <= found.window + 1e-9
     talk = sum(each.time for each in found.collectives)

@@ -356,3 +356,76 @@ def test_shuffled_and_cut_files_give_a_result_or_an_error():
         for _ in range(30):
             events = dice.sample(whole["traceEvents"], dice.randint(0, len(whole["traceEvents"])))
             assert shown(trace(whole | {"traceEvents": events}, chunk_size=dice.randint(50, 900)))
+
+
+ROCM = jax(
+    *named(HOST, "/host:CPU", t5="python"),
+    *named(DEVICE, "/device:GPU:0", t3="Stream #3(Kernel,MemcpyD2D)"),
+    *(
+        span(DEVICE, 3, name, 100 * number, 10, correlation_id="1", **details)
+        for number, (name, details) in enumerate(
+            [
+                ("Cijk_Ailk_Bljk", {}),
+                ("MEMORY_COPY_DEVICE_TO_DEVICE", {}),
+                ("CopyHostToDevice", {}),
+                ("__amd_rocclr_copyBuffer", {"memcpy_details": "size:4096 dest:0 async:1"}),
+                ("hipMemcpyDtoDAsync", {"memcpy_details": "size:64 dest:0 async:1"}),
+                ("FillBuffer", {}),
+                ("__amd_rocclr_fillBufferAligned", {}),
+                ("memcpy_fusion", {}),  # a kernel that XLA made
+            ]
+        )
+    ),
+)
+
+
+def test_copies_of_amd_are_no_computation():
+    events = read(ROCM)
+    assert categories(events) == {
+        "Cijk_Ailk_Bljk": "kernel",
+        "MEMORY_COPY_DEVICE_TO_DEVICE": "gpu_memcpy",
+        "CopyHostToDevice": "gpu_memcpy",
+        "__amd_rocclr_copyBuffer": "gpu_memcpy",
+        "hipMemcpyDtoDAsync": "gpu_memcpy",
+        "FillBuffer": "gpu_memset",
+        "__amd_rocclr_fillBufferAligned": "gpu_memset",
+        "memcpy_fusion": "kernel",
+    }
+    record = rank_trace(events, "rocm.json")[0]
+    assert record.times[0].breakdown.compute == pytest.approx(20e-6)
+    kinds = {copied.kind: copied.count for copied in record.copies}
+    assert kinds == {
+        "device to device": 2, "host to device": 1, "copy": 1, "memory set": 2,
+    }  # fmt: skip
+
+
+def compilation(name, ts, until):
+    """A phase as Dynamo logs it and tlparse writes it: begin and end apart, a list of events."""
+    common = {"name": name, "cat": "dynamo_timed", "tid": 0, "pid": 0}
+    return [
+        common | {"ph": "B", "ts": ts, "args": {"compile_id": "0/0"}},
+        common | {"ph": "E", "ts": until, "args": {"compile_id": "0/0", "cache_state": "miss"}},
+    ]
+
+
+def test_the_phases_of_a_compilation_are_a_tree():
+    outer, trace_, backend = (
+        compilation("dynamo", 1.7e15, 1.7e15 + 900),
+        compilation("bytecode_tracing", 1.7e15 + 10, 1.7e15 + 100),
+        compilation("backend_compile", 1.7e15 + 200, 1.7e15 + 800),
+    )
+    mark = {"name": "fx_graph_cache_miss", "cat": "dynamo_timed", "ph": "i", "ts": 1.7e15 + 210}
+    begins_and_ends = [outer[0], *trace_, backend[0], mark, backend[1], outer[1]]
+    record = rank_trace(read(begins_and_ends), "chromium_events.json")[0]
+    assert record.contents.recorder == "torch.compile"
+    assert record.contents.operators == 3
+    own = {node.name: node.host_time for node in record.tree.root.walk() if node.kind == "operator"}
+    assert own == {
+        "dynamo": approx(900), "bytecode_tracing": approx(90), "backend_compile": approx(600),
+    }  # fmt: skip
+    assert record.tree.root.host_time == approx(900)
+    assert "no runs: only compilation was recorded" in record.missing
+    text = shown(record)
+    assert "recorded by torch.compile" in text
+    assert "3 phases of compilation" in text
+    assert "with_stack" not in text

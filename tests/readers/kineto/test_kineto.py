@@ -518,10 +518,41 @@ def test_partial_reads_what_follows_the_events_too():
         assert [w.id for w in read.warnings] == ["trace-damaged"]
 
 
-def test_begin_and_end_apart_are_left_out_with_a_warning():
-    events = read_events(encoded(span(), {"ph": "B", "name": "x", "ts": 1}, {"ph": "E", "ts": 2}))
-    assert len(events) == 1
-    assert [w.id for w in events.warnings] == ["trace-unpaired"]
+def begin(name, ts, tid=1):
+    return {"ph": "B", "name": name, "ts": ts, "tid": tid}
+
+
+def end(name, ts, tid=1):
+    return {"ph": "E", "name": name, "ts": ts, "tid": tid}
+
+
+@pytest.mark.parametrize("chunk", [64, 1 << 18])
+def test_begins_and_ends_apart_are_joined(chunk):
+    events = read_events(
+        encoded(
+            begin("a", 1), begin("b", 2.5), begin("b", 3), end("b", 4), begin("c", 3, tid=2),
+            end("b", 5), span("x"), end("", 7.25), end("c", 9, tid=2),
+        ),
+        chunk_size=chunk,
+    )  # fmt: skip
+    joined = sorted(
+        (int(events.start[row]), int(events.duration[row]), events.name[row])
+        for row in range(len(events))
+        if events.name[row] != "x"
+    )
+    first = joined[0][0]
+    assert [(start - first, duration, name) for start, duration, name in joined] == [
+        (0, 6250, "a"), (1500, 2500, "b"), (2000, 1000, "b"), (2000, 6000, "c"),
+    ]  # fmt: skip
+    assert events.warnings == ()
+
+
+def test_begins_and_ends_without_the_other_are_left_out_with_a_warning():
+    events = read_events(encoded(span("x"), begin("a", 1), end("b", 2), begin("c", 3), end("c", 4)))
+    assert list(events.name.values) == ["x", "c"]
+    (warning,) = events.warnings
+    assert warning.id == "trace-unpaired"
+    assert warning.message.startswith("2 events")
 
 
 BOUNDARY = '"},{"name": "x"},\n  {"ph":"X", "args":{"a":[{"name":1},{"pid":2}]}}'

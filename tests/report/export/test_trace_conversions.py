@@ -69,7 +69,7 @@ def test_device_time_by_stack(events):
         f"{FIRST};aten::linear;aten::addmm;gemm": 8000,
         f"{SECOND};aten::linear;gemm": 6000,
         f"{BACKWARD};gemm_back": 9000,
-        "Net_0 (Net);memory copies;Memcpy DtoH (Device -> Pinned)": 5000,
+        "Net_0 (Net);memory copies;aten::item;Memcpy DtoH (Device -> Pinned)": 5000,
     }
     assert sum(folded(events, Part(layer="Linear_1")).values()) == 15_000
 
@@ -237,3 +237,35 @@ def test_speedscope_takes_it(events, tmp_path):
     found = imported(path)
     assert found["device 0, stream 7"]["frames"]["gemm"] == {"self": 14_000, "total": 14_000}
     assert found["main"]["frames"]["Linear_0 (Linear)"] == {"self": 10_000, "total": 30_000}
+
+
+def ends_of_arrows(text):
+    ends = defaultdict(set)
+    for event in json.loads(text)["traceEvents"]:
+        if event["ph"] in "stf":
+            ends[event["cat"], event["id"]].add(event["ph"])
+    return ends
+
+
+def test_a_part_has_no_arrow_with_one_end(tmp_path):
+    path, out = public_trace("a100_nccl_rank0of2"), tmp_path / "part.json"
+    events = read_events(path)
+    found = recording(events)
+    step = int(found.step(found.time).max())
+    ends = ends_of_arrows(tg.convert_trace(path, "chrome", out, step=step).read_bytes())
+    assert ends
+    assert {frozenset(pair) for pair in ends.values()} == {frozenset("sf")}
+
+
+def test_arrows_of_an_unknown_kind_are_in_the_whole_alone(tmp_path):
+    source, out = tmp_path / "trace.json", tmp_path / "part.json"
+    odd = [
+        {"ph": phase, "cat": "fence", "name": "fence", "id": 1, "pid": 1, "tid": 1, "ts": ts}
+        for phase, ts in (("s", 3), ("f", 150))
+    ]
+    source.write_text(json.dumps({"traceEvents": [*json.loads(TEXT)["traceEvents"], *odd]}))
+    whole = ends_of_arrows(tg.convert_trace(source, "chrome", out).read_bytes())
+    assert whole["fence", 1] == {"s", "f"}
+    part = ends_of_arrows(tg.convert_trace(source, "chrome", out, step=3).read_bytes())
+    assert part
+    assert ("fence", 1) not in part

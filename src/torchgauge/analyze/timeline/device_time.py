@@ -7,14 +7,15 @@ the first that applies, a piece belongs to
 - "communication" (NCCL, RCCL): its time is mostly waiting for other ranks, in whatever layer it was
   launched;
 - "launched before the window", where the trace has no launch of it;
-- "memory copies": copies and memory sets launched neither in a layer nor by the optimizer;
+- "memory copies": copies and memory sets launched neither in a layer nor by the optimizer, there
+  below the operator that launched them;
 - the node whose host code launched it. Backward operators are in their layer already.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -48,6 +49,7 @@ def device_nodes(
     facts: Facts,
     *,
     of_span: Integers,
+    copying: Mapping[int, int],
     step: Integers,
     steps: int,
     bucket: dict[str, int],
@@ -56,9 +58,10 @@ def device_nodes(
     """Return the nodes of all work of the steps, in the order of their first launches.
 
     `of_span` is the node of each host span, `step` that of each piece of work (NONE: in none),
-    `bucket` the node of each bucket, `outside` that of launches outside of all spans.
+    `bucket` the node of each bucket, `outside` that of launches outside of all spans; `copying` is
+    as in `NodeTable`.
     """
-    parent, phase = owners(spans, work, facts, of_span, bucket, outside)
+    parent, phase = owners(spans, work, facts, of_span, copying, bucket, outside)
     if not has_all_launches(events):
         parent[parent == bucket[BEFORE]] = 0  # all that is known: the model's own
     within = np.flatnonzero(step != NONE)
@@ -89,6 +92,7 @@ def owners(
     work: Launched,
     facts: Facts,
     of_span: Integers,
+    copying: Mapping[int, int],
     bucket: dict[str, int],
     outside: int,
 ) -> tuple[Integers, Integers]:
@@ -96,16 +100,23 @@ def owners(
     parent = np.append(of_span, NONE)[work.span]
     parent[parent == NONE] = outside
     phase = np.append(spans.phase, NONE)[work.span]
-    in_layer = np.append(spans.layer, NONE)[work.span] != NONE
-    optimizing = np.isin(phase, (OPTIMIZER, ZERO_GRAD))
+    copied = copied_outside(spans, work, facts)
+    parent[copied] = [copying.get(node, bucket[COPIES]) for node in parent[copied].tolist()]
+    phase[copied] = NONE
     for name, selected in (
-        (COPIES, ~facts.is_kernel & ~in_layer & ~optimizing),
         (BEFORE, ~work.launched),
         (COMMUNICATION, facts.communicates),
     ):
         parent[selected] = bucket[name]
         phase[selected] = NONE
     return parent, phase
+
+
+def copied_outside(spans: Spans, work: Launched, facts: Facts) -> np.ndarray:
+    """Return which are copies and memory sets launched neither in a layer nor by the optimizer."""
+    in_layer = np.append(spans.layer, NONE)[work.span] != NONE
+    optimizing = np.isin(np.append(spans.phase, NONE)[work.span], (OPTIMIZER, ZERO_GRAD))
+    return np.asarray(~facts.is_kernel & ~in_layer & ~optimizing)
 
 
 def _groups(columns: Iterable[Integers], count: int) -> list[Integers]:

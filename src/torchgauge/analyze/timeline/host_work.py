@@ -48,8 +48,8 @@ class HostWork:
 def operators(events: Events) -> Callable[[str], bool]:
     """Return the test for operator names, which ranges of the engine or users do not pass.
 
-    JAX and Proton have nothing between the steps and what the host does in them.
+    Other recorders have nothing between the steps and what the host does in them.
     """
-    if events.metadata.recorder in ("JAX", "Proton"):
+    if events.metadata.recorder in ("JAX", "Proton", "torch.compile"):
         return lambda name: not name.startswith("ProfilerStep#")
     return lambda name: "::" in name and not name.startswith("autograd::")

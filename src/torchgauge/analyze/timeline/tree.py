@@ -18,7 +18,13 @@ from torchgauge.analyze.timeline.attribution import (
     by_depth,
 )
 from torchgauge.analyze.timeline.call_tree import CallTree
-from torchgauge.analyze.timeline.device_time import BEFORE, COMMUNICATION, COPIES, device_nodes
+from torchgauge.analyze.timeline.device_time import (
+    BEFORE,
+    COMMUNICATION,
+    COPIES,
+    copied_outside,
+    device_nodes,
+)
 from torchgauge.analyze.timeline.launches import has_all_launches, launched
 from torchgauge.analyze.timeline.steps import Steps, marked, single_step
 from torchgauge.analyze.timeline.time_intervals import union
@@ -59,13 +65,15 @@ class NodeTable:
 
     Of each its own `host` and `device` (ns) and `calls`, by step. `of_span` is the node of each
     span, NONE for those outside of every step. `device` is that of the work launched in the step,
-    None where the recording has no device; `uses` says how busy devices were.
+    None where the recording has no device; `uses` says how busy devices were. `copying` has the
+    nodes below "memory copies" of operators that are elsewhere, by their own nodes.
     """
 
     nodes: list[NodeDraft]
     host: np.ndarray
     calls: np.ndarray
     of_span: Integers
+    copying: dict[int, int] = dataclasses.field(default_factory=dict)
     device: np.ndarray | None = None
     uses: tuple[DeviceUse, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
@@ -178,12 +186,22 @@ def _add_device(
         steps = single_step(events.start[rows], events.start[rows] + events.duration[rows])
     else:
         step = steps.containing(work.time)
+    copied = np.flatnonzero(copied_outside(spans, work, facts))
+    for span in np.unique(work.span[copied]).tolist():
+        if span != NONE and table.of_span[span] != NONE:
+            _add_below_copies(table, int(table.of_span[span]), bucket[COPIES])
+    added = len(table.nodes) - len(table.host)
+    none_of_host = np.zeros((added, len(steps)), np.int64)
+    table.host, table.calls = (
+        np.vstack([figures, none_of_host]) for figures in (table.host, table.calls)
+    )
     kernel_nodes = device_nodes(
         events,
         spans,
         work,
         facts,
         of_span=table.of_span,
+        copying=table.copying,
         step=step,
         steps=len(steps),
         bucket=bucket,
@@ -203,6 +221,19 @@ def _add_device(
     table.warnings = _device_warnings(
         [node.kernel for node in kernel_nodes], has_launches=has_launches
     )
+
+
+def _add_below_copies(table: NodeTable, node: int, copies: int) -> None:
+    """Add an operator, and those that it is in, below the bucket of copies."""
+    nodes, chain = table.nodes, []
+    while nodes[node].kind == "operator" and node not in table.copying:
+        chain.append(node)
+        node = nodes[node].parent
+    above = table.copying.get(node, copies)
+    for number in reversed(chain):
+        table.copying[number] = len(nodes)
+        nodes.append(dataclasses.replace(nodes[number], parent=above, phase=NONE))
+        above = table.copying[number]
 
 
 def _move_gaps(

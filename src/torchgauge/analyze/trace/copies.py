@@ -23,7 +23,7 @@ _AMD = {
     "DeviceToDevice": "DtoD",
     "HostToHost": "HtoH",
 }
-_NAMED = re.compile(r"\b([HDP]to[HDP])\b")
+_NAMED = re.compile(r"([HDP]to[HDP])(?![a-z])")
 
 
 def copies(activities: Activities, facts: Facts) -> tuple[Copies, ...]:
@@ -31,7 +31,7 @@ def copies(activities: Activities, facts: Facts) -> tuple[Copies, ...]:
     groups: dict[tuple[str, bool | None], list[int]] = {}
     for index in np.flatnonzero(activities.kind == COPY).tolist():
         name, recorded_kind = str(facts.name[index]), facts.copy_kind[index] or ""
-        kind = copy_kind(name, recorded_kind)
+        kind = "memory set" if facts.is_set[index] else copy_kind(name, recorded_kind)
         groups.setdefault(
             (kind, pageable(f"{name} {recorded_kind}") if kind in _ENDS else None), []
         ).append(index)
@@ -60,4 +60,4 @@ def copy_kind(name: str, recorded_kind: str) -> str:
     for long, short in _AMD.items():
         if long in recorded_kind or long in name:
             return _KINDS[short]
-    return "memory set" if "set" in name.lower() else "copy"
+    return "copy"

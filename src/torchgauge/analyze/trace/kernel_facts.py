@@ -44,6 +44,7 @@ class Facts:
             if isinstance(device.get("id"), int)
         }
         self.is_kernel = self._category.where(lambda name: name == "kernel")
+        self.is_set = self._category.where(lambda name: name == "gpu_memset")
         self.is_graph = _entries(table.graph_node, work.entry) > 0
         self.host_collective = _host_collectives(events, work)
         by_name = self.name.where(lambda name: collective_of(name) is not None)

@@ -18,14 +18,17 @@ from torchgauge.records.trace.trace import Contents, Device, UncountedEvents
 _LAYERS = {
     "JAX": "no layers (JAX records no module names): the tree begins with what the host did",
     "Proton": "no layers: the tree begins with the scopes that were marked",
+    "torch.compile": "no layers: the tree has the phases of compilation",
 }
 _SHAPES = {
     "JAX": "no shapes: FLOPs and bytes are unknown",
     "Proton": "no shapes and no launch configurations: FLOPs, bytes and occupancy are unknown",
+    "torch.compile": "no shapes: FLOPs and bytes are unknown",
 }
 _MEMORY = {
     "JAX": "no allocations: memory is unknown",
     "Proton": "no allocations and no copies: memory and transfers are unknown",
+    "torch.compile": "no allocations: memory is unknown",
 }
 # "launch" is Proton's; "Trace" has the profiler's own marks.
 _COUNTED = frozenset(
@@ -126,6 +129,8 @@ def not_recorded(events: Events, modules: Modules) -> Iterator[str]:
 
 
 def _without_device_work(events: Events) -> str:
+    if events.metadata.recorder == "torch.compile":
+        return "no runs: only compilation was recorded"
     names = ", ".join(record.category or "no category" for record in uncounted(events))
     if not names:
         return "no device work: only the host was recorded"

@@ -94,6 +94,8 @@ def _name(events: Events) -> str:
 
 
 def _layer_warnings(modules: Modules, recorder: str | None) -> Iterator[MeasurementWarning]:
+    if recorder == "torch.compile":
+        return
     if not len(modules):
         yield MeasurementWarning(
             id="no-layers",

@@ -69,12 +69,14 @@ class Part:
 class Selection:
     """Which spans, allocations and ends of arrows are kept, as masks in the order of the events.
 
-    An arrow is kept where all of its ends are: each where the span is that begins there.
+    An arrow is kept where all of its ends are, of which it has two at least: each where the span is
+    that begins there. `is_whole`: the part is all of the recording.
     """
 
     spans: np.ndarray
     memory: np.ndarray
     flows: np.ndarray
+    is_whole: bool
     _filter: _PartFilter
 
     def moments(self, time: Integers, thread: Codes) -> np.ndarray:
@@ -97,8 +99,10 @@ def select(recording: Recording, part: Part) -> Selection:
             remedy="Choose another range, step or layer.",
         )
     memory, flows = recording.events.memory, recording.events.flows
-    arrows = _arrows(recording, spans, part_filter.moments(flows.time, flows.thread))
-    return Selection(spans, part_filter.moments(memory.time, memory.thread), arrows, part_filter)
+    moments = part_filter.moments(flows.time, flows.thread)
+    arrows = moments if part.is_whole else _arrows(recording, spans, moments)
+    allocations = part_filter.moments(memory.time, memory.thread)
+    return Selection(spans, allocations, arrows, part.is_whole, part_filter)
 
 
 def selected_events(events: Events, selection: Selection) -> Events:
@@ -231,5 +235,7 @@ def _arrows(recording: Recording, spans: np.ndarray, moments: np.ndarray) -> np.
         )
     number = np.unique(flows.id, return_inverse=True)[1]  # however large an id is
     arrow = number * (len(flows.category.values) + 1) + flows.category.codes + 1
-    selected[np.bincount(arrow, ~selected)[arrow] > 0] = False
+    ends = [np.bincount(arrow, flows.begins == begins) for begins in (False, True)]
+    complete = (ends[0] > 0) & (ends[1] > 0)  # files have arrows with one end
+    selected[(np.bincount(arrow, ~selected)[arrow] > 0) | ~complete[arrow]] = False
     return selected

@@ -13,7 +13,10 @@ from torchgauge.readers.columns import Interned
 from torchgauge.records.trace.events import ABSENT, Coded, Integers, Rows
 
 _PART = re.compile(r"(\w+):(\S+)")
-_DIRECTION = re.compile(r"Memcpy([HDP])2([HDP])")
+_DIRECTION = re.compile(  # "MemcpyH2D", "CopyHostToDevice", "MEMORY_COPY_HOST_TO_DEVICE"
+    r"Memcpy([HDP])2([HDP])|(?:MEMORY_)?(?:COPY)?_?(?:(H)OST|(D)EVICE)_?TO_?(?:(H)OST|(D)EVICE)",
+    re.IGNORECASE,
+)
 _LARGEST = 18  # digits that an int64 holds
 
 
@@ -100,4 +103,5 @@ def _kind(name: str, parts: dict[str, str]) -> str | None:
         return None
     ends = [parts.get(end, "").capitalize() for end in ("kind_src", "kind_dst")]
     memory_kinds = f" ({' -> '.join(ends)})" if all(ends) else ""
-    return f"{direction[1]}to{direction[2]}{memory_kinds}"
+    source, target = (end.upper() for end in direction.groups() if end)
+    return f"{source}to{target}{memory_kinds}"

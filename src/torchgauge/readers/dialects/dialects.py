@@ -1,4 +1,4 @@
-"""Translates traces of JAX and Proton to Kineto's terms, so that later code reads one dialect.
+"""Translates traces of other recorders to Kineto's terms, so that later code reads one dialect.
 
 The file format is the same, its terms are not. Names of processes and threads may come after the
 events: all of this is done when everything has been read.
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from torchgauge.readers.dialects.jax_trace import from_jax, processes
-from torchgauge.readers.dialects.kineto_terms import KERNEL, with_categories
+from torchgauge.readers.dialects.kineto_terms import HOST, KERNEL, with_categories
 from torchgauge.readers.dialects.proton_trace import CATEGORIES, from_proton, lanes
 from torchgauge.readers.kineto.categories import is_launch
 from torchgauge.records.trace.events import ABSENT, Events
@@ -22,7 +22,9 @@ from torchgauge.records.trace.events import ABSENT, Events
 _MTIA_WORK = "mtia_ccp_events"
 _GPUS = frozenset(("cuda", "hip"))
 _DEVICE_NAMES = {"privateuse1": "device"}
-Recorder = Literal["PyTorch", "JAX", "Proton"]
+# What Dynamo and Inductor log of their phases; tlparse writes it to chromium_events.json.
+_COMPILATION = "dynamo_timed"
+Recorder = Literal["PyTorch", "JAX", "Proton", "torch.compile"]
 
 
 def translated(events: Events, unsorted: dict[str, Any]) -> Events:
@@ -36,6 +38,8 @@ def translated(events: Events, unsorted: dict[str, Any]) -> Events:
         return _recorded(from_jax(events, unsorted), "JAX")
     if categories and categories <= CATEGORIES and (categories != {"kernel"} or any(lanes(events))):
         return _recorded(from_proton(events), "Proton")
+    if _COMPILATION in categories:
+        return _recorded(_compiled(events), "torch.compile")
     events = _with_accelerator(events)
     return _recorded(events, "PyTorch") if "cpu_op" in categories or _has_header(events) else events
 
@@ -47,6 +51,13 @@ def _recorded(events: Events, recorder: Recorder) -> Events:
 
 def _has_header(events: Events) -> bool:
     return events.metadata.schema_version is not None
+
+
+def _compiled(events: Events) -> Events:
+    """Return the events with the phases of compilation as what the host did."""
+    phase = events.category.where(lambda name: name == _COMPILATION)
+    category = with_categories(events.category, np.where(phase, HOST, ABSENT))
+    return dataclasses.replace(events, category=category)
 
 
 def _with_accelerator(events: Events) -> Events:

@@ -46,6 +46,11 @@ from torchgauge.records.trace.events import (
 _PROCESS = re.compile(r"(?:.*\s)?/(?:(host)|device:(\w+)):(\d+|\w+)(?:\s.*)?")
 _STREAM = re.compile(r"Stream #(\d+)")
 _OPERATIONS = "XLA Ops"
+# Of NVIDIA, of roctracer and of rocprofiler, and the kernels that copy and fill on AMD's devices.
+_COPY = re.compile(
+    r"Memcpy|(MEMORY_COPY_)?(HOST|DEVICE)_TO_|Copy(Host|Device)To|__amd_rocclr_copy\w+"
+)
+_SET = re.compile(r"Memset|FillBuffer|__amd_rocclr_fill\w+")
 _NO_WORK = re.compile(
     r"Memory(Alloc|Free|Residency|Release)|UnifiedMemory|Overhead|Synchronization"
 )
@@ -90,7 +95,7 @@ def from_jax(events: Events, unsorted: dict[str, Any]) -> Events:
     rows: Rows = unsorted["row"]
     number = _span_numbers(unsorted["correlation_id"], integer, rows, len(events))
     step = _span_numbers(unsorted["step_num"], integer, rows, len(events))
-    code = _categories(events, lanes, number, step)
+    code = _categories(events, lanes, number, step, unsorted)
     call = np.flatnonzero(code == CALL)
     work = np.flatnonzero(np.isin(code, (KERNEL, COPY, SET)))
     devices = sorted(
@@ -112,12 +117,20 @@ def from_jax(events: Events, unsorted: dict[str, Any]) -> Events:
     )
 
 
-def _categories(events: Events, lanes: list[_Lane], number: Integers, step: Integers) -> Integers:
+def _categories(
+    events: Events,
+    lanes: list[_Lane],
+    number: Integers,
+    step: Integers,
+    unsorted: dict[str, Any],
+) -> Integers:
     """Return the category of each span as a number of `kineto_terms`, ABSENT where unchanged."""
     kinds = np.array([lane.kind for lane in lanes], str)[events.thread.codes]
     python = events.name.where(lambda name: name.startswith(PYTHON_NAME))
-    copied = events.name.where(lambda name: name.startswith("Memcpy"))
-    set_ = events.name.where(lambda name: name.startswith("Memset"))
+    copied = events.name.where(lambda name: _COPY.match(name) is not None)
+    set_ = events.name.where(lambda name: _SET.match(name) is not None)
+    for detail, mask in (("memcpy_details", copied), ("memset_details", set_)):
+        mask[unsorted["row"][unsorted[detail].codes != ABSENT]] = True
     no_work = events.name.where(lambda name: _NO_WORK.match(name) is not None)
     code = np.full(len(events), ABSENT)
     code[kinds == "host"] = HOST

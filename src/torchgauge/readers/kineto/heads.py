@@ -30,11 +30,11 @@ PythonDetail = Literal["none", "modules", "all"]
 
 # What an event is; from MEMORY on, something on a thread. A span whose
 # arguments go to a table is SPAN + 1 + the table's place.
-LEFT_OUT, NAME, UNPAIRED, MEMORY, ARROW, SPAN = range(6)
+LEFT_OUT, NAME, END, MEMORY, ARROW, SPAN = range(6)
 
 _PARTS = ("ph", "cat", "name", "pid", "tid")
 _HEAD = attrgetter(*_PARTS)
-_PHASES = {"M": NAME, "B": UNPAIRED}
+_PHASES = {"M": NAME, "B": END, "E": END}
 _ALLOCATION = "[memory]"
 
 

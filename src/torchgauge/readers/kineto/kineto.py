@@ -18,10 +18,10 @@ from torchgauge.progress import Progress
 from torchgauge.readers.dialects.dialects import translated
 from torchgauge.readers.kineto.chunks import Chunks
 from torchgauge.readers.kineto.decoding import Event
-from torchgauge.readers.kineto.heads import ARROW, MEMORY, NAME, SPAN, UNPAIRED, Heads, PythonDetail
+from torchgauge.readers.kineto.heads import ARROW, END, MEMORY, NAME, SPAN, Heads, PythonDetail
 from torchgauge.readers.kineto.memory_budget import Fitting, before, fitting
 from torchgauge.readers.kineto.metadata import Names, metadata
-from torchgauge.readers.kineto.points import Allocations, Arrows
+from torchgauge.readers.kineto.points import Allocations, Arrows, Pairs
 from torchgauge.readers.kineto.spans import Spans
 from torchgauge.readers.unpacking import open_trace, unpacked
 from torchgauge.records.record import MeasurementWarning
@@ -109,7 +109,7 @@ class _Building:
         self._memory = Allocations(heads)
         self._flows = Arrows(heads)
         self._names = Names()
-        self._unpaired = 0
+        self._pairs = Pairs()
 
     def add(self, events: list[Event]) -> None:
         # Without a time it cannot be placed.
@@ -124,9 +124,14 @@ class _Building:
         self._memory.add(*chosen(kinds == MEMORY))
         self._flows.add(*chosen(kinds == ARROW))
         self._names.add(chosen(kinds == NAME)[0])
-        self._unpaired += int(np.count_nonzero(kinds == UNPAIRED))
+        self._pairs.add(chosen(kinds == END)[0])
 
     def finish(self, chunks: Chunks) -> Events:
+        if joined := self._pairs.spans():
+            heads = self._heads.code(joined)
+            is_span = self._heads.kinds(heads) >= SPAN
+            events = list(compress(joined, is_span.tolist()))
+            self._spans.add(events, heads[is_span], self._heads.kinds(heads[is_span]))
         times = (self._spans.start, self._memory.time, self._flows.time)
         origin = min((t.earliest for t in times if t.earliest is not None), default=0)
         spans = self._spans.finish(origin)
@@ -148,10 +153,10 @@ class _Building:
                 cause=damage,
                 remedy="Copy or record it again.",
             )
-        if self._unpaired:
+        if unpaired := self._pairs.unpaired:
             yield MeasurementWarning(
                 id="trace-unpaired",
-                message=f"{self._unpaired:,} events are left out of the trace.",
-                cause="Their begin and end are apart (phases B and E), which torch never writes.",
-                remedy="Record it with torch.profiler.",
+                message=f"{unpaired:,} events are left out of the trace.",
+                cause="They are begins without an end, or ends without a begin (phases B and E).",
+                remedy="Record it again, to its end.",
             )

@@ -1,19 +1,22 @@
-"""Columns of a trace's instant events: allocations and frees, and the ends of arrows."""
+"""Instant events of a trace: allocations and frees, ends of arrows, begins and ends of spans."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from operator import attrgetter
 
+import msgspec
 import numpy as np
 
 from torchgauge.readers.columns import Numbers, Parts
 from torchgauge.readers.kineto.decoding import Event
 from torchgauge.readers.kineto.heads import Heads
-from torchgauge.readers.kineto.times import Times
+from torchgauge.readers.kineto.times import Times, nanoseconds
 from torchgauge.readers.tables import Table
 from torchgauge.records.trace.events import Codes, Flows, Integers, MemoryEvents
 
 _ID = attrgetter("id")
+_DEEPEST = 1000  # how far up an end is looked for: files of strangers may have any
 
 
 class Allocations:
@@ -79,6 +82,49 @@ class Arrows:
             category=self._head_index.column("cat", heads),
             begins=self._head_index.column("ph", heads).where(lambda phase: phase == "s"),
         )
+
+
+class Pairs:
+    """Spans whose begin and end are events of their own (phases B and E), as tlparse writes them.
+
+    An end belongs to the latest open begin of its name on its thread, or without a name to the
+    latest of all.
+    """
+
+    def __init__(self) -> None:
+        self._open: defaultdict[tuple[int | str, int | str], list[Event]] = defaultdict(list)
+        self._begins: list[Event] = []
+        self._ends: list[Event] = []
+        self._lost = 0
+
+    def add(self, events: list[Event]) -> None:
+        """Join the begins and ends of one chunk with those before."""
+        for event in events:
+            stack = self._open[event.pid, event.tid]
+            if event.ph == "B":
+                stack.append(event)
+                continue
+            for back, begin in enumerate(stack[: -_DEEPEST - 1 : -1], 1):
+                if event.name in ("", begin.name):
+                    self._begins.append(stack.pop(-back))
+                    self._ends.append(event)
+                    break
+            else:
+                self._lost += 1
+
+    @property
+    def unpaired(self) -> int:
+        """How many begins and ends have no other."""
+        return self._lost + sum(map(len, self._open.values()))
+
+    def spans(self) -> list[Event]:
+        """Return the spans as events of their own, with the arguments of their ends."""
+        begin = nanoseconds([event.ts for event in self._begins])
+        length = np.maximum(nanoseconds([event.ts for event in self._ends]) - begin, 0)
+        for event, end, duration in zip(self._begins, self._ends, length.tolist(), strict=True):
+            event.ph, event.args = "X", end.args or event.args
+            event.dur = msgspec.Raw(b"%d.%03d" % divmod(duration, 1000))
+        return self._begins
 
 
 def _ids(events: list[Event]) -> Integers:

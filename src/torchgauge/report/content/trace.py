@@ -25,6 +25,9 @@ from torchgauge.report.tables.trace_devices import devices, ranks
 from torchgauge.report.tables.trace_tables import details
 
 NAMED = 8  # ranks
+# What stands in for operators, by recorder.
+_HOST_SPANS = dict.fromkeys(("JAX", "Proton"), "spans of the host")
+_HOST_SPANS["torch.compile"] = "phases of compilation"
 
 
 def title(trace: Trace) -> str:
@@ -84,7 +87,7 @@ def facts(trace: Trace, rank_trace: RankTrace) -> Iterator[tuple[str, str]]:
     if rank_trace.part:
         yield "part", rank_trace.part
     yield "window", f"{units.time(rank_trace.window)}, {contents.events:,} events"
-    host_spans = "spans of the host" if contents.recorder in ("JAX", "Proton") else "operators"
+    host_spans = _HOST_SPANS.get(contents.recorder or "", "operators")
     parts = {
         host_spans: contents.operators,
         "launches": contents.launches,

@@ -55,6 +55,7 @@ class Lines:
         )
         self._nodes = table.nodes
         self._span_nodes = table.of_span
+        self._copying = table.copying
         self._stack = functools.lru_cache(_CACHED_STACKS)(self._stack_of)
         self._frame = functools.cache(lambda node: _frame(self._nodes[node]))
 
@@ -66,7 +67,9 @@ class Lines:
         buckets = {node.name: index for index, node in nodes if node.kind == "bucket"}
         bucket = {name: buckets[name] for name in BUCKETS}
         elsewhere_node = bucket[OUTSIDE_MODEL]
-        owner, _ = owners(recording.spans, work, facts, self._span_nodes, bucket, elsewhere_node)
+        owner, _ = owners(
+            recording.spans, work, facts, self._span_nodes, self._copying, bucket, elsewhere_node
+        )
         selected = self._selection.spans[work.row] & (recording.events.duration[work.row] > 0)
         streams = np.stack([facts.device, facts.stream])
         for device, stream in np.unique(streams[:, selected], axis=1).T.tolist():

@@ -16,7 +16,7 @@ from torchgauge.readers.kineto.raw_events import Head, RawEvents
 from torchgauge.readers.kineto.times import nanoseconds
 from torchgauge.records.trace.events import ABSENT, Events
 
-_METADATA, _MOMENT, _ROW, _ARROW = range(4)
+_METADATA, _MOMENT, _ROW, _ARROW, _OTHER_ARROW = range(5)
 
 
 def parts(raw: RawEvents, events: Events, selection: Selection) -> Iterator[bytes]:
@@ -61,7 +61,9 @@ class _EventFilter:
             moments = [index for index in moments if _timed([heads[index]])]
         mask[moments] = self._moment_mask([heads[index] for index in moments])
         for index, kind in enumerate(kinds):
-            if kind == _ARROW:
+            if kind == _OTHER_ARROW:  # its other end is not known
+                mask[index] = self._selection.is_whole
+            elif kind == _ARROW:
                 key = (current_name(heads[index].cat), heads[index].id)
                 mask[index] = key in self._arrows
         return list(map(bool, mask.tolist()))
@@ -81,7 +83,9 @@ def _kind(head: Head) -> int:
     if head.ph == "X":
         inner = head.cat == PYTHON and not head.name.startswith(MODULE_CALL)
         return _MOMENT if inner else _ROW
-    return _ARROW if head.ph in "sf" and head.cat in ARROWS else _MOMENT
+    if head.ph in ("s", "t", "f"):
+        return _ARROW if head.cat in ARROWS else _OTHER_ARROW
+    return _MOMENT
 
 
 def _timed(heads: list[Head]) -> bool:

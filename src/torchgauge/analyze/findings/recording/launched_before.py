@@ -24,7 +24,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         evidence=f"{units.time(rank.launched_before)} were launched before the window; "
         "by which layer is not known.",
         remedy="Record after a warm-up (schedule(wait=…, warmup=…)), and synchronise before.",
-        time=rank.launched_before,
+        time=min(rank.launched_before, rank.window),  # streams run at once
         view="tree",
     )
 
