@@ -14,6 +14,7 @@ from tests.support.paths import ROOT
 
 import torchgauge as tg
 from torchgauge.cli.main import build
+from torchgauge.folders import start_here
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 PAGE = (ROOT / "docs/recipes/ci.md").read_text()
@@ -207,6 +208,7 @@ def test_the_gitlab_job_asks_for_a_gate(runner):
     pip, git, gate = runner.calls
     assert pip[:3] == ["pip", "install", "torchgauge[torch]"]
     assert git == ["git", "fetch", "origin", "main"]
+    start_here()  # as `main` does: an earlier test may have typed in another folder
     options = build().parse_args(gate[1:])
     assert (options.target, options.base_ref) == ("model.py:small", "FETCH_HEAD")
     assert options.threshold == ["params:20k", "memory:1MB"]

@@ -256,6 +256,12 @@ function drawLevels(plot: uPlot, { levels = [] }: Chart): void {
   ctx.restore();
 }
 
+/** A band is read as one interval: of its two lines the upper one has the name. */
+function lowerEnd({ band, lines, showY }: Chart, line: Line, at: number): string {
+  const low = band && line === lines[0] ? lines[1].values[at] : null;
+  return low === null || low === undefined ? "" : `${showY(low)} … `;
+}
+
 function readout(plot: uPlot, wanted: Chart, marked: Mark[][], read: HTMLElement): void {
   const at = plot.cursor.idx;
   if (at === null || at === undefined) {
@@ -264,8 +270,8 @@ function readout(plot: uPlot, wanted: Chart, marked: Mark[][], read: HTMLElement
   }
   const said = wanted.lines
     .filter((line) => line.values[at] !== null && line.values[at] !== undefined)
-    .filter((line) => !wanted.stacked || line.values[at])
-    .map((line) => `${line.label} ${wanted.showY(line.values[at] as number)}`);
+    .filter((line) => line.label && (!wanted.stacked || line.values[at]))
+    .map((line) => `${line.label} ${lowerEnd(wanted, line, at)}${wanted.showY(line.values[at] as number)}`);
   const x = wanted.x[at];
   read.replaceChildren(
     `${wanted.xLabel} ${(wanted.readX ?? wanted.showX)(x)}: ${said.join(", ")}`,

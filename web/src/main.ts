@@ -180,9 +180,11 @@ function select({ options }: NonNullable<typeof choice>): HTMLSelectElement {
 }
 
 function section(view: View<unknown>): HTMLElement {
+  // The first is named by what it is: its heading, a file's name, may be another section's.
+  const label = view === views[0] ? { "aria-label": view.title } : { "aria-labelledby": `${view.id}-title` };
   return h(
     "section",
-    { id: view.id, class: view.wide || every[view.id].missing ? "wide" : null, "aria-labelledby": `${view.id}-title` },
+    { id: view.id, class: view.wide || every[view.id].missing ? "wide" : null, ...label },
     h(
       view === views[0] ? "h1" : "h2",
       { id: `${view.id}-title` },

@@ -77,7 +77,7 @@ def summary(record: object) -> dict[str, float | int | str | None]:
 def unfit(kind: str, form: str) -> InputError:
     """Return the error that a kind of record cannot be written in a form."""
     return InputError(
-        f"A {kind.lower()} cannot be written as {form}.",
+        f"A record of this kind ({kind.lower()}) cannot be written as {form}.",
         id="format-unfit",
         remedy="Choose another: text and json show every record.",
     )

@@ -1,5 +1,6 @@
 """Ranks side by side: who is slow, and who waits."""
 
+import msgspec
 import pytest
 from tests.support import records
 
@@ -9,8 +10,6 @@ from torchgauge.records.timeline.loop import Captured, Loop, Rank, Stretch
 
 
 def loop(number, step, waiting, *, world=2, job="job", recorded=3, created="2026-01-01T00:00:00"):
-    import msgspec
-
     environment = msgspec.structs.replace(records.profile().environment, created=created)
     return Loop(
         roots=("Net",),
@@ -33,6 +32,15 @@ def test_the_rank_that_works_longest_is_the_straggler():
     assert found.share == pytest.approx(8.5 / 20.5)
     assert not found.missing
     assert "Rank 1 is the straggler" in str(found)
+
+
+def test_ranks_that_do_not_communicate_do_not_wait():
+    alone = [loop(0, 10.0, 0.0), loop(1, 5.0, 0.0)]
+    found = merged([msgspec.structs.replace(one, communication=0.0) for one in alone])
+    assert (found.straggler, found.lost) == (None, None)
+    assert "did not communicate" in str(found)
+    assert "waits for it" not in str(found)
+    assert "slower" not in str(found)
 
 
 def test_ranks_that_differ_by_chance_have_no_straggler():

@@ -66,6 +66,12 @@ def test_many_metrics_are_counted():
     assert "FAIL  m0, m1, m2, m3 and 3 more (7 of 7)" in str(verdicts.verdict(*many))
 
 
+def test_what_a_change_is_of_is_said_where_it_is_not_the_figures():
+    words = "the change of latency is that of the geometric mean over processes"
+    assert words not in " ".join(str(verdicts.verdict(verdicts.ruling())).split())
+    assert words in " ".join(str(verdicts.verdict(verdicts.ruling(change=0.15))).split())
+
+
 def test_why_where_and_what_to_do():
     failed = str(EVERY["fail"])
     assert "p99: borderline, the limit lies in the interval." in failed

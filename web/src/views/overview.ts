@@ -30,7 +30,7 @@ export const overview: View<Overview> = {
       h(
         "p",
         { class: "foot" },
-        part.created && `Recorded ${part.created.replace("T", " ").replace("+00:00", " UTC")}. `,
+        part.created && `Recorded ${part.created.replace("T", " ").replace(/(\.\d+)?\+00:00/, " UTC")}. `,
         copyButton("Copy as Markdown", () => summary(part, context.page.title)),
       ),
     );

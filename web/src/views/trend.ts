@@ -39,8 +39,8 @@ function drawn(one: Series, confirm: string): HTMLElement[] {
     lines: [
       ...(bounds
         ? [
-            { label: "at most", values: high, colour: "--series-5" },
-            { label: "at least", values: low, colour: "--series-5" },
+            { label: "95 % interval", values: high, colour: "--series-5" },
+            { label: "", values: low, colour: "--series-5" },
           ]
         : []),
       { label: "value", values, colour: "--series-0", points: true },

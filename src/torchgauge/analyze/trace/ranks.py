@@ -77,7 +77,8 @@ def _time(number: int, loop: Loop) -> RankTime | None:
 
 
 def _straggler(times: Sequence[RankTime]) -> tuple[int | None, float | None]:
-    if len(times) < 2:
+    # Ranks that do not communicate never wait for each other.
+    if len(times) < 2 or not any(rank.communication for rank in times):
         return None, None
     slowest = max(times, key=lambda rank: rank.work)
     median_work = statistics.median(rank.work for rank in times if rank is not slowest)

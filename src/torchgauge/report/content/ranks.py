@@ -43,12 +43,14 @@ def document(ranks: Ranks, _options: Options) -> Document:
 
 
 def _sentences(ranks: Ranks) -> Iterator[str]:
-    if ranks.straggler is not None:
+    if ranks.share == 0:
+        yield "The ranks did not communicate while they were recorded: none waited for another."
+    elif ranks.straggler is not None:
         lost = units.time(ranks.lost, 3)
         yield f"Rank {ranks.straggler} is the straggler: the others wait for it, {lost} of a step."
     elif len(ranks.ranks) > 1:
         yield "No rank is slower than the others."
-    if ranks.share is not None:
+    if ranks.share:
         yield (
             f"Communication is under way in {units.percent(ranks.share)} of the time; "
             f"ranks only wait for it in {units.percent(ranks.exposed)}."

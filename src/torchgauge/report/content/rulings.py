@@ -113,6 +113,11 @@ def regressed_layers(ruling: Ruling, verdict: Verdict) -> tuple[str, ...]:
     return tuple(map(one_line, places))
 
 
+def failures_first(verdict: Verdict) -> list[Ruling]:
+    """Return the rulings, those that did not pass first."""
+    return sorted(verdict.rulings, key=lambda ruling: ruling.outcome == "pass")
+
+
 def headline(verdict: Verdict) -> str:
     """Return the verdict in one clause: 'latency, memory (2 of 5)'."""
     if not verdict.rulings:

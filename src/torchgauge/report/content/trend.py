@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from torchgauge import units
 from torchgauge.records.trend import CONFIRM, Alert, Trend, TrendChange, TrendPoint, TrendSeries
+from torchgauge.report.content.changes import relative
 from torchgauge.report.content.document import (
     Block,
     Column,
@@ -116,7 +117,7 @@ def _figures(group: Sequence[TrendSeries]) -> Table:
 
 def _cells(values: Sequence[float], series: TrendSeries) -> dict[str, Value]:
     first, newest = values[0], values[-1]
-    change = _percent(newest / first - 1) if first else ""
+    change = relative(newest / first - 1) if first else ""
     change = "=" if newest == first else change
     return {
         "values": Curve(values, width=24, reserve=56),
@@ -175,17 +176,13 @@ def _how(series: TrendSeries) -> str:
 def _change(series: TrendSeries, change: TrendChange) -> Detailed:
     within = ""
     if change.interval is not None:
-        low, high = _percent(change.interval.low), _percent(change.interval.high)
+        low, high = relative(change.interval.low), relative(change.interval.high)
         within = f" ({low.removesuffix(' %')} … {high})"
     first, last = series.points[change.first], series.points[change.last]
     lasting = "" if change.lasting == "stays" else f", {LASTING[change.lasting]}"
     software = f"; also {one_line(change.software)}" if change.software else ""
-    text = f"{_percent(change.size)}{within} after {_commit(first)} and up to {_commit(last)}"
+    text = f"{relative(change.size)}{within} after {_commit(first)} and up to {_commit(last)}"
     return Detailed(text, f"{lasting}{software}")
-
-
-def _percent(change: float) -> str:
-    return units.with_minus(f"{100 * change:+.1f} %")
 
 
 def _commit(point: TrendPoint) -> str:

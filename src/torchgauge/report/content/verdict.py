@@ -78,7 +78,7 @@ def _rulings(verdict: Verdict) -> Table:
             cells(COLUMNS, ruling),
             tone=TONES[ruling.outcome],
         )
-        for ruling in sorted(verdict.rulings, key=lambda ruling: ruling.outcome == "pass")
+        for ruling in rulings.failures_first(verdict)
     ]
     return Table(columns=COLUMNS, rows=rows, notes=tuple(_reasons(verdict)), layout="fitted")
 

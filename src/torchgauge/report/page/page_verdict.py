@@ -22,7 +22,7 @@ def overview(verdict: Verdict) -> dict[str, Any]:
     return {
         "facts": [[name.strip(), side.label, side_details(side)] for name, side in sides],
         "created": compared.current.created if compared is not None else "",
-        "figures": [_card(ruling) for ruling in verdict.rulings],
+        "figures": [_card(ruling) for ruling in rulings.failures_first(verdict)],
         "bound": None,
         "phases": None,
         "findings": regressions,
@@ -33,7 +33,7 @@ def overview(verdict: Verdict) -> dict[str, Any]:
 
 
 def _card(ruling: Ruling) -> dict[str, str]:
-    parts = [ruling.outcome, rulings.change(ruling), rulings.allowed(ruling)]
+    parts = [ruling.outcome, rulings.change(ruling), _allowed(ruling)]
     figure = rulings.figure(ruling).rpartition("→")[2].strip()
     note = ", ".join(part for part in parts if part)
     return {
@@ -45,12 +45,17 @@ def _card(ruling: Ruling) -> dict[str, str]:
     }
 
 
+def _allowed(ruling: Ruling) -> str:
+    bounds = rulings.allowed(ruling)
+    return f"allowed {bounds}" if bounds and bounds[0] in "+≤≥" else bounds
+
+
 def changes(verdict: Verdict) -> dict[str, Any]:
     """Return the rulings as rows of a table, and the differences of environment."""
     compared = verdict.comparison
     around = page_comparison.changes(compared) if compared is not None else {"differences": []}
     return {
-        "rows": [_row(ruling) for ruling in verdict.rulings],
+        "rows": [_row(ruling) for ruling in rulings.failures_first(verdict)],
         "differences": around["differences"],
         "paired": bool(verdict.blocks),
     }
@@ -70,9 +75,7 @@ def _row(ruling: Ruling) -> dict[str, Any]:
         "range": rulings.interval(ruling),
         "judgement": ruling.outcome,
         "how": ruling.how,
-        "note": "; ".join(
-            part for part in (rulings.allowed(ruling), rulings.explanation(ruling)) if part
-        ),
+        "note": "; ".join(part for part in (_allowed(ruling), rulings.explanation(ruling)) if part),
         "bounds": [tolerance.accepted, tolerance.refused]
         if tolerance is not None and tolerance.refused
         else [],
