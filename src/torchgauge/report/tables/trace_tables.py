@@ -59,6 +59,12 @@ SYNCHRONISATIONS = (
     Column("calls", unit="count", get=lambda synchronisation: synchronisation.count),
     Column("time", unit="time"),
 )
+DELAYS = (
+    Column("calls", unit="count"),
+    Column("time", unit="time"),
+    Column("longest", unit="time"),
+    Column("idle", title="device waited", unit="time", empty="–"),
+)
 MEMORY = (
     Column("before", unit="bytes"),
     Column("peak", unit="bytes"),
@@ -86,6 +92,9 @@ def details(rank: RankTrace) -> Iterator[Table]:
     if rank.synchronisations:
         title = "The host waited for a device"
         yield _first_rows(title, SYNCHRONISATIONS, rank.synchronisations, _synchronisation_name)
+    if rank.host_delays:
+        title = "What kept the host from launching"
+        yield _first_rows(title, DELAYS, rank.host_delays, _delay_name)
     if rank.memory:
         yield _first_rows("Memory of tensors", MEMORY, rank.memory, _memory_name)
 
@@ -135,6 +144,10 @@ def _synchronisation_name(synchronisation: Any) -> str:
     layer = synchronisation.layer and f"in {synchronisation.layer}"
     parts = ", ".join(filter(None, (synchronisation.operator, layer)))
     return f"{synchronisation.call}{f' ({parts})' if parts else ''}"
+
+
+def _delay_name(delay: Any) -> str:
+    return f"{delay.cause}: {delay.name}"
 
 
 def _memory_name(memory: Any) -> str:
