@@ -290,7 +290,10 @@ CASES = {
         lambda: loading("[pl][profile][_TrainingEpochLoop].train_dataloader_next"),
     ),
     "loader beside work": (None, loading_beside_work),
-    "item in each step": ("synchronisation", lambda: waiting("aten::item", "cudaStreamSynchronize")),
+    "item in each step": (
+        "synchronisation",
+        lambda: waiting("aten::item", "cudaStreamSynchronize"),
+    ),
     "sizes from values": (
         "synchronisation",
         lambda: waiting("aten::nonzero", "cudaStreamSynchronize"),

@@ -9,6 +9,7 @@ import msgspec
 
 from torchgauge.analyze.compare.compare_locations import not_recorded, paired, shortened
 from torchgauge.analyze.compare.tree_figures import Figures, tree_figures
+from torchgauge.analyze.trace.compared_delays import delay_changes
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.trace.breakdown import Breakdown
 from torchgauge.records.trace.trace import RankTrace
@@ -38,6 +39,7 @@ def compare_traces(baseline: RankTrace, current: RankTrace, labels: tuple[str, s
         differences=differences,
         window=math.fsum(change.contribution for change in parts),
         parts=parts,
+        delays=delay_changes(sides, steps),
         tables=tuple(
             changes if comparable else _without_relative_changes(changes)
             for changes in _tables(sides, steps)

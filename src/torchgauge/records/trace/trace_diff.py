@@ -7,6 +7,7 @@ from typing import Literal
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.trace.host_delay import Cause
 
 SCHEMA = "torchgauge.trace_diff/2"
 Part = Literal[
@@ -46,6 +47,26 @@ class PartChange(Record, frozen=True, kw_only=True):
         return self.current - self.baseline
 
 
+class DelayChange(Record, frozen=True, kw_only=True):
+    """What delays of the host of one cause cost on both sides, in seconds of a step.
+
+    Where both files have device work the time in which a device waited for the host because of
+    them, a part of "idle: host"; else the host's time. The names are those of the costliest, ""
+    where a side has none.
+    """
+
+    cause: Cause
+    baseline: float
+    current: float
+    baseline_name: str = ""
+    current_name: str = ""
+
+    @property
+    def contribution(self) -> float:
+        """Seconds that it adds to a step."""
+        return self.current - self.baseline
+
+
 class Changes(Record, frozen=True, kw_only=True):
     """Places of one kind, by what they contribute to `total`, the change of all of them in seconds.
 
@@ -61,7 +82,8 @@ class Changes(Record, frozen=True, kw_only=True):
 class TraceDiff(Exported, frozen=True, kw_only=True):
     """Two traces side by side, in seconds of a step on the devices, or on the host without any.
 
-    `window` is the change of the devices' window, to which the `parts` add up. A trace is one
+    `window` is the change of the devices' window, to which the `parts` add up. `delays` are what
+    keeps the hosts from launching work, what changed most first. A trace is one
     recording: nothing here is tested, and what differs by chance is not told from what changed.
     """
 
@@ -71,6 +93,7 @@ class TraceDiff(Exported, frozen=True, kw_only=True):
     differences: tuple[Difference, ...] = ()
     window: float = 0.0
     parts: tuple[PartChange, ...] = ()
+    delays: tuple[DelayChange, ...] = ()
     tables: tuple[Changes, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
 

@@ -43,6 +43,8 @@ def document(diff: TraceDiff, options: Options) -> Document:
     blocks: list[Block] = differences(diff.differences)
     if diff.parts:
         blocks.append(_parts(diff))
+    if any(change.contribution for change in diff.delays):
+        blocks.append(_delays(diff))
     blocks += [
         _places(changes, options.top)
         for changes in diff.tables
@@ -72,12 +74,41 @@ def _parts(diff: TraceDiff) -> Table:
     ]
     windows = (diff.baseline.window, diff.current.window)
     rows.append(Row("window", _texts(diff, *windows, diff.window), tone="strong"))
-    several = max(diff.baseline.steps, diff.current.steps) > 1
-    scope = "of a step" if several else "of the whole window"
     return Table(
-        title="Time of the devices", how=f"measured, {scope}", columns=PARTS, rows=rows,
+        title="Time of the devices", how=f"measured, {_scope(diff)}", columns=PARTS, rows=rows,
         layout="fitted",
     )  # fmt: skip
+
+
+def _scope(diff: TraceDiff) -> str:
+    several = max(diff.baseline.steps, diff.current.steps) > 1
+    return "of a step" if several else "of the whole window"
+
+
+def _delays(diff: TraceDiff) -> Table:
+    """Return what kept the hosts from launching work, and the costliest spans of each cause."""
+    rows = [
+        Row(
+            change.cause,
+            _texts(diff, change.baseline, change.current, change.contribution),
+            1,
+        )
+        for change in diff.delays
+    ]
+    notes = tuple(
+        f"{change.cause}: {_renamed(change.baseline_name, change.current_name)}"
+        for change in diff.delays
+    )
+    what = "time that a device waited for it" if diff.parts else "time of the host"
+    return Table(
+        title="What kept the host from launching", how=f"measured, {what}, {_scope(diff)}",
+        columns=PARTS, rows=rows, notes=notes, layout="fitted",
+    )  # fmt: skip
+
+
+def _renamed(old: str, new: str) -> str:
+    """Return the name of both sides, or that of each: "a → b"."""
+    return old if old == new else f"{old or 'none'} → {new or 'none'}"
 
 
 def _texts(diff: TraceDiff, old: float, new: float, adds: float) -> dict[str, Value]:

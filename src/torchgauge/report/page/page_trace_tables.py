@@ -54,6 +54,16 @@ _SYNCHRONISATIONS = (
     Column("layer", "layer", "text"),
     Column("count", "calls", "count"),
     Column("time", "time", "time"),
+    Column("idle", "device waited after it", "time"),
+    Column("function", "function", "text"),
+)
+_DELAYS = (
+    Column("cause", "cause", "text"),
+    Column("name", "span", "text"),
+    Column("calls", "calls", "count"),
+    Column("time", "time", "time"),
+    Column("longest", "longest", "time"),
+    Column("idle", "device waited", "time"),
 )
 _SLOW = (
     Column("name", "collective", "text"),
@@ -73,6 +83,8 @@ _NOTES = {
     "queues": "Pieces of work that were launched and had not begun, over the stream's time. Empty: "
     "none waited behind the piece that began. Delay: from the launch to the begin of the work.",
     "synchronisations": "Calls in which the host waited for a device, with the operator around.",
+    "host_delays": "Spans that keep the host from launching work, by cause; how long the device "
+    "waited for the host in them.",
     "least": "At least the bandwidth of the bus: the time of one rank's file includes waiting.",
 }
 
@@ -91,6 +103,7 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
         ("queues", _QUEUES, rank.queues),
         ("synchronisations", _SYNCHRONISATIONS, rank.synchronisations),
         ("uncounted", _UNCOUNTED, rank.contents.uncounted),
+        ("host_delays", _DELAYS, rank.host_delays),
     ):
         if rows:
             row_limit = min(max_rows // 4, MAX_ROWS)

@@ -63,6 +63,12 @@ UNCOUNTED = (
     Column("events", unit="count", get=lambda uncounted: uncounted.count),
     Column("time", unit="time"),
 )
+DELAYS = (
+    Column("calls", unit="count"),
+    Column("time", unit="time"),
+    Column("longest", unit="time"),
+    Column("idle", title="device waited", unit="time", empty="–"),
+)
 MEMORY = (
     Column("before", unit="bytes"),
     Column("peak", unit="bytes"),
@@ -99,6 +105,9 @@ def details(rank: RankTrace) -> Iterator[Table]:
     if rank.synchronisations:
         title = "The host waited for a device"
         yield _first_rows(title, SYNCHRONISATIONS, rank.synchronisations, _synchronisation_name)
+    if rank.host_delays:
+        title = "What kept the host from launching"
+        yield _first_rows(title, DELAYS, rank.host_delays, _delay_name)
     if rank.memory:
         yield _first_rows("Memory of tensors", MEMORY, rank.memory, memory_name, recorded=False)
     if rank.contents.uncounted:
@@ -152,3 +161,7 @@ def _synchronisation_name(synchronisation: Any) -> str:
 
 def _category_name(uncounted: Any) -> str:
     return uncounted.category or "no category"
+
+
+def _delay_name(delay: Any) -> str:
+    return f"{delay.cause}: {delay.name}"

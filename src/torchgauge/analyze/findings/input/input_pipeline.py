@@ -17,7 +17,7 @@ ENOUGH = 3
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
     delay = delayed_by(evidence, LOADING)
-    if delay is None or delay.share < NOTICEABLE:
+    if delay is None or delay.share < NOTICEABLE or _is_outlier(delay):
         return
     bucket = next((node for node in evidence.nodes if node.name == LOADING), None)
     yield Finding(
@@ -31,6 +31,12 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         node=None if bucket is None else bucket.index,
         view="devices" if evidence.device_times else "tree",
     )
+
+
+def _is_outlier(delay: Delay) -> bool:
+    """Whether it is one slow call of a loader that does the same work in each of them."""
+    usual_share = delay.share * (1 - delay.longest / delay.time)
+    return "_SingleProcess" in delay.name and delay.calls >= ENOUGH and usual_share < NOTICEABLE
 
 
 def _remedy(evidence: Evidence, delay: Delay) -> str:
