@@ -136,3 +136,7 @@ def normalised(width=256):
 def bag(entries=200_000, width=64):
     """An embedding of which a batch needs few entries."""
     return nn.Sequential(nn.Embedding(entries, width), nn.Linear(width, 8))
+
+
+def activated(width=64):
+    return nn.Sequential(nn.Linear(width, width), Activation())

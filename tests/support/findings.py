@@ -24,7 +24,7 @@ class Steps:
     """Operators one after the other, the device busy with their kernels a while later."""
 
     def __init__(self, late=100):
-        self.parts, self.host, self.device = [], 0, late
+        self.parts, self.host, self.device = [], 10, late
 
     def run(self, name, kernels, dims=(), inside=(), **arguments):
         """An operator around others, with kernels as (name, microseconds) or (…, arguments)."""
