@@ -16,6 +16,7 @@ from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_method, page_roofline, page_series, page_tables, page_tree
 from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_series import rows
+from torchgauge.report.tables.category_table import roofs_of
 
 NOT_MEASURED = "not measured in this run"
 
@@ -118,7 +119,9 @@ def warnings(records: Iterable[MeasurementWarning]) -> list[dict[str, Any]]:
 
 def tables(profile: Profile) -> list[dict[str, Any]] | None:
     """Return the tables of a profile's tree, and of the tensors alive at its memory peak."""
-    listed_tables = [] if profile.tree is None else page_tables.tree_tables(profile.tree)
+    listed_tables = (
+        [] if profile.tree is None else page_tables.tree_tables(profile.tree, roofs_of(profile))
+    )
     if profile.memory is not None and profile.memory.tensors:
         listed_tables.append(page_tables.alive_tensors(profile.memory))
     return listed_tables or None
