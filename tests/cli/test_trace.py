@@ -131,6 +131,8 @@ def test_tables_are_of_all_ranks_or_of_one(folder, capsys):
     figures = rows("--csv", "figures")
     assert [float(row["compute"]) for row in figures] == [pytest.approx(10e-6)] * 2
     assert [row["Name"] for row in rows("--csv", "operators")]
+    categories = rows("--csv", "categories", "--rank", "0")
+    assert sum(float(row["share"]) for row in categories) == pytest.approx(1)
 
 
 def test_files_are_written_and_shown_again(folder, capsys, tmp_path):

@@ -16,7 +16,7 @@ POISONS = {
     "markup": MARKUP,
     "equals": "=1+1|{0}",
     "backslash": "\\|`{0}<svg onload=window.broken=1>`\\",
-    "at": "@SUM(1)\t{0};",
+    "at": "@NOW()\t{0};",
     "tab": "\t=1+1 {0}",
 }
 ORDER = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")

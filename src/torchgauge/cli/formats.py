@@ -33,6 +33,7 @@ FORMATS = {
     "layers": Format("layers.csv", "csv", {"table": "layers"}),
     "operators": Format("operators.csv", "csv", {"table": "operators"}),
     "kernels": Format("kernels.csv", "csv", {"table": "kernels"}),
+    "categories": Format("categories.csv", "csv", {"table": "categories"}),
     "lines": Format("lines.csv", "csv", {"table": "lines"}),
     "tensors": Format("tensors.csv", "csv", {"table": "tensors"}),
     "markdown": Format("md", "markdown"),

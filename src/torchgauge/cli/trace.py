@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_view_options(view_group, depth=None, depth_help="2")
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
-    tables = ("figures", "layers", "operators", "kernels")
+    tables = ("figures", "layers", "operators", "kernels", "categories")
     printed = formats.add_printed(out, tables, "kernels", "a table of all ranks, or of --rank,")
     conversion.add_arguments(parser, printed)
 

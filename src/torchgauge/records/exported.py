@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from torchgauge.records import rendering
 from torchgauge.records.record import Record
 
-Csv = Literal["figures", "layers", "operators", "kernels", "lines", "tensors"]
+Csv = Literal["figures", "layers", "operators", "kernels", "categories", "lines", "tensors"]
 Weight = Literal["time", "host", "device", "flops", "bytes", "memory"]
 WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 

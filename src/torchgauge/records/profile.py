@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
@@ -99,18 +100,26 @@ class Profile(Exported, frozen=True, kw_only=True):
             if part is not self.tree or w.id not in memory_ids
         )
 
-    def table(self, kind: Literal["layers", "operators", "kernels"], **options: Any) -> Table:
+    def table(
+        self, kind: Literal["layers", "operators", "kernels", "categories"], **options: Any
+    ) -> Table:
         """Return the tree's nodes of one kind as named columns; see `records/timeline/tables.py`.
 
-        `by_shape=True` tells operators on inputs of other shapes apart. Raises InputError
-        `no-tree` where the profile was made without one.
+        `by_shape=True` tells operators on inputs of other shapes apart; "categories" sums them by
+        what they do, and has no options. Raises InputError `no-tree` where the profile was made
+        without one.
         """
         from torchgauge.records.timeline import tables
 
+        if kind == "categories" and self.tree is not None:
+            by_category: Table = rendering.categories(self)
+            return by_category
         return tables.table(self.tree, kind, **options)
 
     def to_pandas(
-        self, kind: Literal["layers", "operators", "kernels"] = "layers", **options: Any
+        self,
+        kind: Literal["layers", "operators", "kernels", "categories"] = "layers",
+        **options: Any,
     ) -> Any:
         """Return a table of the tree as a DataFrame; raises as `table`, MissingExtra `pandas`."""
         return self.table(kind, **options).to_pandas()

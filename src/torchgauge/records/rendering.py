@@ -74,6 +74,11 @@ def summary(record: object) -> dict[str, float | int | str | None]:
     return row
 
 
+def categories(record: object) -> Any:
+    """Return the table of a record's tree by category of operators."""
+    return importlib.import_module("torchgauge.report.tables.category_table").of_record(record)
+
+
 def unfit(kind: str, form: str) -> InputError:
     """Return the error that a kind of record cannot be written in a form."""
     return InputError(

@@ -55,14 +55,15 @@ def test_no_cell_begins_a_formula(start):
     assert row == {"name": "'" + start + "cmd()", "figure": "-1.5"}
 
 
-@pytest.mark.parametrize("table", ["layers", "operators", "kernels"])
+@pytest.mark.parametrize("table", ["layers", "operators", "kernels", "categories"])
 def test_tables_are_those_of_the_record_to_pandas_too(table):
     profile = records.profile(gpu=True)
     text = profile.to_csv(table=table)
     found, truth = pd.read_csv(io.StringIO(text)), profile.to_pandas(table)
     assert list(found.columns) == list(truth.columns)
     assert len(found) == len(truth) > 0
-    figure = {"layers": "host_time", "operators": "Self CPU", "kernels": "device_time"}[table]
+    figures = {"layers": "host_time", "operators": "Self CPU", "kernels": "device_time"}
+    figure = figures.get(table, "time")
     assert found[figure].tolist() == pytest.approx(truth[figure].tolist())
 
 

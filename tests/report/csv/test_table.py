@@ -80,7 +80,7 @@ def test_shapes_stand_behind_the_names(monkeypatch):
     assert lines(table)[1:] == [["mm", "2×3,", "3×4", "1"], ["mm", "5×3,", "3×4", "2"]]
 
 
-@pytest.mark.parametrize("kind", ["layers", "operators", "kernels"])
+@pytest.mark.parametrize("kind", ["layers", "operators", "kernels", "categories"])
 def test_every_figure_of_a_records_table_has_a_unit(kind):
     table = records.profile(gpu=True).table(kind)
     figures = {

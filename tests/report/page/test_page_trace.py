@@ -62,6 +62,9 @@ def test_everything_that_lies_between_host_and_device_has_a_table():
     assert column(found["collectives"], "time") == [60 * US]
     assert column(found["collectives"], "exposed") == [30 * US]
     assert column(found["synchronisations"], "call") == ["cudaStreamSynchronize"]
+    categories = found["categories"]
+    times = dict(zip(column(categories, "category"), column(categories, "time"), strict=True))
+    assert times == {"matrix product": 70 * US, "communication": 60 * US, "copy": 10 * US}
     assert found["copies"]["nodes"] == []  # its rows are of no node
     assert found["layers"]["nodes"]
 

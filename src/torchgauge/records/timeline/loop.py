@@ -146,10 +146,13 @@ class Loop(Exported, frozen=True, kw_only=True):
         """The record's own warnings and those of its tree."""
         return self.warnings + (() if self.tree is None else self.tree.warnings)
 
-    def table(self, kind: Literal["layers", "operators"] = "layers") -> Table:
+    def table(self, kind: Literal["layers", "operators", "categories"] = "layers") -> Table:
         """Return the nodes of a step as a flat table; empty where no step was recorded."""
         if self.tree is None:
             return Table({})
+        if kind == "categories":
+            by_category: Table = rendering.categories(self)
+            return by_category
         return (tables.layers if kind == "layers" else tables.operators)(self.tree)
 
     def save(self, path: str | Path) -> Path:

@@ -9,7 +9,7 @@ _BY_NAME: dict[Quantity, tuple[str, ...]] = {
     "time": ("avg", "min", "median", "max"),
     "bytes": ("shared_memory",),
     "count": ("# of Calls", "registers"),
-    "share": ("share", "occupancy"),
+    "share": ("share", "occupancy", "compute_share", "memory_share", "tensor_cores"),
     "bytes/s": ("bandwidth",),
 }
 # torch.profiler's names hold the clock or the allocator: "Self CUDA %", "CPU Mem".

@@ -32,7 +32,7 @@ def table(tree: Tree | None, kind: str, **options: Any) -> Table:
         raise InputError(
             f"There is no table '{kind}'.",
             id="table-unknown",
-            remedy=f"Ask for one of {', '.join(makers)}.",
+            remedy=f"Ask for one of {', '.join(makers)}, categories.",
         )
     if tree is None:
         raise InputError(

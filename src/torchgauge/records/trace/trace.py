@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from torchgauge.records import rendering
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning, Record
@@ -217,10 +218,13 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
         return f"{self.device_kind} {device} stream {stream}".replace("None", "?")
 
     def table(self, kind: str = "kernels", *, by_shape: bool = False) -> Table:
-        """Return layers, operators or kernels as a flat table, of all marked steps together.
+        """Return layers, operators, kernels or categories as a flat table, of all steps together.
 
         Raises InputError `table-unknown`.
         """
+        if kind == "categories":
+            by_category: Table = rendering.categories(self)
+            return by_category
         options = {"by_shape": by_shape} if kind == "operators" else {}
         return tables.table(self.tree, kind, **options)
 

@@ -8,6 +8,7 @@ from torchgauge.report.content.document import Block, Document, Options, Tree, W
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.notebook import charts
+from torchgauge.report.tables.category_table import categories
 from torchgauge.report.tables.traced_lines import traced_lines
 
 ENDS = {
@@ -27,7 +28,7 @@ def document(loop: Loop, options: Options) -> Document:
     """Return how long steps took, and where the time of one went."""
     blocks: list[Block] = [] if loop.without_model else [steps(loop)]
     if loop.tree is not None:
-        blocks.append(Tree(loop.tree, options))
+        blocks += [Tree(loop.tree, options), *categories(loop.tree)]
     if loop.functions is not None:
         blocks += traced_lines(loop.functions)
     if loop.all_warnings:

@@ -24,6 +24,7 @@ from torchgauge.report.content.sections import peak_place, sections, warnings
 from torchgauge.report.notebook import charts
 from torchgauge.report.notebook.charts import Chart
 from torchgauge.report.tables.alive_tensors import alive
+from torchgauge.report.tables.category_table import categories, most_time, roofs_of
 
 
 def title(profile: Profile) -> str:
@@ -38,7 +39,7 @@ def document(profile: Profile, options: Options) -> Document:
     if profile.memory is not None and profile.memory.tensors:
         blocks.append(alive(profile.memory))
     if profile.tree is not None:
-        blocks.append(Tree(profile.tree, options))
+        blocks += [Tree(profile.tree, options), *categories(profile.tree, roofs_of(profile))]
     if listed := warnings(profile):
         heading = "Warnings" if profile.complete else "Failed and warnings"
         blocks.append(Warnings(listed, heading))
@@ -67,6 +68,10 @@ def conclusion(profile: Profile) -> list[Block]:
         layer, share = slowest
         detail = f"  {layer.row.type}, {units.percent(share)} of the step"
         pairs.append(("slowest layer", Detailed(layer.path, detail)))
+    if profile.tree is not None and (parts := most_time(profile.tree)):
+        pairs.append(
+            ("most time in", Detailed(parts[0], "".join(f", {part}" for part in parts[1:])))
+        )
     if profile.memory is not None:
         pairs.append(("peak memory", _peak(profile.memory)))
     blocks: list[Block] = [Facts(pairs, title="In short")] if pairs else []

@@ -21,6 +21,7 @@ from torchgauge.report.content.document import (
     Tree,
     Warnings,
 )
+from torchgauge.report.tables.category_table import categories, roofs_of
 from torchgauge.report.tables.trace_devices import devices, ranks
 from torchgauge.report.tables.trace_tables import details
 
@@ -45,7 +46,7 @@ def document(trace: Trace, options: Options) -> Document:
         blocks += [ranks(trace), Heading(f"Rank {rank.rank}", rank.file)]
     if rank.times:
         blocks.append(devices(rank))
-    blocks += [*details(rank), Tree(rank.tree, options)]
+    blocks += [*categories(rank.tree, roofs_of(rank)), *details(rank), Tree(rank.tree, options)]
     if rank.missing:
         blocks.append(Items("Not recorded", [("", sentence) for sentence in rank.missing]))
     if listed := rank_warnings(trace, rank):

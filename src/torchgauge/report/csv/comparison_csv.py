@@ -39,6 +39,8 @@ def table(record: Verdict | Comparison, name: Csv) -> Rows:
     comparison = record.comparison if isinstance(record, Verdict) else record
     if comparison is None:
         raise rendering.unfit("verdict on one run", name)
+    if name == "categories":
+        raise rendering.unfit(type(record).__name__, name)
     places: Iterable[Place] = getattr(comparison, name)
     return _named(PLACE), [_cells(PLACE, place, {}) for place in places]
 

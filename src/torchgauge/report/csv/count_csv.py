@@ -16,7 +16,7 @@ def table(count: Count, name: Csv) -> tuple[Iterable[str], Iterable[Iterable[obj
     if name == "figures":
         row = count.summary()
         return row, [row.values()]
-    if name == "kernels":
+    if name in ("kernels", "categories"):
         needed_tree(count)
     return rows(count, "layer" if name == "layers" else "operator")
 

@@ -17,6 +17,7 @@ from torchgauge.report.page import page_method, page_roofline, page_series, page
 from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_series import rows
 from torchgauge.report.page.timeline.page_timeline import timeline
+from torchgauge.report.tables.category_table import roofs_of
 
 NOT_MEASURED = "not measured in this run"
 ONE_STEP = (
@@ -123,7 +124,9 @@ def warnings(records: Iterable[MeasurementWarning]) -> list[dict[str, Any]]:
 
 def tables(profile: Profile) -> list[dict[str, Any]] | None:
     """Return the tables of a profile's tree, and of the tensors alive at its memory peak."""
-    listed_tables = [] if profile.tree is None else page_tables.tree_tables(profile.tree)
+    listed_tables = (
+        [] if profile.tree is None else page_tables.tree_tables(profile.tree, roofs_of(profile))
+    )
     if profile.memory is not None and profile.memory.tensors:
         listed_tables.append(page_tables.alive_tensors(profile.memory))
     return listed_tables or None

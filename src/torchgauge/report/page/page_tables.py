@@ -14,7 +14,9 @@ from torchgauge.records.timeline.quantity import Quantity
 from torchgauge.records.timeline.repeated_layers import RepeatedLayers, single_layers
 from torchgauge.records.timeline.traced_lines import TracedFunction
 from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.work.roofline import Roofs
 from torchgauge.report.tables import alive_tensors as tensors
+from torchgauge.report.tables import category_table
 from torchgauge.report.tables.kernel_names import kernel_labels
 
 Unit = Quantity | Literal["number", "delta", "change", "growth"]
@@ -58,6 +60,20 @@ KERNELS = (
     Column("operator", "operator", "text"),
     Column("layers", "layer", "text"),
 )
+CATEGORIES = (
+    Column("category", "category", "text"),
+    Column("calls", "calls", "count"),
+    Column("time", "time", "time"),
+    Column("share", "share of time", "share"),
+    Column("precision", "type", "text"),
+    Column("tensor_cores", "Tensor Cores, at least", "share"),
+    Column("flops", "FLOPs", "count"),
+    Column("flops_per_second", "FLOP/s", "flop/s"),
+    Column("compute_share", "of peak", "share"),
+    Column("bytes", "bytes", "bytes"),
+    Column("bytes_per_second", "B/s", "bytes/s"),
+    Column("memory_share", "of memory bandwidth", "share"),
+)
 BUCKETS = (
     Column("name", "bucket", "text"),
     Column("calls", "calls", "count"),
@@ -98,8 +114,11 @@ TENSORS = (
 )
 
 
-def tree_tables(tree: Tree) -> list[dict[str, Any]]:
-    """Return the tables that have rows: layers, what calls them, operators, kernels and so on."""
+def tree_tables(tree: Tree, roofs: Roofs | None = None) -> list[dict[str, Any]]:
+    """Return the tables that have rows: layers, what calls them, operators, kernels and so on.
+
+    `roofs` are those of the device, for the categories.
+    """
     nodes = tree.nodes
     layers = single_layers(tree.root)
     leaves = [layer for layer in layers if _is_leaf(layer)]
@@ -108,6 +127,7 @@ def tree_tables(tree: Tree) -> list[dict[str, Any]]:
         _layers("containers", [layer for layer in layers if not _is_leaf(layer)]),
         _operators(tree),
         _kernels(tree),
+        _categories(tree, roofs),
         _buckets(nodes),
         _lines(tree),
     ]
@@ -144,6 +164,11 @@ def _kernels(tree: Tree) -> dict[str, Any]:
     for name in ("grid", "block"):
         cells[name] = ["×".join(map(str, size or ())) for size in cells.get(name, [])]
     return {**with_kernel_labels(table("kernels", KERNELS, cells)), "sorted": "device time"}
+
+
+def _categories(tree: Tree, roofs: Roofs | None) -> dict[str, Any]:
+    cells = category_table.figures(tree, roofs)
+    return {**table("categories", CATEGORIES, cells), "sorted": "time"}
 
 
 def with_kernel_labels(page_table: dict[str, Any]) -> dict[str, Any]:

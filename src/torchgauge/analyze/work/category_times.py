@@ -1,0 +1,187 @@
+"""A recorded tree by category: time, work, and how near to the roofs each category comes.
+
+A kernel has the category of the operator whose work is counted around it, so that times and FLOPs
+are of the same calls: what a convolution runs to change its layout is "convolution". What an
+optimizer's step runs is "optimizer"; what no known operator launched is told by the kernel's own
+name. Without a device, the time is that of operators on the host, without what they call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+from torchgauge.analyze.work.categories import category
+from torchgauge.analyze.work.kernel_precision import (
+    DTYPES,
+    Precision,
+    on_tensor_cores,
+    precision,
+)
+from torchgauge.formulas.free import STILL
+from torchgauge.formulas.kinds import kind
+from torchgauge.records.timeline.node import Node, base_name
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.timeline.tree_row import TreeRow
+from torchgauge.records.work.roofline import Roofs
+
+OUTSIDE = "outside of operators"
+# Categories whose kernels may run on Tensor Cores.
+PRODUCTS = ("matrix product", "convolution", "attention", "recurrent")
+
+
+@dataclasses.dataclass
+class CategoryTime:
+    """Work of one category: `time` in seconds, `calls` of kernels (without a device, operators).
+
+    `share` is that of all time. `flops` are those of operators that ran `flops_time` seconds,
+    `bytes` of those that ran `bytes_time`: of the others they are not known. At the peak of the
+    types used, FLOPs of `peak_time` would take `least_time`. `precisions` has the seconds by type
+    in which kernels compute, `tensor_time` those of kernels on Tensor Cores, both as far as names
+    say. `bandwidth` is that of the device's memory, None where unknown.
+    """
+
+    name: str
+    time: float = 0.0
+    calls: int = 0
+    share: float | None = None
+    flops: int = 0
+    flops_time: float = 0.0
+    bytes: int = 0
+    bytes_time: float = 0.0
+    precisions: Counter[str] = dataclasses.field(default_factory=Counter)
+    tensor_time: float = 0.0
+    least_time: float = 0.0
+    peak_time: float = 0.0
+    bandwidth: float | None = None
+
+    @property
+    def flops_per_second(self) -> float | None:
+        """FLOP per second of the operators whose FLOPs are known."""
+        return self.flops / self.flops_time if self.flops and self.flops_time else None
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Compulsory traffic per second of the operators whose bytes are known."""
+        return self.bytes / self.bytes_time if self.bytes and self.bytes_time else None
+
+    @property
+    def compute_share(self) -> float | None:
+        """FLOP per second as a share of the peaks of the types used; None where unknown."""
+        return self.least_time / self.peak_time if self.peak_time else None
+
+    @property
+    def memory_share(self) -> float | None:
+        """Bytes per second as a share of the memory's bandwidth: above 1 out of caches."""
+        rate = self.bytes_per_second
+        return rate / self.bandwidth if rate and self.bandwidth else None
+
+    @property
+    def precision(self) -> str | None:
+        """The type in which kernels compute most of the time, "mixed" where none does."""
+        if not self.precisions:
+            return None
+        name, seconds = self.precisions.most_common(1)[0]
+        return name if seconds > 0.5 * self.precisions.total() else "mixed"
+
+    @property
+    def tensor_cores(self) -> float | None:
+        """The least share of time on Tensor Cores; None where a category has no products."""
+        is_known = self.name in PRODUCTS and self.precisions
+        return self.tensor_time / self.time if is_known and self.time else None
+
+
+def category_times(tree: Tree, roofs: Roofs | None = None) -> list[CategoryTime]:
+    """Return the categories that took time, most first; `roofs` are those of the device."""
+    on_device = tree.root.device_time is not None
+    by_name: dict[str, CategoryTime] = {}
+    # The category of the counted operator around each node, None outside of such.
+    around: list[str | None] = []
+    for node in tree.nodes:
+        row = node.row
+        inherited = around[row.parent] if row.parent >= 0 else None
+        counted = inherited is None and _is_counted(row)
+        of_node = _operator_category(row) if counted else inherited
+        around.append(of_node)
+        name = _category(row, of_node, on_device=on_device)
+        if name is not None:
+            _add_time(by_name.setdefault(name, CategoryTime(name)), row, on_device=on_device)
+        if counted and node.time:
+            name = of_node or OUTSIDE
+            _add_work(by_name.setdefault(name, CategoryTime(name)), node, roofs)
+    rows = [row for row in by_name.values() if row.time > 0]
+    total = sum(row.time for row in rows)
+    for row in rows:
+        row.share = row.time / total
+        row.bandwidth = None if roofs is None else roofs.memory_bandwidth
+    return sorted(rows, key=lambda row: -row.time)
+
+
+def _is_counted(row: TreeRow) -> bool:
+    """Whether an operator's work is counted at itself, by its name."""
+    if row.kind != "operator" or "::" not in row.name:
+        return False
+    name = base_name(row.name)
+    return kind(row.name) not in ("composite", "unknown") and not {
+        name, name.removesuffix("_")
+    } & STILL  # fmt: skip
+
+
+def _operator_category(row: TreeRow) -> str:
+    return "optimizer" if row.phase == "optimizer" else category(base_name(row.name))
+
+
+def _category(row: TreeRow, around: str | None, *, on_device: bool) -> str | None:
+    """Return the category of the node's own time; None where that is none of what is summed."""
+    if not on_device:
+        if row.kind != "operator":
+            return around or OUTSIDE
+        own = _operator_category(row) if around is None else around
+        return OUTSIDE if own in ("view", "other") and around is None else own
+    if row.kind != "kernel":
+        return None
+    own, kernel = category(row.name), row.kernel
+    if own == "communication" or (kernel is not None and kernel.collective is not None):
+        return "communication"
+    if row.phase == "optimizer":
+        return "optimizer"
+    if around is None and kernel is not None and kernel.work != "kernel":
+        return "copy" if kernel.work == "copy" else "fill"
+    return around or own
+
+
+def _add_time(sums: CategoryTime, row: TreeRow, *, on_device: bool) -> None:
+    seconds = ((row.device if on_device else row.host) or 0) * 1e-9
+    sums.time += seconds
+    sums.calls += row.calls if row.kind in ("kernel", "operator") else 0
+    if row.kind == "kernel":
+        of_type = precision(row.name)
+        if of_type is not None:
+            sums.precisions[of_type] += seconds
+        sums.tensor_time += seconds * bool(on_tensor_cores(row.name))
+
+
+def _add_work(sums: CategoryTime, node: Node, roofs: Roofs | None) -> None:
+    """Add FLOPs and bytes of a counted operator with all below it, and the time of both."""
+    time = node.time or 0.0
+    if node.flops is not None and not node.at_least:
+        sums.flops += node.flops
+        sums.flops_time += time
+        of_type = _precision_of(node)
+        peak = roofs.peak(DTYPES[of_type]) if roofs is not None and of_type else None
+        if peak and node.flops:
+            sums.least_time += node.flops / peak
+            sums.peak_time += time
+    if node.bytes is not None:
+        sums.bytes += node.bytes
+        sums.bytes_time += time
+
+
+def _precision_of(node: Node) -> Precision | None:
+    """Return the type in which the kernels below an operator compute most of the time."""
+    times: Counter[Precision] = Counter()
+    for below in node.walk():
+        of_type = precision(below.name) if below.kind == "kernel" else None
+        if of_type is not None:
+            times[of_type] += below.row.device or 0
+    return times.most_common(1)[0][0] if times else None

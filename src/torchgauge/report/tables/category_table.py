@@ -1,0 +1,138 @@
+"""Time by category of operators and kernels, beside the roofs of the device."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from torchgauge import units
+from torchgauge.analyze.work.category_times import OUTSIDE, CategoryTime, category_times
+from torchgauge.device.roofs import peaks
+from torchgauge.errors import InputError
+from torchgauge.records.profile import Profile
+from torchgauge.records.timeline import table as flat_table
+from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.trace.trace import RankTrace
+from torchgauge.records.work.roofline import Roofs
+from torchgauge.report.content.document import Column, Table, rows_of
+
+SHOWN = 12
+MOST = 3  # in a sentence
+NO_PRECISION = ("communication", "copy", "fill", "layout")  # messages and moves compute nothing
+
+
+def roofs_of(record: RankTrace | Profile | Loop) -> Roofs | None:
+    """Return the roofs of the record's device: a profile's, or a datasheet's by the trace's name.
+
+    None of a trace with devices of several names, or of one that no datasheet here has.
+    """
+    if isinstance(record, RankTrace):
+        names = {device.name for device in record.devices}
+        with contextlib.suppress(InputError):
+            return peaks.find(names.pop()) if len(names) == 1 else None
+    if isinstance(record, Profile) and record.roofline is not None:
+        return record.roofline.roofs
+    return None
+
+
+def of_record(record: RankTrace | Profile | Loop) -> flat_table.Table:
+    """Return one row per category in SI units, most time first; empty without a tree."""
+    if record.tree is None:
+        return flat_table.Table({})
+    return flat_table.Table(figures(record.tree, roofs_of(record)))
+
+
+def figures(tree: Tree, roofs: Roofs | None) -> dict[str, list[Any]]:
+    """Return the figures of categories as columns, empty of a tree without operators."""
+    rows = times(tree, roofs)
+    shown_rows = [] if all(row.name == OUTSIDE for row in rows) else rows
+    return {key: [get(row) for row in shown_rows] for key, get in _FIGURES.items()}
+
+
+def times(tree: Tree, roofs: Roofs | None) -> list[CategoryTime]:
+    """Return the categories; roofs are for work on a device, whose kernels say their types."""
+    return category_times(tree, roofs if tree.root.device_time is not None else None)
+
+
+def most_time(tree: Tree) -> list[str]:
+    """Return the categories of most time with their shares; none of a tree without operators."""
+    rows = times(tree, None)
+    if all(row.name == OUTSIDE for row in rows):
+        return []
+    return [f"{row.name} {units.percent(row.share or 0.0)}" for row in rows[:MOST]]
+
+
+def precision(row: CategoryTime) -> str | None:
+    """Return the type in which a category's kernels compute; None where they compute nothing."""
+    return None if row.name in NO_PRECISION else row.precision
+
+
+_FIGURES: dict[str, Any] = {
+    "category": lambda row: row.name,
+    "calls": lambda row: row.calls,
+    "time": lambda row: row.time,
+    "share": lambda row: row.share,
+    "flops": lambda row: row.flops or None,
+    "flops_per_second": lambda row: row.flops_per_second,
+    "compute_share": lambda row: row.compute_share,
+    "bytes": lambda row: row.bytes or None,
+    "bytes_per_second": lambda row: row.bytes_per_second,
+    "memory_share": lambda row: row.memory_share,
+    "precision": precision,
+    "tensor_cores": lambda row: row.tensor_cores,
+}
+
+
+def _rate(value: float | None) -> str | None:
+    return None if value is None else units.count(value, 3)
+
+
+COLUMNS = (
+    Column("time", unit="time"),
+    Column("share", unit="share"),
+    Column("bar", 8, unit="bar", get=lambda row: row.share),
+    Column("calls", 7, unit="count"),
+    Column("type", 3, get=precision, empty="–"),
+    Column("TC", 4, unit="percent", get=lambda row: row.tensor_cores, empty="–"),
+    Column("FLOP/s", 5, get=lambda row: _rate(row.flops_per_second), empty="–"),
+    Column("of peak", 1, unit="percent", get=lambda row: row.compute_share, empty="–"),
+    Column("B/s", 6, get=lambda row: _rate(row.bytes_per_second), empty="–"),
+    Column("of memory", 2, unit="percent", get=lambda row: row.memory_share, empty="–"),
+)
+
+
+def categories(tree: Tree, roofs: Roofs | None = None) -> list[Table]:
+    """Return the categories of most time, and no table of a tree without operators and kernels.
+
+    Columns of which nothing is known are left out.
+    """
+    rows = times(tree, roofs)
+    if all(row.name == OUTSIDE for row in rows):
+        return []
+    on_device = tree.root.device_time is not None
+    known = [
+        column
+        for column in COLUMNS
+        if not column.empty or any(column.get(row) is not None for row in rows if column.get)
+    ]
+    table = Table(
+        title="Device time by category" if on_device else "Host time by category",
+        how=tree.how, first="category", columns=known, rows=rows_of(known, rows[:SHOWN]),
+        notes=_notes(rows, roofs), total_rows=len(rows), layout="fitted",
+    )  # fmt: skip
+    return [table]
+
+
+def _notes(rows: list[CategoryTime], roofs: Roofs | None) -> list[str]:
+    notes = []
+    if any(row.tensor_cores is not None for row in rows):
+        notes.append("type and TC (time on Tensor Cores, at least): by the kernels' names.")
+    if any(row.compute_share is not None or row.memory_share is not None for row in rows):
+        source = "datasheet" if roofs is not None and roofs.source == "datasheet" else "roofs"
+        device = "" if roofs is None else roofs.device
+        notes.append(
+            f"of peak, of memory (estimated): rates as shares of the {source} of {device}; work "
+            "counted from shapes. Above 100 %: out of caches, or fused."
+        )
+    return notes

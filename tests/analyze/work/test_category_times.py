@@ -1,0 +1,124 @@
+"""Categories of a tree: by hand, and of public traces."""
+
+import pytest
+from tests.support.paths import public_trace
+
+from torchgauge.analyze.trace.recorded_tree import recorded_tree
+from torchgauge.analyze.work.category_times import OUTSIDE, category_times
+from torchgauge.device.roofs import peaks
+from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.timeline.tree_row import TreeRow
+from torchgauge.records.trace.kernel import Collective, Kernel
+
+MODEL = TreeRow(name="Net", kind="model", parent=-1, calls=1, host=100)
+PRODUCT = "ampere_bf16_s16816gemm_bf16_128x64"
+
+
+def operator(name, parent, **figures):
+    return TreeRow(name=name, kind="operator", parent=parent, calls=2, phase="forward", **figures)
+
+
+def kernel(name, parent, device, phase="forward", **facts):
+    kernel_record = Kernel(durations=(device,), **facts)
+    return TreeRow(
+        name=name, kind="kernel", parent=parent, calls=2, phase=phase, device=device,
+        kernel=kernel_record,
+    )  # fmt: skip
+
+
+def by_name(*rows, roofs=None):
+    return {row.name: row for row in category_times(Tree(rows=(MODEL, *rows)), roofs)}
+
+
+def test_kernels_belong_to_the_operator_that_is_counted_around_them():
+    found = by_name(
+        operator("aten::conv2d", 0),
+        operator("aten::cudnn_convolution", 1, flops=6_000, bytes=900),
+        kernel("nchwToNhwcKernel<float>", 2, 1_000),
+        kernel("cutlass_80_tensorop_s1688gemm_64x64", 2, 2_000),
+        kernel("ampere_sgemm_32x32_nn", 0, 500),  # of no operator: by its own name
+    )
+    convolution = found["convolution"]
+    assert convolution.time == pytest.approx(3e-6)
+    assert convolution.share == pytest.approx(3000 / 3500)
+    assert convolution.calls == 4
+    assert convolution.flops_per_second == pytest.approx(6_000 / 3e-6)
+    assert convolution.bytes_per_second == pytest.approx(900 / 3e-6)
+    assert (convolution.precision, convolution.tensor_cores) == ("tf32", pytest.approx(2 / 3))
+    assert found["matrix product"].flops_per_second is None  # its work is not known
+    assert found["matrix product"].tensor_cores == 0
+
+
+def test_rates_are_shares_of_the_roofs_of_the_type_that_kernels_use():
+    roofs = peaks.find("a100")
+    product = by_name(
+        operator("aten::mm", 0, flops=312_000_000, bytes=2_039),
+        kernel(PRODUCT, 1, 4_000),
+        roofs=roofs,
+    )["matrix product"]
+    # 312 TFLOP/s in bfloat16 take 1 µs of 4.
+    assert product.compute_share == pytest.approx(312e6 / roofs.peak("bfloat16") / 4e-6)
+    assert product.compute_share == pytest.approx(0.25, rel=0.01)
+    assert product.memory_share == pytest.approx(2_039 / 4e-6 / roofs.memory_bandwidth)
+
+
+def test_operators_of_unknown_work_count_in_no_rate():
+    product = by_name(
+        operator("aten::mm", 0, flops=100, bytes=50),
+        kernel(PRODUCT, 1, 10),
+        operator("aten::bmm", 0, unknown=1, calls_without_bytes=1),
+        kernel(PRODUCT, 3, 90),
+        operator("aten::addmm", 0, flops=70, calls_without_bytes=1),
+        kernel(PRODUCT, 5, 30),
+    )["matrix product"]
+    assert product.time == pytest.approx(130e-9)
+    assert product.flops_per_second == pytest.approx(170 / 40e-9)
+    assert product.bytes_per_second == pytest.approx(50 / 10e-9)
+
+
+def test_optimizers_collectives_and_copies_are_theirs_whoever_launched_them():
+    step = TreeRow(name="aten::mul_", kind="operator", parent=0, calls=2, phase="optimizer")
+    copy = "Memcpy HtoD (Pinned -> Device)"
+    found = by_name(
+        step,
+        kernel("vectorized_elementwise_kernel<4, MulFunctor<float>>", 1, 1, phase="optimizer"),
+        operator("aten::add", 0),
+        kernel("my_reduction", 3, 2, collective=Collective(name="allreduce")),
+        kernel(copy, 0, 4, work="copy"),
+        kernel("Memset (Device)", 0, 8, work="memory set"),
+    )
+    times = {name: round(row.time * 1e9) for name, row in found.items()}
+    assert times == {"optimizer": 1, "communication": 2, "copy": 4, "fill": 8}
+
+
+def test_without_a_device_operators_have_their_own_time():
+    found = by_name(
+        operator("aten::linear", 0, host=5),
+        operator("aten::addmm", 1, host=40, flops=800, bytes=10),
+        operator("aten::copy_", 2, host=10),
+        operator("aten::t", 1, host=7),
+    )
+    times = {name: round(row.time * 1e9) for name, row in found.items()}
+    # What a counted operator calls is its own way of doing it; a view does nothing.
+    assert times == {"matrix product": 55, OUTSIDE: 107}
+    assert found["matrix product"].flops_per_second == pytest.approx(800 / 50e-9)
+
+
+def test_a_tree_without_time_has_no_categories():
+    assert category_times(Tree(rows=(TreeRow(name="N", kind="model", parent=-1, calls=1),))) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["h100_qwen_0.5b", "mi300_resnet_ddp_checkpoint_rank0of8", "diff_after_v100"]
+)
+def test_the_categories_of_a_public_trace_are_all_of_its_device_time(name):
+    events = read_events(public_trace(name))
+    tree = recorded_tree(events)
+    roofs = peaks.find(events.metadata.devices[0]["name"])
+    rows = category_times(tree, roofs)
+    assert sum(row.time for row in rows) == pytest.approx(tree.root.device_time)
+    for row in rows:
+        assert row.compute_share is None or 0 <= row.compute_share < 1
+        assert row.memory_share is None or 0 < row.memory_share < 1
+        assert row.tensor_cores is None or 0 <= row.tensor_cores <= 1
