@@ -22,7 +22,12 @@ from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.analyze.trace.memory_over_time import memory_uses
 from torchgauge.analyze.trace.packed_columns import packed
 from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
-from torchgauge.analyze.trace.recorded_tree import attributed, marked_steps, tree_of
+from torchgauge.analyze.trace.recorded_tree import (
+    attributed,
+    launched_in_steps,
+    marked_steps,
+    tree_of,
+)
 from torchgauge.analyze.trace.synchronisations import Waits, operator, synchronisations, waits
 from torchgauge.analyze.trace.window import window
 from torchgauge.records.trace.critical_path import CriticalPath
@@ -74,7 +79,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         missing=tuple(_not_recorded(events, modules)),
         warnings=events.warnings,
     )
-    calls = rank_calls(activities, facts, _origin(events))
+    calls = rank_calls(activities, facts, _origin(events), launched_in_steps(events, activities))
     return msgspec.structs.replace(record, findings=findings(record)), calls
 
 
