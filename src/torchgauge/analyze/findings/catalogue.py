@@ -5,9 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from torchgauge.analyze.findings.communication import (
+    compute_stream,
     exposed_communication,
+    late_rank,
+    slow_bandwidth,
     slow_collective,
+    small_collectives,
     straggler,
+    throttled_rank,
+    uneven_exchange,
+    uneven_work,
 )
 from torchgauge.analyze.findings.device import idle_device, idle_host
 from torchgauge.analyze.findings.host import slow_tail, synchronisation
@@ -29,7 +36,8 @@ from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.trace.trace import RankTrace, Trace
 
 FILES = (
-    straggler, slow_collective, exposed_communication,
+    straggler, late_rank, throttled_rank, uneven_work, uneven_exchange,
+    slow_collective, slow_bandwidth, small_collectives, compute_stream, exposed_communication,
     idle_host, idle_device,
     synchronisation, slow_tail,
     fp32_products, pageable_copies,

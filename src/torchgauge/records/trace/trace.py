@@ -238,6 +238,13 @@ class Job(Record, frozen=True, kw_only=True):
     lost: float | None = None
     unmatched: int = 0
 
+    @property
+    def lost_by_rank(self) -> dict[int, float]:
+        """Seconds that the others wait for each straggler; records of before `stragglers` too."""
+        if self.stragglers:
+            return {straggler.rank: straggler.lost for straggler in self.stragglers}
+        return {} if self.straggler is None or self.lost is None else {self.straggler: self.lost}
+
 
 class Trace(Exported, frozen=True, kw_only=True):
     """What a file, or a directory with the files of ranks, says: the ranks in order of number.
