@@ -18,6 +18,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     rank: RankTrace | None = None
     calls: tuple[tuple[Message, tuple[int, ...], tuple[int, ...]], ...] = ()
+    steps: tuple[tuple[Message, tuple[int, ...]], ...] = ()
     failure: Failure | None = None
 
 
@@ -31,7 +32,8 @@ def answered(file: str, options: ReadOptions) -> bytes:
         (message, tuple(begin.tolist()), tuple(end.tolist()))
         for message, (begin, end) in result.calls.by_message.items()
     )
-    return _encode(Answer(rank=result.rank, calls=calls))
+    steps = tuple((message, tuple(step.tolist())) for message, step in result.calls.steps.items())
+    return _encode(Answer(rank=result.rank, calls=calls, steps=steps))
 
 
 def decoded(file: str, data: bytes) -> RankResult:
@@ -43,7 +45,8 @@ def decoded(file: str, data: bytes) -> RankResult:
         message: (np.array(begin, np.int64), np.array(end, np.int64))
         for message, begin, end in answer.calls
     }
-    return RankResult(file, answer.rank, Calls(calls))
+    steps = {message: np.array(step, np.int64) for message, step in answer.steps}
+    return RankResult(file, answer.rank, Calls(calls, steps))
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -8,7 +8,7 @@ from torchgauge.analyze.trace.job import job
 from torchgauge.analyze.trace.rank_calls import Calls, Message
 from torchgauge.analyze.trace.rank_trace import rank_trace
 
-ROUNDS = 10
+ROUNDS = 20
 CLOCKS = [0, 5000, -3000, 7000]  # µs
 TENSOR, DATA = ([0, 1], [2, 3]), ([0, 2], [1, 3])
 
@@ -58,10 +58,11 @@ def test_a_collective_is_put_beside_those_of_its_group_alone():
     assert found.calls == 4 * ROUNDS  # two groups of each kind
     ahead = [one.skew for one in found.waits]
     assert ahead == pytest.approx([(clock - 2500) * 1e-6 for clock in CLOCKS])
-    assert [one.waits for one in found.waits] == pytest.approx([2e-4, 0, 4e-4, 0])
-    assert [one.waited_for for one in found.waits] == pytest.approx([0, 2e-4, 0, 4e-4])
+    assert [one.waits for one in found.waits] == pytest.approx([4e-4, 0, 8e-4, 0])
+    assert [one.waited_for for one in found.waits] == pytest.approx([0, 4e-4, 0, 8e-4])
+    assert [one.rank for one in found.stragglers] == [3, 1]  # one of each pair
     assert found.straggler == 3
-    for rank, wait in zip(ranks, (2e-4, 0, 4e-4, 0), strict=True):
+    for rank, wait in zip(ranks, (4e-4, 0, 8e-4, 0), strict=True):
         (row,) = rank.collectives  # both groups are of two ranks
         assert (row.calls, row.wait) == (2 * ROUNDS, pytest.approx(wait))
         assert row.transfer == pytest.approx(2 * ROUNDS * 30e-6)
@@ -84,7 +85,7 @@ def test_nanoseconds_count_however_long_ago_1970_is():
 def test_groups_that_share_no_rank_are_not_put_beside_each_other():
     found, _ = together(range(4), groups=False)
     assert (found.calls, found.unmatched) == (2 * ROUNDS, 0)
-    assert [one.waits for one in found.waits] == pytest.approx([2e-4, 0, 4e-4, 0])
+    assert [one.waits for one in found.waits] == pytest.approx([4e-4, 0, 8e-4, 0])
     # How far the clocks of one pair are from those of the other, nothing says.
     assert [one.skew for one in found.waits] == pytest.approx([-2.5e-3, 2.5e-3, -5e-3, 5e-3])
 

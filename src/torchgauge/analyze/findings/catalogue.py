@@ -5,9 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from torchgauge.analyze.findings.communication import (
+    compute_stream,
     exposed_communication,
+    late_rank,
+    slow_bandwidth,
     slow_collective,
+    small_collectives,
     straggler,
+    throttled_rank,
+    uneven_exchange,
+    uneven_work,
 )
 from torchgauge.analyze.findings.compilation import compilation_in_loop
 from torchgauge.analyze.findings.device import (
@@ -74,7 +81,8 @@ from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.trace.trace import RankTrace, Trace
 
 FILES = (
-    straggler, slow_collective, exposed_communication,
+    straggler, late_rank, throttled_rank, uneven_work, uneven_exchange,
+    slow_collective, slow_bandwidth, small_collectives, compute_stream, exposed_communication,
     launch_bound, idle_host, idle_device, exposed_copies,
     input_pipeline, compilation_in_loop, optimizer_loop,
     garbage_collection, synchronisation, device_allocation, first_launches, small_operators,

@@ -9,49 +9,23 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import numpy as np
 
+from torchgauge.analyze.ranks.matched_collective import MatchedCollective
+from torchgauge.analyze.ranks.rank_differences import differences, relative_kernel_times
+from torchgauge.analyze.ranks.stragglers import late_totals, stragglers
 from torchgauge.analyze.trace.collectives import bus_share
 from torchgauge.analyze.trace.rank_calls import Calls, Message
-from torchgauge.records.trace.events import Integers
+from torchgauge.records.trace.events import ABSENT, Integers
+from torchgauge.records.trace.straggler import LateCall
 from torchgauge.records.trace.trace import Collectives, Job, RankTrace, RankWait, SlowCall
 
-# Ranks and calls differ by chance: what is less is no straggler and no slow call.
+# Calls differ by chance: what is less is neither slow nor late.
 NOTICEABLE = 0.02  # of the window
 TIMES = 2.0  # the usual transfer
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _MatchedCollective:
-    """One collective on the ranks of its group, in ns of one clock: ranks × calls.
-
-    `rank_indices` are those of the ranks among all of the job; `complete` where none of them has it
-    less or more often than most have, and is left out.
-    """
-
-    message: Message
-    complete: bool
-    rank_indices: Integers
-    begin: Integers
-    end: Integers
-
-    @property
-    def last(self) -> Integers:
-        """When the last rank had begun, by call; not after the call's end."""
-        return np.asarray(np.minimum(self.begin.max(axis=0), self.end.min(axis=0)))
-
-    @property
-    def wait(self) -> Integers:
-        """How long each rank waited: ranks × calls."""
-        return np.asarray(np.clip(self.last - self.begin, 0, None))
-
-    @property
-    def transfer(self) -> Integers:
-        """How long the transfer itself took, by call."""
-        return np.asarray(np.median(self.end, axis=0), np.int64) - self.last
 
 
 def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job, list[RankTrace]]:
@@ -61,39 +35,55 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
     first = _first(calls)
     candidates = (_matched(message, numbers, calls, first) for message in sorted(messages, key=str))
     matched = [collective for collective in candidates if collective is not None]
-    taking_part = {
-        rank_index for collective in matched for rank_index in collective.rank_indices.tolist()
-    }
     skew = _skew(matched, len(numbers))
     aligned = [_on_one_clock(collective, skew) for collective in matched]
-    waits, late = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
-    for collective in aligned:
-        waits[collective.rank_indices] += collective.wait.sum(axis=1)
-        late[collective.rank_indices] += _late(collective)
     window = max(rank.window for rank in ranks.values())
-    straggler = int(np.argmax(late))
-    lost = float(late[straggler]) * 1e-9
-    stands_out = lost > NOTICEABLE * window and lost > 2 * float(np.median(late)) * 1e-9
+    named = stragglers(aligned, numbers, window) if aligned else []
+    late_ranks = {straggler.rank for straggler in named}
+    others = [ranks[number] for number in numbers if number not in late_ranks]
+    most_lost = max(named, key=lambda straggler: straggler.lost, default=None)
     result = Job(
         calls=sum(collective.begin.shape[1] for collective in aligned),
-        waits=tuple(
-            RankWait(
-                rank=number,
-                waits=int(waits[rank_index]) * 1e-9,
-                waited_for=int(late[rank_index]) * 1e-9,
-                skew=int(skew[rank_index]) * 1e-9,
-            )
-            for rank_index, number in enumerate(numbers)
-            if rank_index in taking_part
-        ),
+        waits=tuple(_waits(ranks, aligned, skew)),
         slow=tuple(sorted(_slow(aligned, window), key=lambda call: call.usual - call.transfer)),
-        straggler=numbers[straggler] if stands_out else None,
-        lost=lost if stands_out else None,
+        late=tuple(sorted(_late(aligned, numbers, window), key=lambda call: -call.late)),
+        stragglers=tuple(
+            msgspec.structs.replace(
+                straggler,
+                differences=differences(ranks[straggler.rank], others, straggler.lost),
+            )
+            for straggler in named
+        )
+        if others
+        else tuple(named),
+        straggler=None if most_lost is None else most_lost.rank,
+        lost=None if most_lost is None else most_lost.lost,
         unmatched=len(messages) - sum(collective.complete for collective in matched),
     )
     return result, [
         _with_waits(ranks[number], rank_index, aligned) for rank_index, number in enumerate(numbers)
     ]
+
+
+def _waits(
+    ranks: Mapping[int, RankTrace], aligned: list[MatchedCollective], skew: Integers
+) -> Iterator[RankWait]:
+    """Yield what is known of each rank that takes part in any collective, in order of number."""
+    numbers = sorted(ranks)
+    waits, taking_part = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.bool_)
+    for collective in aligned:
+        waits[collective.rank_indices] += collective.wait.sum(axis=1)
+        taking_part[collective.rank_indices] = True
+    late = late_totals(aligned, len(numbers))
+    kernel_times = relative_kernel_times([ranks[number] for number in numbers])
+    for index in np.flatnonzero(taking_part).tolist():
+        yield RankWait(
+            rank=numbers[index],
+            waits=int(waits[index]) * 1e-9,
+            waited_for=int(late[index]) * 1e-9,
+            skew=int(skew[index]) * 1e-9,
+            kernel_time=kernel_times[index],
+        )
 
 
 def _first(calls: Mapping[int, Calls]) -> int:
@@ -104,7 +94,7 @@ def _first(calls: Mapping[int, Calls]) -> int:
 
 def _matched(
     message: Message, numbers: list[int], calls: Mapping[int, Calls], first: int
-) -> _MatchedCollective | None:
+) -> MatchedCollective | None:
     """Return a collective on its ranks; None where most of them do not have it equally often.
 
     One of a file that was cut off has fewer, and which of them is which is not known. Times count
@@ -133,19 +123,25 @@ def _matched(
         *(calls[numbers[position]].by_message[message] for position in rank_indices), strict=True
     )
     begin, end = np.stack(begins) - first, np.stack(ends) - first
-    return _MatchedCollective(
-        message, len(rank_indices) == group, np.array(rank_indices), begin, end
+    step = calls[numbers[rank_indices[0]]].steps.get(message)
+    return MatchedCollective(
+        message,
+        complete=len(rank_indices) == group,
+        rank_indices=np.array(rank_indices),
+        begin=begin,
+        end=end,
+        step=np.full(begin.shape[1], ABSENT) if step is None else step,
     )
 
 
-def _on_one_clock(collective: _MatchedCollective, skew: Integers) -> _MatchedCollective:
+def _on_one_clock(collective: MatchedCollective, skew: Integers) -> MatchedCollective:
     ahead = skew[collective.rank_indices, None]
     return dataclasses.replace(
         collective, begin=collective.begin - ahead, end=collective.end - ahead
     )
 
 
-def _skew(matched: list[_MatchedCollective], ranks: int) -> Integers:
+def _skew(matched: list[MatchedCollective], ranks: int) -> Integers:
     """Return by how many ns each rank's clock is ahead of the median clock.
 
     Groups that share a rank share a clock: from the largest group on each moves those that are on
@@ -170,16 +166,25 @@ def _skew(matched: list[_MatchedCollective], ranks: int) -> Integers:
     return skew
 
 
-def _late(collective: _MatchedCollective) -> Integers:
-    """Return for each rank the ns that the middle one of the others waited for it as the last."""
-    ranks = len(collective.begin)
-    ordered = np.sort(collective.begin, axis=0)
-    others_begin = np.median(ordered[:-1], axis=0)
-    lost = np.maximum(collective.last - others_begin, 0)
-    return np.bincount(np.argmax(collective.begin, axis=0), lost, minlength=ranks).astype(np.int64)
+def _late(
+    matched: list[MatchedCollective], numbers: list[int], window: float
+) -> Iterator[LateCall]:
+    """Yield the calls in which the others waited long for one rank."""
+    origin = min((int(collective.begin.min()) for collective in matched), default=0)
+    for collective in matched:
+        rank_index, late = collective.last_ranks
+        for number in np.flatnonzero(late > NOTICEABLE * window * 1e9).tolist():
+            yield LateCall(
+                name=collective.message.name,
+                bytes=collective.message.bytes,
+                number=number,
+                time=(int(collective.last[number]) - origin) * 1e-9,
+                rank=numbers[rank_index[number]],
+                late=float(late[number]) * 1e-9,
+            )
 
 
-def _slow(matched: list[_MatchedCollective], window: float) -> list[SlowCall]:
+def _slow(matched: list[MatchedCollective], window: float) -> list[SlowCall]:
     origin = min((int(collective.begin.min()) for collective in matched), default=0)
     slow_calls = []
     for collective in matched:
@@ -200,7 +205,7 @@ def _slow(matched: list[_MatchedCollective], window: float) -> list[SlowCall]:
     return slow_calls
 
 
-def _with_waits(rank: RankTrace, rank_index: int, matched: list[_MatchedCollective]) -> RankTrace:
+def _with_waits(rank: RankTrace, rank_index: int, matched: list[MatchedCollective]) -> RankTrace:
     waits: dict[tuple[object, ...], list[Integers]] = {}
     for matched_collective in matched:
         for row in np.flatnonzero(matched_collective.rank_indices == rank_index).tolist():

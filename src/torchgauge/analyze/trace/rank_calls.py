@@ -42,15 +42,23 @@ class Message(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Calls:
-    """Begin and end of each call in ns of the rank's clock, by message, in order of begin."""
+    """Begin and end of each call in ns of the rank's clock, by message, in order of begin.
+
+    `steps` are the numbers of the marked steps that launched the calls, ABSENT outside of them; a
+    message without an entry has none.
+    """
 
     by_message: dict[Message, tuple[Integers, Integers]]
+    steps: dict[Message, Integers] = dataclasses.field(default_factory=dict)
 
 
-def rank_calls(activities: Activities, facts: Facts, origin: int) -> Calls:
+def rank_calls(
+    activities: Activities, facts: Facts, origin: int, steps: Integers | None = None
+) -> Calls:
     """Return the calls of all collectives that a whole group takes part in.
 
-    `origin` is what the times of `activities` count from, in ns of the rank's clock.
+    `origin` is what the times of `activities` count from, in ns of the rank's clock; `steps` are
+    the numbers of their marked steps, None where none is marked.
     """
     groups: dict[Message, list[int]] = {}
     indices = np.flatnonzero(activities.kind == COMMUNICATION)
@@ -62,5 +70,6 @@ def rank_calls(activities: Activities, facts: Facts, origin: int) -> Calls:
         {
             key: (activities.begin[group] + origin, activities.end[group] + origin)
             for key, group in groups.items()
-        }
+        },
+        {} if steps is None else {key: steps[group] for key, group in groups.items()},
     )

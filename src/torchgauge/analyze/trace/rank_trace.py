@@ -25,7 +25,7 @@ from torchgauge.analyze.trace.memory_over_time import memory_uses
 from torchgauge.analyze.trace.packed_columns import packed
 from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
 from torchgauge.analyze.trace.recorded_contents import contents, devices, not_recorded, origin
-from torchgauge.analyze.trace.recorded_tree import attributed, tree_of
+from torchgauge.analyze.trace.recorded_tree import attributed, launched_in_steps, tree_of
 from torchgauge.analyze.trace.synchronisations import operator, synchronisations, waits
 from torchgauge.analyze.trace.window import window
 from torchgauge.records.trace.critical_path import CriticalPath
@@ -92,7 +92,7 @@ def rank_trace(
         missing=(*not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),
         warnings=events.warnings,
     )
-    calls = rank_calls(activities, facts, origin(events))
+    calls = rank_calls(activities, facts, origin(events), launched_in_steps(events, activities))
     if timeline_bytes:
         recorded = Recorded(
             events, spans, modules.tree, work, activities, (begin, end), path, called=record.called

@@ -13,12 +13,14 @@ import numpy as np
 from torchgauge.analyze.timeline.attribution import HOST, Spans, attribute
 from torchgauge.analyze.timeline.layer_times import LayerTimes
 from torchgauge.analyze.timeline.module_calls import Modules
+from torchgauge.analyze.timeline.steps import marked
 from torchgauge.analyze.timeline.tree import NodeTable, node_table
 from torchgauge.analyze.timeline.typical_step import typical
+from torchgauge.analyze.trace.device_work import Activities
 from torchgauge.analyze.work.event_costs import EventCosts, by_node, event_costs
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.trace.events import Events
+from torchgauge.records.trace.events import ABSENT, Events, Integers
 
 STEP = re.compile(r"(?:ProfilerStep#|tg@)(\d{1,18})")
 _MARKING = {
@@ -72,8 +74,27 @@ def tree_of(events: Events, modules: Modules, spans: Spans) -> Tree:
 
 def marked_steps(events: Events) -> int:
     """Return how many steps the host marks; marks of ours are operators to torch."""
+    return int(_step_marks(events).sum())
+
+
+def launched_in_steps(events: Events, activities: Activities) -> Integers | None:
+    """Return the number of the marked step that launched each activity, ABSENT outside of them.
+
+    What has no launch counts when it begins. None where the host marks no step.
+    """
+    marks = _step_marks(events)
+    if not marks.any():
+        return None
+    steps = marked(marks, events.start, events.start + events.duration)
+    texts = (STEP.fullmatch(str(events.name[row])) for row in steps.span.tolist())
+    numbers = [int(text[1]) for text in texts if text]
+    time = np.where(activities.launch == ABSENT, activities.begin, activities.launch)
+    return np.array([*numbers, ABSENT], np.int64)[steps.containing(time)]
+
+
+def _step_marks(events: Events) -> np.ndarray:
     on_host = events.category.where(lambda name: name in HOST)
-    return int((on_host & events.name.where(lambda name: bool(STEP.fullmatch(name)))).sum())
+    return on_host & events.name.where(lambda name: bool(STEP.fullmatch(name)))
 
 
 def _count(table: NodeTable, costs: EventCosts) -> None:

@@ -16,6 +16,7 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import DeviceTime
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.host_delay import HostDelay
+from torchgauge.records.trace.straggler import LateCall, Straggler
 
 SCHEMA = "torchgauge.trace/2"
 Layers = Literal["torchgauge", "torch"]
@@ -233,13 +234,16 @@ class RankWait(Record, frozen=True, kw_only=True):
     """Seconds that a rank `waits` in collectives for the last one, and is `waited_for` as the last.
 
     That counts from when the middle one of the others came. `skew` is by how much its clock is
-    ahead of the middle one of the ranks, of those that groups join.
+    ahead of the middle one of the ranks, of those that groups join. `kernel_time` is how long its
+    kernels take, relative to the same kernels of the median rank: 1.2 is a fifth longer; None where
+    most ranks share too few.
     """
 
     rank: int
     waits: float
     waited_for: float
     skew: float
+    kernel_time: float | None = None
 
 
 class SlowCall(Record, frozen=True, kw_only=True):
@@ -262,17 +266,28 @@ class Job(Record, frozen=True, kw_only=True):
 
     Each is put side by side on the ranks of its group. `waits` are of the ranks with any of them.
 
-    `straggler` is the rank that the others wait for, `lost` for how many seconds; None where none
-    stands out. `unmatched` are kinds that not all ranks of their group have equally often: those
-    that differ from most are left out of them.
+    `stragglers` are the ranks that come last far more often than chance would have it, in the order
+    in which they were named. `straggler` is the one of them that the others wait for longest,
+    `lost` for how many seconds; None without any. `slow` and `late` are single calls: with a long
+    transfer, and with a long wait for one rank. `unmatched` are kinds that not all ranks of their
+    group have equally often: those that differ from most are left out of them.
     """
 
     calls: int
     waits: tuple[RankWait, ...]
     slow: tuple[SlowCall, ...] = ()
+    late: tuple[LateCall, ...] = ()
+    stragglers: tuple[Straggler, ...] = ()
     straggler: int | None = None
     lost: float | None = None
     unmatched: int = 0
+
+    @property
+    def lost_by_rank(self) -> dict[int, float]:
+        """Seconds that the others wait for each straggler; records of before `stragglers` too."""
+        if self.stragglers:
+            return {straggler.rank: straggler.lost for straggler in self.stragglers}
+        return {} if self.straggler is None or self.lost is None else {self.straggler: self.lost}
 
 
 class Trace(Exported, frozen=True, kw_only=True):

@@ -231,14 +231,14 @@ def ranks(trace: Trace) -> dict[str, Any] | None:
         row = _row(
             rank_name(rank), [device.breakdown for device in rank.times], _waits(trace.job, rank)
         )
-        late = trace.job is not None and rank.rank is not None and rank.rank == trace.job.straggler
+        late = trace.job is not None and rank.rank in trace.job.lost_by_rank
         rows.append({**row, "note": "straggler" * late, "option": options.get(id(rank))})
     absent = ", ".join(map(str, trace.missing[:MAX_DETAILED]))
     notes = [
         f"Details cover {len(options)} of {len(trace.ranks):,} ranks." * (len(options) < len(rows)),
         f"No file of rank{'s' * (len(trace.missing) > 1)} {absent}." if absent else "",
         *side_by_side(trace.job),
-        *_straggler(trace.job),
+        *_stragglers(trace.job),
     ]
     return {
         "parts": SHARES,
@@ -257,9 +257,9 @@ def _waits(job: Job | None, rank: RankTrace) -> list[str]:
     return [_time(time) for time in times]
 
 
-def _straggler(job: Job | None) -> Iterable[str]:
-    if job is not None and job.straggler is not None and job.lost is not None:
-        yield f"The others wait for rank {job.straggler}: {units.time(job.lost, 3)}."
+def _stragglers(job: Job | None) -> Iterable[str]:
+    for rank, lost in job.lost_by_rank.items() if job is not None else ():
+        yield f"The others wait for rank {rank}: {units.time(lost, 3)}."
 
 
 PARTS = {"ranks": ranks}

@@ -69,7 +69,7 @@ def _shares(breakdown: Breakdown) -> dict[str, Value]:
 def ranks(trace: Trace) -> Table:
     """Return the ranks that the others wait for most, with the job's waits."""
     waits = {wait.rank: wait for wait in trace.job.waits} if trace.job is not None else {}
-    late = trace.job.straggler if trace.job is not None else None
+    late = trace.job.lost_by_rank if trace.job is not None else {}
 
     def waited_for(rank: RankTrace) -> float:
         wait = waits.get(rank.rank if rank.rank is not None else -1)
@@ -87,7 +87,7 @@ def ranks(trace: Trace) -> Table:
         wait = waits.get(rank.rank if rank.rank is not None else -1)
         if wait is not None:
             cells |= {"waits": wait.waits, "waited for": wait.waited_for}
-        rows.append(Row(f"{rank.rank}", cells, tone="strong" if rank.rank == late else ""))
+        rows.append(Row(f"{rank.rank}", cells, tone="strong" if rank.rank in late else ""))
     hidden_count = len(trace.ranks) - len(rows)
     description = "that are waited for no longer" if waits else "others"
     left_out = [f"and {hidden_count:,} {description}"] if hidden_count else []
