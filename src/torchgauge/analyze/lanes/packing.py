@@ -15,6 +15,7 @@ from torchgauge.records.trace.events import ABSENT, Integers, Rows
 
 MAX_EVENTS = 1_000_000
 MAX_NAMES = 30_000
+MAX_TEXT = 1_000_000  # characters of all names
 LONGEST_NAME = 500
 
 
@@ -95,6 +96,8 @@ def _names(
     taken = np.bincount(label, time, minlength=len(names)) + np.bincount(label, minlength=len(names))
     order = np.argsort(-taken, kind="stable")[:MAX_NAMES]
     order = order[taken[order] > 0]
+    lengths = [min(len(names[index]), LONGEST_NAME) for index in order.tolist()]
+    order = order[np.cumsum(lengths) <= MAX_TEXT] if lengths else order
     place = np.full(len(names), len(order))  # of those left out: one name for all
     place[order] = np.arange(len(order))
     shown = tuple(_short(names[index]) for index in order.tolist())

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from torchgauge.analyze.lanes.step_lanes import step_timeline
 from torchgauge.analyze.timeline.attribution import NONE, OUTSIDE, Spans, attribute
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.device_time import COMMUNICATION
 from torchgauge.analyze.timeline.steps import Steps, marked
 from torchgauge.analyze.timeline.time_intervals import Intervals, union
 from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeDraft, NodeTable, node_table
+from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
 
 LOADING = "data loading"
@@ -32,13 +34,15 @@ class LoopTable:
     """The nodes of a loop and, by step in ns: its communication, and what it did at once.
 
     `communication`: when any was under way; `waiting`: when nothing else was done by the thread
-    that steps; `concurrent`: what other threads did while that one was at work too.
+    that steps; `concurrent`: what other threads did while that one was at work too. `timeline` is
+    of one of the steps.
     """
 
     table: NodeTable
     communication: Integers
     waiting: Integers
     concurrent: Integers
+    timeline: Timeline | None = None
 
 
 def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTable:
@@ -61,7 +65,14 @@ def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTabl
     communication, waiting = _communication(table, spans, steps, talk)
     _into_buckets(table, marks)
     length = steps.end - steps.begin
-    return LoopTable(table, communication, waiting, table.host.sum(axis=0) - length)
+    mark_names = {f"tg:{number}": mark for number, mark in enumerate(marks)}
+    return LoopTable(
+        table,
+        communication,
+        waiting,
+        table.host.sum(axis=0) - length,
+        step_timeline(events, spans, tree, STEP, mark_names),
+    )
 
 
 def _windows(events: Events) -> Events:
@@ -210,6 +221,7 @@ def joined(parts: Sequence[LoopTable]) -> LoopTable:
         along(lambda part: part.communication),
         along(lambda part: part.waiting),
         along(lambda part: part.concurrent),
+        parts[-1].timeline,
     )
 
 
