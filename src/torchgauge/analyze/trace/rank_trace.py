@@ -44,9 +44,7 @@ _MEMORY = {
 }
 
 
-def rank_trace(
-    events: Events, file: str, *, timeline_bytes: int = 0
-) -> tuple[RankTrace, Calls]:
+def rank_trace(events: Events, file: str, *, timeline_bytes: int = 0) -> tuple[RankTrace, Calls]:
     """Return the record of one file's events, and its collectives; `file` is its name.
 
     With `timeline_bytes` the tree has the events for the page's timeline, in so many at most.

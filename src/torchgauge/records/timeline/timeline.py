@@ -21,8 +21,7 @@ Group = Literal["path", "idle", "device", "ranges", "host"]
 
 
 class Lane(Record, frozen=True, kw_only=True):
-    """What is drawn below one heading: the path, a device's idle time, a stream, ranges on it, or a
-    thread of the host.
+    """What is drawn below a heading: the path, idle time, a stream, ranges on it, or a thread.
 
     `rows` has the number of events in each row, the outermost first; no two events of a row
     overlap by more than the rounding of the file's times. `left_out` counts those nested so deep

@@ -8,7 +8,7 @@ from torchgauge.records.finding import Finding
 from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.page.page_shorter import short
 
-# The kind of events that a finding without a name is about, of which the timeline shows the longest.
+# The kind of events that a finding is about; the timeline shows the longest of them.
 _KINDS = {
     "exposed-communication": "communication",
     "straggler": "communication",
