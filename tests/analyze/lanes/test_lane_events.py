@@ -99,6 +99,7 @@ def test_short_events_share_blocks_where_there_are_too_many():
     assert 1_500 < len(found) <= 3_000
     assert sum(one.count for one in found) == fewer.events == whole.events
     assert sum(one.busy for one in found) == sum(one.busy for one in drawn(whole))
+    assert all(one.launch is None for one in found if one.kind == "merged")
     lengths = {one.name: 0 for one in found}
     long = max(one.duration for one in found if one.kind == "merged")
     for one in drawn(whole):
@@ -109,7 +110,7 @@ def test_short_events_share_blocks_where_there_are_too_many():
 
 
 def test_blocks_join_neighbours_of_a_row_alone():
-    begin = np.array([0, 1, 2, 50, 0, 1])
+    begin = np.array([0, 1, 2, 50, 51, 52])
     end = begin + np.array([1, 1, 40, 1, 1, 1])
     row = np.array([0, 0, 0, 0, 1, 1])
     assert blocks(begin, end, row, 4).tolist() == [0, 0, 1, 2, 3, 3]
