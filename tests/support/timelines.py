@@ -1,6 +1,13 @@
-"""Timelines of any size: a thread that launches a stream's kernels, in layers."""
+"""Timelines of any size: a thread that launches a stream's kernels, in layers. And their reading.
+
+What is read is decoded by the words of the record's docstring, apart from what encodes it.
+"""
 
 from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +19,7 @@ LAUNCHES_PER_LAYER = 50
 
 
 def synthetic(events: int, *, max_bytes: int = 5_500_000, max_events: int = 1_000_000) -> Timeline:
-    """Return a timeline of about so many events, of which a fifth each are idle time and kernels."""
+    """Return a timeline of about so many events; a fifth of them are kernels."""
     rng = np.random.default_rng(events)
     count = events // 5
     labels = Labels()
@@ -61,3 +68,69 @@ def synthetic(events: int, *, max_bytes: int = 5_500_000, max_events: int = 1_00
     idle = lane("GPU 0: idle, by cause", "idle", (start + time)[pauses], start[pauses + 1], waits)
     window = (0, int(max((start + time)[-1], end[-1] + 100)))
     return packed([idle, device, host], labels, (), window, max_bytes, max_events)
+
+
+class Drawn(NamedTuple):
+    """An event as the page has it; `launch` is the place of its launch among all, None without."""
+
+    lane: str
+    row: int
+    name: str
+    kind: str
+    begin: int
+    duration: int
+    layer: str
+    phase: str
+    launch: int | None
+    count: int
+    busy: int
+
+
+def drawn(timeline: Timeline) -> list[Drawn]:
+    """Return all events of a timeline in its order."""
+    data, columns, start = zlib.decompress(timeline.columns), [], 0
+    for size in timeline.sizes:
+        columns.append(_numbers(data[start : start + size]))
+        start += size
+    gaps, durations, names, places, launches, merged = columns
+    found: list[Drawn] = []
+    launch = 0
+    rows = [(one, row, count) for one in timeline.lanes for row, count in enumerate(one.rows)]
+    for one, row, count in rows:
+        time = 0
+        for _ in range(count):
+            time += _signed(next(gaps))
+            duration, name, place = next(durations), next(names), next(places)
+            launch += _signed(next(launches)) if one.group == "device" else 0
+            kind = timeline.kinds[name]
+            found.append(
+                Drawn(
+                    one.name,
+                    row,
+                    timeline.names[name],
+                    kind,
+                    time,
+                    duration,
+                    *(timeline.places[place - 1] if place else ("", "")),
+                    launch=launch - 1 if one.group == "device" and launch else None,
+                    count=next(merged) if kind == "merged" else 1,
+                    busy=next(merged) if kind == "merged" else duration,
+                )
+            )
+            time += duration
+    assert [next(column, None) for column in columns] == [None] * len(columns)
+    return found
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    value = shift = 0
+    for byte in data:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            yield value
+            value = shift = 0
+
+
+def _signed(value: int) -> int:
+    return -(value + 1) // 2 if value % 2 else value // 2

@@ -21,7 +21,7 @@ export interface Overview {
     training: boolean;
   } | null;
   phases: { parts: Parts; step: number; how: string } | null;
-  findings: { title: string; text: string; view: string; node: number | null; search: string }[];
+  findings: { title: string; text: string; view: string; node: number | null; search: string; kind: string }[];
   warnings: { id: string; probe: string; failed: boolean; text: string }[];
   complete: boolean;
   interrupted: boolean;

@@ -7,6 +7,7 @@ import { read } from "./data";
 import { h, name } from "./dom";
 import { type Context, register, type View, views } from "./registry";
 import { themeButton } from "./theme";
+import type { Target } from "./timeline/targets";
 import { Tree } from "./tree";
 import { advice } from "./views/advice";
 import { changes } from "./views/changes";
@@ -62,7 +63,7 @@ const { choice } = page;
 const listeners: {
   open: ((node: number) => void)[];
   search: ((text: string) => void)[];
-  locate: ((name: string, layer?: string) => void)[];
+  locate: ((target: Target) => void)[];
 } = { open: [], search: [], locate: [] };
 const every = { ...common, ...Object.assign({}, ...(choice?.options ?? []).map((one) => one.parts)) };
 const shown = views.filter((view) => every[view.id]);
@@ -208,8 +209,8 @@ function makeContext(): Context {
       listeners.search.forEach((listener) => listener(text));
       sections.get("tree")?.scrollIntoView({ block: "start" });
     },
-    locate(wanted, layer) {
-      listeners.locate.forEach((listener) => listener(wanted, layer));
+    locate(target) {
+      listeners.locate.forEach((listener) => listener(target));
     },
     choose(option) {
       history.pushState(null, "", addresses.write({ option }));

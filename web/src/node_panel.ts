@@ -6,6 +6,7 @@ import { definitions } from "./definitions";
 import { h, name } from "./dom";
 import { format, share as shareText } from "./format";
 import type { Context } from "./registry";
+import { ofNode } from "./timeline/targets";
 import type { Tree } from "./tree";
 
 const MOST_CHILDREN = 7;
@@ -47,11 +48,14 @@ export function nodePanel(context: Context, node: number, width: string): HTMLEl
     );
   add("bound by", tree.text("bound", node));
   tree.launch(node).forEach((fact, at) => add(at ? "" : "launch", fact));
+  const target = ofNode(context.page, tree, node);
+  const locate = () => context.locate(target!);
   const sheet = () => ({ head: [tree.name(node), "", ""], rows });
   return [
     h("h3", {}, name(heading), " ", h("span", { class: "how" }, tree.text("kind", node))),
     h("div", { class: "blocks" }, definitions(rows), largest(context, node, tree.figure(width))),
     copyButton("Copy as Markdown", () => markdown(sheet())),
+    ...(target ? [h("button", { type: "button", class: "quiet", click: locate }, "Show in the timeline")] : []),
     copyButton("Copy link", () => location.href.split("#")[0] + context.address(node)),
   ];
 }

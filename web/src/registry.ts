@@ -1,6 +1,7 @@
 // The views of the page. A new one is a file in views/ and a line in main.ts.
 
 import type { PageData } from "./data";
+import type { Target } from "./timeline/targets";
 import type { Tree } from "./tree";
 
 export interface Context {
@@ -12,14 +13,14 @@ export interface Context {
   open(node: number): void;
   /** Show the nodes whose name holds the text. */
   search(text: string): void;
-  /** Show the longest event of this name in the timeline, in this layer if there is any. */
-  locate(name: string, layer?: string): void;
+  /** Show the longest event of a target in the timeline. */
+  locate(target: Target): void;
   /** Show another rank or device, by its number among the options, and put it into the address. */
   choose(option: number): void;
   /** What is called when the node shown or the text sought changes. */
   onOpen(listener: (node: number) => void): void;
   onSearch(listener: (text: string) => void): void;
-  onLocate(listener: (name: string, layer?: string) => void): void;
+  onLocate(listener: (target: Target) => void): void;
 }
 
 /** A section: shown where the record has the part of its name; `wide` fills the page. */

@@ -27,6 +27,8 @@ export class Table {
   constructor(
     private readonly data: TableData,
     private readonly follow: Follow | null,
+    /** Returns what shows the timeline where a name is in it, null for other names. */
+    private readonly located: (name: string) => (() => void) | null = () => null,
   ) {
     this.order = Array.from({ length: data.rows }, (_, row) => row);
     const texts = data.columns.filter((column) => column.unit === "text");
@@ -156,7 +158,12 @@ export class Table {
         const link =
           follow &&
           h("button", { type: "button", class: "link", click: () => follow(row) }, name(shown));
-        return h("th", { scope: "row", title: column.names?.[row] ?? shown }, link ?? name(shown));
+        const whole = column.names?.[row] ?? shown;
+        const locate = this.located(whole);
+        const label = `${shown} in the timeline`;
+        const beside =
+          locate && h("button", { type: "button", class: "locate", title: label, "aria-label": label, click: locate }, "⇥");
+        return h("th", { scope: "row", title: whole, class: locate ? "locatable" : null }, link ?? name(shown), beside);
       }
       if (column.unit === "text") return h("td", { class: "text", title: shown }, name(shown));
       if (column.unit === "share")

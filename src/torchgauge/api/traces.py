@@ -40,9 +40,8 @@ def read_trace(
     `parquet`). `memory_limit` is in bytes, of all processes together: of a file that needs more the
     first part is read, and a warning says up to when. Of several files `workers` are read at once,
     as many as there are cores unless said otherwise; one that cannot be read is a failed warning,
-    and the others stay; JSON of another kind is left out with a warning. `timeline` keeps the events that the page's timeline
-    shows. Of an archive nothing is
-    unpacked to disk, and nothing cached.
+    and the others stay; JSON of another kind is left out with a warning. `timeline` keeps what
+    the page's timeline shows. Of an archive nothing is unpacked to disk, and nothing cached.
 
     Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces,
     `cache-and-limit`, `rank-unknown`, `step-unknown`, `part-empty`, `option-invalid`,

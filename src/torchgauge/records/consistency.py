@@ -21,6 +21,7 @@ from torchgauge.records.record import LARGEST_INTEGER
 from torchgauge.records.snapshot import DeviceMemory, Snapshot
 from torchgauge.records.sweep import Cell, Scaling, Sweep
 from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.timeline.timeline import disagreements
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.trace.trace import RankTrace, Trace
@@ -247,6 +248,9 @@ def _tree(path: str, tree: Tree) -> Faults:
     for index, row in enumerate(tree.rows):
         if row.kernel is not None:
             yield from _filled(f"{path}.rows[{index}].kernel.durations", row.kernel.durations)
+    if tree.timeline is not None:
+        for message in disagreements(tree.timeline):
+            yield Fault(f"{path}.timeline", message)
 
 
 def _sums(path: str, rows: Sequence[Any], names: Sequence[str]) -> Faults:

@@ -116,14 +116,15 @@ function node(tree: Tree | null, events: Events, event: number): number | null {
 /** The kinds of events that there are, with their colours. */
 export function legend(events: Events): HTMLElement {
   const palette = new Palette();
-  const used = new Set(events.data.kinds);
-  if (!events.columns.blocks.size) used.delete("merged");
+  const names = new Uint8Array(events.data.names.length);
+  for (const one of events.columns.name) names[one] = 1;
+  const used = new Set(events.data.kinds.filter((_, at) => names[at]));
   const list = h("ul", { class: "legend" });
   const fill = () => {
     const now = new Palette();
     list.replaceChildren(
       ...[...palette.paints.keys()]
-        .filter((kind) => used.has(kind as never))
+        .filter((kind) => used.has(kind))
         .map((kind) => {
           const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
           swatch.style.background = now.of(kind);

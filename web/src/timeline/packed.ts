@@ -36,12 +36,12 @@ export async function unpack(data: TimelineData): Promise<Columns> {
         end[event] = reached = begin[event] + read.duration();
       }
     }
-  const name = whole(names, count);
+  const name = whole(names, count, data.names.length);
   return {
     begin,
     end,
     name,
-    place: whole(places, count),
+    place: whole(places, count, data.places.length + 1),
     launch: readLaunches(data, launches, count),
     blocks: readBlocks(data, merged, name),
   };
@@ -73,10 +73,11 @@ function signed(value: number): number {
   return value % 2 ? -(value + 1) / 2 : value / 2;
 }
 
-function whole(bytes: Uint8Array, count: number): Uint32Array {
+/** Numbers below a limit; a file could say others. */
+function whole(bytes: Uint8Array, count: number, limit: number): Uint32Array {
   const next = reader(bytes);
   const values = new Uint32Array(count);
-  for (let at = 0; at < count; at++) values[at] = next();
+  for (let at = 0; at < count; at++) values[at] = Math.min(next(), limit - 1);
   return values;
 }
 
@@ -88,7 +89,10 @@ function readLaunches(data: TimelineData, bytes: Uint8Array, count: number): Int
   for (const { group, rows } of data.lanes) {
     const last = event + rows.reduce((a, b) => a + b, 0);
     for (; event < last; event++)
-      if (group === "device") launch[event] = (before += signed(next())) - 1;
+      if (group === "device") {
+        before += signed(next());
+        launch[event] = before <= count ? before - 1 : -1;
+      }
   }
   return launch;
 }

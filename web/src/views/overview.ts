@@ -6,6 +6,7 @@ import { definitions, stack } from "../definitions";
 import { badge, h, name, prose } from "../dom";
 import { time } from "../format";
 import type { Context, View } from "../registry";
+import { ofFinding } from "../timeline/targets";
 
 // Figures of more characters are set smaller, so that they stay on one line in a narrow card.
 const LONG = 14;
@@ -111,7 +112,13 @@ function findings(part: Overview, context: Context): HTMLElement | null {
     };
     const href = node === null ? `#${finding.view}` : context.address(node);
     const link = h("a", { href, click: open }, name(finding.title));
-    return h("li", {}, link, h("p", { class: "note" }, prose(finding.text)));
+    const target = ofFinding(context.page, context.tree, finding);
+    const locate = (event: Event) => {
+      event.preventDefault();
+      context.locate(target!);
+    };
+    const beside = target && h("a", { href: "#timeline", click: locate, class: "beside" }, "timeline");
+    return h("li", {}, link, beside && " · ", beside, h("p", { class: "note" }, prose(finding.text)));
   };
   return block("What matters most", [], h("ol", { class: "findings" }, ...part.findings.map(item)));
 }

@@ -4,6 +4,7 @@ import type { TableData } from "../data";
 import type { View } from "../registry";
 import { Table } from "../table";
 import { tabs } from "../tabs";
+import { locating } from "../timeline/targets";
 
 export const tables: View<TableData[]> = {
   id: "tables",
@@ -23,7 +24,7 @@ export const tables: View<TableData[]> = {
       title: `${data.name[0].toUpperCase()}${data.name.slice(1)}`,
       make: () => {
         const leads = context.tree && (data.nodes === null || data.nodes.length > 0);
-        return [new Table(data, leads ? (row) => follow(data, row) : null).element];
+        return [new Table(data, leads ? (row) => follow(data, row) : null, locating(context)).element];
       },
     }));
     host.append(tabs("tables", "Tables", made));

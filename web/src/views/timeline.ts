@@ -12,6 +12,7 @@ import { arrange, HEADING, rowAt, ROW, type Strip, strips, topOf } from "../time
 import { unpack } from "../timeline/packed";
 import { Painter, Palette, type Scene } from "../timeline/paint";
 import { sums } from "../timeline/sums";
+import type { Target } from "../timeline/targets";
 
 const TALLEST = 620;
 const LEAST_VIEW = 20; // ns
@@ -145,7 +146,7 @@ class Timeline {
       this.palette = new Palette();
       this.redraw();
     });
-    this.context.onLocate((wanted, layer) => this.locate(wanted, layer));
+    this.context.onLocate((target) => this.locate(target));
   }
 
   private listen(): void {
@@ -227,6 +228,7 @@ class Timeline {
     const act = acts[event.key.toLowerCase()];
     if (!act) return;
     event.preventDefault();
+    this.tip.hidden = true;
     act();
   }
 
@@ -413,17 +415,12 @@ class Timeline {
     this.go(next >= 0 ? next : this.events.next(matches, -1, back));
   }
 
-  /** Show the longest event of a name, in a layer where there is one there. */
-  private locate(wanted: string, layer = ""): void {
+  /** Show the longest event of a name, in a layer if it has any there, or of a kind. */
+  private locate({ name: wanted, kind, layer }: Target): void {
     this.input.value = wanted;
     this.search(true);
-    let found = this.events.longest(this.scene.matches!, layer);
-    if (found < 0) {
-      this.search(false);
-      found = this.scene.matches ? this.events.longest(this.scene.matches, layer) : -1;
-    }
-    if (found < 0) this.said.textContent = "not in the timeline";
-    this.go(found);
+    const matches = this.scene.matches ?? Uint8Array.from(this.part.kinds, (one) => Number(one === kind));
+    this.go(this.events.longest(matches, layer));
     document.getElementById("timeline")?.scrollIntoView({ block: "start" });
     this.box.focus({ preventScroll: true });
   }
@@ -487,7 +484,8 @@ class Timeline {
     this.scene.scroll = this.box.scrollTop;
     this.painter.paint(this.scene, this.palette);
     this.drawAxis();
-    this.seen.textContent = `${format(this.scene.from, "time", 4)} – ${format(this.scene.to, "time", 4)}`;
+    const { from, to } = this.scene;
+    this.seen.textContent = `${format(to - from, "time")} from ${format(from, "time", 5)} on`;
   }
 
   private drawAxis(): void {

@@ -7,6 +7,7 @@ import { badge, h, name } from "../dom";
 import { time } from "../format";
 import type { View } from "../registry";
 import { Table } from "../table";
+import { locating } from "../timeline/targets";
 
 export const ranks: View<RanksData> = {
   id: "ranks",
@@ -50,7 +51,7 @@ export const path: View<PathData> = {
   id: "path",
   title: "Critical path",
   wide: true,
-  draw(part, host) {
+  draw(part, host, context) {
     host.append(
       h(
         "p",
@@ -62,7 +63,7 @@ export const path: View<PathData> = {
       stack(part.parts, part.length, time),
     );
     if (part.table.rows) {
-      host.append(h("div", { class: "low" }, new Table(part.table, null).element));
+      host.append(h("div", { class: "low" }, new Table(part.table, null, locating(context)).element));
     }
   },
 };

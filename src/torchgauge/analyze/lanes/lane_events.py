@@ -1,4 +1,4 @@
-"""The events of a drawing as columns, before they are packed."""
+"""The events of a drawing as columns, before they are packed: lanes, and the rows of each."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import dataclasses
 
 import numpy as np
 
-from torchgauge.analyze.lanes.rows import rows
 from torchgauge.records.timeline.timeline import Group, Kind
 from torchgauge.records.trace.events import ABSENT, Integers, Rows
+
+MAX_ROWS = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,24 +49,45 @@ def lane(
 ) -> LaneEvents:
     """Return a lane of these events, with their rows."""
     none = np.full(len(begin), ABSENT)
-    columns = [
-        begin,
-        np.maximum(end, begin),
-        label,
-        *(none if column is None else column for column in (place, source, launch)),
-    ]
-    order = np.lexsort((-columns[1], begin))
-    columns = [column[order] for column in columns]
-    row = rows(columns[0], columns[1], tolerance)
-    kept = np.flatnonzero(row != ABSENT)
-    by_row = kept[np.argsort(row[kept], kind="stable")]
+    end = np.maximum(end, begin)
+    order = np.lexsort((-end, begin))
+    row = rows(begin[order], end[order], tolerance)
+    drawn = np.flatnonzero(row != ABSENT)
+    drawn = drawn[np.argsort(row[drawn], kind="stable")]
+    chosen = order[drawn]
     return LaneEvents(
-        name,
-        group,
-        *(column[by_row] for column in columns),
-        row=row[by_row],
-        left_out=len(row) - len(kept),
+        name=name,
+        group=group,
+        begin=begin[chosen],
+        end=end[chosen],
+        label=label[chosen],
+        place=(none if place is None else place)[chosen],
+        source=(none if source is None else source)[chosen],
+        launch=(none if launch is None else launch)[chosen],
+        row=row[drawn],
+        left_out=len(row) - len(drawn),
     )
+
+
+def rows(start: Integers, end: Integers, tolerance: int = 0) -> Integers:
+    """Return the row of each event, ABSENT for those nested deeper than MAX_ROWS.
+
+    The events are in order of start, the longer first. An event has the first row in which all
+    before it have ended; one that reaches into the next by no more than `tolerance` has ended.
+    """
+    row = np.full(len(start), ABSENT, np.int32)
+    waiting = np.arange(len(start))
+    for number in range(MAX_ROWS):
+        if not len(waiting):
+            break
+        begin, reach = start[waiting], np.maximum.accumulate(end[waiting])
+        before = np.concatenate([[np.iinfo(np.int64).min // 2], reach[:-1]])
+        fits = begin >= before
+        if tolerance:
+            fits |= (begin >= before - tolerance) & (end[waiting] > before)
+        row[waiting[fits]] = number
+        waiting = waiting[~fits]
+    return row
 
 
 class Labels:
@@ -78,7 +100,7 @@ class Labels:
         """Return the number of a name of a kind."""
         return self._numbers.setdefault((name, kind), len(self._numbers))
 
-    def of(self, names: list[tuple[str, Kind]], codes: Integers) -> Integers:
+    def numbers(self, names: list[tuple[str, Kind]], codes: Integers) -> Integers:
         """Return the number of `names[code]` for each code."""
         used = np.unique(codes)
         table = np.full(len(names), ABSENT)

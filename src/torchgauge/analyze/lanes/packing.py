@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
 from torchgauge.analyze.lanes.lane_events import Labels, LaneEvents
-from torchgauge.analyze.lanes.numbers import encoded, zigzag
-from torchgauge.analyze.lanes.short_events import blocks
 from torchgauge.records.timeline.timeline import Kind, Lane, Timeline
 from torchgauge.records.trace.events import ABSENT, Integers, Rows
 
 MAX_EVENTS = 1_000_000
 MAX_NAMES = 30_000
+MAX_TEXT = 1_000_000  # characters of all names
 LONGEST_NAME = 500
+_BITS = 7  # of a number in each byte of LEB128, the lowest first
 
 
 def packed(
@@ -69,7 +70,7 @@ def _packed(
         names=(*names, "shorter events"),
         kinds=(*kinds, "merged"),
         places=tuple(places),
-        lanes=_lanes(lanes, number[first], row[first]),
+        lanes=_lanes(lanes, row[first]),
         events=len(begin),
         columns=zlib.compress(b"".join(columns), 6),
         sizes=tuple(map(len, columns)),
@@ -84,7 +85,7 @@ def _gaps(begin: Integers, end: Integers, row: Integers) -> Integers:
     """Return the time from the end before in the row, from 0 for the first."""
     before = np.concatenate([[0], end[:-1]])[: len(begin)]
     before[np.flatnonzero(np.diff(row, prepend=-1))] = 0
-    return begin - before
+    return cast("Integers", begin - before)
 
 
 def _names(
@@ -92,15 +93,21 @@ def _names(
 ) -> tuple[tuple[str, ...], tuple[Kind, ...], Integers]:
     """Return the names that take most time, their kinds, and that of each event."""
     names, kinds = labels.names, labels.kinds
-    taken = np.bincount(label, time, minlength=len(names)) + np.bincount(
+    weight = np.bincount(label, time, minlength=len(names)) + np.bincount(
         label, minlength=len(names)
     )
-    order = np.argsort(-taken, kind="stable")[:MAX_NAMES]
-    order = order[taken[order] > 0]
+    order = np.argsort(-weight, kind="stable")[:MAX_NAMES]
+    order = order[weight[order] > 0]
+    lengths = [min(len(names[index]), LONGEST_NAME) for index in order.tolist()]
+    order = order[np.cumsum(lengths) <= MAX_TEXT] if lengths else order
     place = np.full(len(names), len(order))  # of those left out: one name for all
     place[order] = np.arange(len(order))
-    shown = tuple(_short(names[index]) for index in order.tolist())
-    return (*shown, "another name"), (*(kinds[index] for index in order), "other"), place[label]
+    kept_names = tuple(_short(names[index]) for index in order.tolist())
+    return (
+        (*kept_names, "another name"),
+        (*(kinds[index] for index in order), "other"),
+        place[label],
+    )
 
 
 def _short(name: str) -> str:
@@ -111,12 +118,12 @@ def _launches(lanes: Sequence[LaneEvents], block: Rows) -> Rows:
     """Return for each event the block of its launch, ABSENT where none is drawn."""
     source, launch = _joined(lanes, "source"), _joined(lanes, "launch")
     drawn = np.full(max(source.max(initial=0), launch.max(initial=0)) + 2, ABSENT)
-    known = source != ABSENT
-    drawn[source[known]] = block[known]
-    return drawn[launch]  # ABSENT is the place after the last, where none is
+    recorded = source != ABSENT
+    drawn[source[recorded]] = block[recorded]
+    return cast("Integers", drawn[launch])  # ABSENT is the place after the last, where none is
 
 
-def _lanes(lanes: Sequence[LaneEvents], number: Integers, row: Integers) -> tuple[Lane, ...]:
+def _lanes(lanes: Sequence[LaneEvents], row: Integers) -> tuple[Lane, ...]:
     per_row, counts = np.unique(row, return_counts=True)
     lane_of_row = per_row >> 20
     return tuple(
@@ -128,3 +135,55 @@ def _lanes(lanes: Sequence[LaneEvents], number: Integers, row: Integers) -> tupl
         )
         for index, lane in enumerate(lanes)
     )
+
+
+def blocks(begin: Integers, end: Integers, row: Integers, max_blocks: int) -> Rows:
+    """Return the number of the block that each event is in; long events have one of their own.
+
+    The events are by row (numbered over all lanes) and begin. The time is cut into equal parts;
+    neighbours in a row that begin in the same part and are shorter than a part share a block. The
+    parts are as short as they can be with `max_blocks` (to an eighth), or as one part for the whole
+    time gives.
+    """
+    count = len(begin)
+    if count <= max_blocks:
+        return np.arange(count)
+    new_row = np.diff(row) != 0
+    last = max(int(end.max()), 1).bit_length() + 1
+    low, high = 0, 8 * last  # exponents of two, in eighths
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _numbered(begin, end, new_row, middle)[-1] < max_blocks:
+            high = middle
+        else:
+            low = middle
+    return _numbered(begin, end, new_row, high)
+
+
+def _numbered(begin: Integers, end: Integers, new_row: np.ndarray, eighths: int) -> Rows:
+    width = max(int(2 ** (eighths / 8)), 1)
+    is_long = end - begin >= width
+    part = begin // width
+    separate = (np.diff(part) != 0) | new_row | is_long[1:] | is_long[:-1]
+    return np.cumsum(np.concatenate([[False], separate]))
+
+
+def encoded(values: Integers) -> bytes:
+    """Return numbers that are not negative as LEB128."""
+    numbers = values.astype(np.uint64)
+    limits = np.array([1 << (_BITS * count) for count in range(1, 10)], np.uint64)
+    length = np.searchsorted(limits, numbers, side="right") + 1
+    position = np.cumsum(length) - length
+    data = np.zeros(int(length.sum()), np.uint8)
+    for number in range(int(length.max(initial=0))):
+        longer = np.flatnonzero(length > number)
+        septet = (numbers[longer] >> np.uint64(_BITS * number)) & np.uint64(0x7F)
+        continued = (length[longer] > number + 1).astype(np.uint64) << np.uint64(_BITS)
+        data[position[longer] + number] = septet | continued
+    return data.tobytes()
+
+
+def zigzag(values: Integers) -> Integers:
+    """Return signed numbers as others that are not negative: 0, −1, 1, −2 become 0, 1, 2, 3."""
+    signed = values.astype(np.int64)
+    return (signed << 1) ^ (signed >> 63)

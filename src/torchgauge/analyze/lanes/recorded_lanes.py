@@ -79,17 +79,19 @@ class _Places:
         spans = recorded.spans
         code = (spans.layer.astype(np.int64) + 1) * len(PHASES) + spans.phase
         codes, number = np.unique(code, return_inverse=True)
+        named = bool(spans.is_layer.any())
         self.texts = tuple(
             (
-                "" if code < len(PHASES) else _layer_name(recorded.tree, code // len(PHASES) - 1),
-                phase,
+                _layer_name(recorded.tree, code // len(PHASES) - 1)
+                if named and code >= len(PHASES)
+                else "",
+                PHASES[code % len(PHASES)],
             )
             for code in codes.tolist()
-            for phase in (PHASES[code % len(PHASES)],)
         )
         self._of_span = np.append(number.reshape(-1), ABSENT)
 
-    def of(self, span: Rows) -> Integers:
+    def numbers(self, span: Rows) -> Integers:
         """Return the place of each span, ABSENT of none."""
         return self._of_span[span]
 
@@ -131,7 +133,7 @@ def _devices(recorded: Recorded, labels: Labels, places: _Places) -> Iterator[La
         if not on_device.any():
             continue
         begin, length, cause, _ = gaps(activities.take(on_device))
-        idle = labels.of([(kind, kind) for kind in _IDLE], cause)
+        idle = labels.numbers([(kind, kind) for kind in _IDLE], cause)
         yield lane(f"{title}: idle, by cause", "idle", begin, begin + length, idle)
         for stream in np.unique(activities.stream[on_device]).tolist():
             chosen = np.flatnonzero(on_device & (activities.stream == stream))
@@ -140,8 +142,8 @@ def _devices(recorded: Recorded, labels: Labels, places: _Places) -> Iterator[La
                 "device",
                 activities.begin[chosen],
                 activities.end[chosen],
-                labels.of(named, code[chosen]),
-                place=places.of(work.span[chosen]),
+                labels.numbers(named, code[chosen]),
+                place=places.numbers(work.span[chosen]),
                 source=work.row[chosen],
                 launch=launch[chosen],
                 tolerance=ROUNDING,
@@ -179,7 +181,7 @@ def _threads(recorded: Recorded, labels: Labels, places: _Places) -> Iterator[La
             begin[chosen],
             end[chosen],
             label[chosen],
-            place=places.of(span[chosen]),
+            place=places.numbers(span[chosen]),
             source=rows[chosen],
             tolerance=tolerance,
         )
@@ -194,7 +196,7 @@ def _labels(recorded: Recorded, labels: Labels, rows: Rows, span: Rows) -> Integ
     columns = np.column_stack([name_codes, category_codes, layer]).astype(np.int64)
     distinct, codes = np.unique(columns, axis=0, return_inverse=True)
     named = [_named(recorded, *values) for values in distinct.tolist()]
-    return labels.of(named, codes.reshape(-1))
+    return labels.numbers(named, codes.reshape(-1))
 
 
 def _named(recorded: Recorded, name: int, category: int, layer: int) -> tuple[str, Kind]:

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from torchgauge.analyze.lanes.step_lanes import step_timeline
 from torchgauge.analyze.timeline.attribution import NONE, OUTSIDE, Spans, attribute
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.device_time import COMMUNICATION
 from torchgauge.analyze.timeline.steps import Steps, marked
 from torchgauge.analyze.timeline.time_intervals import Intervals, union
 from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeDraft, NodeTable, node_table
+from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
 from torchgauge.records.trace.host_delay import LOADING, HostDelay
 
@@ -33,7 +35,7 @@ class LoopTable:
 
     `communication`: when any was under way; `waiting`: when nothing else was done by the thread
     that steps; `concurrent`: what other threads did while that one was at work too. `loading` are
-    the waits for data loaders, of all steps.
+    the waits for data loaders, of all steps. `timeline` is of one of the steps.
     """
 
     table: NodeTable
@@ -41,6 +43,7 @@ class LoopTable:
     waiting: Integers
     concurrent: Integers
     loading: tuple[HostDelay, ...] = ()
+    timeline: Timeline | None = None
 
 
 def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTable:
@@ -62,9 +65,16 @@ def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTabl
     talk = names.where(lambda name: name.startswith(_COMMUNICATION_PREFIXES))
     communication, waiting = _communication(table, spans, steps, talk)
     _into_buckets(table, marks)
-    concurrent = table.host.sum(axis=0) - (steps.end - steps.begin)
-    loading = tuple(_loading(names, spans, steps))
-    return LoopTable(table, communication, waiting, concurrent, loading)
+    length = steps.end - steps.begin
+    mark_names = {f"tg:{number}": mark for number, mark in enumerate(marks)}
+    return LoopTable(
+        table,
+        communication,
+        waiting,
+        table.host.sum(axis=0) - length,
+        tuple(_loading(names, spans, steps)),
+        step_timeline(events, spans, tree, STEP, mark_names),
+    )
 
 
 def _loading(names: Coded[str], spans: Spans, steps: Steps) -> Iterator[HostDelay]:
@@ -231,6 +241,7 @@ def joined(parts: Sequence[LoopTable]) -> LoopTable:
         along(lambda part: part.waiting),
         along(lambda part: part.concurrent),
         tuple(_joined_delays(parts)),
+        parts[-1].timeline,
     )
 
 

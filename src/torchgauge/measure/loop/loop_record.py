@@ -111,7 +111,8 @@ def _tree(
                 )
             )
     # Layers that only stamped steps met are in no node.
-    return typical(recording.table, stamped, step="loop", passes=tuple(passes))
+    step_tree = typical(recording.table, stamped, step="loop", passes=tuple(passes))
+    return msgspec.structs.replace(step_tree, timeline=recording.timeline)
 
 
 def _loading(recording: LoopTable | None, tree: Tree | None) -> Iterator[HostDelay]:

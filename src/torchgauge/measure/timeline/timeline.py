@@ -8,6 +8,9 @@ import statistics
 from collections.abc import Callable
 from typing import Any, Literal
 
+import msgspec
+
+from torchgauge.analyze.lanes.step_lanes import step_timeline
 from torchgauge.analyze.memory.tree_memory import with_memory
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.timeline.attribution import attribute
@@ -29,6 +32,7 @@ from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.timeline.ranges import STEP, Ranges, step_range
 from torchgauge.measure.timeline.stamped_steps import min_rounds, stamped_steps
 from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Training
@@ -79,7 +83,7 @@ def measure(
         stamps = Pass(name="stamps", steps=len(steps.stamped), duration=with_stamps, **bare_fields)
         memory = None
         if operators:
-            table, phases, with_ranges = _recorded(
+            table, phases, with_ranges, drawn_step = _recorded(
                 placement, step, modules, tree, bare, keep, now, effort, all_threads=all_threads
             )
             memory = layer_memory.measure(placement, step, modules, tree, all_threads=all_threads)
@@ -91,6 +95,7 @@ def measure(
     passes = (stamps, recording)
     known_phases = PhaseTimes(steps.bare, phases)
     step_tree = typical(table, steps.layers, step=kind, passes=passes, phases=known_phases)
+    step_tree = msgspec.structs.replace(step_tree, timeline=drawn_step)
     return with_memory(step_tree, memory)
 
 
@@ -105,8 +110,10 @@ def _recorded(
     effort: Effort,
     *,
     all_threads: bool,
-) -> tuple[NodeTable, list[Phases], float]:
-    """Return the recorded nodes, the recorded steps, and their median in s as the profiler has it.
+) -> tuple[NodeTable, list[Phases], float, Timeline | None]:
+    """Return the recorded nodes, the recorded steps, their median in s as the profiler has it.
+
+    And one of the steps for a drawing.
 
     The first step is recorded by itself, to tell how many fit into the memory that a recording may
     take. The first of the others is not read: the profiler is slower in it.
@@ -139,4 +146,5 @@ def _recorded(
     if keep is not None:
         keep(named_spans(events, spans, tree))
     table = node_table(events, spans, tree, _STEPS)
-    return table, phases, statistics.median(table.host.sum(axis=0).tolist()) * 1e-9
+    with_ranges = statistics.median(table.host.sum(axis=0).tolist()) * 1e-9
+    return table, phases, with_ranges, step_timeline(events, spans, tree, _STEPS)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
 from typing import Literal
 
 from torchgauge.records.record import Record
+
+_MOST_BYTES = 64_000_000  # of inflated columns: eight times those of a full page
+_COLUMNS = 6
+_CONTINUED = bytes(range(128, 256))  # bytes that another of the same number follows
 
 # The kinds of what is drawn, by number.
 Kind = Literal[
@@ -15,8 +21,7 @@ Group = Literal["path", "idle", "device", "ranges", "host"]
 
 
 class Lane(Record, frozen=True, kw_only=True):
-    """What is drawn below one heading: the path, a device's idle time, a stream, ranges on it, or a
-    thread of the host.
+    """What is drawn below a heading: the path, idle time, a stream, ranges on it, or a thread.
 
     `rows` has the number of events in each row, the outermost first; no two events of a row
     overlap by more than the rounding of the file's times. `left_out` counts those nested so deep
@@ -56,3 +61,27 @@ class Timeline(Record, frozen=True, kw_only=True):
     columns: bytes
     sizes: tuple[int, ...]
     version: int = 1
+
+
+def disagreements(timeline: Timeline) -> Iterator[str]:
+    """Yield what does not fit together in a timeline that was read from a file."""
+    if len(timeline.kinds) != len(timeline.names):
+        yield "each name has a kind"
+    if len(timeline.sizes) != _COLUMNS or min(timeline.sizes) < 0:
+        yield f"there are {_COLUMNS} columns"
+        return
+    total = sum(timeline.sizes)
+    try:
+        columns = zlib.decompressobj().decompress(timeline.columns, min(total, _MOST_BYTES) + 1)
+    except zlib.error:
+        columns = b""
+    if len(columns) != total:
+        yield "the columns are not as long as `sizes` says"
+        return
+    events = sum(sum(lane.rows) for lane in timeline.lanes)
+    on_device = sum(sum(lane.rows) for lane in timeline.lanes if lane.group == "device")
+    begin = 0
+    for size, count in zip(timeline.sizes, (*[events] * 4, on_device), strict=False):
+        if len(columns[begin : begin + size].translate(None, _CONTINUED)) != count:
+            yield "a column has another number of events than the lanes"
+        begin += size

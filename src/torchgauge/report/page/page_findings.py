@@ -8,6 +8,15 @@ from torchgauge.records.finding import Finding
 from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.page.page_shorter import short
 
+# The kind of events that a finding is about; the timeline shows the longest of them.
+_KINDS = {
+    "exposed-communication": "communication",
+    "straggler": "communication",
+    "slow-collective": "communication",
+    "pageable-copies": "copy",
+    "idle-device": "idle: host",
+}
+
 
 def finding_entry(finding: Finding, view: str = "") -> dict[str, Any]:
     """Return a finding's entry; `view` is the view of a finding that names none."""
@@ -17,4 +26,5 @@ def finding_entry(finding: Finding, view: str = "") -> dict[str, Any]:
         "view": finding.view or view,
         "node": finding.node,
         "search": finding.search,
+        "kind": _KINDS.get(finding.id, ""),
     }
