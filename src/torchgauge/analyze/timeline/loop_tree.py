@@ -227,9 +227,9 @@ def joined(parts: Sequence[LoopTable]) -> LoopTable:
         figures["host"],
         figures["calls"],
         np.zeros(0, np.int64),
-        figures["device"] if some_device else None,
-        parts[-1].table.uses,
-        parts[-1].table.warnings,
+        device=figures["device"] if some_device else None,
+        uses=parts[-1].table.uses,
+        warnings=parts[-1].table.warnings,
     )
 
     def along(field: Callable[[LoopTable], Integers]) -> Integers:

@@ -92,34 +92,29 @@ def details(rank: RankTrace) -> Iterator[Table]:
 
     if rank.critical_path is not None:
         yield _critical_path(rank.critical_path)
-    if rank.collectives:
-        yield _first_rows("Collectives", COLLECTIVES, rank.collectives)
-    if rank.copies:
-        rows = rows_of(COPIES, rank.copies, lambda copy: copy.kind)
-        yield Table(title="Copies", how="measured", columns=COPIES, rows=rows, recorded=True)
-    if rank.queues:
-        note = "empty: work with nothing waiting behind it. delay: from launch to begin, median."
-        yield _first_rows(
-            "Launched and not begun", QUEUES, rank.queues, queue_name, note, recorded=False
-        )
-    if rank.synchronisations:
-        title = "The host waited for a device"
-        yield _first_rows(title, SYNCHRONISATIONS, rank.synchronisations, _synchronisation_name)
-    if rank.host_delays:
-        title = "What kept the host from launching"
-        yield _first_rows(title, DELAYS, rank.host_delays, _delay_name)
-    if rank.memory:
-        yield _first_rows("Memory of tensors", MEMORY, rank.memory, memory_name, recorded=False)
-    if rank.contents.uncounted:
-        title = "Recorded, and counted in no figure"
-        yield _first_rows(title, UNCOUNTED, rank.contents.uncounted, _category_name)
+    empty = "empty: work with nothing waiting behind it. delay: from launch to begin, median."
+    kinds = (
+        ("Collectives", COLLECTIVES, rank.collectives, lambda row: row.name, "", True),
+        ("Copies", COPIES, rank.copies, lambda copy: copy.kind, "", True),
+        ("Launched and not begun", QUEUES, rank.queues, queue_name, empty, False),
+        ("The host waited for a device", SYNCHRONISATIONS, rank.synchronisations,
+         _synchronisation_name, "", True),
+        ("What kept the host from launching", DELAYS, rank.host_delays, _delay_name, "", True),
+        ("Memory of tensors", MEMORY, rank.memory, memory_name, "", False),
+        ("Recorded, and counted in no figure", UNCOUNTED, rank.contents.uncounted,
+         _category_name, "", True),
+    )  # fmt: skip
+    for title, columns, records, name, note, recorded in kinds:
+        if records:
+            notes = (note,) if note else ()
+            yield _first_rows(title, columns, records, name, *notes, recorded=recorded)
 
 
 def _first_rows(
     title: str,
     columns: Sequence[Column],
     records: Sequence[Any],
-    name: Any = lambda record: record.name,
+    name: Any,
     *notes: str,
     recorded: bool = True,
 ) -> Table:
