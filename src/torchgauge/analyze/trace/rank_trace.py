@@ -87,8 +87,8 @@ def _critical(
     begin: int,
 ) -> CriticalPath | None:
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
-    known = dependencies(events, activities, facts, host_waits)
-    path = critical_path(activities, thread, host_waits, begin, known)
+    recorded_dependencies = dependencies(events, activities, facts, host_waits)
+    path = critical_path(activities, thread, host_waits, begin, recorded_dependencies)
     host = HostWork(events, spans, np.unique(thread))
     names, codes = events.name.take(spans.row), packed(events.name.codes[work.row])
     of_code = [str(name) for name in events.name.values]
@@ -103,7 +103,9 @@ def _critical(
             return ((around or OUTSIDE, length),)
         return ((of_code[codes[segment.activity]], length),)
 
-    return summary(path, named, waits_are_known=bool((known.transfer != ABSENT).any()))
+    return summary(
+        path, named, waits_are_known=bool((recorded_dependencies.transfer != ABSENT).any())
+    )
 
 
 def _queues(activities: Activities) -> tuple[Queue, ...]:

@@ -130,8 +130,8 @@ class _Building:
         if joined := self._pairs.spans():
             heads = self._heads.code(joined)
             is_span = self._heads.kinds(heads) >= SPAN
-            events = list(compress(joined, is_span.tolist()))
-            self._spans.add(events, heads[is_span], self._heads.kinds(heads[is_span]))
+            kinds = self._heads.kinds(heads[is_span])
+            self._spans.add(list(compress(joined, is_span.tolist())), heads[is_span], kinds)
         times = (self._spans.start, self._memory.time, self._flows.time)
         origin = min((t.earliest for t in times if t.earliest is not None), default=0)
         spans = self._spans.finish(origin)
