@@ -24,7 +24,7 @@ _GPUS = frozenset(("cuda", "hip"))
 _DEVICE_NAMES = {"privateuse1": "device"}
 # What Dynamo and Inductor log of their phases; tlparse writes it to chromium_events.json.
 _COMPILATION = "dynamo_timed"
-Recorder = Literal["PyTorch", "JAX", "Proton", "torch.compile"]
+Recorder = Literal["PyTorch", "JAX", "Proton", "torch.compile", "rocprof"]
 
 
 def translated(events: Events, unsorted: dict[str, Any]) -> Events:
@@ -41,6 +41,8 @@ def translated(events: Events, unsorted: dict[str, Any]) -> Events:
     if _COMPILATION in categories:
         return _recorded(_compiled(events), "torch.compile")
     events = _on_one_numbering(_with_accelerator(events))
+    if events.metadata.recorder is not None:
+        return events
     return _recorded(events, "PyTorch") if "cpu_op" in categories or _has_header(events) else events
 
 

@@ -23,7 +23,8 @@ from torchgauge.readers.kineto.memory_budget import Fitting, before, fitting
 from torchgauge.readers.kineto.metadata import Names, metadata
 from torchgauge.readers.kineto.points import Allocations, Arrows, Pairs
 from torchgauge.readers.kineto.spans import Spans
-from torchgauge.readers.unpacking import open_trace, unpacked
+from torchgauge.readers.recoded import trace_text
+from torchgauge.readers.unpacking import open_trace
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.trace.events import Codes, Events
 
@@ -80,7 +81,7 @@ def _reading(
     name = "The recording" if isinstance(source, bytes) else str(source)
     with open_trace(source if isinstance(source, bytes) else Path(source)) as file:
         try:
-            yield Chunks(unpacked(file, name, chunk_size, progress), name, partial=partial)
+            yield Chunks(trace_text(file, name, chunk_size, progress), name, partial=partial)
         except ValueError as error:
             raise InputError(
                 f"{name} cannot be read as a Kineto trace.",
