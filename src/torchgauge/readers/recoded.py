@@ -15,7 +15,7 @@ from torchgauge.readers.dialects import rocprof, xplane
 from torchgauge.readers.unpacking import unpacked
 from torchgauge.reading import Bound, too_large
 
-_WHOLE = Bound(minimum=1 << 30, times=0, maximum=1 << 30)
+_TRANSLATED = Bound(minimum=1 << 30, times=0, maximum=1 << 30)
 _BEGINNING = 400
 _PERFETTO = (".pftrace", ".perfetto-trace", ".perfetto")
 
@@ -47,7 +47,7 @@ def trace_text(
 
 
 def _translated(texts: Iterable[bytes], name: str, translate: Callable[[bytes], bytes]) -> bytes:
-    parts, total, limit = [], 0, _WHOLE.limit_for(0)
+    parts, total, limit = [], 0, _TRANSLATED.limit_for(0)
     for part in texts:
         parts.append(part)
         total += len(part)

@@ -67,7 +67,6 @@ def tar_traces(file: BinaryIO, name: str) -> list[str]:
                 raise refused(name, f"It holds more than {MAX_FILES:,} files.")
             if member.isfile() and is_trace(member.name):
                 names.append(member.name)
-            archive.members.clear()  # else it keeps all of them
     check_names(names, name)
     return sorted(names, key=lambda member: PurePosixPath(member).name)
 
@@ -124,7 +123,6 @@ class TarMember(io.BufferedIOBase):
                     file = archive.extractfile(member)
                     if file is not None:
                         return file
-                archive.members.clear()
         raise PackingError("The tar archive has changed while it was read.")
 
 

@@ -95,9 +95,12 @@ def _on_one_numbering(events: Events) -> Events:
     """
     work, memory = events.device_work.device, events.memory
     on_device = (memory.device_type != 0) & (memory.device != ABSENT)
-    theirs, ours = np.unique(memory.device[on_device]), np.unique(work[work != ABSENT])
-    if len(theirs) != len(ours) or np.array_equal(theirs, ours):
+    torch_numbers, driver_numbers = (
+        np.unique(memory.device[on_device]),
+        np.unique(work[work != ABSENT]),
+    )
+    if len(torch_numbers) != len(driver_numbers) or np.array_equal(torch_numbers, driver_numbers):
         return events
     device = memory.device.astype(np.int64)
-    device[on_device] = ours[np.searchsorted(theirs, device[on_device])]
+    device[on_device] = driver_numbers[np.searchsorted(torch_numbers, device[on_device])]
     return dataclasses.replace(events, memory=dataclasses.replace(memory, device=device))

@@ -167,8 +167,8 @@ def _events(process: _Process) -> Iterator[dict[str, Any]]:
 def _operation(process: _Process, call: _Call) -> str:
     kinds = process.strings.buffer_records
     operations = kinds[call.kind].operations if 0 <= call.kind < len(kinds) else []
-    known = 0 <= call.operation < len(operations)
-    return operations[call.operation] if known else "unknown call"
+    is_named = 0 <= call.operation < len(operations)
+    return operations[call.operation] if is_named else "unknown call"
 
 
 def _span(call: _Call, category: str, name: str) -> dict[str, Any]:
@@ -196,9 +196,9 @@ def _kernel(call: _Call, dispatch: _Dispatch, name: str, numbers: dict[int, int]
     stream = (call.stream_id or dispatch.queue_id).handle
     block = _triple(dispatch.workgroup_size)
     # It counts the threads of all blocks.
-    grid = [-(-all_ // one) if one > 0 else -1
-            for all_, one in zip(_triple(dispatch.grid_size), block, strict=True)]  # fmt: skip
-    arguments = _where(call, device, stream) | {
+    grid = [-(-threads // size) if size > 0 else -1
+            for threads, size in zip(_triple(dispatch.grid_size), block, strict=True)]  # fmt: skip
+    arguments = _placement(call, device, stream) | {
         "grid": grid, "block": block, "shared memory": dispatch.group_segment_size,
     }  # fmt: skip
     return _span(call, "kernel", name) | {"pid": device, "tid": stream, "args": arguments}
@@ -209,12 +209,12 @@ def _copy(call: _Call, operation: str, numbers: dict[int, int]) -> dict[str, Any
     device = next((number for number in ends if number >= 0), -1)
     stream = call.stream_id.handle if call.stream_id is not None else -1
     direction = next((short for long, short in _COPIES.items() if operation.endswith(long)), "")
-    arguments = _where(call, device, stream) | {"bytes": call.bytes}
+    arguments = _placement(call, device, stream) | {"bytes": call.bytes}
     name = f"Memcpy {direction}".strip()
     return _span(call, "gpu_memcpy", name) | {"pid": device, "tid": "copies", "args": arguments}
 
 
-def _where(call: _Call, device: int, stream: int) -> dict[str, int]:
+def _placement(call: _Call, device: int, stream: int) -> dict[str, int]:
     return {"device": device, "stream": stream, "correlation": call.correlation_id.internal}
 
 
