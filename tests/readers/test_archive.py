@@ -1,15 +1,17 @@
 """Which members of an archive are traces, how they are read, and what is not opened."""
 
+import contextlib
 import random
 import zipfile
 
 import pytest
-from tests.support.archives import archive, encrypted, job, overlapping, text
+from tests.support.archives import archive, encrypted, job, overlapping, tar, text
 
+import torchgauge as tg
 from torchgauge import InputError
 from torchgauge.errors import TorchgaugeError
 from torchgauge.readers import archive as archives
-from torchgauge.readers import unpacking
+from torchgauge.readers import tar_archive, unpacking
 from torchgauge.readers.kineto.kineto import read_events
 
 
@@ -173,3 +175,59 @@ def test_mutated_archives_are_traces_or_errors(cases, tmp_path, monkeypatch):
             seen.add(getattr(error, "id", "damaged"))
     assert {True, "damaged", "trace-archive"} <= seen
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("packing", ["", "gz"])
+def test_a_tar_archive_is_as_its_folder(tmp_path, packing):
+    path = written(tmp_path / "job.tar", tar(job("out/today/"), packing=packing))
+    members = tar_archive.tar_paths(path)
+    assert [member.name for member in members] == ["rank0.json", "rank1.json.gz"]
+    for member in members:
+        for chunk in (16, 1 << 18):
+            assert len(read_events(member, chunk_size=chunk)) == 3
+    assert list(tmp_path.iterdir()) == [path]
+    record = tg.read_trace(path)
+    assert [rank.rank for rank in record.ranks] == [0, 1]
+    assert tg.read_trace(path, rank=1).ranks[0] == record.ranks[1]
+    with pytest.raises(InputError) as caught:
+        read_events(path / "out/today/rank7.json")
+    assert caught.value.id == "file-missing"
+
+
+@pytest.mark.parametrize("packing", ["", "gz"])
+def test_a_tar_archive_of_one_trace_is_a_trace(tmp_path, packing):
+    members = [("trace.json", text()), ("notes.txt", b"x")]
+    path = written(tmp_path / "trace.tgz", tar(members, packing=packing, link="rank9.json"))
+    assert len(read_events(path)) == 3  # a link is not followed
+    assert len(tg.read_trace(path).ranks) == 1
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ([("../rank0.json", text()), ("rank1.json", text())], "leads out of it"),
+        ([("rank0.json", text()), ("rank0.json", text())], "have the name"),
+        ([("a/rank0.json", text()), ("b/rank0.json", text())], "several folders"),
+        ([("notes.txt", b"x")], "holds 0 traces"),
+        ([("inner.zip", archive(job()))], "archive in an archive"),
+    ],
+)
+def test_a_tar_archive_of_a_stranger_is_refused(tmp_path, members, says):
+    path = written(tmp_path / "job.tar", tar(members))
+    with pytest.raises(InputError, match=says) as caught:
+        tg.read_trace(path)
+    assert caught.value.id == "trace-archive"
+
+
+@pytest.mark.parametrize("packing", ["", "gz"])
+def test_a_damaged_tar_archive_is_no_crash(tmp_path, packing):
+    dice = random.Random(7)
+    data = tar(job(), packing=packing)
+    for number in range(60):
+        changed = bytearray(data[: dice.randrange(1, len(data))] if number % 2 else data)
+        for _ in range(3):
+            changed[dice.randrange(len(changed))] = dice.randrange(256)
+        path = written(tmp_path / "job.tar", bytes(changed))
+        with contextlib.suppress(InputError):
+            for member in tar_archive.tar_paths(path) or [path]:
+                read_events(member)

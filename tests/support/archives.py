@@ -1,8 +1,9 @@
-"""Zip archives, those that tools make and those that only somebody hostile does."""
+"""Archives, those that tools make and those that only somebody hostile does."""
 
 import gzip
 import io
 import json
+import tarfile
 import zipfile
 
 from tests.support.kineto_events import kernel, launch, op
@@ -20,6 +21,21 @@ def archive(members, *, method=zipfile.ZIP_DEFLATED):
     with zipfile.ZipFile(file, "w", method) as made:
         for name, content in members:
             made.writestr(name, content)
+    return file.getvalue()
+
+
+def tar(members, *, packing="", link=None):
+    """The bytes of a tar archive of (name, content); `link` is a symbolic link to add."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=f"w:{packing}") as made:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            made.addfile(member, io.BytesIO(content))
+        if link:
+            member = tarfile.TarInfo(link)
+            member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            made.addfile(member)
     return file.getvalue()
 
 

@@ -24,7 +24,7 @@ UNREADABLE = (
 # Each trace would be a process of its own; no job has as many ranks.
 _MAX_TRACES = 4096
 # Each trace of an archive is looked for among all of its files.
-_MAX_FILES = 16 * _MAX_TRACES
+MAX_FILES = 16 * _MAX_TRACES
 _NO_TRACES = "__MACOSX"  # macOS puts what is no content of a file there, under the file's name
 
 
@@ -34,21 +34,11 @@ def traces(archive: zipfile.ZipFile, name: str, size: int) -> list[zipfile.ZipIn
     Raises InputError `trace-archive` where they are not in one folder, where a name leads out of
     it or is there twice, where members overlap, or where they are too many.
     """
-    if len(archive.infolist()) > _MAX_FILES:
+    if len(archive.infolist()) > MAX_FILES:
         count = len(archive.infolist())
-        raise refused(name, f"It holds {count:,} files; up to {_MAX_FILES:,} are looked at.")
-    members = [member for member in archive.infolist() if _is_trace(member)]
-    if len(members) > _MAX_TRACES:
-        raise refused(name, f"It holds {len(members):,} traces; up to {_MAX_TRACES:,} are read.")
-    paths = [PurePosixPath(member.filename) for member in members]
-    if bad := next((member.filename for member in members if _leads_out(member.filename)), None):
-        raise refused(name, f"A name in it leads out of it: {bad[:200]}.")
-    duplicate, times = Counter(paths).most_common(1)[0] if paths else (None, 0)
-    if times > 1:
-        raise refused(name, f"Two files in it have the name {str(duplicate)[:200]}.")
-    folders = sorted({str(path.parent)[:200] for path in paths})
-    if len(folders) > 1:
-        raise refused(name, f"Its traces are in several folders: {', '.join(folders[:5])}.")
+        raise refused(name, f"It holds {count:,} files; up to {MAX_FILES:,} are looked at.")
+    members = [member for member in archive.infolist() if is_trace(member.filename)]
+    check_names([member.filename for member in members], name)
     if sum(member.compress_size for member in members) > size:
         raise refused(
             name, "Files in it share their bytes, which makes a small archive a large one."
@@ -56,9 +46,27 @@ def traces(archive: zipfile.ZipFile, name: str, size: int) -> list[zipfile.ZipIn
     return sorted(members, key=lambda member: PurePosixPath(member.filename).name)
 
 
-def _is_trace(member: zipfile.ZipInfo) -> bool:
-    name = member.filename
+def is_trace(name: str) -> bool:
+    """Return whether a member of this name is a trace."""
     return name.endswith(ENDS) and PurePosixPath(name).parts[0] != _NO_TRACES
+
+
+def check_names(names: Sequence[str], archive: str) -> None:
+    """Raise InputError `trace-archive` for names of traces that an archive must not have.
+
+    They are not in one folder, one leads out of it or is there twice, or they are too many.
+    """
+    if len(names) > _MAX_TRACES:
+        raise refused(archive, f"It holds {len(names):,} traces; up to {_MAX_TRACES:,} are read.")
+    paths = [PurePosixPath(name) for name in names]
+    if bad := next((name for name in names if _leads_out(name)), None):
+        raise refused(archive, f"A name in it leads out of it: {bad[:200]}.")
+    duplicate, times = Counter(paths).most_common(1)[0] if paths else (None, 0)
+    if times > 1:
+        raise refused(archive, f"Two files in it have the name {str(duplicate)[:200]}.")
+    folders = sorted({str(path.parent)[:200] for path in paths})
+    if len(folders) > 1:
+        raise refused(archive, f"Its traces are in several folders: {', '.join(folders[:5])}.")
 
 
 def _leads_out(name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from torchgauge.files import check_readable
 from torchgauge.readers.snapshot.snapshot import is_pickle
+from torchgauge.readers.tar_archive import MAGIC_AT, TAR
 
 Content = Literal["record", "ranks", "trace", "snapshot"]
 _KINDS: tuple[Literal["trace", "snapshot"], ...] = ("trace", "snapshot")
@@ -32,7 +33,7 @@ def content(path: Path) -> Content | None:
         return None
     if is_pickle(path):
         return "snapshot"
-    if first.startswith(_PACKED):
+    if first.startswith(_PACKED) or first[MAGIC_AT:].startswith(TAR):
         return "trace"
     if _RECORD.match(first):
         return "record"

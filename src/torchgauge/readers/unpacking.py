@@ -1,4 +1,4 @@
-"""The bytes of a trace file, unpacked while they are read: plain, gzip, or a member of a zip."""
+"""The bytes of a trace file, unpacked while they are read: plain, gzip, or of an archive."""
 
 from __future__ import annotations
 
@@ -15,15 +15,9 @@ from torchgauge.errors import InputError
 from torchgauge.files import check_readable, path_remedy
 from torchgauge.progress import Progress
 from torchgauge.readers.archive import SIGNATURE, UNREADABLE, find, refused, traces
+from torchgauge.readers.inflating import PackingError, text
+from torchgauge.readers.tar_archive import TarMember, is_tar, tar_member, tar_traces
 from torchgauge.reading import MEMBER, TRACE, Bound, too_large
-
-_GZIP = b"\x1f\x8b"
-# Packed bytes read at once: the bytes after the end of each of thousands of streams are copied.
-_PACKED = 1 << 14
-
-
-class PackingError(Exception):
-    """The packed bytes are cut off or damaged; what was unpacked before is good."""
 
 
 def open_trace(source: Path | bytes) -> BinaryIO:
@@ -40,6 +34,8 @@ def open_trace(source: Path | bytes) -> BinaryIO:
     except OSError as error:
         if (located := find(source)) is not None:
             return cast("BinaryIO", Member(*located))
+        if (member := tar_member(source)) is not None:
+            return cast("BinaryIO", member)
         raise InputError(
             f"{source} cannot be opened.",
             id="file-missing",
@@ -111,8 +107,8 @@ def unpacked(
     damaged, InputError `trace-archive` for a zip that does not hold exactly one trace, or is in one
     itself, `trace-too-large` for one that inflates beyond all reason.
     """
-    inside = isinstance(file, Member)
-    packed = file.packed if isinstance(file, Member) else file.seek(0, io.SEEK_END)
+    inside = isinstance(file, Member | TarMember)
+    packed = file.packed if isinstance(file, Member | TarMember) else file.seek(0, io.SEEK_END)
     file.seek(0)
     limit = (MEMBER if inside else bound).limit_for(packed)
     total, reported = 0, 0.0
@@ -133,47 +129,18 @@ def unpacked(
 def _unpacked(file: BinaryIO, name: str, size: int) -> Iterator[bytes]:
     start = file.read(len(SIGNATURE))
     file.seek(0)
-    if start != SIGNATURE:
-        yield from _text(file, size)
-    elif isinstance(file, Member):
+    inside = isinstance(file, Member | TarMember)
+    if start != SIGNATURE and (inside or not is_tar(file)):
+        yield from text(file, size)
+    elif inside:
         raise refused(name, "It is an archive in an archive, which is not opened.")
-    else:
+    elif start == SIGNATURE:
         yield from _single_trace(file, name, size)
-
-
-def _text(file: IO[bytes], size: int) -> Iterator[bytes]:
-    start = file.read(len(_GZIP))
-    file.seek(0)
-    if start == _GZIP:
-        yield from _inflated(file, size)
     else:
-        while chunk := file.read(size):
-            yield chunk
-
-
-def _inflated(file: IO[bytes], size: int) -> Iterator[bytes]:
-    """Yield what is in a gzip file, and in those that follow it in the same file."""
-    inflate = zlib.decompressobj(wbits=31)
-    waiting, started = b"", False
-    while True:
-        waiting = waiting or file.read(min(size, _PACKED))
-        if not waiting:
-            break
-        if inflate.eof:
-            waiting = waiting.lstrip(b"\0")  # padding, as on tapes
-            if not waiting:
-                continue
-            inflate = zlib.decompressobj(wbits=31)
-        try:
-            chunk = inflate.decompress(waiting, size)
-        except zlib.error as error:
-            raise PackingError(f"The gzip data is damaged: {error}") from error
-        waiting = inflate.unconsumed_tail or inflate.unused_data
-        started = True
-        if chunk:
-            yield chunk
-    if started and not inflate.eof:
-        raise PackingError("The gzip data is cut off.")
+        names = tar_traces(file, name)
+        if len(names) != 1:
+            raise refused(name, f"It holds {len(names)} traces; one was expected.")
+        yield from _unpacked(cast("BinaryIO", TarMember(file, names[0])), name, size)
 
 
 def _single_trace(file: BinaryIO, name: str, size: int) -> Iterator[bytes]:

@@ -133,7 +133,7 @@ def _chrome(ranks: Iterable[_Rank]) -> Iterator[bytes]:
 
     (rank,) = ranks
     recorder = rank.recording.events.metadata.recorder
-    if recorder in ("JAX", "Proton", "torch.compile"):
+    if recorder not in ("PyTorch", None):
         raise InputError(
             f"Events of {recorder} are not copied.",
             id="option-conflict",

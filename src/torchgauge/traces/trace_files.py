@@ -10,6 +10,7 @@ from torchgauge.errors import InputError
 from torchgauge.files import check_readable, is_file, is_folder
 from torchgauge.readers.archive import ENDS, trace_paths
 from torchgauge.readers.kineto.raw_events import ranks_before
+from torchgauge.readers.tar_archive import tar_paths
 from torchgauge.reading import unreadable
 from torchgauge.records.trace.events import MOST_RANKS
 
@@ -25,7 +26,7 @@ def trace_files(path: Path) -> list[Path] | None:
     """
     check_readable(path)
     if not is_folder(path):
-        several = trace_paths(path)
+        several = trace_paths(path) or tar_paths(path)
         return list(several) if len(several) > 1 else None
     try:
         named = [entry for entry in sorted(path.iterdir()) if entry.name.endswith(ENDS)]

@@ -613,3 +613,27 @@ def test_devices_are_called_what_their_runtime_is(runtime, called):
     assert record.launched_before == 0
     assert record.called(0) == called
     assert record.stream_name(0, 7) == f"{called} stream 7"
+
+
+def allocation(device, ts=5, kind=1):
+    args = {"Addr": 1, "Bytes": 512, "Total Allocated": 512, "Device Type": kind}
+    return span("cpu_instant_event", "[memory]", ts, 0, **args, **{"Device Id": device}) | {
+        "ph": "i"
+    }
+
+
+def test_work_and_memory_of_a_device_have_one_number():
+    # As with CUDA_VISIBLE_DEVICES=2: the driver's number is 2, torch's is 0.
+    record = trace(launch(1, 0), kernel("gemm", 10, 5, 1, device=2), allocation(0))
+    assert [used.device for used in record.memory] == [2]
+    assert [device.device for device in record.times] == [2]
+    two = trace(
+        launch(1, 0), kernel("gemm", 10, 5, 1, device=3), kernel("gemm", 10, 5, 1, device=5),
+        allocation(1), allocation(0), allocation(-1, kind=0),
+    )  # fmt: skip
+    assert {used.device for used in two.memory} == {3, 5, None}
+
+
+def test_memory_of_more_devices_than_worked_keeps_its_numbers():
+    record = trace(launch(1, 0), kernel("gemm", 10, 5, 1, device=2), allocation(0), allocation(1))
+    assert {used.device for used in record.memory} == {0, 1}

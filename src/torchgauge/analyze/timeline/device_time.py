@@ -15,14 +15,17 @@ the first that applies, a piece belongs to
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from torchgauge.analyze.timeline.attribution import NONE, OPTIMIZER, ZERO_GRAD, Spans
 from torchgauge.analyze.timeline.launches import Launched, has_all_launches
+from torchgauge.analyze.timeline.time_intervals import union
 from torchgauge.analyze.trace.kernel_facts import Facts
-from torchgauge.records.trace.events import Events, Integers
+from torchgauge.records.timeline.device_use import DeviceUse
+from torchgauge.records.trace.events import ABSENT, Events, Integers
 from torchgauge.records.trace.kernel import Kernel
 
 COMMUNICATION = "communication"
@@ -137,3 +140,30 @@ def _groups(columns: Iterable[Integers], count: int) -> list[Integers]:
     _, first, group = np.unique(number, return_index=True, return_inverse=True)
     order = np.argsort(first[group], kind="stable")
     return np.split(order, np.flatnonzero(np.diff(first[group][order])) + 1)
+
+
+def device_use(
+    events: Events, rows: Integers, device: Integers, begins: Integers, ends: Integers
+) -> tuple[DeviceUse, ...]:
+    """Return by device the medians over steps of the time it was busy and idle.
+
+    `rows` are the events of its work, `device` the numbers of their devices (ABSENT where the trace
+    does not say), `begins` and `ends` (ns) those of the steps.
+    """
+    uses = []
+    for number in np.unique(device).tolist():
+        device_rows = rows[device == number]
+        start = events.start[device_rows]
+        end = start + events.duration[device_rows]
+        steps = list(zip(begins.tolist(), ends.tolist(), strict=True))
+        busy = [union(start, end, step).length for step in steps]
+        idle = [high - low - time for (low, high), time in zip(steps, busy, strict=True)]
+        if steps:
+            uses.append(
+                DeviceUse(
+                    device=None if number == ABSENT else number,
+                    busy=statistics.median(busy) * 1e-9,
+                    idle=statistics.median(idle) * 1e-9,
+                )
+            )
+    return tuple(uses)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import statistics
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,14 +23,14 @@ from torchgauge.analyze.timeline.device_time import (
     COPIES,
     copied_outside,
     device_nodes,
+    device_use,
 )
 from torchgauge.analyze.timeline.launches import has_all_launches, launched
 from torchgauge.analyze.timeline.steps import Steps, marked, single_step
-from torchgauge.analyze.timeline.time_intervals import union
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.device_use import DeviceUse
-from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
+from torchgauge.records.trace.events import Coded, Events, Integers, Rows
 from torchgauge.records.trace.kernel import Kernel
 
 ENGINE = "autograd engine"
@@ -73,10 +72,10 @@ class NodeTable:
     host: np.ndarray
     calls: np.ndarray
     of_span: Integers
-    copying: dict[int, int] = dataclasses.field(default_factory=dict)
     device: np.ndarray | None = None
     uses: tuple[DeviceUse, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
+    copying: dict[int, int] = dataclasses.field(default_factory=dict)
 
 
 def node_table(
@@ -216,7 +215,7 @@ def _add_device(
     table.host = np.vstack([table.host, kernels])
     table.calls = np.vstack([table.calls, *(node.calls for node in kernel_nodes)])
     table.device = np.vstack([no_device_time, *(node.time for node in kernel_nodes)])
-    table.uses = _device_use(events, work.row, facts.device, steps.begin, steps.end)
+    table.uses = device_use(events, work.row, facts.device, steps.begin, steps.end)
     has_launches = has_all_launches(events)
     table.warnings = _device_warnings(
         [node.kernel for node in kernel_nodes], has_launches=has_launches
@@ -300,33 +299,6 @@ def _text(dims: object) -> str:
     if isinstance(dims, tuple):
         return "[" + ", ".join(map(_text, dims)) + "]"
     return str(dims)
-
-
-def _device_use(
-    events: Events, rows: Integers, device: Integers, begins: Integers, ends: Integers
-) -> tuple[DeviceUse, ...]:
-    """Return by device the medians over steps of the time it was busy and idle.
-
-    `rows` are the events of its work, `device` the numbers of their devices (ABSENT where the trace
-    does not say), `begins` and `ends` (ns) those of the steps.
-    """
-    uses = []
-    for number in np.unique(device).tolist():
-        device_rows = rows[device == number]
-        start = events.start[device_rows]
-        end = start + events.duration[device_rows]
-        steps = list(zip(begins.tolist(), ends.tolist(), strict=True))
-        busy = [union(start, end, step).length for step in steps]
-        idle = [high - low - time for (low, high), time in zip(steps, busy, strict=True)]
-        if steps:
-            uses.append(
-                DeviceUse(
-                    device=None if number == ABSENT else number,
-                    busy=statistics.median(busy) * 1e-9,
-                    idle=statistics.median(idle) * 1e-9,
-                )
-            )
-    return tuple(uses)
 
 
 def _device_warnings(

@@ -97,13 +97,10 @@ class _Streams:
 
     def last_ended(self, device: int, time: int) -> int:
         """Return which of all pieces of a device launched before this time ended last."""
-        pieces = [
-            self.last_before(device, stream, time)
-            for number, stream in self._work
-            if number == device
-        ]
-        known = [piece for piece in pieces if piece != ABSENT]
-        return max(known, key=lambda piece: int(self._activities.end[piece]), default=ABSENT)
+        streams = [stream for number, stream in self._work if number == device]
+        last = [self.last_before(device, stream, time) for stream in streams]
+        launched = [index for index in last if index != ABSENT]
+        return max(launched, key=lambda index: int(self._activities.end[index]), default=ABSENT)
 
 
 def _producers(
@@ -112,8 +109,8 @@ def _producers(
     """Return by piece of work those that its stream was told to wait for."""
     result: defaultdict[int, list[int]] = defaultdict(list)
     of_stream = events.name.take(waits.row).where(lambda name: name == _WAIT_OF_STREAM)
-    known = (calls.begin != ABSENT) & (calls.recorded != ABSENT)
-    for index in np.flatnonzero(of_stream & known).tolist():
+    has_calls = (calls.begin != ABSENT) & (calls.recorded != ABSENT)
+    for index in np.flatnonzero(of_stream & has_calls).tolist():
         device = int(waits.device[index])
         awaited_stream, record = int(waits.awaited_stream[index]), int(calls.recorded[index])
         producer = streams.last_before(device, awaited_stream, record)

@@ -24,7 +24,7 @@ _GPUS = frozenset(("cuda", "hip"))
 _DEVICE_NAMES = {"privateuse1": "device"}
 # What Dynamo and Inductor log of their phases; tlparse writes it to chromium_events.json.
 _COMPILATION = "dynamo_timed"
-Recorder = Literal["PyTorch", "JAX", "Proton", "torch.compile"]
+Recorder = Literal["PyTorch", "JAX", "Proton", "torch.compile", "rocprof"]
 
 
 def translated(events: Events, unsorted: dict[str, Any]) -> Events:
@@ -40,7 +40,9 @@ def translated(events: Events, unsorted: dict[str, Any]) -> Events:
         return _recorded(from_proton(events), "Proton")
     if _COMPILATION in categories:
         return _recorded(_compiled(events), "torch.compile")
-    events = _with_accelerator(events)
+    events = _on_one_numbering(_with_accelerator(events))
+    if events.metadata.recorder is not None:
+        return events
     return _recorded(events, "PyTorch") if "cpu_op" in categories or _has_header(events) else events
 
 
@@ -83,3 +85,22 @@ def _accelerator(events: Events) -> str | None:
         return None
     (runtime,) = runtimes
     return _DEVICE_NAMES.get(runtime, runtime.upper())
+
+
+def _on_one_numbering(events: Events) -> Events:
+    """Return the events with the allocators' devices numbered as those of the work.
+
+    Work has the driver's numbers, allocations have torch's, which leave out devices that are not
+    visible (CUDA_VISIBLE_DEVICES): both in order, where they are as many.
+    """
+    work, memory = events.device_work.device, events.memory
+    on_device = (memory.device_type != 0) & (memory.device != ABSENT)
+    torch_numbers, driver_numbers = (
+        np.unique(memory.device[on_device]),
+        np.unique(work[work != ABSENT]),
+    )
+    if len(torch_numbers) != len(driver_numbers) or np.array_equal(torch_numbers, driver_numbers):
+        return events
+    device = memory.device.astype(np.int64)
+    device[on_device] = driver_numbers[np.searchsorted(torch_numbers, device[on_device])]
+    return dataclasses.replace(events, memory=dataclasses.replace(memory, device=device))

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.readers.inflating import PackingError
 from torchgauge.readers.kineto.decoding import (
     UNDECODABLE,
     Event,
@@ -22,7 +23,6 @@ from torchgauge.readers.kineto.decoding import (
     decode_header,
     truncated,
 )
-from torchgauge.readers.unpacking import PackingError
 from torchgauge.reading import EVENT, too_large
 
 _CUT = re.compile(rb'\}\s*(,)\s*\{\s*"\w[^"\\]{0,60}"\s*:')

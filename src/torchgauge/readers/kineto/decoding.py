@@ -54,6 +54,7 @@ class Header(msgspec.Struct, gc=False):
     base_time: msgspec.Raw = msgspec.field(name="baseTimeNanoseconds", default=ABSENT_TEXT)
     display_time_unit: msgspec.Raw = msgspec.field(name="displayTimeUnit", default=ABSENT_TEXT)
     trace_name: msgspec.Raw = msgspec.field(name="traceName", default=ABSENT_TEXT)
+    recorder: msgspec.Raw = ABSENT_TEXT
     devices: msgspec.Raw = msgspec.field(name="deviceProperties", default=ABSENT_TEXT)
     distributed: msgspec.Raw = msgspec.field(name="distributedInfo", default=ABSENT_TEXT)
     cuda_runtime: msgspec.Raw = msgspec.field(name="cuda_runtime_version", default=ABSENT_TEXT)

@@ -23,7 +23,8 @@ from torchgauge.readers.kineto.memory_budget import Fitting, before, fitting
 from torchgauge.readers.kineto.metadata import Names, metadata
 from torchgauge.readers.kineto.points import Allocations, Arrows, Pairs
 from torchgauge.readers.kineto.spans import Spans
-from torchgauge.readers.unpacking import open_trace, unpacked
+from torchgauge.readers.recoded import trace_text
+from torchgauge.readers.unpacking import open_trace
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.trace.events import Codes, Events
 
@@ -80,7 +81,7 @@ def _reading(
     name = "The recording" if isinstance(source, bytes) else str(source)
     with open_trace(source if isinstance(source, bytes) else Path(source)) as file:
         try:
-            yield Chunks(unpacked(file, name, chunk_size, progress), name, partial=partial)
+            yield Chunks(trace_text(file, name, chunk_size, progress), name, partial=partial)
         except ValueError as error:
             raise InputError(
                 f"{name} cannot be read as a Kineto trace.",
@@ -130,8 +131,8 @@ class _Building:
         if joined := self._pairs.spans():
             heads = self._heads.code(joined)
             is_span = self._heads.kinds(heads) >= SPAN
-            events = list(compress(joined, is_span.tolist()))
-            self._spans.add(events, heads[is_span], self._heads.kinds(heads[is_span]))
+            kinds = self._heads.kinds(heads[is_span])
+            self._spans.add(list(compress(joined, is_span.tolist())), heads[is_span], kinds)
         times = (self._spans.start, self._memory.time, self._flows.time)
         origin = min((t.earliest for t in times if t.earliest is not None), default=0)
         spans = self._spans.finish(origin)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from torchgauge.readers.dialects.rocprof import RECORDER
 from torchgauge.readers.kineto.decoding import Event, Header
 from torchgauge.records.trace.events import ThreadId, TraceMetadata
 
@@ -49,6 +50,8 @@ def metadata(origin: int, headers: list[Header], names: Names) -> TraceMetadata:
         schema_version=_first(headers, "schema_version", int),
         display_time_unit=_first(headers, "display_time_unit", str),
         trace_name=_first(headers, "trace_name", str),
+        # Of files that were translated.
+        recorder=RECORDER if _first(headers, "recorder", str) == RECORDER else None,
         devices=tuple(devices or ()),
         distributed=distributed,
         versions=dict(versions(numbers, distributed)),

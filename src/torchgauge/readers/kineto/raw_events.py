@@ -10,7 +10,8 @@ import msgspec
 
 from torchgauge.readers.kineto.chunks import Chunks
 from torchgauge.readers.kineto.decoding import ABSENT_TEXT
-from torchgauge.readers.unpacking import open_trace, unpacked
+from torchgauge.readers.recoded import trace_text
+from torchgauge.readers.unpacking import open_trace
 from torchgauge.records.trace.events import ranks_said
 
 _CHUNK = 1 << 20
@@ -75,7 +76,7 @@ class RawEvents:
     def __iter__(self) -> Iterator[Batch]:
         with open_trace(self._path) as file:
             chunks = _Chunks(
-                unpacked(file, str(self._path), _CHUNK), str(self._path), partial=False
+                trace_text(file, str(self._path), _CHUNK), str(self._path), partial=False
             )
             self._headers = chunks.headers
             for texts in chunks:

@@ -17,6 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.readers.inflating import PackingError
 from torchgauge.readers.snapshot.primitives import load_primitives, uncollected
 from torchgauge.readers.snapshot.snapshot_contents import (
     Annotation,
@@ -26,7 +27,7 @@ from torchgauge.readers.snapshot.snapshot_contents import (
     RecordedSegment,
     Recording,
 )
-from torchgauge.readers.unpacking import PackingError, open_trace, unpacked
+from torchgauge.readers.unpacking import open_trace, unpacked
 from torchgauge.reading import SNAPSHOT
 
 _CHUNK_SIZE = 1 << 20

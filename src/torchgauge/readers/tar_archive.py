@@ -1,0 +1,178 @@
+"""The traces in a tar archive, plain or packed with gzip (`.tar`, `.tar.gz`, `.tgz`).
+
+It is read from its begin, for tar has no list of its members: a member is reached by reading, and
+unpacking, what is before it. Nothing is unpacked to disk. Members have paths as those of a zip.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, BinaryIO
+
+from torchgauge.files import is_file
+from torchgauge.readers.archive import MAX_FILES, check_names, is_trace, refused
+from torchgauge.readers.inflating import PackingError, text
+from torchgauge.reading import TRACE, too_large
+
+TAR, MAGIC_AT = b"ustar", 257  # of the first header
+_CHUNK = 1 << 18
+_BLOCK = 512
+
+
+def is_tar(file: BinaryIO) -> bool:
+    """Return whether a file is a tar archive, plain or packed; it is at its begin afterwards."""
+    try:
+        first = b""
+        for chunk in text(file, _BLOCK):
+            first += chunk
+            if len(first) >= _BLOCK:
+                break
+    except PackingError:
+        return False
+    finally:
+        file.seek(0)
+    return first[MAGIC_AT:].startswith(TAR)
+
+
+def tar_paths(path: Path) -> Sequence[Path]:
+    """Return the paths of the traces in a tar archive, by name; none of another file.
+
+    Raises InputError as `tar_traces`. Of an incomplete archive there are none.
+    """
+    if not is_file(path):
+        return ()
+    try:
+        with path.open("rb") as file:
+            names = tar_traces(file, str(path)) if is_tar(file) else ()
+    except (OSError, PackingError):
+        return ()
+    return [path / name for name in names]
+
+
+def tar_traces(file: BinaryIO, name: str) -> list[str]:
+    """Return the names of the members that end as traces do, in order.
+
+    Raises PackingError where it is damaged; InputError `trace-archive` as `archive.check_names`,
+    and for too many files; `trace-too-large` for one that unpacks beyond all reason.
+    """
+    names, count = [], 0
+    with _opened(file, name) as archive:
+        for member in archive:
+            count += 1
+            if count > MAX_FILES:
+                raise refused(name, f"It holds more than {MAX_FILES:,} files.")
+            if member.isfile() and is_trace(member.name):
+                names.append(member.name)
+    check_names(names, name)
+    return sorted(names, key=lambda member: PurePosixPath(member).name)
+
+
+def tar_member(path: Path) -> TarMember | None:
+    """Return the member that a path leads to (`ranks.tar/rank0.json`); None where it does not."""
+    for ancestor in path.parents:
+        if not is_file(ancestor):
+            continue
+        file = ancestor.open("rb")
+        name = path.relative_to(ancestor).as_posix()
+        with contextlib.suppress(PackingError):
+            if is_tar(file) and name in map(_plain, tar_traces(file, str(ancestor))):
+                return TarMember(file, name)
+        file.close()
+    return None
+
+
+class TarMember(io.BufferedIOBase):
+    """A member of a tar archive as a file; `packed` are the bytes of all of the archive.
+
+    Reading raises PackingError where it is damaged.
+    """
+
+    def __init__(self, archive: BinaryIO, name: str) -> None:
+        self._archive, self._name = archive, name
+        self.packed = archive.seek(0, io.SEEK_END)
+        self._file: IO[bytes] | None = None
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return at most `size` bytes, all that are left for None or −1."""
+        if self._file is None:
+            self._file = self._opened()
+        with _damage():
+            return self._file.read(-1 if size is None else size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to the begin, the one place to which it can go."""
+        if offset or whence != io.SEEK_SET:
+            raise io.UnsupportedOperation("a member of a tar archive is read from its begin")
+        self._file = None
+        return 0
+
+    def close(self) -> None:
+        """Close the archive too."""
+        self._archive.close()
+        super().close()
+
+    def _opened(self) -> IO[bytes]:
+        archive = _stream(self._archive, self._name)
+        with _damage():
+            for member in archive:
+                if member.isfile() and _plain(member.name) == _plain(self._name):
+                    file = archive.extractfile(member)
+                    if file is not None:
+                        return file
+        raise PackingError("The tar archive has changed while it was read.")
+
+
+def _plain(name: str) -> str:
+    return PurePosixPath(name).as_posix()
+
+
+@contextlib.contextmanager
+def _opened(file: BinaryIO, name: str) -> Iterator[tarfile.TarFile]:
+    with _damage():
+        yield _stream(file, name)
+
+
+def _stream(file: BinaryIO, name: str) -> tarfile.TarFile:
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    with _damage():
+        return tarfile.open(fileobj=_Text(file, name, TRACE.limit_for(size)), mode="r|")
+
+
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
+    try:
+        yield
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        raise PackingError(f"The tar archive is damaged or cut off: {error}") from error
+
+
+class _Text(io.RawIOBase):
+    """What a file holds, unpacked, up to a limit."""
+
+    def __init__(self, file: BinaryIO, name: str, limit: int) -> None:
+        self._chunks = text(file, _CHUNK)
+        self._chunk, self._offset = b"", 0
+        self._name, self._limit, self._total = name, limit, 0
+
+    def read(self, size: int = -1) -> bytes:
+        parts: list[bytes] = []
+        missing = size
+        while missing:
+            if self._offset == len(self._chunk):
+                self._chunk, self._offset = next(self._chunks, b""), 0
+                self._total += len(self._chunk)
+                if self._total > self._limit:
+                    raise too_large(self._name, "It", self._limit, "trace-too-large")
+                if not self._chunk:
+                    break
+            end = len(self._chunk) if missing < 0 else self._offset + missing
+            part = self._chunk[self._offset : end]
+            self._offset += len(part)
+            parts.append(part)
+            missing -= len(part) if missing > 0 else 0
+        return b"".join(parts)
