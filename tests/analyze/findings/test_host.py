@@ -1,5 +1,7 @@
 """Findings about the host and the input pipeline, on traces made by hand; times in µs."""
 
+import json
+
 import pytest
 from tests.support.kineto_events import (
     ENGINE,
@@ -14,6 +16,7 @@ from tests.support.kineto_events import (
 )
 
 from torchgauge.analyze.trace.rank_trace import rank_trace
+from torchgauge.readers.kineto.kineto import read_events
 
 SINGLE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
@@ -297,3 +300,18 @@ def test_many_small_operators_are_named_where_there_is_no_device():
 @pytest.mark.parametrize(("count", "each", "between"), [(50, 4, 2), (200, 40, 2), (200, 4, 100)])
 def test_few_or_long_operators_are_not(count, each, between):
     assert "small-operators" not in ids(small(count, each, between))
+
+
+def test_with_all_functions_read_a_wait_names_the_innermost_one_of_the_user():
+    names = ("train.py(9): main", "train.py(3): step", "torch/_tensor.py(5): item", "json.py(1): x")
+    parts = [
+        span("python_function", name, 12 + depth, 110 - depth, **{"Python id": depth + 1})
+        for depth, name in enumerate(names)
+    ]
+    parts += [op("aten::item", 20, 100), launch(1, 21, 98, name="cudaStreamSynchronize")]
+    parts += [*launched("gemm", 10, 109, at=0), *launched("gemm", 150, 50, at=140)]
+    file = json.dumps({"traceEvents": parts}).encode()
+    (wait,) = rank_trace(read_events(file, python="all"), "made.json")[0].synchronisations
+    assert wait.function == "train.py(3): step"
+    (wait,) = rank_trace(read_events(file), "made.json")[0].synchronisations
+    assert wait.function == ""

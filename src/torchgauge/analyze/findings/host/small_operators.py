@@ -14,9 +14,9 @@ from torchgauge.records.timeline.node import Node
 # Seconds: dispatch, allocation and the call from Python or autograd take 1 to 5 µs each.
 SMALL = 10e-6
 # Fewer are no matter of their number.
-MANY = 100
+MIN_CALLS = 100
 # The share of the step from which it is what limits the step.
-MOST = 0.5
+LIMITING_SHARE = 0.5
 # What is not in operators, and what lies between those that autograd calls.
 _BETWEEN = ("model", "layer", "bucket")
 _ENGINE = "autograd engine"
@@ -30,7 +30,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     called = [node for node in small if node.name.startswith("aten::")]
     calls = sum(node.calls for node in called)
     time = sum(node.host_time_self or 0.0 for node in small) + _between(nodes, small)
-    if calls < MANY or share(time, evidence.time) < MOST:
+    if calls < MIN_CALLS or share(time, evidence.time) < LIMITING_SHARE:
         return
     longest = max(called, key=lambda node: node.host_time_self or 0.0)
     yield Finding(
