@@ -113,10 +113,11 @@ def test_a_delay_of_another_launching_thread_is_no_cause():
     """A thread that copies batches ahead waits for them; what ends the pauses is another."""
     ahead = [launch(99, 0, tid=ENGINE), copy("Memcpy HtoD (Pinned -> Device)", 2, 1, 99)]
     period = 200
-    parts = [mark(SINGLE, 105, 600, tid=ENGINE), *ahead]
+    parts = [mark(SINGLE, 105, 590, tid=ENGINE), *ahead]
     for step in range(4):
         parts += launched("gemm", step * period + 10, 90, at=step * period + 8)
-    record = trace(*parts)
+    # It ends a pause too, but not within a wait for a batch.
+    record = trace(*parts, launched("gemm", 800, 10, at=790, tid=ENGINE))
     assert [delay.idle for delay in record.host_delays] == [0]
     assert ids(record)[0] == "idle-host"
 
@@ -132,6 +133,7 @@ def test_time_counts_for_the_innermost_cause_alone():
     idle = {delay.cause: delay.idle for delay in record.host_delays}
     assert idle["garbage collection"] == pytest.approx(4 * 60e-6)
     assert idle["data loading"] == pytest.approx(4 * 30e-6)
+    assert [delay.time for delay in record.host_delays] == list(map(pytest.approx, idle.values()))
     assert sum(idle.values()) <= record.times[0].breakdown.idle.host_wait
     assert causes(record) == {"garbage-collection", "input-pipeline"}
 
@@ -293,8 +295,9 @@ def small(count, each, between):
     )
 
 
-def test_many_small_operators_are_named_where_there_is_no_device():
-    assert ids(small(200, 4, 2)) == ["small-operators"]
+@pytest.mark.parametrize("between", [2, 6])  # with 6 they are 40 % themselves
+def test_many_small_operators_are_named_where_there_is_no_device(between):
+    assert ids(small(200, 4, between)) == ["small-operators"]
 
 
 @pytest.mark.parametrize(("count", "each", "between"), [(50, 4, 2), (200, 40, 2), (200, 4, 100)])
