@@ -22,8 +22,8 @@ _REMEDIES = (
      "Sizes that depend on values have to be waited for: torch.where, multiplication with the "
      "mask, or torch.nonzero_static in place of nonzero and boolean indices."),
     (("aten::to", "aten::copy_", "aten::_to_copy", "aten::cpu"),
-     "Copy with non_blocking=True, from and to pinned memory, and not in the step what nobody "
-     "reads there."),
+     "Copy with non_blocking=True, from and to pinned memory; leave out of the step what it does "
+     "not read."),
 )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def _operators(evidence: Evidence) -> list[Node]:
 
 
 def _time(evidence: Evidence, operators: list[Node]) -> float | None:
-    """Return what the loop costs, None where it is none."""
+    """Return what the loop costs, None where there is no loop."""
     calls = sum(node.calls for node in operators)
     if calls < MIN_CALLS or any(node.name.startswith(_BATCHED) for node in operators):
         return None
