@@ -208,6 +208,28 @@ def test_a_long_wait_explains_the_idle_time_after_it():
     assert ".item()" in record.findings[0].remedy
 
 
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        ("aten::nonzero", "torch.where"),
+        ("aten::index.Tensor", "torch.where"),
+        ("aten::to.dtype_layout", "non_blocking=True"),
+        ("aten::topk", "set_sync_debug_mode"),
+    ],
+)
+def test_the_remedy_for_a_wait_is_by_its_operator(operator, expected):
+    wait = [op(operator, 20, 100), launch(1, 21, 98, name="cudaStreamSynchronize")]
+    record = trace(*wait, launched("gemm", 10, 109, at=0), launched("gemm", 150, 50, at=140))
+    assert expected in record.findings[0].remedy
+
+
+def test_a_synchronisation_outside_of_operators_is_named_too():
+    wait = launch(1, 21, 98, name="cudaDeviceSynchronize")
+    record = trace(wait, launched("gemm", 10, 109, at=0), launched("gemm", 150, 50, at=140))
+    assert record.findings[0].id == "synchronisation"
+    assert "torch.cuda.synchronize()" in record.findings[0].remedy
+
+
 def test_what_a_wait_gains_is_used_by_later_pauses_until_it_is_used_up():
     record = waited(
         (60, 62),  # 60 µs without the calls' own
@@ -248,6 +270,7 @@ def test_an_optimizer_that_loops_over_parameters_is_named():
         (["aten::_fused_adam_"] + ["aten::add_"] * 31, "Optimizer.step#Adam.step"),
         (["aten::add_"] * 32, "Optimizer.step#FusedAdam.step"),
         (["aten::add_"] * 10, "Optimizer.step#SGD.step"),
+        (["aten::add_"] * 28 + ["aten::mm"] * 4, "Optimizer.step#Muon.step"),
     ],
 )
 def test_an_optimizer_with_few_calls_is_not(operators, name):

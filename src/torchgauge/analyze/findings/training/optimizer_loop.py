@@ -15,6 +15,8 @@ from torchgauge.records.timeline.node import Node, base_name
 MIN_CALLS = 20
 # Seconds of one operator: in longer ones arithmetic or memory traffic is most of it.
 SHORT = 20e-6
+# One that multiplies matrices (Muon, Shampoo), or runs the model (L-BFGS), is not overhead alone.
+_PRODUCTS = frozenset(("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::conv2d"))
 _BATCHED = ("aten::_foreach", "aten::_fused")
 
 
@@ -60,7 +62,8 @@ def _operators(evidence: Evidence) -> list[Node]:
 def _time(evidence: Evidence, operators: list[Node]) -> float | None:
     """Return what the loop costs, None where there is no loop."""
     calls = sum(node.calls for node in operators)
-    if calls < MIN_CALLS or any(node.name.startswith(_BATCHED) for node in operators):
+    names = {base_name(node.name) for node in operators}
+    if calls < MIN_CALLS or names & _PRODUCTS or any(n.startswith(_BATCHED) for n in names):
         return None
     if evidence.rank is not None:
         delay = delayed_by(evidence, "optimizer loop")
