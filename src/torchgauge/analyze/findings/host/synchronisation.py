@@ -27,6 +27,7 @@ _COPIES = (
     "Copy with non_blocking=True, from and to pinned memory; leave out of the step what it does "
     "not read."
 )
+_PYTHON = " In a trace with stacks --python names the function."
 _REMEDIES = {
     **dict.fromkeys(("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense"), _VALUES),
     **dict.fromkeys(("aten::nonzero", "aten::masked_select", "aten::index"), _SIZES),
@@ -49,7 +50,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         evidence=f"{costliest.count:,} × {_call(costliest)}: the host waits "
         f"{units.time(costliest.time)}; the device is idle for {units.time(costliest.idle)} for "
         f"lack of what it could have launched meanwhile, after all waits for {units.time(idle)}.",
-        remedy=_remedy(costliest),
+        remedy=f"{_remedy(costliest)}{_PYTHON * (not costliest.function)}",
         time=idle,
         worth=idle,
         path=costliest.layer,
