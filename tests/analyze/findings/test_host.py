@@ -1,5 +1,7 @@
 """Findings about the host and the input pipeline, on traces made by hand; times in µs."""
 
+import json
+
 import pytest
 from tests.support.kineto_events import (
     ENGINE,
@@ -14,6 +16,7 @@ from tests.support.kineto_events import (
 )
 
 from torchgauge.analyze.trace.rank_trace import rank_trace
+from torchgauge.readers.kineto.kineto import read_events
 
 SINGLE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
@@ -110,10 +113,11 @@ def test_a_delay_of_another_launching_thread_is_no_cause():
     """A thread that copies batches ahead waits for them; what ends the pauses is another."""
     ahead = [launch(99, 0, tid=ENGINE), copy("Memcpy HtoD (Pinned -> Device)", 2, 1, 99)]
     period = 200
-    parts = [mark(SINGLE, 105, 600, tid=ENGINE), *ahead]
+    parts = [mark(SINGLE, 105, 590, tid=ENGINE), *ahead]
     for step in range(4):
         parts += launched("gemm", step * period + 10, 90, at=step * period + 8)
-    record = trace(*parts)
+    # It ends a pause too, but not within a wait for a batch.
+    record = trace(*parts, launched("gemm", 800, 10, at=790, tid=ENGINE))
     assert [delay.idle for delay in record.host_delays] == [0]
     assert ids(record)[0] == "idle-host"
 
@@ -129,6 +133,7 @@ def test_time_counts_for_the_innermost_cause_alone():
     idle = {delay.cause: delay.idle for delay in record.host_delays}
     assert idle["garbage collection"] == pytest.approx(4 * 60e-6)
     assert idle["data loading"] == pytest.approx(4 * 30e-6)
+    assert [delay.time for delay in record.host_delays] == list(map(pytest.approx, idle.values()))
     assert sum(idle.values()) <= record.times[0].breakdown.idle.host_wait
     assert causes(record) == {"garbage-collection", "input-pipeline"}
 
@@ -203,6 +208,28 @@ def test_a_long_wait_explains_the_idle_time_after_it():
     assert ".item()" in record.findings[0].remedy
 
 
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        ("aten::nonzero", "torch.where"),
+        ("aten::index.Tensor", "torch.where"),
+        ("aten::to.dtype_layout", "non_blocking=True"),
+        ("aten::topk", "set_sync_debug_mode"),
+    ],
+)
+def test_the_remedy_for_a_wait_is_by_its_operator(operator, expected):
+    wait = [op(operator, 20, 100), launch(1, 21, 98, name="cudaStreamSynchronize")]
+    record = trace(*wait, launched("gemm", 10, 109, at=0), launched("gemm", 150, 50, at=140))
+    assert expected in record.findings[0].remedy
+
+
+def test_a_synchronisation_outside_of_operators_is_named_too():
+    wait = launch(1, 21, 98, name="cudaDeviceSynchronize")
+    record = trace(wait, launched("gemm", 10, 109, at=0), launched("gemm", 150, 50, at=140))
+    assert record.findings[0].id == "synchronisation"
+    assert "torch.cuda.synchronize()" in record.findings[0].remedy
+
+
 def test_what_a_wait_gains_is_used_by_later_pauses_until_it_is_used_up():
     record = waited(
         (60, 62),  # 60 µs without the calls' own
@@ -243,6 +270,7 @@ def test_an_optimizer_that_loops_over_parameters_is_named():
         (["aten::_fused_adam_"] + ["aten::add_"] * 31, "Optimizer.step#Adam.step"),
         (["aten::add_"] * 32, "Optimizer.step#FusedAdam.step"),
         (["aten::add_"] * 10, "Optimizer.step#SGD.step"),
+        (["aten::add_"] * 28 + ["aten::mm"] * 4, "Optimizer.step#Muon.step"),
     ],
 )
 def test_an_optimizer_with_few_calls_is_not(operators, name):
@@ -290,10 +318,26 @@ def small(count, each, between):
     )
 
 
-def test_many_small_operators_are_named_where_there_is_no_device():
-    assert ids(small(200, 4, 2)) == ["small-operators"]
+@pytest.mark.parametrize("between", [2, 10])  # with 10 they are 29 % themselves
+def test_many_small_operators_are_named_where_there_is_no_device(between):
+    assert ids(small(200, 4, between)) == ["small-operators"]
 
 
 @pytest.mark.parametrize(("count", "each", "between"), [(50, 4, 2), (200, 40, 2), (200, 4, 100)])
 def test_few_or_long_operators_are_not(count, each, between):
     assert "small-operators" not in ids(small(count, each, between))
+
+
+def test_with_all_functions_read_a_wait_names_the_innermost_one_of_the_user():
+    names = ("train.py(9): main", "train.py(3): step", "torch/_tensor.py(5): item", "json.py(1): x")
+    parts = [
+        span("python_function", name, 12 + depth, 110 - depth, **{"Python id": depth + 1})
+        for depth, name in enumerate(names)
+    ]
+    parts += [op("aten::item", 20, 100), launch(1, 21, 98, name="cudaStreamSynchronize")]
+    parts += [*launched("gemm", 10, 109, at=0), *launched("gemm", 150, 50, at=140)]
+    file = json.dumps({"traceEvents": parts}).encode()
+    (wait,) = rank_trace(read_events(file, python="all"), "made.json")[0].synchronisations
+    assert wait.function == "train.py(3): step"
+    (wait,) = rank_trace(read_events(file), "made.json")[0].synchronisations
+    assert wait.function == ""

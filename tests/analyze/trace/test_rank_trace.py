@@ -507,6 +507,13 @@ def test_recorded_traces_keep_the_invariants(file):
     parts = [getattr(one, name) or 0 for name in LINKS]
     assert sum(parts) == pytest.approx(one.length, abs=1e-9)
     assert one.length <= found.window + 1e-9
+    explained = sum(delay.idle for delay in found.host_delays)
+    explained += sum(wait.idle for wait in found.synchronisations)
+    waiting = max(device.breakdown.idle.host_wait for device in found.times)
+    assert explained <= waiting + 1e-9
+    assert all(delay.idle <= delay.time + 1e-12 for delay in found.host_delays)
+    for finding in found.findings:
+        assert (finding.worth or 0.0) <= (finding.time or 0.0) <= found.window
     talk = sum(each.time for each in found.collectives)
     ends = [end for _, end in calls.by_message.values()]
     assert (talk > 0) == bool(ends)

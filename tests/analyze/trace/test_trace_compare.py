@@ -12,6 +12,7 @@ from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.report.page import page_trace_diff
 
 US = 1e-6
+approx = pytest.approx
 
 
 def trace(*parts, **header):
@@ -181,3 +182,32 @@ def test_recorded_traces_reconcile():
     device = new.device_time / steps[1] - old.device_time / steps[0]
     assert kernels.total == pytest.approx(device, abs=1e-5)  # each is rounded to a nanosecond
     assert [one.name for one in found.differences] == ["device", "ranks"]
+
+
+def loading(iterator, length):
+    name = f"enumerate(DataLoader)#_{iterator}DataLoaderIter.__next__"
+    parts = [mark(f"ProfilerStep#{step}", 200 * step, 200) for step in range(4)]
+    for step in range(4):
+        parts += launched("gemm", 200 * step + 10, 90, at=200 * step)
+        parts += [mark(name, 200 * step + 100, length)]
+    return trace(*parts, launched("gemm", 810, 90, at=800))
+
+
+def test_what_kept_the_host_from_launching_is_compared_by_cause():
+    found = compared(loading("SingleProcess", 90), loading("MultiProcessing", 10))
+    (change,) = found.delays
+    assert change.cause == "data loading"
+    assert (change.baseline, change.current) == (approx(90 * US), approx(10 * US))  # of a step
+    assert change.contribution == approx(-80 * US)
+    text = str(found)
+    assert "_SingleProcessDataLoaderIter.__next__ →" in text
+    assert "_MultiProcessingDataLoaderIter" in text
+    (chart,) = [c for c in page_trace_diff.contributions(found) if c["title"].startswith("What")]
+    assert chart["bars"] == [["data loading", -80_000, None]]
+
+
+def test_without_a_device_on_one_side_the_time_of_the_host_is_compared():
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    alone = trace(mark("ProfilerStep#0", 0, 200), mark(name, 10, 50), op("aten::mm", 60, 100))
+    (change,) = compared(loading("SingleProcess", 90), alone).delays
+    assert (change.baseline, change.current) == (approx(90 * US), approx(50 * US))

@@ -8,6 +8,8 @@ import msgspec
 import numpy as np
 
 from torchgauge.analyze.findings.catalogue import findings
+from torchgauge.analyze.host.host_delays import host_delays
+from torchgauge.analyze.host.host_pauses import caused_by_waits, host_pauses
 from torchgauge.analyze.lanes.recorded_lanes import Recorded, timeline
 from torchgauge.analyze.timeline.attribution import Spans
 from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
@@ -18,8 +20,6 @@ from torchgauge.analyze.trace.critical_path import Segment, critical_path, summa
 from torchgauge.analyze.trace.dependencies import dependencies
 from torchgauge.analyze.trace.device_breakdown import device_times
 from torchgauge.analyze.trace.device_work import Activities, device_activities
-from torchgauge.analyze.trace.host_delays import host_delays
-from torchgauge.analyze.trace.host_pauses import caused_by_waits, host_pauses
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.analyze.trace.memory_over_time import memory_uses
 from torchgauge.analyze.trace.packed_columns import packed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,8 +13,7 @@ from torchgauge.analyze.timeline.attribution import NONE, Spans
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.host_work import operators
 from torchgauge.analyze.trace.kernel_facts import pageable
-from torchgauge.analyze.trace.user_functions import user_function
-from torchgauge.readers.kineto.categories import is_launch
+from torchgauge.readers.kineto.categories import MODULE_CALL, is_launch
 from torchgauge.records.trace.events import Coded, Codes, Events, Integers, Rows
 from torchgauge.records.trace.trace import Synchronisation
 
@@ -23,6 +23,10 @@ _WAITS = re.compile(r"\w*Synchronize\w*|(cuda|hip)Memcpy|hipMemcpyWithStream")
 # A copy to memory of the host that is not pinned returns when it is done, whatever its name says
 # (CUDA Runtime API, "API synchronization behavior"); one from such memory is staged, and is not.
 _COPIES = re.compile(r"(cu|cuda)Memcpy\w*Async\w*")
+_FUNCTION = re.compile(r"(?P<file>.+\.py)\(\d+\): .+", re.DOTALL)
+_FOREIGN = re.compile(
+    r"(.*/)?(torch|torchgauge|_distutils_hack|(site|dist)-packages)/|.*/lib/python[\d.]+/"
+)
 
 
 class Waits(NamedTuple):
@@ -84,7 +88,7 @@ def synchronisations(
                 count=len(group),
                 time=int(time.sum()) * 1e-9,
                 idle=int(caused[group].sum()) * 1e-9,
-                function=user_function(events, int(host_waits.row[group[int(np.argmax(time))]])),
+                function=_user_function(events, int(host_waits.row[group[int(np.argmax(time))]])),
             )
         )
     return tuple(sorted(result, key=lambda record: -record.time))
@@ -101,3 +105,30 @@ def operator(names: Coded[str], spans: Spans, span: int, is_operator: Callable[[
 def _main_layer(layers: Integers, time: Integers) -> int:
     values, inverse = np.unique(layers, return_inverse=True)
     return int(values[np.argmax(np.bincount(inverse, time))])
+
+
+def _user_function(events: Events, row: int) -> str:
+    """Return the innermost function of the user's around an event; "" where there is none.
+
+    torch writes it as "train.py(12): step", with the line at which the function begins.
+    """
+    python = events.python.row
+    time = int(events.start[row]) + int(events.duration[row]) // 2
+    start, thread = events.start[python], events.thread.codes[python]
+    around = (start <= time) & (start + events.duration[python] > time)
+    around &= thread == events.thread.codes[row]
+    calls = python[around]
+    for call in calls[np.argsort(-events.start[calls], kind="stable")].tolist():
+        name = str(events.name[call])
+        if _is_own(name):
+            return name
+    return ""
+
+
+def _is_own(name: str) -> bool:
+    match = _FUNCTION.fullmatch(name)
+    if match is None or name.startswith((MODULE_CALL, "<")):
+        return False
+    file = match["file"]
+    package = file.partition("/")[0].removesuffix(".py")
+    return _FOREIGN.match(file) is None and package not in sys.stdlib_module_names

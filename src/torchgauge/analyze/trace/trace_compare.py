@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from torchgauge.analyze.compare.compare_locations import not_recorded, paired, shortened
 from torchgauge.analyze.compare.tree_figures import Figures, tree_figures
-from torchgauge.analyze.trace.compared_delays import delay_changes
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.trace.breakdown import Breakdown
+from torchgauge.records.trace.host_delay import Cause, HostDelay
 from torchgauge.records.trace.trace import RankTrace
-from torchgauge.records.trace.trace_diff import Changes, Part, PartChange, TraceDiff, TraceSide
+from torchgauge.records.trace.trace_diff import (
+    Changes,
+    DelayChange,
+    Part,
+    PartChange,
+    TraceDiff,
+    TraceSide,
+)
 
 _KINDS = {"layers": "layer", "operators": "operator", "shapes": "operator", "kernels": "kernel"}
 
@@ -39,7 +46,7 @@ def compare_traces(baseline: RankTrace, current: RankTrace, labels: tuple[str, s
         differences=differences,
         window=math.fsum(change.contribution for change in parts),
         parts=parts,
-        delays=delay_changes(sides, steps),
+        delays=_delay_changes(sides, steps),
         tables=tuple(
             changes if comparable else _without_relative_changes(changes)
             for changes in _tables(sides, steps)
@@ -184,3 +191,42 @@ def _changes(kind: str, old: Mapping[str, Figures], new: Mapping[str, Figures]) 
 def _without_relative_changes(changes: Changes) -> Changes:
     places = tuple(msgspec.structs.replace(place, change=None) for place in changes.places)
     return msgspec.structs.replace(changes, places=places)
+
+
+def _delay_changes(
+    sides: tuple[RankTrace, RankTrace], steps: Sequence[int]
+) -> tuple[DelayChange, ...]:
+    """Return what delays cost on both sides by cause, what changed most first.
+
+    Seconds of a step, of `steps` in all on each side.
+    """
+    device = all(side.times for side in sides)
+    delays = [_by_cause(side) for side in sides]
+    changes = []
+    for cause in dict.fromkeys((*delays[0], *delays[1])):
+        costs, names = [], []
+        for side, count in zip(delays, steps, strict=True):
+            of_cause = sorted(side.get(cause, []), key=lambda delay: -_cost(delay, device=device))
+            costs.append(sum(_cost(delay, device=device) for delay in of_cause) / count)
+            names.append(of_cause[0].name if of_cause else "")
+        changes.append(
+            DelayChange(
+                cause=cause,
+                baseline=costs[0],
+                current=costs[1],
+                baseline_name=names[0],
+                current_name=names[1],
+            )
+        )
+    return tuple(sorted(changes, key=lambda change: -abs(change.contribution)))
+
+
+def _by_cause(side: RankTrace) -> dict[Cause, list[HostDelay]]:
+    delays: dict[Cause, list[HostDelay]] = {}
+    for delay in side.host_delays:
+        delays.setdefault(delay.cause, []).append(delay)
+    return delays
+
+
+def _cost(delay: HostDelay, *, device: bool) -> float:
+    return delay.cost if device else delay.time

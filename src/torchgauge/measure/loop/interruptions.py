@@ -56,6 +56,8 @@ class Interruptions:
     def begin(self, *, counts: bool) -> None:
         """Take note that a step begins, which counts or does not."""
         self._counts = counts
+        if not counts:
+            return
         self._collections.clear()
         self._compiled = _compiled()
         self._began = self._now()

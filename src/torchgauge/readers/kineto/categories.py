@@ -58,5 +58,5 @@ def table_of(category: str) -> str:
 
 
 def is_kept_function(name: str) -> bool:
-    """Return whether a Python function is kept where only the calls of modules are asked for."""
+    """Return whether a Python function is kept where only the calls of modules are requested."""
     return name.startswith(MODULE_CALL) or name == COLLECTION or bool(TUNING.fullmatch(name))

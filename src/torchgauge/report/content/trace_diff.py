@@ -99,9 +99,9 @@ def _delays(diff: TraceDiff) -> Table:
         f"{change.cause}: {_renamed(change.baseline_name, change.current_name)}"
         for change in diff.delays
     )
-    what = "time that a device waited for it" if diff.parts else "time of the host"
+    subject = "time that a device waited for it" if diff.parts else "time of the host"
     return Table(
-        title="What kept the host from launching", how=f"measured, {what}, {_scope(diff)}",
+        title="What kept the host from launching", how=f"measured, {subject}, {_scope(diff)}",
         columns=PARTS, rows=rows, notes=notes, layout="fitted",
     )  # fmt: skip
 

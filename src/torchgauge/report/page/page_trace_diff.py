@@ -99,10 +99,12 @@ def contributions(diff: TraceDiff) -> list[dict[str, Any]] | None:
         bars = [[part.part, round(part.contribution * 1e9), None] for part in diff.parts]
         charts.append(_chart("Devices", bars, 0, "", diff.window, "the devices' window"))
     if any(change.contribution for change in diff.delays):
-        delays = [[change.cause, round(change.contribution * 1e9), None] for change in diff.delays]
+        delay_bars: list[list[Any]] = [
+            [change.cause, round(change.contribution * 1e9), None] for change in diff.delays
+        ]
         total = math.fsum(change.contribution for change in diff.delays)
         title = "What kept the host from launching"
-        charts.append(_chart(title, delays, 0, "", total, "all of it"))
+        charts.append(_chart(title, delay_bars, 0, "", total, "all of it"))
     charts += [_places_chart(changes) for changes in _listed_changes(diff)]
     return charts or None
 

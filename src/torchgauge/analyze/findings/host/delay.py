@@ -65,8 +65,8 @@ def delayed_by(evidence: Evidence, cause: Cause) -> Delay | None:
 
 def title(evidence: Evidence, delay: Delay, subject: str) -> str:
     """Return the share of the step or window that a delay costs, in words."""
-    whole = "window" if evidence.rank is not None else "step"
+    scope = "window" if evidence.rank is not None else "step"
     percent = units.percent(delay.share)
     if delay.waits:
-        return f"The device waits for {subject} {percent} of the {whole}"
-    return f"{subject[0].upper()}{subject[1:]} takes {percent} of the {whole}"
+        return f"The device waits for {subject} {percent} of the {scope}"
+    return f"{subject[0].upper()}{subject[1:]} takes {percent} of the {scope}"

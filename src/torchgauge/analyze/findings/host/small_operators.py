@@ -11,12 +11,14 @@ from torchgauge.analyze.findings.rule import Rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node
 
-# Seconds: dispatch, allocation and the call from Python or autograd take 1 to 5 µs each.
-SMALL = 10e-6
+# Seconds: dispatch, allocation and the call from Python or autograd take 1 to 5 µs each, several
+# times that under a profiler on a busy machine.
+SMALL = 20e-6
 # Fewer are no matter of their number.
-MANY = 100
-# The share of the step from which it is what limits the step.
-MOST = 0.5
+MIN_CALLS = 100
+# The share of the step from which it is what limits the step; of a network with products in layers
+# of 1,000 units it is below 3 %.
+LIMITING_SHARE = 0.4
 # What is not in operators, and what lies between those that autograd calls.
 _BETWEEN = ("model", "layer", "bucket")
 _ENGINE = "autograd engine"
@@ -30,7 +32,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     called = [node for node in small if node.name.startswith("aten::")]
     calls = sum(node.calls for node in called)
     time = sum(node.host_time_self or 0.0 for node in small) + _between(nodes, small)
-    if calls < MANY or share(time, evidence.time) < MOST:
+    if calls < MIN_CALLS or share(time, evidence.time) < LIMITING_SHARE:
         return
     longest = max(called, key=lambda node: node.host_time_self or 0.0)
     yield Finding(
@@ -38,7 +40,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         severity=severity(share(time, evidence.time)),
         title=f"{units.percent(time / evidence.time)} of the "
         f"{'step' if evidence.rank is None else 'window'} is in {calls:,} operators of less than "
-        "10 µs and between them",
+        "20 µs and between them",
         evidence=f"{units.time(time)}; {longest.calls:,} × {longest.name} take "
         f"{units.time(longest.host_time_self)} themselves.",
         remedy="Fewer and larger ones: operators on whole tensors instead of a loop in Python, "

@@ -12,19 +12,28 @@ from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
 from torchgauge.records.finding import Finding
+from torchgauge.records.timeline.node import base_name
 from torchgauge.records.trace.trace import Synchronisation
 
-_REMEDIES = (
-    (("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense"),
-     "Leave values on the device: no .item(), float(), print or if on them in the step; log every "
-     "some hundred steps."),
-    (("aten::nonzero", "aten::masked_select", "aten::unique", "aten::index"),
-     "Sizes that depend on values have to be waited for: torch.where, multiplication with the "
-     "mask, or torch.nonzero_static in place of nonzero and boolean indices."),
-    (("aten::to", "aten::copy_", "aten::_to_copy", "aten::cpu"),
-     "Copy with non_blocking=True, from and to pinned memory, and not in the step what nobody "
-     "reads there."),
-)  # fmt: skip
+_VALUES = (
+    "Leave values on the device: no .item(), float(), print or if on them in the step; log every "
+    "some hundred steps."
+)
+_SIZES = (
+    "Sizes that depend on values have to be waited for: torch.where, multiplication with the "
+    "mask, or torch.nonzero_static in place of nonzero and boolean indices."
+)
+_COPIES = (
+    "Copy with non_blocking=True, from and to pinned memory; leave out of the step what it does "
+    "not read."
+)
+_PYTHON = " In a trace with stacks --python names the function."
+_REMEDIES = {
+    **dict.fromkeys(("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense"), _VALUES),
+    **dict.fromkeys(("aten::nonzero", "aten::masked_select", "aten::index"), _SIZES),
+    **dict.fromkeys(("aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"), _SIZES),
+    **dict.fromkeys(("aten::to", "aten::_to_copy", "aten::copy_"), _COPIES),
+}
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
@@ -41,7 +50,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         evidence=f"{costliest.count:,} × {_call(costliest)}: the host waits "
         f"{units.time(costliest.time)}; the device is idle for {units.time(costliest.idle)} for "
         f"lack of what it could have launched meanwhile, after all waits for {units.time(idle)}.",
-        remedy=_remedy(costliest),
+        remedy=f"{_remedy(costliest)}{_PYTHON * (not costliest.function)}",
         time=idle,
         worth=idle,
         path=costliest.layer,
@@ -58,14 +67,10 @@ def _call(wait: Synchronisation) -> str:
 
 
 def _remedy(wait: Synchronisation) -> str:
-    for operators, remedy in _REMEDIES:
-        if wait.operator.startswith(operators):
-            return remedy
     if not wait.operator:
         return "Do not synchronise in the step: torch.cuda.synchronize() is for measuring."
-    return (
-        "Leave values on the device; torch.cuda.set_sync_debug_mode(1) warns where the host waits."
-    )
+    other = "Leave values on the device; torch.cuda.set_sync_debug_mode(1) warns of each wait."
+    return _REMEDIES.get(base_name(wait.operator), other)
 
 
 RULE = Rule(

@@ -12,10 +12,12 @@ from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name
 
 # Operators of a step: fewer are no loop over parameters.
-MANY = 20
+MIN_CALLS = 20
 # Seconds of one operator: in longer ones arithmetic or memory traffic is most of it.
 SHORT = 20e-6
-_TOGETHER = ("aten::_foreach", "aten::_fused")
+# One that multiplies matrices (Muon, Shampoo), or runs the model (L-BFGS), is not overhead alone.
+_PRODUCTS = frozenset(("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::conv2d"))
+_BATCHED = ("aten::_foreach", "aten::_fused")
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
@@ -30,7 +32,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         id="optimizer-loop",
         severity=severity(share(time, evidence.time)),
         title=f"The optimizer goes through its parameters one by one: {waits}"
-        f"{units.percent(time / evidence.time)} of the {_whole(evidence)}",
+        f"{units.percent(time / evidence.time)} of the {_scope(evidence)}",
         evidence=f"{calls:,} operators ({longest.calls:,} × {longest.name}), none for several "
         f"parameters at once: {units.time(time)}.",
         remedy="torch.optim.AdamW(…, fused=True), as Adam, SGD and Adagrad take it too; else "
@@ -42,7 +44,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _whole(evidence: Evidence) -> str:
+def _scope(evidence: Evidence) -> str:
     return "window" if evidence.rank is not None else "step"
 
 
@@ -58,9 +60,10 @@ def _operators(evidence: Evidence) -> list[Node]:
 
 
 def _time(evidence: Evidence, operators: list[Node]) -> float | None:
-    """Return what the loop costs, None where it is none."""
+    """Return what the loop costs, None where there is no loop."""
     calls = sum(node.calls for node in operators)
-    if calls < MANY or any(node.name.startswith(_TOGETHER) for node in operators):
+    names = {base_name(node.name) for node in operators}
+    if calls < MIN_CALLS or names & _PRODUCTS or any(n.startswith(_BATCHED) for n in names):
         return None
     if evidence.rank is not None:
         delay = delayed_by(evidence, "optimizer loop")

@@ -10,10 +10,10 @@ from typing import get_args
 
 import numpy as np
 
+from torchgauge.analyze.host.host_pauses import Pauses
 from torchgauge.analyze.timeline.attribution import HOST, NONE, OPTIMIZER, Spans
 from torchgauge.analyze.timeline.launches import Launched
 from torchgauge.analyze.timeline.time_intervals import Intervals, union
-from torchgauge.analyze.trace.host_pauses import Pauses
 from torchgauge.readers.kineto.categories import COLLECTION, PYTHON, TUNING
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
 from torchgauge.records.trace.host_delay import Cause, HostDelay
@@ -105,10 +105,11 @@ def _rows_by_cause(events: Events, spans: Spans, work: Launched) -> dict[Cause, 
 
 def _long_first_launches(events: Events, work: Launched) -> Rows:
     """Return the calls that launched a kernel as the first of its name, and took long."""
-    first: Rows = np.unique(events.name.codes[work.row], return_index=True)[1]
+    first = np.unique(events.name.codes[work.row], return_index=True)[1]
     calls = work.call[first][work.launched[first]]
     launches = events.name.take(calls).where(lambda name: "LaunchKernel" in name)
-    return calls[launches & (events.duration[calls] >= _LONG_LAUNCH)]
+    long_launches: Rows = calls[launches & (events.duration[calls] >= _LONG_LAUNCH)]
+    return long_launches
 
 
 def _optimizer_loops(events: Events, spans: Spans) -> np.ndarray:
@@ -118,10 +119,8 @@ def _optimizer_loops(events: Events, spans: Spans) -> np.ndarray:
     steps = np.flatnonzero(names.where(lambda name: _STEP.match(name) is not None))
     inside = spans.phase == OPTIMIZER
     operators = inside & names.where(lambda name: name.startswith("aten::"))
-    together = inside & names.where(
-        lambda name: name.startswith(("aten::_foreach", "aten::_fused"))
-    )
-    if len(steps) and not together.any() and operators.sum() >= _LOOP * len(steps):
+    batched = inside & names.where(lambda name: name.startswith(("aten::_foreach", "aten::_fused")))
+    if len(steps) and not batched.any() and operators.sum() >= _LOOP * len(steps):
         is_loop[spans.row[steps]] = True
     return is_loop
 
@@ -146,7 +145,8 @@ def _outermost(events: Events, rows: Rows) -> Rows:
 
 
 def _within(intervals: Intervals, begin: Integers, end: Integers) -> Integers:
-    return intervals.before(end) - intervals.before(begin)
+    lengths: Integers = intervals.before(end) - intervals.before(begin)
+    return lengths
 
 
 def _add(figures: dict[str, list[int]], names: Coded[str], time: Integers, idle: Integers) -> None:
