@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from tests.support import records
+from tests.support.exported_records import target
 from tests.support.findings import H100, finding, rank
 from tests.support.kineto_events import launched
 
@@ -95,3 +96,28 @@ def test_memory_that_is_reserved_and_not_used(allocated, reserved, is_found):
     assert (entry is not None) == is_found
     if is_found:
         assert "expandable_segments" in entry.remedy
+
+
+def churned(*shares, device="cpu"):
+    """The finding about a step of 1 µs whose processes spend such shares of it on page faults."""
+    (run,) = records.latency().processes
+    runs = tuple(
+        msgspec.structs.replace(run, yardstick={"faulting": share * run.median}) for share in shares
+    )
+    latency = msgspec.structs.replace(records.latency(), processes=runs)
+    tree = Tree(rows=(TreeRow(name="M", kind="model", parent=-1, calls=1, host=1000),))
+    profile = records.profile(latency=latency, tree=tree, target=target(device=device))
+    return next((entry for entry in findings(profile) if entry.id == "allocation-churn"), None)
+
+
+def test_memory_that_the_system_gives_anew():
+    entry = churned(0.0, 0.2, 0.3)
+    assert entry.time == pytest.approx(0.2e-6)
+    assert "2,000 page faults" in entry.evidence  # a fifth of 10 ms, at a microsecond each
+
+
+@pytest.mark.parametrize(
+    ("shares", "device"), [((0.0, 0.0, 0.5), "cpu"), ((), "cpu"), ((0.2,), "cuda:0")]
+)
+def test_memory_that_most_processes_keep(shares, device):
+    assert churned(*shares, device=device) is None

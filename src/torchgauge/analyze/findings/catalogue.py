@@ -64,6 +64,7 @@ from torchgauge.analyze.findings.layers import (
     widest_layer,
 )
 from torchgauge.analyze.findings.memory import (
+    allocation_churn,
     kept_activations,
     largest_part,
     peak_layer,
@@ -93,7 +94,8 @@ FILES = (
     pageable_copies, small_copies,
     training_mode, composed_layers, dense_embedding_gradient, recomputation,
     hottest_operator, widest_layer, out_of_proportion, farthest_from_roof, outside_layers,
-    kept_activations, training_state, peak_layer, unused_reserve, zeroed_gradients, largest_part,
+    allocation_churn, kept_activations, training_state, peak_layer, unused_reserve,
+    zeroed_gradients, largest_part,
     launched_before, missing_ranks,
 )  # fmt: skip
 RULES: dict[str, Rule] = {file.RULE.id: file.RULE for file in FILES}

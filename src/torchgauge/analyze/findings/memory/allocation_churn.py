@@ -1,0 +1,46 @@
+"""Memory of the host that each call gets from the system anew."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from torchgauge import units
+from torchgauge.analyze.findings.record_evidence import Evidence
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity
+from torchgauge.analyze.latency.yardstick import FAULTING, PAGE_FAULT
+from torchgauge.records.finding import Finding
+
+
+def _find(evidence: Evidence) -> Iterator[Finding]:
+    latency = None if evidence.profile is None else evidence.profile.latency
+    runs = () if latency is None else latency.processes
+    known = [run for run in runs if FAULTING in run.yardstick and run.median > 0]
+    if not known or not evidence.runs_on_host:
+        return
+    # Processes differ by how blocks happen to lie: the middle one counts.
+    faulting = statistics.median(run.yardstick[FAULTING] / run.median for run in known)
+    count = statistics.median(run.yardstick[FAULTING] for run in known) / PAGE_FAULT
+    if not NOTICEABLE <= faulting <= 1:
+        return
+    allocations = None if evidence.tree is None else evidence.tree.root.allocations
+    yield Finding(
+        id="allocation-churn",
+        severity=severity(faulting),
+        title=f"Memory that the system gives anew takes about {units.percent(faulting)} of a call",
+        evidence=f"{count:,.0f} page faults, at a microsecond each"
+        + (f"; {units.size(allocations)} are allocated." if allocations else "."),
+        remedy="Let malloc keep what is freed: MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_="
+        "17179869184, or jemalloc; torchgauge advise --candidates malloc-keep measures it.",
+        time=faulting * evidence.time,
+        worth=faulting * evidence.time,
+        view="memory",
+    )
+
+
+RULE = Rule(
+    "allocation-churn",
+    _find,
+    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
+    "#switch-memory-allocator",
+)
