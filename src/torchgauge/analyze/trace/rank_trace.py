@@ -19,6 +19,7 @@ from torchgauge.analyze.trace.critical_path import Segment, critical_path, summa
 from torchgauge.analyze.trace.device_breakdown import device_times
 from torchgauge.analyze.trace.device_work import Activities, device_activities
 from torchgauge.analyze.trace.kernel_facts import Facts
+from torchgauge.analyze.trace.kernel_sequences import kernel_sequences
 from torchgauge.analyze.trace.memory_over_time import memory_uses
 from torchgauge.analyze.trace.packed_columns import packed
 from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
@@ -69,6 +70,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         collectives=collectives(activities, facts),
         queues=_queues(activities),
         synchronisations=synchronisations(events, spans, modules.tree, host_waits),
+        sequences=kernel_sequences(activities, facts),
         critical_path=_critical(events, spans, work, activities, host_waits, begin),
         memory=tuple(memory_uses(events, begin)),
         missing=tuple(_not_recorded(events, modules)),

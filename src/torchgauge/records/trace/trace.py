@@ -15,6 +15,7 @@ from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import DeviceTime
 from torchgauge.records.trace.critical_path import CriticalPath
+from torchgauge.records.trace.kernel_sequence import KernelSequence
 
 SCHEMA = "torchgauge.trace/2"
 Layers = Literal["torchgauge", "torch"]
@@ -166,6 +167,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     collectives: tuple[Collectives, ...] = ()
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()
+    sequences: tuple[KernelSequence, ...] = ()
     critical_path: CriticalPath | None = None
     memory: tuple[MemoryUse, ...] = ()
     missing: tuple[str, ...] = ()
