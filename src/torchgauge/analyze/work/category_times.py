@@ -3,7 +3,8 @@
 A kernel has the category of the operator whose work is counted around it, so that times and FLOPs
 are of the same calls: what a convolution runs to change its layout is "convolution". What an
 optimizer's step runs is "optimizer"; what no known operator launched is told by the kernel's own
-name. Communication, copies and memory sets are that, whoever launched them. Without a device, the time is that of operators on the host, without what they call.
+name. Communication, copies and memory sets are that, whoever launched them. Without a device, the
+time is that of operators on the host, without what they call.
 """
 
 from __future__ import annotations

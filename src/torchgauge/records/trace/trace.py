@@ -16,6 +16,7 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import DeviceTime
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.kernel_sequence import KernelSequence
+from torchgauge.records.work.roofline import Roofs
 
 SCHEMA = "torchgauge.trace/2"
 Layers = Literal["torchgauge", "torch"]
@@ -149,7 +150,8 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     `window` is the time from the first event to the last. `launched_before` and `device_time` are
     of device work: what the file has no launch of, and all of it. `missing` says in words what was
     not recorded and what that leaves unknown. `versions` are those that the file names: of CUDA,
-    HIP, their drivers, NCCL.
+    HIP, their drivers, NCCL. `roofs` are those of the device's datasheet, None where it is not
+    known, or devices are of several kinds.
     """
 
     file: str
@@ -163,6 +165,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     device_time: float
     launched_before: float
     versions: dict[str, str] = msgspec.field(default_factory=dict)
+    roofs: Roofs | None = None
     copies: tuple[Copies, ...] = ()
     collectives: tuple[Collectives, ...] = ()
     queues: tuple[Queue, ...] = ()
