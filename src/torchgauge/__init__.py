@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         profile,
         read_snapshot,
         read_trace,
+        replay_operator,
         sweep,
         timeline,
     )
@@ -75,6 +76,7 @@ _HOMES = {
         "profile",
         "read_snapshot",
         "read_trace",
+        "replay_operator",
         "sweep",
         "timeline",
     ),
@@ -151,6 +153,7 @@ __all__ = [
     "quick_profile",
     "read_snapshot",
     "read_trace",
+    "replay_operator",
     "sweep",
     "timeline",
 ]

@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     from torchgauge.api.records import load, load_baseline, load_ranks
     from torchgauge.api.snapshots import compare_snapshots, read_snapshot
     from torchgauge.api.sweeps import sweep, sweep_request
-    from torchgauge.api.traces import compare_traces, convert_trace, read_trace
+    from torchgauge.api.traces import (
+        compare_traces,
+        convert_trace,
+        read_trace,
+        replay_operator,
+    )
 
 _HOMES = {
     "advices": ("advise", "advise_request"),
@@ -58,7 +63,7 @@ _HOMES = {
     "records": ("load", "load_baseline", "load_ranks"),
     "snapshots": ("compare_snapshots", "read_snapshot"),
     "sweeps": ("sweep", "sweep_request"),
-    "traces": ("compare_traces", "convert_trace", "read_trace"),
+    "traces": ("compare_traces", "convert_trace", "read_trace", "replay_operator"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -90,6 +95,7 @@ __all__ = [
     "profile_request",
     "read_snapshot",
     "read_trace",
+    "replay_operator",
     "sweep",
     "sweep_request",
     "timeline",

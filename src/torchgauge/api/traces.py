@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.progress import showing
 from torchgauge.traces.read_options import TIMELINE_BYTES, ReadOptions
 
 if TYPE_CHECKING:
+    from torchgauge.records.trace.replay import Replay
     from torchgauge.records.trace.trace import Trace
     from torchgauge.records.trace.trace_diff import TraceDiff
     from torchgauge.traces.conversions import Form
@@ -83,6 +85,49 @@ def compare_traces(
     from torchgauge.traces.compared_traces import compared
 
     return compared(baseline, current, rank)
+
+
+def replay_operator(
+    path: str | Path,
+    operator: str,
+    *,
+    rank: int | None = None,
+    device: str | None = None,
+    budget: float | None = None,
+    partial: bool = False,
+    cache: bool = False,
+    progress: bool | None = None,
+) -> Replay:
+    """Time one recorded call of an operator again, with its sizes, types and strides.
+
+    `operator` is a name with the number of the call, from 1: "aten::mm#12"; without a number it is
+    the first. Values are made up, and no code of the file runs: the name must be one of torch's own
+    operators. `device` None is a GPU where the call used one and one is here, else the CPU;
+    `budget` is in seconds of sampling (default 5). `rank` chooses among several files, None is the
+    first. The other options are those of `read_trace`.
+
+    Raises InputError as `read_trace` for files, `rank-unknown`, `operator-unknown`, `call-unknown`,
+    `inputs-absent` where no sizes were recorded, `operator-not-replayable` with the cause,
+    `operator-too-large`, `device-unknown`, `device-absent`.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> with torch.profiler.profile(record_shapes=True) as recording:
+        ...     y = torch.mm(torch.ones(8, 4), torch.ones(4, 2))
+        >>> recording.export_chrome_trace("trace.json")
+        >>> replay = tg.replay_operator("trace.json", "aten::mm", budget=0.1)
+        >>> replay.latency.median > 0
+        True
+    """
+    from torchgauge.traces import operator_replay
+
+    reading = ReadOptions(partial=partial, cache=cache)
+    with showing(progress) as display:
+        call = operator_replay.find_call(Path(path), operator, rank, reading, display)
+    require_torch()
+    seconds = operator_replay.BUDGET if budget is None else budget
+    with measuring(progress) as display:
+        return operator_replay.replay(call, device, seconds, display)
 
 
 def convert_trace(

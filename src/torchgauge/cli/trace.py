@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.cli import conversion, formats
+from torchgauge.cli import conversion, formats, replay
 from torchgauge.cli.options.numbers import positive, size, whole_number
 from torchgauge.cli.options.tree import add_view_options, shown_options
 from torchgauge.cli.output import emit, print_view, tell
@@ -25,8 +25,10 @@ Read what torch.profiler exported: a file (.json, .json.gz), or a folder or arch
   torchgauge trace traces/ --output-dir results
   torchgauge trace trace.json.gz --to speedscope --output trace.speedscope.json
   torchgauge trace trace.json.gz --to chrome --step 7 --output step.json.gz
+  torchgauge trace trace.json.gz --replay aten::mm#12
 
-Neither torch nor a GPU is needed. Figures that were not recorded are unknown, never 0.
+Neither torch nor a GPU is needed; --replay needs torch. Figures that were not recorded are
+unknown, never 0.
 """
 
 
@@ -60,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tables = ("figures", "layers", "operators", "kernels", "categories")
     printed = formats.add_printed(out, tables, "kernels", "a table of all ranks, or of --rank,")
     conversion.add_arguments(parser, printed)
+    replay.add_arguments(parser, printed)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -67,8 +70,11 @@ def run(options: argparse.Namespace) -> int:
     from torchgauge import api
 
     conversion.check(options)
+    replay.check(options)
     if options.to is not None:
         return conversion.run(options)
+    if options.replay is not None:
+        return replay.run(options)
     formats.check(options, "Trace")
     is_range = options.begin is not None or options.end is not None
     trace = api.read_trace(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from torchgauge.analyze.trace.rank_calls import Calls
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.analyze.trace.recording import recording
 from torchgauge.analyze.trace.selection import select, selected_events, waits_for_others
-from torchgauge.errors import TorchgaugeError
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.progress import Progress
 from torchgauge.readers.kineto.heads import PythonDetail
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.trace.events import Events
 from torchgauge.records.trace.trace import RankTrace
+from torchgauge.records.work.roofline import Roofs
 from torchgauge.traces.read_options import ReadOptions
 
 
@@ -33,18 +38,30 @@ def read_rank(file: str, options: ReadOptions, progress: Progress | None = None)
     if progress is not None:
         progress.start("analysing")
     name, part = Path(file).name, options.part
-    if part.is_whole:
-        return RankResult(file, *rank_trace(events, name, timeline_bytes=options.timeline_bytes))
-    complete_recording = recording(events)
-    selection = select(complete_recording, part)
+    behind_others = False
+    if not part.is_whole:
+        complete_recording = recording(events)
+        selection = select(complete_recording, part)
+        behind_others = waits_for_others(complete_recording, selection)
+        events = selected_events(events, selection)
     rank, calls = rank_trace(
-        selected_events(events, selection),
+        events,
         name,
         str(part),
-        behind_others=waits_for_others(complete_recording, selection),
+        behind_others=behind_others,
         timeline_bytes=options.timeline_bytes,
     )
-    return RankResult(file, rank, calls)
+    roofs = datasheet([device.name for device in rank.devices])
+    return RankResult(file, msgspec.structs.replace(rank, roofs=roofs), calls)
+
+
+def datasheet(names: Sequence[str]) -> Roofs | None:
+    """Return the roofs of the device by its name; None of several kinds, or of an unknown one."""
+    from torchgauge.device.roofs import peaks
+
+    with contextlib.suppress(InputError):
+        return peaks.find(names[0]) if len(set(names)) == 1 else None
+    return None
 
 
 def events_of(

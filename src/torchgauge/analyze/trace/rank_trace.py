@@ -21,6 +21,7 @@ from torchgauge.analyze.trace.dependencies import dependencies
 from torchgauge.analyze.trace.device_breakdown import device_times
 from torchgauge.analyze.trace.device_work import Activities, device_activities
 from torchgauge.analyze.trace.kernel_facts import Facts
+from torchgauge.analyze.trace.kernel_sequences import kernel_sequences
 from torchgauge.analyze.trace.memory_over_time import memory_uses
 from torchgauge.analyze.trace.packed_columns import packed
 from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
@@ -83,6 +84,7 @@ def rank_trace(
         queues=_queues(activities),
         synchronisations=synchronisations(events, spans, modules.tree, host_waits, caused),
         host_delays=delays,
+        sequences=kernel_sequences(activities, facts),
         critical_path=None
         if behind_others
         else _critical(

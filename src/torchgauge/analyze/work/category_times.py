@@ -3,7 +3,8 @@
 A kernel has the category of the operator whose work is counted around it, so that times and FLOPs
 are of the same calls: what a convolution runs to change its layout is "convolution". What an
 optimizer's step runs is "optimizer"; what no known operator launched is told by the kernel's own
-name. Without a device, the time is that of operators on the host, without what they call.
+name. Communication, copies and memory sets are that, whoever launched them. Without a device, the
+time is that of operators on the host, without what they call.
 """
 
 from __future__ import annotations
@@ -143,11 +144,9 @@ def _category(row: TreeRow, around: str | None, *, on_device: bool) -> str | Non
     own, kernel = category(row.name), row.kernel
     if own == "communication" or (kernel is not None and kernel.collective is not None):
         return "communication"
-    if row.phase == "optimizer":
-        return "optimizer"
-    if around is None and kernel is not None and kernel.work != "kernel":
+    if kernel is not None and kernel.work != "kernel":
         return "copy" if kernel.work == "copy" else "fill"
-    return around or own
+    return "optimizer" if row.phase == "optimizer" else around or own
 
 
 def _add_time(sums: CategoryTime, row: TreeRow, *, on_device: bool) -> None:

@@ -6,7 +6,7 @@ from torchgauge.records.timeline.layer_columns import PYTHON_COLUMNS
 from torchgauge.records.timeline.quantity import Quantity
 
 _BY_NAME: dict[Quantity, tuple[str, ...]] = {
-    "time": ("avg", "min", "median", "max"),
+    "time": ("time", "avg", "min", "median", "max"),
     "bytes": ("shared_memory",),
     "count": ("# of Calls", "registers"),
     "share": ("share", "occupancy", "compute_share", "memory_share", "tensor_cores"),

@@ -16,7 +16,9 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import DeviceTime
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.host_delay import HostDelay
+from torchgauge.records.trace.kernel_sequence import KernelSequence
 from torchgauge.records.trace.straggler import LateCall, Straggler
+from torchgauge.records.work.roofline import Roofs
 
 SCHEMA = "torchgauge.trace/2"
 Layers = Literal["torchgauge", "torch"]
@@ -174,8 +176,9 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     of device work: what the file has no launch of, and all of it. `missing` says in words what was
     not recorded and what that leaves unknown. `versions` are those that the file names: of CUDA,
     HIP, their drivers, NCCL. `host_delays` are what keeps the host from launching work, by cause,
-    longest first. `part` is the part of the file that is described ("step 7"), empty where it is
-    all. `accelerator` is what the devices are called, None for GPUs.
+    longest first. `roofs` are those of the device's datasheet, None where it is not known, or
+    devices are of several kinds. `part` is the part of the file that is described ("step 7"), empty
+    where it is all. `accelerator` is what the devices are called, None for GPUs.
     """
 
     file: str
@@ -189,11 +192,13 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     device_time: float
     launched_before: float
     versions: dict[str, str] = msgspec.field(default_factory=dict)
+    roofs: Roofs | None = None
     copies: tuple[Copies, ...] = ()
     collectives: tuple[Collectives, ...] = ()
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()
     host_delays: tuple[HostDelay, ...] = ()
+    sequences: tuple[KernelSequence, ...] = ()
     critical_path: CriticalPath | None = None
     memory: tuple[MemoryUse, ...] = ()
     missing: tuple[str, ...] = ()

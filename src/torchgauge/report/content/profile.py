@@ -69,9 +69,7 @@ def conclusion(profile: Profile) -> list[Block]:
         detail = f"  {layer.row.type}, {units.percent(share)} of the step"
         pairs.append(("slowest layer", Detailed(layer.path, detail)))
     if profile.tree is not None and (parts := most_time(profile.tree)):
-        pairs.append(
-            ("most time in", Detailed(parts[0], "".join(f", {part}" for part in parts[1:])))
-        )
+        pairs.append(("most time in", Detailed(", ".join(parts), "")))
     if profile.memory is not None:
         pairs.append(("peak memory", _peak(profile.memory)))
     blocks: list[Block] = [Facts(pairs, title="In short")] if pairs else []

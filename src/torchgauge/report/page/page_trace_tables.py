@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgauge.records.record import Record
 from torchgauge.records.trace.critical_path import CriticalPath
+from torchgauge.records.trace.kernel_sequence import KernelSequence
 from torchgauge.records.trace.trace import Job, RankTrace
 from torchgauge.report.page.page_shorter import shortened_table
 from torchgauge.report.page.page_tables import Column, table, tree_tables, with_kernel_labels
 from torchgauge.report.tables.category_table import roofs_of
+from torchgauge.report.tables.trace_tables import sequence_name
 
 MAX_ROWS = 1_000  # of a table that is not the tree's
 LINKS = ("compute", "communication", "wait", "copy", "host", "launch", "pause")
@@ -40,6 +42,16 @@ _COPIES = (
     Column("time", "time", "time"),
     Column("bytes", "bytes", "bytes"),
     Column("bandwidth", "B/s", "bytes/s"),
+)
+_SEQUENCES = (
+    Column("name", "begins with", "text"),
+    Column("kernels", "kernels", "count"),
+    Column("repeats", "repeats", "count"),
+    Column("runs", "series", "count"),
+    Column("time", "time", "time"),
+    Column("share", "share of device", "share"),
+    Column("each", "each", "time"),
+    Column("span", "apart", "time"),
 )
 _QUEUES = (
     Column("stream", "stream", "text"),
@@ -79,8 +91,15 @@ _UNCOUNTED = (
     Column("count", "events", "count"),
     Column("time", "time", "time"),
 )
+_OF_SEQUENCE: dict[str, Callable[[KernelSequence], Any]] = {
+    "name": sequence_name,
+    "kernels": lambda sequence: len(sequence.names),
+    "each": lambda sequence: sum(sequence.durations),
+}
 _NOTES = {
     "uncounted": "Recorded events of categories that no figure here counts.",
+    "sequences": "Kernels that ran in the same order again and again. Each: the sum of their "
+    "median times; apart: from one begin to the next.",
     "queues": "Pieces of work that were launched and had not begun, over the stream's time. Empty: "
     "none waited behind the piece that began. Delay: from the launch to the begin of the work.",
     "synchronisations": "Calls in which the host waited for a device, with the operator around.",
@@ -99,6 +118,7 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
         if tree_table["name"] != "containers" or tree_table["rows"] > 1
     ]
     for name, columns, rows in (
+        ("sequences", _SEQUENCES, rank.sequences),
         ("collectives", _COLLECTIVES, rank.collectives),
         ("copies", _COPIES, rank.copies),
         ("queues", _QUEUES, rank.queues),
@@ -133,6 +153,8 @@ def _record_table(
 def _cell(rank: RankTrace, record: Any, key: str) -> Any:
     if key == "pageable":
         return {True: "pageable", False: "pinned", None: ""}[record.pageable]
+    if isinstance(record, KernelSequence) and key in _OF_SEQUENCE:
+        return _OF_SEQUENCE[key](record)
     if key == "stream":
         return rank.stream_name(record.device, record.stream)
     return getattr(record, key)

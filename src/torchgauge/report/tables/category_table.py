@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from torchgauge import units
 from torchgauge.analyze.work.category_times import OUTSIDE, CategoryTime, category_times
-from torchgauge.device.roofs import peaks
-from torchgauge.errors import InputError
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline import table as flat_table
 from torchgauge.records.timeline.loop import Loop
@@ -23,17 +20,10 @@ NO_PRECISION = ("communication", "copy", "fill", "layout")  # messages and moves
 
 
 def roofs_of(record: RankTrace | Profile | Loop) -> Roofs | None:
-    """Return the roofs of the record's device: a profile's, or a datasheet's by the trace's name.
-
-    None of a trace with devices of several names, or of one that no datasheet here has.
-    """
-    if isinstance(record, RankTrace):
-        names = {device.name for device in record.devices}
-        with contextlib.suppress(InputError):
-            return peaks.find(names.pop()) if len(names) == 1 else None
-    if isinstance(record, Profile) and record.roofline is not None:
-        return record.roofline.roofs
-    return None
+    """Return the roofs of the record's device: of a trace those of its datasheet."""
+    if isinstance(record, Profile):
+        return None if record.roofline is None else record.roofline.roofs
+    return record.roofs if isinstance(record, RankTrace) else None
 
 
 def of_record(record: RankTrace | Profile | Loop) -> flat_table.Table:

@@ -7,8 +7,10 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.records.trace.critical_path import CriticalPath
+from torchgauge.records.trace.kernel_sequence import KernelSequence
 from torchgauge.records.trace.trace import Collectives, RankTrace
 from torchgauge.report.content.document import Column, Curve, Row, Table, rows_of
+from torchgauge.report.tables.kernel_names import kernel_label
 from torchgauge.visible import visible
 
 BAR = 10
@@ -47,6 +49,15 @@ COPIES = (
     Column("time", unit="time"),
     Column("bytes", unit="bytes", empty="–"),
     Column("rate", get=_rate, empty="–"),
+)
+SEQUENCES = (
+    Column("kernels", unit="count", get=lambda sequence: len(sequence.names)),
+    Column("repeats", unit="count"),
+    Column("series", 3, unit="count", get=lambda sequence: sequence.runs),
+    Column("time", unit="time"),
+    Column("share", unit="percent"),
+    Column("each", 1, unit="time", get=lambda sequence: sum(sequence.durations)),
+    Column("span", 2, title="apart", unit="time"),
 )
 QUEUES = (
     Column("mean", get=lambda queue: units.significant(queue.mean)),
@@ -92,6 +103,8 @@ def details(rank: RankTrace) -> Iterator[Table]:
 
     if rank.critical_path is not None:
         yield _critical_path(rank.critical_path)
+    if rank.sequences:
+        yield _sequences(rank)
     empty = "empty: work with nothing waiting behind it. delay: from launch to begin, median."
     kinds = (
         ("Collectives", COLLECTIVES, rank.collectives, lambda row: row.name, "", True),
@@ -141,6 +154,26 @@ def _critical_path(path: CriticalPath) -> Table:
         title="Critical path", how="estimated", columns=PATH, rows=rows,
         notes=(f"Most of it: {longest_text}.",),
     )  # fmt: skip
+
+
+def _sequences(rank: RankTrace) -> Table:
+    rows = rows_of(SEQUENCES, rank.sequences, sequence_name)
+    longest = rank.sequences[0]
+    parts = sorted(zip(longest.durations, longest.names, strict=True), reverse=True)[:3]
+    parts_text = "; ".join(
+        f"{units.time(time, 3)} {_short(kernel_label(name))}" for time, name in parts
+    )
+    return Table(
+        title="Kernels that repeat", how="measured", columns=SEQUENCES, rows=rows, recorded=True,
+        layout="fitted",
+        notes=(f"The longest of the first sequence: {parts_text}.",),
+    )  # fmt: skip
+
+
+def sequence_name(sequence: KernelSequence) -> str:
+    """Return what a sequence begins with, and how many more kernels follow."""
+    first, *further = sequence.names
+    return f"{_short(kernel_label(first), 28)} and {len(further)} more"
 
 
 def _short(name: str, max_length: int = 40) -> str:
