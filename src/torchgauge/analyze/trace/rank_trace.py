@@ -29,6 +29,7 @@ from torchgauge.analyze.trace.recorded_tree import (
     tree_of,
 )
 from torchgauge.analyze.trace.synchronisations import Waits, operator, synchronisations, waits
+from torchgauge.analyze.trace.unknown_roles import unknown_roles
 from torchgauge.analyze.trace.window import window
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events
@@ -72,6 +73,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         launched_before=int(duration[~work.launched].sum()) * 1e-9,
         copies=copies(activities, facts),
         collectives=collectives(activities, facts),
+        unknown_roles=unknown_roles(activities, facts),
         queues=_queues(activities),
         synchronisations=synchronisations(events, spans, modules.tree, host_waits),
         critical_path=_critical(events, spans, work, activities, host_waits, begin),

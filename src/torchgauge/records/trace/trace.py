@@ -15,6 +15,7 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import DeviceTime
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.straggler import LateCall, Straggler
+from torchgauge.records.trace.unknown_role import UnknownRole
 
 SCHEMA = "torchgauge.trace/2"
 Layers = Literal["torchgauge", "torch"]
@@ -148,7 +149,8 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     `window` is the time from the first event to the last. `launched_before` and `device_time` are
     of device work: what the file has no launch of, and all of it. `missing` says in words what was
     not recorded and what that leaves unknown. `versions` are those that the file names: of CUDA,
-    HIP, their drivers, NCCL.
+    HIP, their drivers, NCCL. `unknown_roles` are kernels that count as computation and may
+    communicate.
     """
 
     file: str
@@ -164,6 +166,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     copies: tuple[Copies, ...] = ()
     collectives: tuple[Collectives, ...] = ()
+    unknown_roles: tuple[UnknownRole, ...] = ()
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()
     critical_path: CriticalPath | None = None

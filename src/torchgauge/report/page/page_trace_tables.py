@@ -10,6 +10,7 @@ from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.trace import Job, RankTrace
 from torchgauge.report.page.page_shorter import shortened_table
 from torchgauge.report.page.page_tables import Column, table, tree_tables, with_kernel_labels
+from torchgauge.report.tables.trace_tables import UNKNOWN_NOTE
 
 MAX_ROWS = 1_000  # of a table that is not the tree's
 LINKS = ("compute", "communication", "copy", "host", "launch", "pause")
@@ -31,6 +32,12 @@ _COLLECTIVES = (
     Column("wait", "waited", "time"),
     Column("transfer", "transfer", "time"),
     Column("bus_bandwidth", "bus", "bytes/s"),
+)
+_UNKNOWN_ROLES = (
+    Column("name", "kernel", "text"),
+    Column("stream", "stream", "text"),
+    Column("count", "calls", "count"),
+    Column("time", "time", "time"),
 )
 _COPIES = (
     Column("kind", "copy", "text"),
@@ -67,6 +74,7 @@ _NOTES = {
     "queues": "Pieces of work that were launched and had not begun, over the stream's time. Empty: "
     "none waited behind the piece that began. Delay: from the launch to the begin of the work.",
     "synchronisations": "Calls in which the host waited for a device, with the operator around.",
+    "unknown role": UNKNOWN_NOTE,
     "least": "At least the bandwidth of the bus: the time of one rank's file includes waiting.",
 }
 
@@ -81,6 +89,7 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
     ]
     for name, columns, rows in (
         ("collectives", _COLLECTIVES, rank.collectives),
+        ("unknown role", _UNKNOWN_ROLES, rank.unknown_roles),
         ("copies", _COPIES, rank.copies),
         ("queues", _QUEUES, rank.queues),
         ("synchronisations", _SYNCHRONISATIONS, rank.synchronisations),

@@ -41,6 +41,12 @@ COLLECTIVES = (
     Column("waited", unit="time", get=lambda collective: collective.wait, empty="–"),
     Column("bus", get=_bus, empty="–"),
 )
+UNKNOWN_ROLES = (
+    Column("stream", get=lambda kernel: _queue_name(kernel)),
+    Column("count", unit="count"),
+    Column("time", unit="time"),
+)
+UNKNOWN_NOTE = "On streams that communicate else. They count as computation, and may communicate."
 COPIES = (
     Column("host memory", get=lambda copy: HOST_MEMORY[copy.pageable]),
     Column("count", unit="count"),
@@ -77,6 +83,11 @@ def details(rank: RankTrace) -> Iterator[Table]:
         yield _critical_path(rank.critical_path)
     if rank.collectives:
         yield _first_rows("Collectives", COLLECTIVES, rank.collectives)
+    if rank.unknown_roles:
+        title = "Kernels of unknown role"
+        yield _first_rows(
+            title, UNKNOWN_ROLES, rank.unknown_roles, lambda kernel: kernel.name, UNKNOWN_NOTE
+        )
     if rank.copies:
         rows = rows_of(COPIES, rank.copies, lambda copy: copy.kind)
         yield Table(title="Copies", how="measured", columns=COPIES, rows=rows, recorded=True)
