@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from torchgauge.analyze.findings.communication import (
+    communication_bound,
     compute_stream,
     exposed_communication,
+    last_collective,
     late_rank,
     slow_bandwidth,
     slow_collective,
@@ -37,7 +39,8 @@ from torchgauge.records.trace.trace import RankTrace, Trace
 
 FILES = (
     straggler, late_rank, throttled_rank, uneven_work, uneven_exchange,
-    slow_collective, slow_bandwidth, small_collectives, compute_stream, exposed_communication,
+    slow_collective, slow_bandwidth, small_collectives, compute_stream, last_collective,
+    communication_bound, exposed_communication,
     idle_host, idle_device,
     synchronisation, slow_tail,
     fp32_products, pageable_copies,

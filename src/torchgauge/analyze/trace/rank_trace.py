@@ -13,7 +13,7 @@ from torchgauge.analyze.timeline.attribution import Spans
 from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
 from torchgauge.analyze.timeline.launches import Launched, launched
 from torchgauge.analyze.timeline.module_calls import Modules
-from torchgauge.analyze.trace.collectives import collectives
+from torchgauge.analyze.trace.collectives import collectives, exposed_last
 from torchgauge.analyze.trace.copies import copies
 from torchgauge.analyze.trace.critical_path import Segment, critical_path, summary
 from torchgauge.analyze.trace.device_breakdown import device_times
@@ -57,6 +57,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
     facts = Facts(events, work)
     activities = device_activities(events, work, facts)
     host_waits = waits(events)
+    steps = launched_in_steps(events, activities)
     begin, end = window(events)
     duration = activities.end - activities.begin
     record = RankTrace(
@@ -73,6 +74,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         launched_before=int(duration[~work.launched].sum()) * 1e-9,
         copies=copies(activities, facts),
         collectives=collectives(activities, facts),
+        exposed_last=exposed_last(activities, steps),
         unknown_roles=unknown_roles(activities, facts),
         queues=_queues(activities),
         synchronisations=synchronisations(events, spans, modules.tree, host_waits),
@@ -81,7 +83,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         missing=tuple(_not_recorded(events, modules)),
         warnings=events.warnings,
     )
-    calls = rank_calls(activities, facts, _origin(events), launched_in_steps(events, activities))
+    calls = rank_calls(activities, facts, _origin(events), steps)
     return msgspec.structs.replace(record, findings=findings(record)), calls
 
 

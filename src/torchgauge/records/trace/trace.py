@@ -150,7 +150,8 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     of device work: what the file has no launch of, and all of it. `missing` says in words what was
     not recorded and what that leaves unknown. `versions` are those that the file names: of CUDA,
     HIP, their drivers, NCCL. `unknown_roles` are kernels that count as computation and may
-    communicate.
+    communicate. `exposed_last` are the seconds beside the last collective of each marked step in
+    which nothing computed; None where fewer than two have one.
     """
 
     file: str
@@ -166,6 +167,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     copies: tuple[Copies, ...] = ()
     collectives: tuple[Collectives, ...] = ()
+    exposed_last: float | None = None
     unknown_roles: tuple[UnknownRole, ...] = ()
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()
