@@ -51,7 +51,7 @@ def straggler(rank, lost, *differences):
 
 
 def test_each_straggler_is_named_with_what_differs_there():
-    item = RankDifference(what="host", more=0.2, name="aten::item")
+    item = RankDifference(aspect="host", extra_time=0.2, name="aten::item")
     found = findings(
         trace(stragglers=(straggler(3, 0.3, item), straggler(1, 0.05)), straggler=3, lost=0.3)
     )

@@ -25,26 +25,28 @@ def with_uneven_joined(calls: Mapping[int, Calls]) -> tuple[dict[int, Calls], di
     for number, rank in calls.items():
         groups: dict[Message, list[Message]] = {}
         for message in rank.by_message:
-            whole = message._replace(bytes=None)
-            groups.setdefault(whole if whole in joined else message, []).append(message)
+            unsized = message._replace(bytes=None)
+            groups.setdefault(unsized if unsized in joined else message, []).append(message)
         by_message, steps = {}, {}
-        for whole, messages in groups.items():
-            if messages == [whole]:
-                by_message[whole] = rank.by_message[whole]
-                if whole in rank.steps:
-                    steps[whole] = rank.steps[whole]
+        for unsized, messages in groups.items():
+            if messages == [unsized]:
+                by_message[unsized] = rank.by_message[unsized]
+                if unsized in rank.steps:
+                    steps[unsized] = rank.steps[unsized]
                 continue
             begin, end = (
                 np.concatenate([rank.by_message[message][side] for message in messages])
                 for side in (0, 1)
             )
             order = np.argsort(begin, kind="stable")
-            by_message[whole] = (begin[order], end[order])
-            sizes[number][whole] = np.concatenate(
+            by_message[unsized] = (begin[order], end[order])
+            sizes[number][unsized] = np.concatenate(
                 [_repeated(message.bytes, rank.by_message[message][0]) for message in messages]
             )[order]
             if all(message in rank.steps for message in messages):
-                steps[whole] = np.concatenate([rank.steps[message] for message in messages])[order]
+                steps[unsized] = np.concatenate([rank.steps[message] for message in messages])[
+                    order
+                ]
         result[number] = Calls(by_message, steps)
     return result, sizes
 

@@ -43,7 +43,7 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
     window = max(rank.window for rank in ranks.values())
     named = stragglers(aligned, numbers, window) if aligned else []
     late_ranks = {straggler.rank for straggler in named}
-    others = [ranks[number] for number in numbers if number not in late_ranks]
+    other_ranks = [ranks[number] for number in numbers if number not in late_ranks]
     most_lost = max(named, key=lambda straggler: straggler.lost, default=None)
     result = Job(
         calls=sum(collective.begin.shape[1] for collective in aligned),
@@ -55,11 +55,11 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
         stragglers=tuple(
             msgspec.structs.replace(
                 straggler,
-                differences=differences(ranks[straggler.rank], others, straggler.lost),
+                differences=differences(ranks[straggler.rank], other_ranks, straggler.lost),
             )
             for straggler in named
         )
-        if others
+        if other_ranks
         else tuple(named),
         straggler=None if most_lost is None else most_lost.rank,
         lost=None if most_lost is None else most_lost.lost,

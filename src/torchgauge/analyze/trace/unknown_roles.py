@@ -39,8 +39,8 @@ def unknown_roles(activities: Activities, facts: Facts) -> tuple[UnknownRole, ..
     stream += activities.stream - ABSENT
     _, of_stream = np.unique(stream, return_inverse=True)
     collectives = np.bincount(of_stream, communicates)
-    known = collectives + np.bincount(of_stream, computes & facts.is_kernel)
-    has_role = (collectives >= MIN_COLLECTIVES) & (collectives >= COMMUNICATES * known)
+    known_kernels = collectives + np.bincount(of_stream, computes & facts.is_kernel)
+    has_role = (collectives >= MIN_COLLECTIVES) & (collectives >= COMMUNICATES * known_kernels)
     listed = np.flatnonzero(unknown & has_role[of_stream])
     groups: dict[tuple[int, int, int], list[int]] = {}
     for index in listed.tolist():

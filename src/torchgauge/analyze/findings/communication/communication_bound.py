@@ -16,13 +16,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     trace = evidence.job
     if trace is None:
         return
-    bound = [(rank, more) for rank in trace.ranks if (more := _more_than_compute(rank)) is not None]
-    if not bound or len(bound) < len(trace.ranks):
+    excesses = [_more_than_compute(rank) for rank in trace.ranks]
+    bound = [pair for pair in zip(trace.ranks, excesses, strict=True) if pair[1] is not None]
+    if len(bound) < len(trace.ranks):
         return
-    rank, more = min(bound, key=lambda pair: pair[1])
+    rank, excess = min(bound, key=lambda pair: pair[1] or 0.0)
+    assert excess is not None  # noqa: S101 - selected
     breakdown = rank.times[0].breakdown
-    transfer = breakdown.compute + more
-    time = min(breakdown.exposed_communication, more)
+    transfer = breakdown.compute + excess
+    time = min(breakdown.exposed_communication, excess)
     if share(time, evidence.time) < SERIOUS:
         return
     yield Finding(
@@ -43,13 +45,13 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
 def _more_than_compute(rank: RankTrace) -> float | None:
     """Return by how many seconds transfers take longer than computation, None if they do not."""
     transfers = [kind.transfer for kind in rank.collectives]
-    known = [transfer for transfer in transfers if transfer is not None]
-    if len(rank.times) != 1 or len(known) < len(transfers):
+    known_transfers = [transfer for transfer in transfers if transfer is not None]
+    if len(rank.times) != 1 or len(known_transfers) < len(transfers):
         return None
     breakdown = rank.times[0].breakdown
     # Collectives of two groups may run at once.
-    more = min(sum(known), breakdown.communication) - breakdown.compute
-    return more if more > 0 else None
+    excess = min(sum(known_transfers), breakdown.communication) - breakdown.compute
+    return excess if excess > 0 else None
 
 
 RULE = Rule(

@@ -24,21 +24,22 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         return
     breakdown = rank.times[0].breakdown
     time = min(rank.exposed_last, breakdown.exposed_communication)
-    others = sum(kind.time for kind in rank.collectives) - time
-    others_exposed = sum(kind.exposed for kind in rank.collectives) - time
+    other_time = sum(kind.time for kind in rank.collectives) - time
+    other_exposed = sum(kind.exposed for kind in rank.collectives) - time
     if (
         share(time, breakdown.window) < NOTICEABLE
         or share(time, breakdown.exposed_communication) < MOSTLY
-        or share(others_exposed, others) > 1 - OVERLAPS
+        or share(other_exposed, other_time) > 1 - OVERLAPS
     ):
         return
+    overlap = 1 - share(other_exposed, other_time)
     yield Finding(
         id="last-collective",
         severity=severity(share(time, breakdown.window)),
         title=f"The last collective of each step is {units.percent(time / breakdown.window)} of "
         "the window: nothing is left to compute beside it",
         evidence=f"{units.time(time)} of {units.time(breakdown.exposed_communication)} of exposed "
-        f"communication; {units.percent(1 - share(others_exposed, others))} of the rest overlaps.",
+        f"communication; {units.percent(overlap)} of the rest overlaps.",
         remedy="Make the last bucket small (DDP's bucket_cap_mb), or start the optimizer on the "
         "buckets that have arrived; accumulate gradients over several batches (no_sync).",
         time=time,
