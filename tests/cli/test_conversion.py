@@ -79,8 +79,8 @@ def test_a_rank_of_a_folder(source, capsys, tmp_path):
     assert "no trace of rank 1 in trace.json" in capsys.readouterr().err
     assert main([*command, "chrome", "--rank", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["traceName"] == "1"
-    assert main([*command, "chrome"]) == 2
-    assert "Choose one with --rank" in capsys.readouterr().err
+    assert main([*command, "chrome"]) == 0
+    assert json.loads(capsys.readouterr().out)["mergedRanks"] == [0, 1]
     assert main([*command, "folded", "--rank", "2"]) == 2
     assert "There are those of 0, 1." in capsys.readouterr().err
     assert main([*command, "folded"]) == 0

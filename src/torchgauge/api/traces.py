@@ -149,7 +149,8 @@ def convert_trace(
 
     `to`: "speedscope" (a profile for each stream and thread, in real time), "folded" (stacks of
     layers, operators and kernels with their time in ns), "parquet" (all events as a table; extra
-    `parquet`), or "chrome" (the recorded events themselves). It is compressed if `output` ends in
+    `parquet`), or "chrome" (the recorded events themselves; several ranks on one clock, each with
+    its own processes). It is compressed if `output` ends in
     .gz. `begin` and `end` are in s from the window's begin, `step` is the number of a marked step,
     `layer` a layer's path; host code is included if it begins in the part, device work if its
     launch does. The other options are those of `read_trace`.

@@ -16,7 +16,7 @@ FORMS = {
     "speedscope": "a profile for each stream and thread, in real time",
     "folded": "stacks of layers, operators and kernels",
     "parquet": "all events as a table",
-    "chrome": "the recorded events themselves",
+    "chrome": "the recorded events themselves, of several ranks on one clock",
 }
 _BINARY = ("parquet",)
 # Options by their places among the parsed ones.

@@ -70,11 +70,12 @@ def converted(path: Path, conversion: Conversion, progress: bool | None = None) 
         files = [(number, file) for number, file in rank_files.items() if rank in (None, number)]
         if not files:
             raise rank_unknown(path.name, [*rank_files], rank)
-    if to == "chrome" and len(files) > 1:
-        raise _conflict("A trace file holds one rank.", "Choose one with --rank (rank=).")
     parts = _read(files, conversion, progress)
     first = next(parts)
-    return _CONVERTERS[to](itertools.chain([first], parts))
+    parts = itertools.chain([first], parts)
+    if to == "chrome" and len(files) > 1:
+        return _merged(path, parts, conversion, progress)
+    return _CONVERTERS[to](parts)
 
 
 def _conflict(message: str, remedy: str) -> InputError:
@@ -132,6 +133,44 @@ def _chrome(ranks: Iterable[_Rank]) -> Iterator[bytes]:
     from torchgauge.report.export import trace_events
 
     (rank,) = ranks
+    _check_copied(rank)
+    return trace_events.parts(RawEvents(rank.path), rank.recording.events, rank.selection)
+
+
+def _merged(
+    path: Path, ranks: Iterable[_Rank], conversion: Conversion, progress: bool | None
+) -> Iterator[bytes]:
+    """Return the events of all ranks on the clock that their collectives give."""
+    from torchgauge.readers.kineto.raw_events import RawEvents
+    from torchgauge.report.export import merged_trace_events
+    from torchgauge.traces.job_trace import read
+
+    with showing(progress) as display:
+        trace = read(path, conversion.reading, display)
+    waits = trace.job.waits if trace.job is not None else ()
+    ahead = {wait.rank: round(wait.skew * 1e9) for wait in waits}
+    begins = [
+        None if rank.contents.begin is None else rank.contents.begin - ahead.get(rank.rank or 0, 0)
+        for rank in trace.ranks
+    ]
+    known_begins = [begin for begin in begins if begin is not None]
+    base = min(known_begins) if len(known_begins) == len(begins) else 0
+
+    def merged_ranks() -> Iterator[merged_trace_events.MergedRank]:
+        for rank in ranks:
+            _check_copied(rank)
+            events = rank.recording.events
+            number = rank.number or 0
+            shift = (events.metadata.base_time or 0) - ahead.get(number, 0) - base
+            yield merged_trace_events.MergedRank(
+                number, RawEvents(rank.path), events, rank.selection, shift
+            )
+
+    return merged_trace_events.parts(merged_ranks(), base)
+
+
+def _check_copied(rank: _Rank) -> None:
+    """Raise InputError `option-conflict` for events that are not as the file has them."""
     recorder = rank.recording.events.metadata.recorder
     if recorder not in ("PyTorch", None):
         raise InputError(
@@ -140,7 +179,6 @@ def _chrome(ranks: Iterable[_Rank]) -> Iterator[bytes]:
             cause="They are read in PyTorch's terms, and the file has others.",
             remedy="Convert to speedscope, folded or parquet; Perfetto opens the file itself.",
         )
-    return trace_events.parts(RawEvents(rank.path), rank.recording.events, rank.selection)
 
 
 def _parquet(ranks: Iterable[_Rank]) -> Iterator[bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import msgspec
 import numpy as np
 
@@ -11,6 +13,9 @@ from torchgauge.records.failure import Failure
 from torchgauge.records.trace.trace import RankTrace
 from torchgauge.traces.rank_file import RankResult, read_rank
 from torchgauge.traces.read_options import ReadOptions
+
+# Before each answer: its bytes, and whether the process reads another file.
+HEADER = struct.Struct(">Q?")
 
 
 class Answer(msgspec.Struct, frozen=True):

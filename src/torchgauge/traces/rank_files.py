@@ -21,10 +21,9 @@ import msgspec
 
 from torchgauge.errors import MeasurementError
 from torchgauge.progress import Progress
-from torchgauge.traces.rank_answer import decoded
+from torchgauge.traces.rank_answer import HEADER, decoded
 from torchgauge.traces.rank_file import RankResult
 from torchgauge.traces.read_options import ReadOptions
-from torchgauge.traces.trace_child import HEADER
 from torchgauge.workers import end_worker, start_worker
 
 CHILD = Path(__file__).with_name("trace_child.py")
@@ -52,7 +51,7 @@ class _Readers:
     """The processes that read; as many as threads that ask at once."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self._setup = {"options": dataclasses.asdict(options), "path": sys.path}
+        self._setup: dict[str, object] = {"options": dataclasses.asdict(options), "path": sys.path}
         self._lock = threading.Lock()
         self._idle: list[_Reader] = []
         self._running: set[_Reader] = set()

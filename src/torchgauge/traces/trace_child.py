@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import sys
 import time
 
-HEADER = struct.Struct(">Q?")  # the answer's bytes; whether the process reads another file
 # CPU seconds. What a process keeps of the memory that files took goes with it; starting the next
 # takes some 0.3.
 LIFETIME = 4.0
@@ -25,7 +23,7 @@ def main() -> None:
     os.dup2(2, 1)  # what a library prints is no answer
     setup = json.loads(sys.stdin.readline())
     sys.path[:] = setup["path"]
-    from torchgauge.traces.rank_answer import answered
+    from torchgauge.traces.rank_answer import HEADER, answered
     from torchgauge.traces.read_options import ReadOptions
 
     options = ReadOptions(**setup["options"])

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from tests.support import evidence
-from tests.support.kineto_events import launched, node, op, read
+from tests.support.kineto_events import launched, mark, node, op, read
 
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.trace.rank_trace import rank_trace
@@ -51,7 +51,7 @@ def straggler(rank, lost, *differences):
 
 
 def test_each_straggler_is_named_with_what_differs_there():
-    item = RankDifference(what="host", more=0.2, name="aten::item")
+    item = RankDifference(aspect="host", extra_time=0.2, name="aten::item")
     found = findings(
         trace(stragglers=(straggler(3, 0.3, item), straggler(1, 0.05)), straggler=3, lost=0.3)
     )
@@ -217,10 +217,67 @@ def test_collectives_among_the_computation_s_kernels_are_told_instead_of_exposed
     assert "exposed-communication" in elsewhere
 
 
+def data_parallel(*, last=400, overlapping=True, steps=3):
+    """Steps whose collectives run beside the backward pass, but for the last."""
+    parts = []
+    for number in range(steps):
+        at = 10_000 * (number + 1)
+        parts += [
+            mark(f"ProfilerStep#{number}", at, 9000),
+            op("aten::mm", at, 10, sequence=number + 1),
+            node("MmBackward0", at + 100, 50, sequence=number + 1),
+            launched("gemm", at + 300, 2000, at=at + 5),
+        ]
+        first = at + 400 if overlapping else at + 2300
+        parts.append(launched("ncclDevKernel_AllReduce", first, 1000, at=at + 20, stream=9))
+        begin = max(at + 2300, first + 1000)
+        parts.append(launched("ncclDevKernel_AllReduce", begin, last, at=at + 30, stream=9))
+    return rank_trace(read(*parts), "0.json")[0]
+
+
+def test_the_last_bucket_of_each_step_is_the_cause_of_exposed_communication():
+    found = findings(data_parallel())
+    (finding,) = (f for f in found if f.id == "last-collective")
+    assert finding.time == pytest.approx(3 * 400e-6)
+    assert "100 % of the rest overlaps" in finding.evidence
+    assert "exposed-communication" not in [f.id for f in found]
+
+
+@pytest.mark.parametrize("options", [{"overlapping": False}, {"last": 50}, {"steps": 1}])
+def test_the_last_bucket_is_no_cause_where_none_overlaps_or_it_is_short(options):
+    assert "last-collective" not in ids(data_parallel(**options))
+
+
+def transferring(transfer, compute=0.2):
+    whole = trace(kinds=[[collectives(time=0.7, transfer=transfer)]] * 4)
+    ranks = []
+    for rank in whole.ranks:
+        (device,) = rank.times
+        breakdown = msgspec.structs.replace(
+            device.breakdown, compute=compute, communication=0.7, exposed_communication=0.6
+        )
+        times = (msgspec.structs.replace(device, breakdown=breakdown),)
+        ranks.append(msgspec.structs.replace(rank, times=times))
+    return msgspec.structs.replace(whole, ranks=tuple(ranks))
+
+
+def test_transfers_that_take_longer_than_computation_cannot_be_hidden():
+    (finding,) = findings(transferring(0.7))
+    assert finding.id == "communication-bound"
+    assert finding.time == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("record", [transferring(0.1), transferring(None), transferring(0.7, 0.6)])
+def test_waiting_or_little_transfer_is_not_communication_bound(record):
+    assert ids(record) == []
+
+
 def test_no_finding_is_worth_more_than_the_time_it_speaks_of():
     records = [
         trace(kinds=exchanges(MIB, MIB, 5 * MIB, MIB)),
         fast_and_slow(50e9),
+        data_parallel(),
+        transferring(0.7),
         step(60, 1000),
         step(60, 1000, stream=7),
     ]

@@ -115,7 +115,7 @@ def test_what_a_late_rank_s_host_did_is_compared_with_the_others():
     (straggler,) = found.stragglers
     assert straggler.rank == 3
     assert straggler.lost == pytest.approx(20 * 300e-6)
-    differences = {(one.what, one.name): one.more for one in straggler.differences}
+    differences = {(one.aspect, one.name): one.extra_time for one in straggler.differences}
     assert differences["host", "aten::item"] == pytest.approx(20 * 320e-6)
     assert differences["waiting for the host", ""] == pytest.approx(20 * 300e-6, rel=0.1)
     assert "kernels" not in {what for what, _ in differences}

@@ -189,3 +189,60 @@ def test_a_send_whose_collective_is_unknown_is_put_beside_no_other():
     job, ranks = put({rank: exchange(rank, 100, named=False) for rank in range(4)})
     assert (job.straggler, job.calls) == (None, 0)
     assert [record.name for record in ranks[0].collectives] == ["sendrecv"]
+
+
+def uneven_exchange(rank, late):
+    """Each rank sends a number of elements of its own in each call, as experts are asked for."""
+    found = []
+    for number in range(ROUNDS):
+        begin = 10_000 + 1000 * number + CLOCKS[rank]
+        wait = late if rank == 2 else 0
+        elements = 1000 * (1 + (rank + number) % 3)
+        found += launched(
+            "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+            begin + wait, 130 - wait, at=begin + wait - 5, stream=9,
+            **{"Collective name": "all_to_allv", "In msg nelems": elements,
+               "Out msg nelems": elements, "dtype": "Float", "Group size": 4,
+               "Process Group Name": "0", "Process Group Ranks": "[0, 1, 2, 3]"},
+        )  # fmt: skip
+    return rank_trace(read(*found, baseTimeNanoseconds=0), f"{rank}.json")
+
+
+def test_an_exchange_of_uneven_sizes_is_one_collective_on_all_ranks():
+    job, ranks = put({rank: uneven_exchange(rank, 100) for rank in range(4)})
+    assert (job.straggler, job.calls, job.unmatched) == (2, ROUNDS, 0)
+    assert job.lost == pytest.approx(ROUNDS * 100e-6)
+    assert job.slow == ()
+    # The waits go to the sizes that each rank had.
+    waits = {record.bytes: record.wait for record in ranks[0].collectives}
+    calls = {size: len([n for n in range(ROUNDS) if 4000 * (1 + n % 3) == size]) for size in waits}
+    assert waits == pytest.approx({size: count * 100e-6 for size, count in calls.items()})
+    assert len(waits) == 3
+
+
+LATENESS = ((4, 281), (7, 300), (4, 281), (7, 7600), (7, 250), (4, 281), (7, 400), (7, 350))
+
+
+def recommender(rank):
+    """Eight collectives of eight ranks: all-reduces, and exchanges whose kernels say nothing."""
+    found, begin = [], 10_000
+    for number, (last, late) in enumerate(LATENESS):
+        comes = begin + (late if rank == last else rank)
+        kernel = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
+        if number % 2:
+            found.append(mark("nccl:all_to_all", comes - 10, 8))
+            kernel = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)"
+        end = begin + late + 100
+        found += launched(kernel, comes, end - comes, at=comes - 5, stream=9)
+        begin = end + 5000
+    return rank_trace(read(*found, baseTimeNanoseconds=0), f"{rank}.json")
+
+
+def test_of_few_collectives_the_longest_wait_is_told_with_its_rank():
+    """Nobody is last often enough to be called late; that all waited 7.6 ms for rank 7 is sure."""
+    job, _ = put({rank: recommender(rank) for rank in range(8)})
+    assert (job.calls, job.stragglers) == (8, ())
+    assert job.late[0].rank == 7
+    assert job.late[0].name == "alltoall"
+    assert job.late[0].late == pytest.approx(7.6e-3, rel=0.01)
+    assert max(job.waits, key=lambda one: one.waited_for).rank == 7

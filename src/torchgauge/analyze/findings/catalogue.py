@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from torchgauge.analyze.findings.communication import (
+    communication_bound,
     compute_stream,
     exposed_communication,
+    last_collective,
     late_rank,
     slow_bandwidth,
     slow_collective,
@@ -83,7 +85,8 @@ from torchgauge.records.trace.trace import RankTrace, Trace
 
 FILES = (
     straggler, late_rank, throttled_rank, uneven_work, uneven_exchange,
-    slow_collective, slow_bandwidth, small_collectives, compute_stream, exposed_communication,
+    slow_collective, slow_bandwidth, small_collectives, compute_stream, last_collective,
+    communication_bound, exposed_communication,
     launch_bound, idle_host, idle_device, exposed_copies,
     input_pipeline, compilation_in_loop, optimizer_loop,
     garbage_collection, synchronisation, device_allocation, first_launches, small_operators,

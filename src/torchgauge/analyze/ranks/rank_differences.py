@@ -23,19 +23,19 @@ MIN_SHARED_KERNELS = 3
 
 
 def differences(
-    rank: RankTrace, others: Sequence[RankTrace], lost: float
+    rank: RankTrace, other_ranks: Sequence[RankTrace], lost: float
 ) -> tuple[RankDifference, ...]:
     """Return what a rank has more of than the median of the others, most first."""
-    compared = others[:MAX_OTHERS]
+    compared = other_ranks[:MAX_OTHERS]
     result = []
-    for what, seconds in _FIGURES.items():
-        more = seconds(rank) - statistics.median(map(seconds, compared))
-        name = _most_more(_synchronisations, rank, compared)[0] if what in _NAMED else ""
-        result.append(RankDifference(what=what, more=more, name=name))
-    operator, more = _most_more(_host_times, rank, compared)
-    result.append(RankDifference(what="host", more=more, name=operator))
-    noticeable = [difference for difference in result if difference.more > NOTICEABLE * lost]
-    return tuple(sorted(noticeable, key=lambda difference: -difference.more))
+    for aspect, seconds in _FIGURES.items():
+        extra_time = seconds(rank) - statistics.median(map(seconds, compared))
+        name = _most_more(_synchronisations, rank, compared)[0] if aspect in _NAMED else ""
+        result.append(RankDifference(aspect=aspect, extra_time=extra_time, name=name))
+    operator, extra_time = _most_more(_host_times, rank, compared)
+    result.append(RankDifference(aspect="host", extra_time=extra_time, name=operator))
+    noticeable = [difference for difference in result if difference.extra_time > NOTICEABLE * lost]
+    return tuple(sorted(noticeable, key=lambda difference: -difference.extra_time))
 
 
 def _compute(rank: RankTrace) -> float:
@@ -91,16 +91,18 @@ def _host_times(rank: RankTrace) -> dict[str, float]:
 
 
 def _most_more(
-    figures: Callable[[RankTrace], dict[str, float]], rank: RankTrace, others: Sequence[RankTrace]
+    figures: Callable[[RankTrace], dict[str, float]],
+    rank: RankTrace,
+    other_ranks: Sequence[RankTrace],
 ) -> tuple[str, float]:
-    """Return the name that a rank has most more of than the median of the others, and how much."""
-    own, of_others = figures(rank), [figures(other) for other in others]
-    more = {
+    """Return the name that a rank has most more of than the median of others, and how much."""
+    own, of_others = figures(rank), [figures(other) for other in other_ranks]
+    extra_time = {
         name: time - statistics.median(other.get(name, 0.0) for other in of_others)
         for name, time in own.items()
     }
-    name = max(more, key=lambda name: more[name], default="")
-    return name, more.get(name, 0.0)
+    name = max(extra_time, key=lambda name: extra_time[name], default="")
+    return name, extra_time.get(name, 0.0)
 
 
 def relative_kernel_times(ranks: Sequence[RankTrace]) -> list[float | None]:

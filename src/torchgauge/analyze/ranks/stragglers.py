@@ -86,7 +86,7 @@ class _Units:
         calls = self._calls(index)
         units, entry = np.unique(self._unit[calls], return_inverse=True)
         own = np.where(self._rank[calls] == index, self._late[calls], 0.0)
-        return np.bincount(entry, own, len(units))
+        return np.asarray(np.bincount(entry, own, len(units)), np.float64)
 
     def dependence(self, index: int) -> float:
         """Return how many units are as good as one that does not depend on those before it.
@@ -112,7 +112,7 @@ class _Units:
     def _calls(self, index: int) -> np.ndarray:
         """Return which calls a rank takes part in, of those in units."""
         members = [np.full(len(c.step), index in c.rank_indices) for c in self._collectives]
-        return np.concatenate(members) & (self._unit != ABSENT)
+        return np.asarray(np.concatenate(members) & (self._unit != ABSENT))
 
 
 def stragglers(
@@ -125,7 +125,8 @@ def stragglers(
     named: list[Straggler] = []
     excluded: list[int] = []
     while True:
-        remaining = [rest for c in collectives if (rest := c.without(excluded)) is not None]
+        candidates = (collective.without(excluded) for collective in collectives)
+        remaining = [collective for collective in candidates if collective is not None]
         if not remaining:
             return named
         units = _Units(remaining, len(numbers))

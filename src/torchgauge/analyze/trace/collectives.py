@@ -12,7 +12,7 @@ from torchgauge.analyze.timeline.time_intervals import Intervals, union
 from torchgauge.analyze.trace.communication_kernels import collective_name
 from torchgauge.analyze.trace.device_work import COMMUNICATION, COMPUTE, Activities
 from torchgauge.analyze.trace.kernel_facts import Facts
-from torchgauge.records.trace.events import Integers
+from torchgauge.records.trace.events import ABSENT, Integers
 from torchgauge.records.trace.trace import Collectives
 
 _BYTES = {
@@ -78,6 +78,23 @@ def collectives(activities: Activities, facts: Facts) -> tuple[Collectives, ...]
             )
         )
     return tuple(sorted(records, key=lambda record: -record.time))
+
+
+def exposed_last(activities: Activities, steps: Integers | None) -> float | None:
+    """Return the seconds in which nothing computes beside the last collective of each step.
+
+    `steps` are the numbers of the marked steps that launched the activities. None where fewer than
+    two hold a collective.
+    """
+    if steps is None:
+        return None
+    (indices,) = np.nonzero((activities.kind == COMMUNICATION) & (steps != ABSENT))
+    indices = indices[np.lexsort((activities.begin[indices], steps[indices]))]
+    is_last = np.append(np.diff(steps[indices]) != 0, [True] * bool(len(indices)))
+    last = indices[is_last.astype(np.bool_)]
+    if len(last) < 2:
+        return None
+    return int(exposed(activities)[last].sum()) * 1e-9
 
 
 def message(facts: Facts, index: int) -> tuple[str, str | None, int | None, int | None]:

@@ -17,6 +17,7 @@ import numpy as np
 from torchgauge.analyze.ranks.matched_collective import MatchedCollective
 from torchgauge.analyze.ranks.rank_differences import differences, relative_kernel_times
 from torchgauge.analyze.ranks.stragglers import late_totals, stragglers
+from torchgauge.analyze.ranks.uneven_messages import Sizes, with_uneven_joined
 from torchgauge.analyze.trace.collectives import bus_share
 from torchgauge.analyze.trace.rank_calls import Calls, Message
 from torchgauge.records.trace.events import ABSENT, Integers
@@ -31,6 +32,8 @@ TIMES = 2.0  # the usual transfer
 def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job, list[RankTrace]]:
     """Return the comparison of the ranks, and each rank with waiting split from transfer."""
     numbers = sorted(ranks)
+    calls, sizes = with_uneven_joined(calls)
+    uneven = {message for of_rank in sizes.values() for message in of_rank}
     messages = {message for number in numbers for message in calls[number].by_message}
     first = _first(calls)
     candidates = (_matched(message, numbers, calls, first) for message in sorted(messages, key=str))
@@ -40,28 +43,31 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
     window = max(rank.window for rank in ranks.values())
     named = stragglers(aligned, numbers, window) if aligned else []
     late_ranks = {straggler.rank for straggler in named}
-    others = [ranks[number] for number in numbers if number not in late_ranks]
+    other_ranks = [ranks[number] for number in numbers if number not in late_ranks]
     most_lost = max(named, key=lambda straggler: straggler.lost, default=None)
     result = Job(
         calls=sum(collective.begin.shape[1] for collective in aligned),
         waits=tuple(_waits(ranks, aligned, skew)),
-        slow=tuple(sorted(_slow(aligned, window), key=lambda call: call.usual - call.transfer)),
+        slow=tuple(
+            sorted(_slow(aligned, window, uneven), key=lambda call: call.usual - call.transfer)
+        ),
         late=tuple(sorted(_late(aligned, numbers, window), key=lambda call: -call.late)),
         stragglers=tuple(
             msgspec.structs.replace(
                 straggler,
-                differences=differences(ranks[straggler.rank], others, straggler.lost),
+                differences=differences(ranks[straggler.rank], other_ranks, straggler.lost),
             )
             for straggler in named
         )
-        if others
+        if other_ranks
         else tuple(named),
         straggler=None if most_lost is None else most_lost.rank,
         lost=None if most_lost is None else most_lost.lost,
         unmatched=len(messages) - sum(collective.complete for collective in matched),
     )
     return result, [
-        _with_waits(ranks[number], rank_index, aligned) for rank_index, number in enumerate(numbers)
+        _with_waits(ranks[number], rank_index, aligned, sizes[number])
+        for rank_index, number in enumerate(numbers)
     ]
 
 
@@ -184,10 +190,12 @@ def _late(
             )
 
 
-def _slow(matched: list[MatchedCollective], window: float) -> list[SlowCall]:
+def _slow(matched: list[MatchedCollective], window: float, uneven: set[Message]) -> list[SlowCall]:
     origin = min((int(collective.begin.min()) for collective in matched), default=0)
     slow_calls = []
     for collective in matched:
+        if collective.message in uneven:
+            continue  # calls of different sizes take differently long
         transfer = collective.transfer
         usual = statistics.median(transfer.tolist())
         longer = (transfer > TIMES * usual) & (transfer - usual > NOTICEABLE * window * 1e9)
@@ -205,13 +213,18 @@ def _slow(matched: list[MatchedCollective], window: float) -> list[SlowCall]:
     return slow_calls
 
 
-def _with_waits(rank: RankTrace, rank_index: int, matched: list[MatchedCollective]) -> RankTrace:
+def _with_waits(
+    rank: RankTrace, rank_index: int, matched: list[MatchedCollective], sizes: Sizes
+) -> RankTrace:
     waits: dict[tuple[object, ...], list[Integers]] = {}
-    for matched_collective in matched:
-        for row in np.flatnonzero(matched_collective.rank_indices == rank_index).tolist():
-            waits.setdefault(matched_collective.message[:4], []).append(
-                matched_collective.wait[row]
-            )
+    for collective in matched:
+        name, dtype, usual_size, group = collective.message[:4]
+        for wait in collective.wait[collective.rank_indices == rank_index]:
+            usual = np.full(len(wait), ABSENT if usual_size is None else usual_size)
+            size_of_call = sizes.get(collective.message, usual)
+            for size in np.unique(size_of_call).tolist():
+                key = (name, dtype, None if size == ABSENT else size, group)
+                waits.setdefault(key, []).append(wait[size_of_call == size])
 
     def with_wait(record: Collectives) -> Collectives:
         call_waits = waits.get((record.name, record.dtype, record.bytes, record.group), [])

@@ -14,7 +14,7 @@ from torchgauge.analyze.lanes.recorded_lanes import Recorded, timeline
 from torchgauge.analyze.timeline.attribution import Spans
 from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
 from torchgauge.analyze.timeline.launches import Launched, launched
-from torchgauge.analyze.trace.collectives import collectives
+from torchgauge.analyze.trace.collectives import collectives, exposed_last
 from torchgauge.analyze.trace.copies import copies
 from torchgauge.analyze.trace.critical_path import Segment, critical_path, summary
 from torchgauge.analyze.trace.dependencies import dependencies
@@ -28,6 +28,7 @@ from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
 from torchgauge.analyze.trace.recorded_contents import contents, devices, not_recorded, origin
 from torchgauge.analyze.trace.recorded_tree import attributed, launched_in_steps, tree_of
 from torchgauge.analyze.trace.synchronisations import operator, synchronisations, waits
+from torchgauge.analyze.trace.unknown_roles import unknown_roles
 from torchgauge.analyze.trace.window import window
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events
@@ -59,6 +60,7 @@ def rank_trace(
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
     delays, pauses = host_delays(events, spans, work, host_pauses(activities, thread))
     caused = caused_by_waits(host_waits, pauses)
+    steps = launched_in_steps(events, activities)
     begin, end = window(events)
     duration = activities.end - activities.begin
     known = dependencies(events, activities, facts, host_waits)
@@ -81,6 +83,8 @@ def rank_trace(
         launched_before=int(duration[~work.launched].sum()) * 1e-9,
         copies=copies(activities, facts),
         collectives=collectives(activities, facts),
+        exposed_last=exposed_last(activities, steps),
+        unknown_roles=unknown_roles(activities, facts),
         queues=_queues(activities),
         synchronisations=synchronisations(events, spans, modules.tree, host_waits, caused),
         host_delays=delays,
@@ -94,7 +98,7 @@ def rank_trace(
         missing=(*not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),
         warnings=events.warnings,
     )
-    calls = rank_calls(activities, facts, origin(events), launched_in_steps(events, activities))
+    calls = rank_calls(activities, facts, origin(events), steps)
     if timeline_bytes:
         recorded = Recorded(
             events, spans, modules.tree, work, activities, (begin, end), path, called=record.called

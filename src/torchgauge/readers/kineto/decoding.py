@@ -61,6 +61,7 @@ class Header(msgspec.Struct, gc=False):
     cuda_driver: msgspec.Raw = msgspec.field(name="cuda_driver_version", default=ABSENT_TEXT)
     hip_runtime: msgspec.Raw = msgspec.field(name="hip_runtime_version", default=ABSENT_TEXT)
     hip_driver: msgspec.Raw = msgspec.field(name="hip_driver_version", default=ABSENT_TEXT)
+    merged_ranks: msgspec.Raw = msgspec.field(name="mergedRanks", default=ABSENT_TEXT)
 
 
 class _UncategorisedHeader(Header, gc=False):

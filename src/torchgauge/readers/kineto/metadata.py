@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from torchgauge.errors import InputError
 from torchgauge.readers.dialects.rocprof import RECORDER
 from torchgauge.readers.kineto.decoding import Event, Header
 from torchgauge.records.trace.events import ThreadId, TraceMetadata
@@ -40,7 +41,17 @@ class Names:
 
 
 def metadata(origin: int, headers: list[Header], names: Names) -> TraceMetadata:
-    """Return the metadata; a value of an unexpected type is absent."""
+    """Return the metadata; a value of an unexpected type is absent.
+
+    Raises InputError `trace-merged` for a file that we made of several ranks.
+    """
+    if merged := _first(headers, "merged_ranks", list[int]):
+        raise InputError(
+            f"The trace holds {len(merged)} ranks in one file.",
+            id="trace-merged",
+            cause="It was merged for Perfetto: devices of several ranks have the same numbers.",
+            remedy="Read the folder with the ranks' own files.",
+        )
     devices = _first(headers, "devices", list[dict[str, Any]])
     distributed = _first(headers, "distributed", dict[str, Any])
     numbers = {field: _first(headers, field, int) for field in NUMBERED}

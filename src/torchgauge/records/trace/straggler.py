@@ -17,15 +17,15 @@ class RankDifference(Record, frozen=True, kw_only=True):
     The time of one may be inside that of another: a synchronisation is inside of what the host did.
 
     Attributes:
-        what: The kernels that compute, copies, the device's idle time in which it waits for the
+        aspect: The kernels that compute, copies, the device's idle time in which it waits for the
             host, the host's time in the input pipeline or in synchronisations, or the `host`'s own
             time in one operator.
-        more: Seconds more, over the whole window.
+        extra_time: Seconds more, over the whole window.
         name: What it is mostly, "aten::item"; empty where it has no name.
     """
 
-    what: Differing
-    more: float
+    aspect: Differing
+    extra_time: float
     name: str = ""
 
 

@@ -18,6 +18,7 @@ from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.host_delay import HostDelay
 from torchgauge.records.trace.kernel_sequence import KernelSequence
 from torchgauge.records.trace.straggler import LateCall, Straggler
+from torchgauge.records.trace.unknown_role import UnknownRole
 from torchgauge.records.work.roofline import Roofs
 
 SCHEMA = "torchgauge.trace/2"
@@ -178,7 +179,10 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     HIP, their drivers, NCCL. `host_delays` are what keeps the host from launching work, by cause,
     longest first. `roofs` are those of the device's datasheet, None where it is not known, or
     devices are of several kinds. `part` is the part of the file that is described ("step 7"), empty
-    where it is all. `accelerator` is what the devices are called, None for GPUs.
+    where it is all. `accelerator` is what the devices are called, None for GPUs. `unknown_roles` are
+    kernels that count as computation and may communicate. `exposed_last` are the seconds beside the
+    last collective of each marked step in which nothing computed; None where fewer than two have
+    one.
     """
 
     file: str
@@ -195,6 +199,8 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     roofs: Roofs | None = None
     copies: tuple[Copies, ...] = ()
     collectives: tuple[Collectives, ...] = ()
+    exposed_last: float | None = None
+    unknown_roles: tuple[UnknownRole, ...] = ()
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()
     host_delays: tuple[HostDelay, ...] = ()

@@ -7,7 +7,9 @@ text around the events; they are in the order of the file.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import compress
 
+import msgspec
 import numpy as np
 
 from torchgauge.analyze.trace.selection import Selection
@@ -21,18 +23,26 @@ _METADATA, _MOMENT, _ROW, _ARROW, _OTHER_ARROW = range(5)
 
 def parts(raw: RawEvents, events: Events, selection: Selection) -> Iterator[bytes]:
     """Yield the file's text; `events` are those of the same file, with Python's module calls."""
-    event_filter = _EventFilter(events, selection)
     between = b"\n"
-    for number, batch in enumerate(raw):
-        if not number:
+    is_begun = False
+    for _, texts in selected(raw, events, selection):
+        if not is_begun:
             yield raw.before
-        mask = event_filter.select(batch.heads)
-        if texts := [
-            text for text, is_selected in zip(batch.texts, mask, strict=True) if is_selected
-        ]:
+            is_begun = True
+        if texts:
             yield between + b",\n".join(texts)
             between = b",\n"
     yield b"\n" + raw.after
+
+
+def selected(
+    raw: RawEvents, events: Events, selection: Selection
+) -> Iterator[tuple[list[Head], list[msgspec.Raw]]]:
+    """Yield heads and texts of the events that are kept, by chunk of the file."""
+    event_filter = _EventFilter(events, selection)
+    for batch in raw:
+        mask = event_filter.select(batch.heads)
+        yield list(compress(batch.heads, mask)), list(compress(batch.texts, mask))
 
 
 class _EventFilter:

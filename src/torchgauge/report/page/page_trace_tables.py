@@ -12,7 +12,7 @@ from torchgauge.records.trace.trace import Job, RankTrace
 from torchgauge.report.page.page_shorter import shortened_table
 from torchgauge.report.page.page_tables import Column, table, tree_tables, with_kernel_labels
 from torchgauge.report.tables.category_table import roofs_of
-from torchgauge.report.tables.trace_tables import sequence_name
+from torchgauge.report.tables.trace_tables import UNKNOWN_NOTE, sequence_name
 
 MAX_ROWS = 1_000  # of a table that is not the tree's
 LINKS = ("compute", "communication", "wait", "copy", "host", "launch", "pause")
@@ -34,6 +34,12 @@ _COLLECTIVES = (
     Column("wait", "waited", "time"),
     Column("transfer", "transfer", "time"),
     Column("bus_bandwidth", "bus", "bytes/s"),
+)
+_UNKNOWN_ROLES = (
+    Column("name", "kernel", "text"),
+    Column("stream", "stream", "text"),
+    Column("count", "calls", "count"),
+    Column("time", "time", "time"),
 )
 _COPIES = (
     Column("kind", "copy", "text"),
@@ -105,6 +111,7 @@ _NOTES = {
     "synchronisations": "Calls in which the host waited for a device, with the operator around.",
     "host_delays": "Spans that keep the host from launching work, by cause; how long the device "
     "waited for the host in them.",
+    "unknown role": UNKNOWN_NOTE,
     "least": "At least the bandwidth of the bus: the time of one rank's file includes waiting.",
 }
 
@@ -120,6 +127,7 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
     for name, columns, rows in (
         ("sequences", _SEQUENCES, rank.sequences),
         ("collectives", _COLLECTIVES, rank.collectives),
+        ("unknown role", _UNKNOWN_ROLES, rank.unknown_roles),
         ("copies", _COPIES, rank.copies),
         ("queues", _QUEUES, rank.queues),
         ("synchronisations", _SYNCHRONISATIONS, rank.synchronisations),

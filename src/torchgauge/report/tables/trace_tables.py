@@ -43,6 +43,12 @@ COLLECTIVES = (
     Column("waited", unit="time", get=lambda collective: collective.wait, empty="–"),
     Column("bus", get=_bus, empty="–"),
 )
+UNKNOWN_ROLES = (
+    Column("stream", get=lambda kernel: _queue_name(kernel)),
+    Column("count", unit="count"),
+    Column("time", unit="time"),
+)
+UNKNOWN_NOTE = "On streams that communicate else. They count as computation, and may communicate."
 COPIES = (
     Column("host memory", get=lambda copy: HOST_MEMORY[copy.pageable]),
     Column("count", unit="count"),
@@ -108,6 +114,8 @@ def details(rank: RankTrace) -> Iterator[Table]:
     empty = "empty: work with nothing waiting behind it. delay: from launch to begin, median."
     kinds = (
         ("Collectives", COLLECTIVES, rank.collectives, lambda row: row.name, "", True),
+        ("Kernels of unknown role", UNKNOWN_ROLES, rank.unknown_roles,
+         lambda kernel: kernel.name, UNKNOWN_NOTE, True),
         ("Copies", COPIES, rank.copies, lambda copy: copy.kind, "", True),
         ("Launched and not begun", QUEUES, rank.queues, queue_name, empty, False),
         ("The host waited for a device", SYNCHRONISATIONS, rank.synchronisations,

@@ -36,7 +36,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     job = None if evidence.job is None else evidence.job.job
     for straggler in job.stragglers if job is not None else ():
         lost_share = straggler.lost / evidence.time
-        first = straggler.differences[0].what if straggler.differences else None
+        first = straggler.differences[0].aspect if straggler.differences else None
         yield Finding(
             id="straggler",
             severity="serious" if lost_share > SERIOUS else "warning",
@@ -67,7 +67,7 @@ def _evidence(straggler: Straggler, lost_share: float) -> str:
 
 def _phrase(difference: RankDifference) -> str:
     name = f" ({difference.name})" if difference.name else ""
-    return f"{units.time(difference.more)} {_PHRASES[difference.what]}{name}"
+    return f"{units.time(difference.extra_time)} {_PHRASES[difference.aspect]}{name}"
 
 
 RULE = Rule(

@@ -25,18 +25,18 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         if factor is None or factor <= SLOWER:
             continue
         compute = _compute(ranks[wait.rank])
-        more = compute * (1 - 1 / factor)
+        excess = compute * (1 - 1 / factor)
         yield Finding(
             id="throttled-rank",
-            severity=severity(share(more, evidence.time)),
+            severity=severity(share(excess, evidence.time)),
             title=f"Rank {wait.rank}'s kernels take {factor:.2f} times as long as the same kernels "
             "of the others",
-            evidence=f"{units.time(more)} of its {units.time(compute)} of computation; names and "
+            evidence=f"{units.time(excess)} of its {units.time(compute)} of computation; names and "
             "launch configurations are the same.",
             remedy="Look at its device's clocks, temperature and power limit meanwhile "
             "(`nvidia-smi -q -d PERFORMANCE`), and at other processes on it.",
             time=compute,
-            worth=more,
+            worth=excess,
             view="ranks",
         )
 
