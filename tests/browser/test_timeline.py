@@ -9,6 +9,7 @@ from tests.support.accessibility import RUN
 from tests.support.kineto_events import kernel, launch, launched, mark, module, op, read
 
 from torchgauge.analyze.trace.rank_trace import rank_trace
+from torchgauge.analyze.trace.trace_compare import compare_traces
 from torchgauge.records.trace.trace import Trace
 
 pytestmark = pytest.mark.browser
@@ -273,3 +274,37 @@ def test_a_million_events_are_drawn(drawn):
         "one => one.getContext('2d').getImageData(0, 0, one.width, one.height).data.some(v => v)"
     )
     assert painted
+
+
+def steps(*begins, longer=0):
+    parts = []
+    for number, begin in enumerate(begins):
+        parts += [
+            mark(f"ProfilerStep#{number}", begin, 100),
+            op("aten::mm", begin + 10, 20),
+            *launched("gemm", begin + 40, 30 + longer, at=begin + 15),
+        ]
+    return rank_trace(read(*parts), "made", timeline_bytes=100_000)[0]
+
+
+def test_two_traces_are_aligned_by_step(opened, axe):
+    record = compare_traces(steps(0, 200), steps(50, 290, longer=10), ("before", "after"))
+    opening = opened(record, bypass_csp=True)
+    page = opening.page
+    page.wait_for_selector("#timelines .view[data-drawn]", state="attached")
+    opening.settle()
+    views = page.locator("#timelines .side output:nth-of-type(2)")
+    assert page.locator("#timelines h3").all_inner_texts()[:2] == ["before", "after"]
+    page.locator("#timelines select").select_option("1")
+    opening.settle()
+    first, second = views.all_inner_texts()
+    assert first == second == "340 µs from −240.00 µs on"
+    page.locator(".lanes-box").first.focus()
+    page.keyboard.press("w")
+    opening.settle()
+    first, second = views.all_inner_texts()
+    assert first == second
+    assert not first.startswith("340")
+    page.evaluate(axe)
+    found = page.evaluate(RUN)
+    assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []

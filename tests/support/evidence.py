@@ -40,6 +40,12 @@ def trace():
     return Trace(name="made.json", ranks=(rank(),))
 
 
+def drawn_trace():
+    """The trace with the events for the page's timeline."""
+    drawn = rank_trace(read(*parts()), "made.json", timeline_bytes=100_000)[0]
+    return Trace(name="made.json", ranks=(drawn,))
+
+
 def job(folder, ranks=3, late=1):
     """Ranks of which one comes 500 µs late to all collectives."""
     for number in range(ranks):

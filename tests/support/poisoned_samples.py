@@ -56,6 +56,7 @@ def samples():
         "trend": trends.trend(),
         "advice": advices.advice(),
         "trace": evidence.trace(),
+        "trace with a timeline": evidence.drawn_trace(),
         "trace diff": evidence.diff(),
         "snapshot": evidence.snapshot(),
         "growth": evidence.growth(),

@@ -23,7 +23,7 @@ import { steps } from "./views/steps";
 import { cells, pareto, scaling } from "./views/sweep";
 import { system } from "./views/system";
 import { tables } from "./views/tables";
-import { timeline } from "./views/timeline";
+import { timeline, timelines } from "./views/timeline";
 import { devices, path, ranks, unrecorded } from "./views/trace";
 import { trend } from "./views/trend";
 import { tree } from "./views/tree";
@@ -43,6 +43,7 @@ register<any>(
   ooms,
   course,
   timeline,
+  timelines,
   tree,
   held,
   layout,

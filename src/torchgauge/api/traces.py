@@ -76,15 +76,21 @@ def read_trace(
 
 
 def compare_traces(
-    baseline: Trace | str | Path, current: Trace | str | Path, *, rank: int | None = None
+    baseline: Trace | str | Path,
+    current: Trace | str | Path,
+    *,
+    rank: int | None = None,
+    timeline: bool = False,
 ) -> TraceDiff:
     """Compare two traces, or the files or folders that hold them: `rank` of both, else the first.
+
+    `timeline` keeps of files what the page's timelines show.
 
     Raises InputError `rank-unknown`, and what `read_trace` raises.
     """
     from torchgauge.traces.compared_traces import compared
 
-    return compared(baseline, current, rank)
+    return compared(baseline, current, rank, TIMELINE_BYTES // 2 if timeline else 0)
 
 
 def replay_operator(

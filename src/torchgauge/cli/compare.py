@@ -94,7 +94,7 @@ def _compare_recordings(kind: Literal["trace", "snapshot"], options: argparse.Na
     formats.check(options, "TraceDiff" if kind == "trace" else "Growth")
     sides = options.baseline, options.target
     record: TraceDiff | Growth = (
-        api.compare_traces(*sides, rank=options.rank)
+        api.compare_traces(*sides, rank=options.rank, timeline=formats.has_page(options))
         if kind == "trace"
         else api.compare_snapshots(*sides)
     )

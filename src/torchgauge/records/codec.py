@@ -20,9 +20,10 @@ from torchgauge.records.record import Record
 from torchgauge.records.snapshot import Growth, Snapshot
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.trace.trace import RankTrace, Trace
-from torchgauge.records.trace.trace_diff import TraceDiff
+from torchgauge.records.trace.trace_diff import TraceDiff, TraceSide
 from torchgauge.records.trend import Trend
 from torchgauge.records.verdict import Verdict
 from torchgauge.records.work.count import Count
@@ -50,6 +51,7 @@ KINDS: dict[str, type[Saved]] = {
     if field.name == "schema"
 }
 
+_SIDES = ("baseline", "current")
 SAVED_TIMELINE = 64_000  # bytes of a trace's timeline; a larger one is left out of the saved record
 
 
@@ -61,14 +63,24 @@ def encode(record: Record) -> bytes:
     """Return the record as JSON text, without the timelines of traces that are large."""
     if isinstance(record, Trace):
         record = msgspec.structs.replace(record, ranks=tuple(map(_without_large, record.ranks)))
+    if isinstance(record, TraceDiff):
+        sides = {name: _side_without_large(getattr(record, name)) for name in _SIDES}
+        record = msgspec.structs.replace(record, **sides)
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
 def _without_large(rank: RankTrace) -> RankTrace:
-    timeline = rank.tree.timeline
-    if timeline is None or len(timeline.columns) <= SAVED_TIMELINE:
+    if not _is_large(rank.tree.timeline):
         return rank
     return msgspec.structs.replace(rank, tree=msgspec.structs.replace(rank.tree, timeline=None))
+
+
+def _side_without_large(side: TraceSide) -> TraceSide:
+    return msgspec.structs.replace(side, timeline=None) if _is_large(side.timeline) else side
+
+
+def _is_large(timeline: Timeline | None) -> bool:
+    return timeline is not None and len(timeline.columns) > SAVED_TIMELINE
 
 
 def decode(data: bytes, origin: str = "the data") -> Saved:

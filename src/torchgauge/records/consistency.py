@@ -21,10 +21,11 @@ from torchgauge.records.record import LARGEST_INTEGER
 from torchgauge.records.snapshot import DeviceMemory, Snapshot
 from torchgauge.records.sweep import Cell, Scaling, Sweep
 from torchgauge.records.timeline.loop import Loop
-from torchgauge.records.timeline.timeline import disagreements
+from torchgauge.records.timeline.timeline import Timeline, disagreements
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.trace.trace import RankTrace, Trace
+from torchgauge.records.trace.trace_diff import TraceDiff
 from torchgauge.records.trend import Trend, TrendSeries
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.count import Count
@@ -248,9 +249,17 @@ def _tree(path: str, tree: Tree) -> Faults:
     for index, row in enumerate(tree.rows):
         if row.kernel is not None:
             yield from _filled(f"{path}.rows[{index}].kernel.durations", row.kernel.durations)
-    if tree.timeline is not None:
-        for message in disagreements(tree.timeline):
-            yield Fault(f"{path}.timeline", message)
+    yield from _timeline(f"{path}.timeline", tree.timeline)
+
+
+def _trace_diff(record: TraceDiff) -> Faults:
+    yield from _timeline("baseline.timeline", record.baseline.timeline)
+    yield from _timeline("current.timeline", record.current.timeline)
+
+
+def _timeline(path: str, timeline: Timeline | None) -> Faults:
+    for message in () if timeline is None else disagreements(timeline):
+        yield Fault(path, message)
 
 
 def _sums(path: str, rows: Sequence[Any], names: Sequence[str]) -> Faults:
@@ -282,6 +291,6 @@ def _instant(path: str, text: str) -> Faults:
 
 _CHECKS: dict[type, Callable[[Any], Faults]] = {
     Profile: _profile, Count: _count, Loop: _loop, Ranks: _ranks, Sweep: _sweep,
-    Trace: _trace, Snapshot: _snapshot,
+    Trace: _trace, TraceDiff: _trace_diff, Snapshot: _snapshot,
     Advice: _advice, Trend: _trend, Diagnosis: _diagnosis,
 }  # fmt: skip

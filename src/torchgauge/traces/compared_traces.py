@@ -17,14 +17,19 @@ from torchgauge.traces.trace_files import rank_unknown
 
 
 def compared(
-    baseline: Trace | str | Path, current: Trace | str | Path, rank: int | None
+    baseline: Trace | str | Path,
+    current: Trace | str | Path,
+    rank: int | None,
+    timeline_bytes: int = 0,
 ) -> TraceDiff:
     """Compare `rank` of both, else the first that both have, else the first of each.
+
+    Of files the events for the page's timelines are kept, in `timeline_bytes` for each.
 
     Raises InputError `rank-unknown`, `not-a-trace`, and as `read_trace`.
     """
     sides = [
-        side if not isinstance(side, str | Path) else _trace_at(Path(side))
+        side if not isinstance(side, str | Path) else _trace_at(Path(side), timeline_bytes)
         for side in (baseline, current)
     ]
     current_numbers = {trace.rank for trace in sides[1].ranks}
@@ -34,10 +39,10 @@ def compared(
     return compare_traces(ranks[0], ranks[1], (sides[0].name, sides[1].name))
 
 
-def _trace_at(path: Path) -> Trace:
+def _trace_at(path: Path, timeline_bytes: int) -> Trace:
     if content(path) != "record":
         with showing(None) as display:
-            return read(path, ReadOptions(), display)
+            return read(path, ReadOptions(timeline_bytes=timeline_bytes), display)
     record = codec.load(path)
     if isinstance(record, Trace):
         return record

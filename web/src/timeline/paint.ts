@@ -10,11 +10,11 @@ import { HEADING, PLOT, ROW, type Strip, topOf } from "./layout";
 const PAINTS: Record<string, string> = {
   step: "--fill-7", range: "--fill-7", layer: "--fill-8", operator: "--fill-5", call: "--fill-6",
   python: "--fill-2", compute: "--series-5", communication: "--series-1", copy: "--series-4",
-  "idle: host": "--series-3", "idle: device": "--series-7", "idle: other": "--fill-6",
-  host: "--fill-2", launch: "--fill-6", pause: "--fill-7", merged: "--series-7", other: "--fill-7",
+  "idle: host": "--series-3", "idle: device": "--series-7", "idle: other": "--series-6",
+  host: "--fill-2", launch: "--fill-3", pause: "--fill-7", merged: "--series-7", other: "--fill-7",
 };
 // Of bars whose paint is too strong for the text's usual colour.
-const STRONG = new Set(["compute", "communication", "copy", "idle: host", "idle: device", "merged"]);
+const STRONG = new Set(["compute", "communication", "copy", "idle: host", "idle: device", "idle: other", "merged"]);
 const NARROW = 1.5;
 const NAMED = 26;
 const CHARACTER = 6.1;

@@ -22,10 +22,12 @@ function shown(page: PageData): TimelineData | null {
 }
 
 export function ofName(page: PageData, name: string, layer = ""): Target | null {
-  const part = shown(page);
-  if (!part) return null;
-  let names = known.get(part);
-  if (!names) known.set(part, (names = new Set(part.names)));
+  const one = shown(page);
+  const two = page.parts.timelines as { sides: TimelineData[] } | undefined;
+  const parts = one ? [one] : (two?.sides ?? []);
+  if (!parts.length) return null;
+  let names = known.get(parts[0]);
+  if (!names) known.set(parts[0], (names = new Set(parts.flatMap((part) => part.names))));
   return names.has(name) ? { name, layer } : null;
 }
 

@@ -57,7 +57,7 @@ class Recorded:
 
 
 def timeline(recorded: Recorded, *, max_bytes: int, max_events: int = MAX_EVENTS) -> Timeline:
-    """Return the lanes of a recording, packed into so many bytes and events at most."""
+    """Return the lanes of a recording, packed within these limits."""
     labels = Labels()
     places = _Places(recorded)
     lanes = [

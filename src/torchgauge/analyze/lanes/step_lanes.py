@@ -28,7 +28,7 @@ def step_timeline(
     step: re.Pattern[str],
     marks: Mapping[str, str] | None = None,
 ) -> Timeline | None:
-    """Return the timeline of the step of middle length; None where the recording marks no step.
+    """Return the timeline of the step of middle length; None without a marked step.
 
     Host code belongs to the step if it begins in it, device work if its launch does. `marks` are
     the names of spans that stand for others.
@@ -57,7 +57,7 @@ def step_timeline(
 
 
 def _rows_of(events: Events, work: Launched, begin: int, end: int) -> np.ndarray:
-    """Return which events are of the step, as a mask."""
+    """Return which events belong to the step, as a mask."""
     time = events.start.copy()
     begun = work.call[work.launched]
     time[work.row[work.launched]] = events.start[begun]

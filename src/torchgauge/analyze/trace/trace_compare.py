@@ -80,6 +80,7 @@ def _side(trace: RankTrace, label: str, steps: int) -> TraceSide:
         world=trace.world,
         steps=steps,
         window=sum(device.breakdown.window for device in trace.times) / steps,
+        timeline=trace.tree.timeline,
     )
 
 

@@ -179,8 +179,8 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     HIP, their drivers, NCCL. `host_delays` are what keeps the host from launching work, by cause,
     longest first. `roofs` are those of the device's datasheet, None where it is not known, or
     devices are of several kinds. `part` is the part of the file that is described ("step 7"), empty
-    where it is all. `accelerator` is what the devices are called, None for GPUs. `unknown_roles` are
-    kernels that count as computation and may communicate. `exposed_last` are the seconds beside the
+    where it is all. `accelerator` is what the devices are called, None for GPUs. `unknown_roles`
+    are kernels that count as computation and may communicate. `exposed_last` are the seconds beside the
     last collective of each marked step in which nothing computed; None where fewer than two have
     one.
     """

@@ -7,6 +7,7 @@ from typing import Literal
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.trace.host_delay import Cause
 
 SCHEMA = "torchgauge.trace_diff/2"
@@ -24,6 +25,8 @@ class TraceSide(Record, frozen=True, kw_only=True):
     """One of the two traces; `steps` are those that were marked in it, by which times are divided.
 
     Times of both are of the whole window, and `steps` is 1, where one of them marks none.
+    `timeline` has the events for the page's timelines, if they were requested; it is saved only
+    where it is small.
     """
 
     label: str
@@ -32,6 +35,7 @@ class TraceSide(Record, frozen=True, kw_only=True):
     world: int | None
     steps: int
     window: float
+    timeline: Timeline | None = None
 
 
 class PartChange(Record, frozen=True, kw_only=True):

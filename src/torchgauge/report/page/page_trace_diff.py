@@ -14,6 +14,7 @@ from torchgauge.report.page import page_comparison
 from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short, shortened_table
 from torchgauge.report.page.page_tables import Column
+from torchgauge.report.page.timeline.page_timeline import two_timelines
 from torchgauge.report.tables.kernel_names import kernel_labels
 
 MAX_ROWS = 5_000  # of a table
@@ -178,4 +179,9 @@ def _change_kind(place: Place, diff: TraceDiff) -> str:
     return "slower" if place.contribution > 0 else "faster" if place.contribution < 0 else "same"
 
 
-PARTS = {"overview": overview, "contributions": contributions, "tables": tables}
+PARTS = {
+    "overview": overview,
+    "contributions": contributions,
+    "timelines": two_timelines,
+    "tables": tables,
+}

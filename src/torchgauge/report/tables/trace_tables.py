@@ -44,7 +44,7 @@ COLLECTIVES = (
     Column("bus", get=_bus, empty="–"),
 )
 UNKNOWN_ROLES = (
-    Column("stream", get=lambda kernel: _queue_name(kernel)),
+    Column("stream", get=lambda kernel: _stream_name(kernel)),
     Column("count", unit="count"),
     Column("time", unit="time"),
 )
@@ -129,6 +129,10 @@ def details(rank: RankTrace) -> Iterator[Table]:
         if records:
             notes = (note,) if note else ()
             yield _first_rows(title, columns, records, name, *notes, recorded=recorded)
+
+
+def _stream_name(kernel: Any) -> str:
+    return f"device {kernel.device} stream {kernel.stream}".replace("None", "?")
 
 
 def _first_rows(

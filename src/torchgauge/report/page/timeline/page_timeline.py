@@ -7,6 +7,8 @@ from typing import Any
 from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.trace import MemoryUse, RankTrace
+from torchgauge.records.trace.trace_diff import TraceDiff
+from torchgauge.report.page.page_shorter import short
 from torchgauge.report.tables.kernel_names import kernel_labels
 
 _KERNELS = ("compute", "communication")
@@ -29,6 +31,20 @@ def rank_timeline(rank: RankTrace) -> dict[str, Any]:
     if part is None:
         return {"missing": _ABSENT}
     return {**part, "counters": [_memory(rank, used) for used in rank.memory if used.timeline]}
+
+
+def two_timelines(diff: TraceDiff) -> dict[str, Any] | None:
+    """Return the timelines of two traces; None where one is absent."""
+    sides = (diff.baseline, diff.current)
+    drawn = [(side.label, side.timeline) for side in sides if side.timeline is not None]
+    if len(drawn) < len(sides):
+        return None
+    return {
+        "sides": [
+            {**_packed(packed), "counters": [], "note": "", "title": short(label)}
+            for label, packed in drawn
+        ]
+    }
 
 
 def _packed(packed: Timeline) -> dict[str, Any]:
