@@ -28,6 +28,7 @@ from torchgauge.analyze.trace.recorded_tree import (
     marked_steps,
     tree_of,
 )
+from torchgauge.analyze.trace.sent_bytes import sent_to_ranks
 from torchgauge.analyze.trace.synchronisations import Waits, operator, synchronisations, waits
 from torchgauge.analyze.trace.unknown_roles import unknown_roles
 from torchgauge.analyze.trace.window import window
@@ -74,6 +75,7 @@ def rank_trace(events: Events, file: str) -> tuple[RankTrace, Calls]:
         launched_before=int(duration[~work.launched].sum()) * 1e-9,
         copies=copies(activities, facts),
         collectives=collectives(activities, facts),
+        sent=sent_to_ranks(activities, facts),
         exposed_last=exposed_last(activities, steps),
         unknown_roles=unknown_roles(activities, facts),
         queues=_queues(activities),

@@ -13,7 +13,7 @@ import msgspec
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.trace.events import Events, ThreadId, TraceMetadata
 
-VERSION = 3  # of the columns and of these facts
+VERSION = 4  # of the columns and of these facts
 # Fields that facts share with the metadata, and which of them are mappings.
 _FIELDS = tuple(field.name for field in dataclasses.fields(TraceMetadata) if field.name != "origin")
 _PAIRS = ("process_names", "process_labels", "thread_names")

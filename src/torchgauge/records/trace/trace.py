@@ -151,7 +151,8 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     not recorded and what that leaves unknown. `versions` are those that the file names: of CUDA,
     HIP, their drivers, NCCL. `unknown_roles` are kernels that count as computation and may
     communicate. `exposed_last` are the seconds beside the last collective of each marked step in
-    which nothing computed; None where fewer than two have one.
+    which nothing computed; None where fewer than two have one. `sent` is what each rank got of this
+    one in all-to-alls, in bytes by rank; empty without any, and where not every one says it.
     """
 
     file: str
@@ -168,6 +169,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     copies: tuple[Copies, ...] = ()
     collectives: tuple[Collectives, ...] = ()
     exposed_last: float | None = None
+    sent: dict[int, int] = msgspec.field(default_factory=dict)
     unknown_roles: tuple[UnknownRole, ...] = ()
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()

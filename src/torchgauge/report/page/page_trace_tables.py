@@ -39,6 +39,11 @@ _UNKNOWN_ROLES = (
     Column("count", "calls", "count"),
     Column("time", "time", "time"),
 )
+_SENT = (
+    Column("rank", "to rank", "count"),
+    Column("bytes", "sent", "bytes"),
+    Column("share", "share", "share"),
+)
 _COPIES = (
     Column("kind", "copy", "text"),
     Column("pageable", "host memory", "text"),
@@ -75,6 +80,7 @@ _NOTES = {
     "none waited behind the piece that began. Delay: from the launch to the begin of the work.",
     "synchronisations": "Calls in which the host waited for a device, with the operator around.",
     "unknown role": UNKNOWN_NOTE,
+    "sent": "What this rank sent to each rank in all-to-alls, itself included.",
     "least": "At least the bandwidth of the bus: the time of one rank's file includes waiting.",
 }
 
@@ -96,6 +102,15 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
     ):
         if rows:
             listed_tables.append(_record_table(name, columns, rows, min(max_rows // 4, MAX_ROWS)))
+    if rank.sent:
+        total = sum(rank.sent.values())
+        cells: dict[str, list[Any]] = {
+            "rank": list(rank.sent),
+            "bytes": list(rank.sent.values()),
+            "share": [size / total if total else None for size in rank.sent.values()],
+        }
+        sent = shortened_table(table("all-to-all", _SENT, cells), min(max_rows // 4, MAX_ROWS))
+        listed_tables.append({**sent, "nodes": [], "note": _NOTES["sent"]})
     return listed_tables or None
 
 
