@@ -28,7 +28,7 @@ def test_print_shows_columns_with_units():
     heads, first, second = map(" ".join, lines(Table(OPERATORS)))
     assert heads == "Name Self CPU % Self CPU CPU Mem flops grid"
     assert first == "aten::conv2d 62.5 2.50 ms 3.00 MB 4×1×1"
-    assert second == "aten::<b> 1.00 µs -4 B 0"
+    assert second == "aten::<b> 1.00 µs −4 B 0"
 
 
 def test_columns_that_do_not_fit_are_named(monkeypatch):

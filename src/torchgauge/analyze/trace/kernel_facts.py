@@ -38,6 +38,7 @@ class Facts:
         self.group_size = _entries(collectives.group_size, message)
         self.group = _coded(collectives.group, message)
         self.group_ranks = _coded(collectives.ranks, message)
+        self.split_in = _coded(collectives.split_in, message)
         self._limits: dict[int, Limits | None] = {
             device["id"]: limits(device)
             for device in events.metadata.devices

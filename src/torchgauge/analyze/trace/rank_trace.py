@@ -27,6 +27,7 @@ from torchgauge.analyze.trace.packed_columns import packed
 from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
 from torchgauge.analyze.trace.recorded_contents import contents, devices, not_recorded, origin
 from torchgauge.analyze.trace.recorded_tree import attributed, launched_in_steps, tree_of
+from torchgauge.analyze.trace.sent_bytes import sent_to_ranks
 from torchgauge.analyze.trace.synchronisations import operator, synchronisations, waits
 from torchgauge.analyze.trace.unknown_roles import unknown_roles
 from torchgauge.analyze.trace.window import window
@@ -83,6 +84,7 @@ def rank_trace(
         launched_before=int(duration[~work.launched].sum()) * 1e-9,
         copies=copies(activities, facts),
         collectives=collectives(activities, facts),
+        sent=sent_to_ranks(activities, facts),
         exposed_last=exposed_last(activities, steps),
         unknown_roles=unknown_roles(activities, facts),
         queues=_queues(activities),

@@ -209,6 +209,7 @@ def _collectives(events: Events, work: Rows) -> Collectives:
         group_description=absent_texts,
         group_size=absent_numbers,
         ranks=absent_texts,
+        split_in=absent_texts,
     )
 
 

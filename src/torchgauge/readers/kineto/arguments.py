@@ -43,6 +43,7 @@ class Arguments(msgspec.Struct, gc=False):
     group_description: str | None = msgspec.field(name="Process Group Description", default=None)
     group_size: Integer = msgspec.field(name="Group size", default=ABSENT)
     ranks: str | None = msgspec.field(name="Process Group Ranks", default=None)
+    split_in: str | None = msgspec.field(name="In split size", default=None)
     # Launches, and kernels, copies and memory sets.
     correlation: Integer = ABSENT
     device: Integer = ABSENT

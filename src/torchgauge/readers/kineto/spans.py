@@ -61,7 +61,7 @@ class Spans:
         }
         self._collectives = Table(
             *("collective", "dtype", "elements_in", "elements_out", "group"),
-            *("group_description", "group_size", "ranks"),
+            *("group_description", "group_size", "ranks", "split_in"),
         )
 
     def add(self, events: list[Event], heads: Codes, kinds: NDArray[np.int8]) -> None:

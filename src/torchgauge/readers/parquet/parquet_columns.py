@@ -93,7 +93,7 @@ def _kernel_columns() -> Iterator[Column]:
 def _collective_columns() -> Iterator[Column]:
     yield Column("collective", TEXT, ((MESSAGE, "name"),))
     yield Column("group_ranks", TEXT, ((MESSAGE, "ranks"),))
-    for field in ("dtype", "group", "group_description"):
+    for field in ("dtype", "group", "group_description", "split_in"):
         yield Column(field, TEXT, ((MESSAGE, field),))
     for field in ("elements_in", "elements_out", "group_size"):
         yield Column(field, INTEGER, ((MESSAGE, field),))

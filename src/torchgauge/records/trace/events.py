@@ -135,7 +135,8 @@ class RecordedWaits:
 class Collectives:
     """Communication: operators (`record_param_comms`) and the kernels they started.
 
-    Elements are counts, of `dtype`. `ranks` is text, which Kineto cuts short in large groups.
+    Elements are counts, of `dtype`. `ranks` is text, which Kineto cuts short in large groups; so is
+    `split_in`, the rows that go to each rank of the group, "[]" where all get as much.
     """
 
     row: Rows
@@ -147,6 +148,7 @@ class Collectives:
     group_description: Coded[str]
     group_size: Integers
     ranks: Coded[str]
+    split_in: Coded[str]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

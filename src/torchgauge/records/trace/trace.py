@@ -180,9 +180,10 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     longest first. `roofs` are those of the device's datasheet, None where it is not known, or
     devices are of several kinds. `part` is the part of the file that is described ("step 7"), empty
     where it is all. `accelerator` is what the devices are called, None for GPUs. `unknown_roles`
-    are kernels that count as computation and may communicate. `exposed_last` are the seconds beside the
-    last collective of each marked step in which nothing computed; None where fewer than two have
-    one.
+    are kernels that count as computation and may communicate. `exposed_last` are the seconds beside
+    the last collective of each marked step in which nothing computed; None where fewer than two
+    have one. `sent` is what each rank got of this one in all-to-alls, in bytes by rank; empty
+    without any, and where not every one says it.
     """
 
     file: str
@@ -200,6 +201,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     copies: tuple[Copies, ...] = ()
     collectives: tuple[Collectives, ...] = ()
     exposed_last: float | None = None
+    sent: dict[int, int] = msgspec.field(default_factory=dict)
     unknown_roles: tuple[UnknownRole, ...] = ()
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()

@@ -22,7 +22,7 @@ from torchgauge.report.content.document import (
     Warnings,
 )
 from torchgauge.report.tables.category_table import categories, roofs_of
-from torchgauge.report.tables.trace_devices import devices, ranks
+from torchgauge.report.tables.trace_devices import devices, exchanges, ranks
 from torchgauge.report.tables.trace_tables import details
 
 NAMED = 8  # ranks
@@ -43,7 +43,10 @@ def document(trace: Trace, options: Options) -> Document:
     if notable_findings := rank_findings(trace, rank):
         blocks.append(Findings(notable_findings))
     if len(trace.ranks) > 1:
-        blocks += [ranks(trace), Heading(f"Rank {rank.rank}", rank.file)]
+        blocks.append(ranks(trace))
+        if (exchanged := exchanges(trace)) is not None:
+            blocks.append(exchanged)
+        blocks.append(Heading(f"Rank {rank.rank}", rank.file))
     if rank.times:
         blocks.append(devices(rank))
     blocks += [*categories(rank.tree, roofs_of(rank)), *details(rank), Tree(rank.tree, options)]

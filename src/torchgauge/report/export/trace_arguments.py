@@ -49,6 +49,7 @@ KEYS = {
         "group_description": "Process Group Description",
         "group_size": "Group size",
         "ranks": "Process Group Ranks",
+        "split_in": "In split size",
     },
     "python": {
         "id": "Python id",

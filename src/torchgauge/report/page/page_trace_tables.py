@@ -41,6 +41,11 @@ _UNKNOWN_ROLES = (
     Column("count", "calls", "count"),
     Column("time", "time", "time"),
 )
+_SENT = (
+    Column("rank", "to rank", "count"),
+    Column("bytes", "sent", "bytes"),
+    Column("share", "share", "share"),
+)
 _COPIES = (
     Column("kind", "copy", "text"),
     Column("pageable", "host memory", "text"),
@@ -112,6 +117,7 @@ _NOTES = {
     "host_delays": "Spans that keep the host from launching work, by cause; how long the device "
     "waited for the host in them.",
     "unknown role": UNKNOWN_NOTE,
+    "sent": "What this rank sent to each rank in all-to-alls, itself included.",
     "least": "At least the bandwidth of the bus: the time of one rank's file includes waiting.",
 }
 
@@ -137,6 +143,15 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
         if rows:
             row_limit = min(max_rows // 4, MAX_ROWS)
             listed_tables.append(_record_table(rank, name, columns, rows, row_limit))
+    if rank.sent:
+        total = sum(rank.sent.values())
+        cells: dict[str, list[Any]] = {
+            "rank": list(rank.sent),
+            "bytes": list(rank.sent.values()),
+            "share": [size / total if total else None for size in rank.sent.values()],
+        }
+        sent = shortened_table(table("all-to-all", _SENT, cells), min(max_rows // 4, MAX_ROWS))
+        listed_tables.append({**sent, "nodes": [], "note": _NOTES["sent"]})
     return listed_tables or None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from torchgauge.records.trace.breakdown import Breakdown
@@ -10,6 +11,7 @@ from torchgauge.report.content.document import Column, Row, Table, Value
 
 STREAMS = 16
 RANKS = 32
+EXCHANGING = 8  # that a terminal's line has room for
 PARTS = tuple(
     Column(key, unit="percent", empty="–")
     for key in ("compute", "comm.", "copies", "idle", "host", "device", "other")
@@ -94,6 +96,31 @@ def ranks(trace: Trace) -> Table:
     return Table(
         title="Ranks", how="measured", first="rank", columns=RANK_COLUMNS, rows=rows, top=RANKS,
         notes=(*left_out, *side_by_side(trace.job)),
+    )  # fmt: skip
+
+
+def exchanges(trace: Trace) -> Table | None:
+    """Return who sent how much to whom in all-to-alls; None where no rank's file says it.
+
+    Of many ranks those that send most, to those that get most.
+    """
+    sent = {rank.rank: rank.sent for rank in trace.ranks if rank.sent}
+    received: Counter[int] = Counter()
+    for of_rank in sent.values():
+        received.update(of_rank)
+    if not received:
+        return None
+    receivers = sorted(number for number, _ in received.most_common(EXCHANGING))
+    senders = sorted(sent, key=lambda number: -sum(sent[number].values()))[:EXCHANGING]
+    columns = [Column(f"to {number}", unit="bytes", empty="–") for number in receivers]
+    rows = [
+        Row(f"{number}", {f"to {other}": sent[number].get(other) for other in receivers})
+        for number in sorted(senders, key=lambda number: -1 if number is None else number)
+    ]
+    hidden = max(len(received), len(sent)) - EXCHANGING
+    return Table(
+        title="All-to-all", how="counted", first="from rank", columns=columns, rows=rows,
+        notes=(f"of the {EXCHANGING} ranks that send and get most",) if hidden > 0 else (),
     )  # fmt: skip
 
 
