@@ -205,8 +205,8 @@ def test_other_hardware_is_said_before_any_figure():
     found = parts(msgspec.structs.replace(evidence.diff(), differences=around))["overview"]
     (notice,) = found["notices"]
     assert "machine: device, software: torch" in notice
-    assert ["device", "A100 → V100", ""] in found["facts"]
-    assert ["shapes", "yes → no", ""] in found["facts"]
+    assert ["machine: device", "A100 → V100", ""] in found["facts"]
+    assert ["settings: shapes", "yes → no", ""] in found["facts"]
     figures = {one["label"]: one for one in found["figures"]}
     assert figures["window"]["value"] == "180.0 µs"
     assert "was 150.0 µs" in figures["window"]["note"]
