@@ -17,7 +17,7 @@ from torchgauge.analyze.timeline.launches import Launched, launched
 from torchgauge.analyze.trace.collectives import collectives, exposed_last
 from torchgauge.analyze.trace.copies import copies
 from torchgauge.analyze.trace.critical_path import Segment, critical_path, summary
-from torchgauge.analyze.trace.dependencies import dependencies
+from torchgauge.analyze.trace.dependencies import Dependencies, dependencies
 from torchgauge.analyze.trace.device_breakdown import device_times
 from torchgauge.analyze.trace.device_work import Activities, device_activities
 from torchgauge.analyze.trace.kernel_facts import Facts
@@ -65,9 +65,8 @@ def rank_trace(
     begin, end = window(events)
     duration = activities.end - activities.begin
     known = dependencies(events, activities, facts, host_waits)
-    path = (
-        () if behind_others else tuple(critical_path(activities, thread, host_waits, begin, known))
-    )
+    segments = critical_path(activities, thread, host_waits, begin, known)
+    path = () if behind_others else tuple(segments)
     record = RankTrace(
         file=file,
         rank=events.metadata.rank,
@@ -91,11 +90,7 @@ def rank_trace(
         synchronisations=synchronisations(events, spans, modules.tree, host_waits, caused),
         host_delays=delays,
         sequences=kernel_sequences(activities, facts),
-        critical_path=None
-        if behind_others
-        else _critical(
-            events, spans, work, path, waits_are_known=bool((known.transfer >= 0).any())
-        ),
+        critical_path=_critical(events, spans, work, path, known),
         memory=tuple(memory_uses(events, begin)),
         missing=(*not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),
         warnings=events.warnings,
@@ -105,9 +100,15 @@ def rank_trace(
         recorded = Recorded(
             events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
         )
-        tree = msgspec.structs.replace(tree, timeline=timeline(recorded, max_bytes=timeline_bytes))
-        record = msgspec.structs.replace(record, tree=tree)
+        record = _with_timeline(record, recorded, timeline_bytes)
     return msgspec.structs.replace(record, findings=findings(record)), calls
+
+
+def _with_timeline(record: RankTrace, recorded: Recorded, max_bytes: int) -> RankTrace:
+    events = timeline(recorded, max_bytes=max_bytes)
+    return msgspec.structs.replace(
+        record, tree=msgspec.structs.replace(record.tree, timeline=events)
+    )
 
 
 def _critical(
@@ -115,8 +116,7 @@ def _critical(
     spans: Spans,
     work: Launched,
     path: Sequence[Segment],
-    *,
-    waits_are_known: bool,
+    known: Dependencies,
 ) -> CriticalPath | None:
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
     host = HostWork(events, spans, np.unique(thread))
@@ -133,7 +133,7 @@ def _critical(
             return ((around or OUTSIDE, length),)
         return ((of_code[codes[segment.activity]], length),)
 
-    return summary(path, named, waits_are_known=waits_are_known)
+    return summary(path, named, waits_are_known=bool((known.transfer != ABSENT).any()))
 
 
 def _queues(activities: Activities) -> tuple[Queue, ...]:
