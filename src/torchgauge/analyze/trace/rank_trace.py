@@ -39,13 +39,9 @@ _BEHIND = "no critical path: the device was still at work of before this part wh
 
 
 def rank_trace(
-    events: Events,
-    file: str,
-    part: str = "",
-    *,
-    behind_others: bool = False,
-    timeline_bytes: int = 0,
-) -> tuple[RankTrace, Calls]:
+    events: Events, file: str, part: str = "", *,
+    behind_others: bool = False, timeline_bytes: int = 0,
+) -> tuple[RankTrace, Calls]:  # fmt: skip
     """Return the record of one file's events, and its collectives; `file` is its name.
 
     `part` says of which part of it the events are; `behind_others`: work waited for work that is
@@ -60,7 +56,6 @@ def rank_trace(
     host_waits = waits(events)
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
     delays, pauses = host_delays(events, spans, work, host_pauses(activities, thread))
-    caused = caused_by_waits(host_waits, pauses)
     steps = launched_in_steps(events, activities)
     begin, end = window(events)
     duration = activities.end - activities.begin
@@ -87,7 +82,9 @@ def rank_trace(
         exposed_last=exposed_last(activities, steps),
         unknown_roles=unknown_roles(activities, facts),
         queues=_queues(activities),
-        synchronisations=synchronisations(events, spans, modules.tree, host_waits, caused),
+        synchronisations=synchronisations(
+            events, spans, modules.tree, host_waits, caused_by_waits(host_waits, pauses)
+        ),
         host_delays=delays,
         sequences=kernel_sequences(activities, facts),
         critical_path=_critical(events, spans, work, path, known),
@@ -96,19 +93,14 @@ def rank_trace(
         warnings=events.warnings,
     )
     calls = rank_calls(activities, facts, origin(events), steps)
-    if timeline_bytes:
-        recorded = Recorded(
-            events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
-        )
-        record = _with_timeline(record, recorded, timeline_bytes)
-    return msgspec.structs.replace(record, findings=findings(record)), calls
-
-
-def _with_timeline(record: RankTrace, recorded: Recorded, max_bytes: int) -> RankTrace:
-    events = timeline(recorded, max_bytes=max_bytes)
-    return msgspec.structs.replace(
-        record, tree=msgspec.structs.replace(record.tree, timeline=events)
+    record = msgspec.structs.replace(record, findings=findings(record))
+    if not timeline_bytes:
+        return record, calls
+    recorded = Recorded(
+        events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
     )
+    tree = msgspec.structs.replace(tree, timeline=timeline(recorded, max_bytes=timeline_bytes))
+    return msgspec.structs.replace(record, tree=tree), calls
 
 
 def _critical(
