@@ -10,16 +10,9 @@ import numpy as np
 
 from torchgauge.readers.columns import Interned
 from torchgauge.readers.dialects.details import integer
-from torchgauge.readers.dialects.kineto_terms import (
-    HOST,
-    LAUNCH,
-    RANGE,
-    device_work,
-    launches,
-    with_categories,
-)
+from torchgauge.readers.dialects.kineto_terms import HOST, RANGE, with_arrow_launches
 from torchgauge.readers.kineto.categories import PROTON_ARROW
-from torchgauge.records.trace.events import ABSENT, Coded, Events, Flows, Integers, Rows, ThreadId
+from torchgauge.records.trace.events import ABSENT, Coded, Events, ThreadId
 
 CATEGORIES = frozenset(("kernel", "scope", "metric"))
 _LANE = re.compile(r"(?:GPU )?Stream:? (\d+)|(?:CPU Thread|cpu thread) \d+|(Graph): Stream \d+")
@@ -42,44 +35,14 @@ def from_proton(events: Events) -> Events:
     on_graph = np.array([bool(lane and lane[2]) for lane in lane_matches] + [False])
     code = np.where(on_graph[events.thread.codes], RANGE, HOST)
     code[kernel] = ABSENT
-    work = np.flatnonzero(kernel)
-    begins, number = _numbered(events.flows)
-    first, count = len(events), int(begins.sum())
-    launch_time = events.flows.time[begins]
-    stream = np.array([integer(lane[1]) if lane and lane[1] else ABSENT for lane in lane_matches])
-    remaining = ~begins
-    category = with_categories(events.category, code)
-    category = with_categories(
-        Coded(np.append(category.codes, np.full(count, ABSENT, np.int32)), category.values),
-        np.append(np.full(first, ABSENT), np.full(count, LAUNCH)),
-    )
-    return dataclasses.replace(
-        events,
-        start=np.append(events.start, launch_time),
-        duration=np.append(events.duration, np.zeros(count, np.int64)),
-        name=_names(events, count),
-        category=category,
-        thread=Coded(
-            np.append(events.thread.codes, events.flows.thread[begins]), events.thread.values
-        ),
-        launches=launches(np.arange(first, first + count), number[begins]),
-        device_work=device_work(
-            work,
-            stream=np.append(stream, ABSENT)[events.thread.codes[work]],
-            correlation=_ended(events, work, number),
-        ),
-        flows=Flows(
-            time=events.flows.time[remaining],
-            thread=events.flows.thread[remaining],
-            id=events.flows.id[remaining],
-            category=events.flows.category.take(remaining),
-            begins=events.flows.begins[remaining],
-        ),
-    )
+    numbers = [integer(lane[1]) if lane and lane[1] else ABSENT for lane in lane_matches]
+    stream = np.array([*numbers, ABSENT])
+    named = dataclasses.replace(events, name=_names(events))
+    return with_arrow_launches(named, code, np.flatnonzero(kernel), stream, PROTON_ARROW)
 
 
-def _names(events: Events, launches: int) -> Coded[str]:
-    """Return the names of all spans, followed by those of the launches."""
+def _names(events: Events) -> Coded[str]:
+    """Return the names of all spans, those of measured scopes without their values."""
     names: Interned[str | None] = Interned(None)
     plain, cut = (
         np.array([names[meaning(name)] for name in events.name.values] + [ABSENT], np.int32)
@@ -87,26 +50,9 @@ def _names(events: Events, launches: int) -> Coded[str]:
     )
     measured = events.category.where(lambda name: name == "metric")
     codes = np.where(measured, cut[events.name.codes], plain[events.name.codes])
-    codes = np.append(codes, np.full(launches, names["launch->kernel"], np.int32))
     return Coded(codes, names.values_by_code())  # type: ignore[arg-type]
 
 
 def _without_values(name: str) -> str:
     """Return a scope's name without the values that were measured in it: "loss: <value, 0.5>"."""
     return name.partition(": <")[0]
-
-
-def _numbered(flows: Flows) -> tuple[np.ndarray, Integers]:
-    """Return which ends are begins of arrows to kernels, and the number of each, from 1."""
-    arrow = flows.category.where(lambda name: name == PROTON_ARROW)
-    return arrow & flows.begins, np.where(arrow, np.unique(flows.id, return_inverse=True)[1] + 1, 0)
-
-
-def _ended(events: Events, work: Rows, number: Integers) -> Integers:
-    """Return the number of the arrow that ends where each piece of work begins, ABSENT without."""
-    flows = events.flows
-    ends = np.flatnonzero((number > 0) & ~flows.begins)
-    end_keys = zip(flows.thread[ends].tolist(), flows.time[ends].tolist(), strict=True)
-    arrow_numbers = dict(zip(end_keys, number[ends].tolist(), strict=True))
-    begin_keys = zip(events.thread.codes[work].tolist(), events.start[work].tolist(), strict=True)
-    return np.array([arrow_numbers.get(key, ABSENT) for key in begin_keys], np.int64)

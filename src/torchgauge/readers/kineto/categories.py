@@ -6,8 +6,9 @@ PYTHON = "python_function"
 MODULE_CALL = "nn.Module:"  # how the names of these begin that are calls of modules
 PYTHON_NAME = "$"  # the same of Python functions in a trace of JAX, which has no categories
 PROTON_ARROW = "flow"
+NPU_ARROW = "async_npu"
 LAUNCH_ARROWS = frozenset(("ac2g", "async_cpu_to_gpu"))
-ARROWS = LAUNCH_ARROWS | {"fwdbwd", "forward_backward", PROTON_ARROW}
+ARROWS = LAUNCH_ARROWS | {"fwdbwd", "forward_backward", PROTON_ARROW, NPU_ARROW}
 _RENAMED = {  # as versions before 2023 called them
     "Operator": "cpu_op",
     "Kernel": "kernel",
