@@ -11,10 +11,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from torchgauge.readers.dialects.ascend_trace import from_ascend, is_ascend
+from torchgauge.readers.dialects.arrow_traces import (
+    CATEGORIES,
+    from_ascend,
+    from_proton,
+    is_ascend,
+    lanes,
+)
 from torchgauge.readers.dialects.jax_trace import from_jax, processes
 from torchgauge.readers.dialects.kineto_terms import HOST, KERNEL, with_categories
-from torchgauge.readers.dialects.proton_trace import CATEGORIES, from_proton, lanes
 from torchgauge.readers.kineto.categories import is_launch
 from torchgauge.records.trace.events import ABSENT, Events
 

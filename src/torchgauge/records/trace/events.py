@@ -213,7 +213,8 @@ class TraceMetadata:
     there is one. `devices` and `distributed` are the file's own properties, unchanged; of JAX's
     traces `devices` has number ("id") and kind ("name") of each. `recorder` is who wrote the file:
     "PyTorch", "JAX", "Proton", "torch.compile", "rocprof" or "torch_npu". `versions` are of
-    CUDA, HIP, their drivers and NCCL, by name. `accelerator` is what the devices are called ("TPU"), None for GPUs.
+    CUDA, HIP, their drivers and NCCL, by name. `accelerator` is what the devices are called
+    ("TPU"), None for GPUs.
     """
 
     origin: int
