@@ -85,6 +85,46 @@ def archived_traces(dice, folder):
 
 
 @reader
+def tarred_traces(dice, folder):
+    from tests.support.archives import tar
+
+    from torchgauge.readers.kineto.kineto import read_events
+    from torchgauge.readers.tar_archive import tar_paths
+
+    names = ["rank0.json", "rank1.json.gz", "../rank2.json", "a/rank0.json", "notes.txt", "x.zip"]
+    members = [(dice.choice(names), trace_changed(dice)) for _ in range(dice.randint(1, 3))]
+    data = tar(members, packing=dice.choice(["", "gz"]))
+    path = folder / "job.tar"
+    path.write_bytes(bytes_changed(data, dice) if dice.random() < 0.5 else data)
+    for one in tar_paths(path) or [path]:
+        read_events(one, partial=dice.random() < 0.5)
+
+
+@reader
+def xplane(dice, folder):
+    from tests.support.dialects import GPU
+    from tests.support.xspaces import xspace
+
+    import torchgauge as tg
+
+    path = folder / "host.xplane.pb"
+    data = xspace([event for event in GPU["traceEvents"] if event])
+    path.write_bytes(bytes_changed(data, dice) if dice.random() < 0.8 else data)
+    assert str(tg.read_trace(path, partial=dice.random() < 0.5))
+
+
+@reader
+def rocprof(dice, folder):
+    from tests.support.rocprof_file import ROCPROF
+
+    import torchgauge as tg
+
+    path = folder / "results.json"
+    path.write_bytes(json_changed(ROCPROF, dice))
+    assert str(tg.read_trace(path))
+
+
+@reader
 def ranks_of_traces(dice, folder):
     """The files of a job's ranks, each read as its own process would."""
     from torchgauge.traces import rank_answer

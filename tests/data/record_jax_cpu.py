@@ -1,6 +1,9 @@
 """How jax_cpu.trace.json.gz was recorded, with jax on a CPU: three steps of a small gradient.
 
 python record_jax_cpu.py FOLDER   # writes FOLDER/plugins/profile/*/*.trace.json.gz
+python - FOLDER < record_jax_cpu.py   # the same without the path of this file
+
+jax_cpu.xplane.pb.gz and jax_cpu_xplane.trace.json.gz are of one recording, by jax 0.10.2.
 """
 
 import sys

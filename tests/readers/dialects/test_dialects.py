@@ -429,3 +429,49 @@ def test_the_phases_of_a_compilation_are_a_tree():
     assert "recorded by torch.compile" in text
     assert "3 phases of compilation" in text
     assert "with_stack" not in text
+
+
+def npu_span(pid, tid, name, ts, dur, **more):
+    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": f"{ts:.3f}", "dur": dur} | more
+
+
+def npu_arrow(number, begin, end, to):
+    common = {"name": "async_npu", "cat": "async_npu", "id": str(number), "bp": "e"}
+    return [
+        common | {"ph": "s", "pid": 1, "tid": 5, "ts": f"{begin:.3f}"},
+        common | {"ph": "f", "pid": 2, "tid": to, "ts": f"{end:.3f}"},
+    ]
+
+
+# As torch_npu writes trace_view.json: a list, times and ids as text.
+NPU = [
+    *named(1, "Python", t5="Thread 5"),
+    *named(2, "Ascend Hardware", t7="Stream 7", t9="Stream 9"),
+    *named(3, "Overlap Analysis", t1="Computing"),
+    npu_span(1, 5, "ProfilerStep#3", 1000, 300, cat="user_annotation"),
+    npu_span(1, 5, "aten::mm", 1010, 40, cat="cpu_op"),
+    npu_span(2, 7, "aclnnMatmul_MatMulV2_MatMulV2", 1100, 80.5, args={"Task Type": "AI_CORE"}),
+    npu_span(2, 7, "EVENT_WAIT", 1180.5, 40, args={"Task Type": "EVENT_WAIT"}),
+    npu_span(2, 9, "hcom_allReduce__101_0_1", 1190, 30),
+    npu_span(2, 9, "MEMCPY_ASYNC", 1230, 10),
+    npu_span(3, 1, "Computing", 1100, 80.5),
+    *npu_arrow(81604378623, 1020, 1100, to=7),
+]
+
+
+def test_work_of_an_npu_is_device_work_launched_by_its_operator():
+    record = trace(NPU)
+    assert record.contents.recorder == "torch_npu"
+    assert record.contents.device_work == 3
+    assert record.called(None) == "NPU"
+    assert record.device_time == approx(120.5)
+    assert record.launched_before == approx(40)  # what no arrow leads to
+    (used,) = record.times
+    assert used.breakdown.compute == approx(80.5)
+    assert used.breakdown.communication == approx(30)
+    assert used.breakdown.copies == approx(10)
+    assert {stream.stream for stream in used.streams} == {7, 9}
+    (mm,) = [node for node in record.tree.root.walk() if node.name == "aten::mm"]
+    assert mm.device_time == approx(80.5)
+    (uncounted,) = record.contents.uncounted
+    assert (uncounted.category, uncounted.count) == ("", 2)

@@ -6,9 +6,12 @@ import random
 
 import pytest
 from tests.support.dialects import GPU, TPU
+from tests.support.paths import DATA
+from tests.support.rocprof_file import ROCPROF
 from tests.support.xspaces import xspace
 
 import torchgauge as tg
+from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.errors import InputError
 from torchgauge.readers.kineto.kineto import read_events
 
@@ -35,6 +38,19 @@ def test_an_xplane_is_as_the_json_of_jax(tmp_path, content, pack):
     assert [row.name for row in encoded.tree.rows] == [row.name for row in expected.tree.rows]
 
 
+def test_a_recorded_xplane_says_what_its_json_says():
+    encoded = rank_trace(read_events(DATA / "jax_cpu.xplane.pb.gz", python="all"), "rank")[0]
+    plain = rank_trace(read_events(DATA / "jax_cpu_xplane.trace.json.gz", python="all"), "rank")[0]
+    assert encoded.contents.steps == plain.contents.steps == 3
+    assert encoded.contents.operators == plain.contents.operators > 50
+    assert encoded.contents.python == plain.contents.python
+    # The JSON has thousandths of a microsecond, of which some are cut off.
+    assert encoded.window == pytest.approx(plain.window, abs=2e-9)
+    assert encoded.tree.root.host_time == pytest.approx(plain.tree.root.host_time, abs=2e-7)
+    names = [sorted({row.name for row in record.tree.rows}) for record in (encoded, plain)]
+    assert names[0] == names[1]
+
+
 def test_a_damaged_xplane_is_an_error(tmp_path):
     data = xspace([event for event in GPU["traceEvents"] if event])
     dice = random.Random(3)
@@ -48,61 +64,6 @@ def test_a_damaged_xplane_is_an_error(tmp_path):
         except InputError as error:
             ids = error.id
             assert ids in ("trace-malformed", "trace-no-events"), ids
-
-
-def handle(number):
-    return {"handle": number}
-
-
-def record(begin, end, number, **more):
-    common = {"start_timestamp": begin, "end_timestamp": end, "size": 64, "thread_id": 77}
-    return common | {"correlation_id": {"internal": number, "external": 0}} | more
-
-
-ROCPROF = {
-    "rocprofiler-sdk-tool": [
-        {
-            "metadata": {"pid": 12, "init_time": 0, "fini_time": 10},
-            "agents": [
-                {"id": handle(100), "type": 1, "name": "EPYC", "product_name": "EPYC"},
-                {"id": handle(200), "type": 2, "name": "gfx942", "product_name": "MI300X",
-                 "logical_node_type_id": 0},
-                {"id": handle(300), "type": 2, "name": "gfx942", "product_name": "MI300X",
-                 "logical_node_type_id": 1},
-            ],
-            "strings": {
-                "buffer_records": [
-                    {"kind": "NONE", "operations": []},
-                    {"kind": "HIP_RUNTIME_API", "operations": ["none", "hipLaunchKernel",
-                                                                "hipDeviceSynchronize"]},
-                    {"kind": "MEMORY_COPY", "operations": ["NONE", "MEMORY_COPY_HOST_TO_DEVICE"]},
-                ],
-                "marker_api": [{"key": 9, "value": "forward"}],
-            },
-            "kernel_symbols": [{"kernel_id": 4, "kernel_name": "gemm.kd",
-                                "formatted_kernel_name": "gemm(float*)"}],
-            "buffer_records": {
-                "hip_api": [
-                    record(1_001_000, 1_003_000, 1, kind=1, operation=1),
-                    record(1_004_000, 1_005_000, 2, kind=1, operation=1),
-                    record(1_006_000, 1_060_000, 3, kind=1, operation=2),
-                ],
-                "marker_api": [record(1_000_000, 1_070_000, 9, kind=3, operation=1)],
-                "kernel_dispatch": [
-                    record(1_020_000, 1_050_123, 1, kind=4, operation=0, dispatch_info={
-                        "agent_id": handle(300), "queue_id": handle(2), "kernel_id": 4,
-                        "workgroup_size": {"x": 256, "y": 1, "z": 1},
-                        "grid_size": {"x": 1000, "y": 2, "z": 1}, "group_segment_size": 512,
-                    }),
-                ],
-                "memory_copy": [
-                    record(1_010_000, 1_015_000, 2, kind=2, operation=1, bytes=4096,
-                           src_agent_id=handle(100), dst_agent_id=handle(300)),
-                ],
-            },
-        }
-    ]
-}  # fmt: skip
 
 
 def test_a_file_of_rocprof_is_a_trace(tmp_path):

@@ -11,9 +11,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from torchgauge.readers.dialects.arrow_traces import (
+    CATEGORIES,
+    from_ascend,
+    from_proton,
+    is_ascend,
+    lanes,
+)
 from torchgauge.readers.dialects.jax_trace import from_jax, processes
 from torchgauge.readers.dialects.kineto_terms import HOST, KERNEL, with_categories
-from torchgauge.readers.dialects.proton_trace import CATEGORIES, from_proton, lanes
 from torchgauge.readers.kineto.categories import is_launch
 from torchgauge.records.trace.events import ABSENT, Events
 
@@ -24,7 +30,7 @@ _GPUS = frozenset(("cuda", "hip"))
 _DEVICE_NAMES = {"privateuse1": "device"}
 # What Dynamo and Inductor log of their phases; tlparse writes it to chromium_events.json.
 _COMPILATION = "dynamo_timed"
-Recorder = Literal["PyTorch", "JAX", "Proton", "torch.compile", "rocprof"]
+Recorder = Literal["PyTorch", "JAX", "Proton", "torch.compile", "rocprof", "torch_npu"]
 
 
 def translated(events: Events, unsorted: dict[str, Any]) -> Events:
@@ -38,6 +44,8 @@ def translated(events: Events, unsorted: dict[str, Any]) -> Events:
         return _recorded(from_jax(events, unsorted), "JAX")
     if categories and categories <= CATEGORIES and (categories != {"kernel"} or any(lanes(events))):
         return _recorded(from_proton(events), "Proton")
+    if is_ascend(events):
+        return _recorded(from_ascend(events), "torch_npu")
     if _COMPILATION in categories:
         return _recorded(_compiled(events), "torch.compile")
     events = _on_one_numbering(_with_accelerator(events))

@@ -12,8 +12,9 @@ COLLECTION = "<built-in function collect>"
 TUNING = re.compile(r"(.*/)?triton/runtime/autotuner\.py\(\d+\): _bench")
 PYTHON_NAME = "$"  # the same of Python functions in a trace of JAX, which has no categories
 PROTON_ARROW = "flow"
+NPU_ARROW = "async_npu"
 LAUNCH_ARROWS = frozenset(("ac2g", "async_cpu_to_gpu"))
-ARROWS = LAUNCH_ARROWS | {"fwdbwd", "forward_backward", PROTON_ARROW}
+ARROWS = LAUNCH_ARROWS | {"fwdbwd", "forward_backward", PROTON_ARROW, NPU_ARROW}
 _RENAMED = {  # as versions before 2023 called them
     "Operator": "cpu_op",
     "Kernel": "kernel",

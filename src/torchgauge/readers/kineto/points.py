@@ -16,6 +16,7 @@ from torchgauge.readers.tables import Table
 from torchgauge.records.trace.events import Codes, Flows, Integers, MemoryEvents
 
 _ID = attrgetter("id")
+_DIGITS = 18  # that an int64 holds
 _DEEPEST = 1000  # how far up an end is looked for: files of strangers may have any
 
 
@@ -62,6 +63,9 @@ class Arrows:
 
     def add(self, events: list[Event], heads: Codes) -> None:
         """Append the arrow ends of one chunk whose ids are numbers."""
+        for event in events:
+            if isinstance(event.id, str):  # as torch_npu writes them
+                event.id = _number(event.id)
         numbered = [i for i, e in enumerate(events) if type(e.id) is int]
         try:
             ids = _ids([events[i] for i in numbered])
@@ -125,6 +129,11 @@ class Pairs:
             event.ph, event.args = "X", end.args or event.args
             event.dur = msgspec.Raw(b"%d.%03d" % divmod(duration, 1000))
         return self._begins
+
+
+def _number(text: str) -> int | str:
+    """Return the number that a text is, else the text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else text
 
 
 def _ids(events: list[Event]) -> Integers:
