@@ -45,15 +45,29 @@ def test_the_first_finding_of_a_loop_names_what_is_wrong(fault):
     assert run.record.findings[0].time <= run.record.tree.root.time
 
 
+def exported(loop, steps, path):
+    loop.run(3)
+    stacks = loop.fault == "collection"  # without them no collection is in the file
+    with profile(activities=[ProfilerActivity.CPU], with_stack=stacks) as recording:
+        loop.run(steps, recording.step)
+    recording.export_chrome_trace(str(path))
+    return tg.read_trace(path)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_first_finding_of_an_export_names_what_is_wrong(fault, tmp_path):
-    loop = FaultyLoop(fault)
-    loop.run(3)
-    stacks = fault == "collection"  # without them no collection is in the file
-    with profile(activities=[ProfilerActivity.CPU], with_stack=stacks) as recording:
-        loop.run(8, recording.step)
-    recording.export_chrome_trace(str(tmp_path / "trace.json"))
-    (rank,) = tg.read_trace(tmp_path / "trace.json").ranks
+    (rank,) = exported(FaultyLoop(fault), 8, tmp_path / "trace.json").ranks
     check(rank, fault)
     if rank.findings:
         assert rank.findings[0].time <= rank.window
+
+
+@pytest.mark.thorough
+def test_a_comparison_of_no_and_two_workers_names_the_loader(tmp_path):
+    sides = [exported(FaultyLoop("loader", n), 20, tmp_path / f"{n}.json") for n in (0, 2)]
+    difference = tg.compare(*sides)
+    change = difference.delays[0]
+    assert change.cause == "data loading"
+    assert "_SingleProcessDataLoaderIter" in change.baseline_name
+    assert "_MultiProcessingDataLoaderIter" in change.current_name
+    assert change.current < change.baseline
