@@ -46,12 +46,12 @@ def caused_by_waits(waits: Waits, pauses: Pauses) -> Integers:
         if not len(indices):
             continue
         waiting = iter(_timed(indices.tolist(), waits.begin[indices], waits.end[indices]))
-        following = next(waiting, None)
+        next_wait = next(waiting, None)
         ahead: list[tuple[int, int]] = []  # waits before the pause, and the lead left of each
         for begin, end in zip(on_thread.begin.tolist(), on_thread.end.tolist(), strict=True):
-            while following is not None and following[2] < end:
-                ahead.append((following[0], following[2] - following[1]))
-                following = next(waiting, None)
+            while next_wait is not None and next_wait[2] < end:
+                ahead.append((next_wait[0], next_wait[2] - next_wait[1]))
+                next_wait = next(waiting, None)
             remaining = end - begin
             while remaining and ahead:
                 index, lead = ahead.pop()
