@@ -139,13 +139,29 @@ def tiny(machine: Machine, faulty: bool) -> Callable[[], object]:
     return step
 
 
+@dataclasses.dataclass(frozen=True)
+class _Samples:
+    """Samples that take `seconds` each."""
+
+    seconds: float
+
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(self.seconds)
+        return index
+
+
 def waiting_for_data(machine: Machine, faulty: bool) -> Callable[[], object]:
-    """Let the host take 10 ms for each batch, as a slow loader does, or none."""
+    """Have a DataLoader without workers take 10 ms for each batch, or next to none."""
+    from torch.utils.data import DataLoader
+
+    batches = iter(DataLoader(_Samples(0.01 if faulty else 0.0), batch_size=None))
     x = _operand(machine, 4096)
 
     def step() -> object:
-        if faulty:
-            time.sleep(0.01)
+        next(batches)
         y = x
         for _ in range(4):
             y = x @ y
@@ -296,7 +312,7 @@ FAULTS = (
     Fault("copies from pageable memory", "pageable-copies", of_steps(pageable)),
     Fault(".item() in the step", "synchronisation", of_steps(item)),
     Fault("tiny kernels", "idle-host", of_steps(tiny)),
-    Fault("a slow data loader", "idle-host", of_steps(waiting_for_data)),
+    Fault("a slow data loader", "input-pipeline", of_steps(waiting_for_data)),
     Fault("fp32 without TF32", "fp32-products", full_fp32),
     Fault("recorded without a synchronize", "launched-before", not_awaited),
     Fault("tensors kept in a list", "kept", of_allocations(leak)),

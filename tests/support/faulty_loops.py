@@ -61,8 +61,9 @@ class _Network(nn.Module):
 class FaultyLoop:
     """A loop with a fault; `run` takes its steps and calls `ended` after each."""
 
-    def __init__(self, fault):
+    def __init__(self, fault, workers=0):
         self.fault = fault
+        self._workers = workers
         self.model = _Network(fault)
         compiles = fault == "recompilation"
         self._call = (
@@ -76,7 +77,7 @@ class FaultyLoop:
 
     def run(self, steps, ended=lambda: None):
         dataset = _Samples(steps * BATCH, 0.005 if self.fault == "loader" else 0)
-        for samples in DataLoader(dataset, batch_size=BATCH):
+        for samples in DataLoader(dataset, batch_size=BATCH, num_workers=self._workers):
             self._taken += 1
             batch = samples.repeat(16, 1)
             if self.fault == "recompilation":  # a size that never was before

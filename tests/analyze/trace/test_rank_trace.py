@@ -370,7 +370,7 @@ def test_a_copy_to_pageable_memory_holds_the_host_until_it_is_done():
     assert path(found) == {"compute": 50, "host": 12, "launch": 10, "copy": 2}
     # 12 µs idle before the last copy, which the host could have launched while it waited.
     assert only.idle == approx(12)
-    expected_start = "1 × aten::item (cudaMemcpyAsync): the host waits 56.00 µs; the device is idle"
+    expected_start = "1 × aten::item (cudaMemcpyAsync): the host waits 56.00 µs, and the device "
     assert found.findings[0].evidence.startswith(expected_start)
 
 

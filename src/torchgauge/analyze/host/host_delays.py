@@ -141,7 +141,8 @@ def _outermost(events: Events, rows: Rows) -> Rows:
     rows = rows[np.lexsort((-events.duration[rows], events.start[rows]))]
     end = np.maximum.accumulate(events.start[rows] + events.duration[rows])
     within = np.concatenate([[False], events.start[rows][1:] < end[:-1]])
-    return rows[~within]
+    outermost: Rows = rows[~within]
+    return outermost
 
 
 def _within(intervals: Intervals, begin: Integers, end: Integers) -> Integers:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from torchgauge.analyze.timeline.time_intervals import Intervals
@@ -38,24 +40,28 @@ def caused_by_waits(waits: Waits, pauses: Pauses) -> Integers:
     used up, the next ones first. So none is told to have cost more than it took, nor all of them
     together more than the pauses. Of several waits the latest before a pause caused it.
     """
-    caused = np.zeros(len(waits.row), np.int64)
+    caused = [0] * len(waits.row)
     for thread, on_thread in pauses.items():
         indices = np.flatnonzero(waits.thread == thread)  # in order of their ends
-        ahead: list[list[int]] = []
-        before = np.searchsorted(waits.end[indices], on_thread.end).tolist()
-        position = 0
-        for pause, stop in zip((on_thread.end - on_thread.begin).tolist(), before, strict=True):
-            ended = indices[position:stop]
-            lengths = waits.end[ended] - waits.begin[ended]
-            ahead += [[*pair] for pair in zip(ended.tolist(), lengths.tolist(), strict=True)]
-            position = max(position, stop)
-            remaining = pause
+        if not len(indices):
+            continue
+        waiting = iter(_timed(indices.tolist(), waits.begin[indices], waits.end[indices]))
+        next_wait = next(waiting, None)
+        ahead: list[tuple[int, int]] = []  # waits before the pause, and the lead left of each
+        for begin, end in zip(on_thread.begin.tolist(), on_thread.end.tolist(), strict=True):
+            while next_wait is not None and next_wait[2] < end:
+                ahead.append((next_wait[0], next_wait[2] - next_wait[1]))
+                next_wait = next(waiting, None)
+            remaining = end - begin
             while remaining and ahead:
-                index, lead = ahead[-1]
+                index, lead = ahead.pop()
                 used = min(lead, remaining)
                 caused[index] += used
                 remaining -= used
-                ahead[-1][1] -= used
-                if not ahead[-1][1]:
-                    ahead.pop()
-    return caused
+                if lead > used:
+                    ahead.append((index, lead - used))
+    return np.array(caused, np.int64)
+
+
+def _timed(indices: list[int], begin: Integers, end: Integers) -> Iterator[tuple[int, int, int]]:
+    return zip(indices, begin.tolist(), end.tolist(), strict=True)

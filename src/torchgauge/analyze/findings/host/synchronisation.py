@@ -27,7 +27,6 @@ _COPIES = (
     "Copy with non_blocking=True, from and to pinned memory; leave out of the step what it does "
     "not read."
 )
-_PYTHON = " In a trace with stacks --python names the function."
 _REMEDIES = {
     **dict.fromkeys(("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense"), _VALUES),
     **dict.fromkeys(("aten::nonzero", "aten::masked_select", "aten::index"), _SIZES),
@@ -48,13 +47,27 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         title="The host waits for the device, which then waits for the host: "
         f"{units.percent(idle / evidence.time)} of the window",
         evidence=f"{costliest.count:,} × {_call(costliest)}: the host waits "
-        f"{units.time(costliest.time)}; the device is idle for {units.time(costliest.idle)} for "
-        f"lack of what it could have launched meanwhile, after all waits for {units.time(idle)}.",
-        remedy=f"{_remedy(costliest)}{_PYTHON * (not costliest.function)}",
+        f"{units.time(costliest.time)}, and the device afterwards {units.time(costliest.idle)} for "
+        f"launches.{_all_waits(waits, idle)}",
+        remedy=_remedy(costliest) + _stack_hint(evidence, costliest),
         time=idle,
         worth=idle,
         path=costliest.layer,
         view="tables",
+    )
+
+
+def _all_waits(waits: tuple[Synchronisation, ...], idle: float) -> str:
+    """Return what all of them cost the device, where there are several kinds."""
+    costly = sum(wait.idle > 0 for wait in waits)
+    return f" After all waits: {units.time(idle)}." if costly > 1 else ""
+
+
+def _stack_hint(evidence: Evidence, wait: Synchronisation) -> str:
+    """Return how to see who called it, where the file has stacks that were not read."""
+    has_stacks = evidence.rank is not None and evidence.rank.contents.python > 0
+    return (
+        " With --python the calling function is named." if has_stacks and not wait.function else ""
     )
 
 

@@ -13,8 +13,9 @@ from torchgauge.records.timeline.node import Node, base_name
 
 # Operators of a step: fewer are no loop over parameters.
 MIN_CALLS = 20
-# Seconds of one operator: in longer ones arithmetic or memory traffic is most of it.
-SHORT = 20e-6
+# Seconds of one operator, on a busy machine too: in longer ones, as of a million elements, memory
+# traffic is most of it.
+SHORT = 50e-6
 # One that multiplies matrices (Muon, Shampoo), or runs the model (L-BFGS), is not overhead alone.
 _PRODUCTS = frozenset(("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::conv2d"))
 _BATCHED = ("aten::_foreach", "aten::_fused")
