@@ -151,7 +151,7 @@ def test_a_transpose_that_the_model_asks_for_is_no_layout_conversion():
     assert finding(steps.record(), "layout-conversions") is None
 
 
-def test_memory_sets_and_fills():
+def test_memory_that_the_program_fills():
     steps = Steps().run("aten::mm", [(GEMM, 50)])
     fill = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
     steps.run("aten::fill_", [(fill, 20)], inside=["aten::zeros", "aten::zero_"])
@@ -159,6 +159,12 @@ def test_memory_sets_and_fills():
     assert found.time == pytest.approx(20e-6)
     assert "by aten::zeros." in found.evidence
     assert finding(Steps().run("aten::mm", [(GEMM, 50)]).record(), "fills") is None
+
+
+def test_what_an_operator_fills_for_itself_is_no_finding():
+    steps = Steps().run("aten::mm", [(GEMM, 50)]).run("aten::addmm", [("Memset (Device)", 20)])
+    steps.run("aten::zero_", [("Memset (Device)", 20)], inside=["aten::slice_backward"])
+    assert finding(steps.record(), "fills") is None
 
 
 @pytest.mark.parametrize(

@@ -79,13 +79,20 @@ def test_an_operator_of_its_own_that_draws_numbers_is_no_dropout():
     assert finding(steps.run("aten::mm", [(GEMM, 80)]).record(), "training-mode") is None
 
 
+def looked_up(head, gradient="aten::embedding_dense_backward"):
+    """A table of 1,000 entries that is looked up, and a product with a matrix of such a shape."""
+    steps = Steps().run("aten::embedding", [("indexSelectLargeIndex", 5)], [[1000, 64], [32]])
+    steps.run("aten::mm", [(GEMM, 75)], [[32, 64], head])
+    return finding(steps.run(gradient, [("kernel", 20)]).record(), "dense-embedding-gradient")
+
+
 def test_gradients_with_a_row_for_each_entry_of_a_table():
-    steps = Steps().run("aten::mm", [(GEMM, 80)])
-    steps.run("aten::embedding_dense_backward", [("compute_grad_weight<float>", 20)])
-    found = finding(steps.record(), "dense-embedding-gradient")
-    assert found.time == pytest.approx(20e-6)
-    sparse = Steps().run("aten::mm", [(GEMM, 80)]).run("aten::embedding", [("indexSelect", 20)])
-    assert finding(sparse.record(), "dense-embedding-gradient") is None
+    assert looked_up([64, 8]).time == pytest.approx(20e-6)
+    assert looked_up([64, 8], "aten::_sparse_coo_tensor_with_dims_and_tensors") is None
+
+
+def test_a_table_that_a_product_reads_too_has_a_dense_gradient_in_any_case():
+    assert looked_up([64, 1000]) is None
 
 
 def test_gradients_that_are_filled_with_zeros():

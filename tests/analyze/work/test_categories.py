@@ -146,3 +146,10 @@ def test_nearly_all_device_time_of_real_recordings_has_a_category(path):
     pieces = [event for event in events if event.get("cat") in ("kernel", "gpu_memcpy")]
     unnamed = sum(event["dur"] for event in pieces if category(event["name"]) == "other")
     assert unnamed < 0.01 * sum(event["dur"] for event in pieces)
+
+
+@pytest.mark.parametrize("part", ["a", "pad_", "_loss", "quant", "mm_", "::", "<", "triton_poi_"])
+def test_a_long_name_takes_little_work(part):
+    """Work that grows with the square of the length would take minutes here."""
+    names = [part * 50_000 + str(number) for number in range(50)]
+    assert len({category(name) for name in names}) == 1

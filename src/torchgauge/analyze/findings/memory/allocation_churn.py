@@ -15,12 +15,12 @@ from torchgauge.records.finding import Finding
 def _find(evidence: Evidence) -> Iterator[Finding]:
     latency = None if evidence.profile is None else evidence.profile.latency
     runs = () if latency is None else latency.processes
-    known = [run for run in runs if FAULTING in run.yardstick and run.median > 0]
-    if not known or not evidence.runs_on_host:
+    runs_with_faults = [run for run in runs if FAULTING in run.yardstick and run.median > 0]
+    if not runs_with_faults or not evidence.runs_on_host:
         return
     # Processes differ by how blocks happen to lie: the middle one counts.
-    faulting = statistics.median(run.yardstick[FAULTING] / run.median for run in known)
-    count = statistics.median(run.yardstick[FAULTING] for run in known) / PAGE_FAULT
+    faulting = statistics.median(run.yardstick[FAULTING] / run.median for run in runs_with_faults)
+    count = statistics.median(run.yardstick[FAULTING] for run in runs_with_faults) / PAGE_FAULT
     if not NOTICEABLE <= faulting <= 1:
         return
     allocations = None if evidence.tree is None else evidence.tree.root.allocations
