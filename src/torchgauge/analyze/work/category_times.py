@@ -166,9 +166,9 @@ def _add_work(sums: CategoryTime, node: Node, roofs: Roofs | None) -> None:
     if node.flops is not None and not node.at_least:
         sums.flops += node.flops
         sums.flops_time += time
-        of_type = _precision_of(node)
+        of_type = _precision_of(node) if roofs is not None and node.flops else None
         peak = roofs.peak(DTYPES[of_type]) if roofs is not None and of_type else None
-        if peak and node.flops:
+        if peak:
             sums.least_time += node.flops / peak
             sums.peak_time += time
     if node.bytes is not None:
