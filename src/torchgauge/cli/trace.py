@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.cli import conversion, formats, replay
+from torchgauge.cli import conversion, formats
 from torchgauge.cli.options.numbers import positive, size, whole_number
 from torchgauge.cli.options.tree import add_view_options, shown_options
 from torchgauge.cli.output import emit, print_view, tell
-from torchgauge.errors import ExitCode
+from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from torchgauge.records.trace.trace import Trace
@@ -62,7 +62,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tables = ("figures", "layers", "operators", "kernels", "categories")
     printed = formats.add_printed(out, tables, "kernels", "a table of all ranks, or of --rank,")
     conversion.add_arguments(parser, printed)
-    replay.add_arguments(parser, printed)
+    printed.add_argument(
+        "--replay",
+        metavar="OPERATOR[#N]",
+        help="time the N-th recorded call of an operator again here, such as aten::mm#12, with "
+        "tensors of its sizes, types and strides",
+    )
+    parser.add_argument("--device", metavar="DEVICE", help="where --replay runs: cpu, cuda, cuda:1")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -70,11 +76,16 @@ def run(options: argparse.Namespace) -> int:
     from torchgauge import api
 
     conversion.check(options)
-    replay.check(options)
+    if options.replay is None and options.device is not None:
+        raise InputError(
+            "--device says where an operator is replayed.",
+            id="option-conflict",
+            remedy="Add --replay aten::mm#12.",
+        )
     if options.to is not None:
         return conversion.run(options)
     if options.replay is not None:
-        return replay.run(options)
+        return _replay(options)
     formats.check(options, "Trace")
     is_range = options.begin is not None or options.end is not None
     trace = api.read_trace(
@@ -96,6 +107,24 @@ def run(options: argparse.Namespace) -> int:
     formats.say(written)
     failed = any(warning.failed for warning in trace.warnings)
     return ExitCode.MEASUREMENT_FAILED if failed else ExitCode.DONE
+
+
+def _replay(options: argparse.Namespace) -> int:
+    """Time a recorded call of an operator again, and print both times; return the exit code."""
+    from torchgauge import api
+    from torchgauge.report.console import blocks
+    from torchgauge.report.tables.operator_replay import document
+
+    replay = api.replay_operator(
+        options.path,
+        options.replay,
+        rank=options.rank,
+        device=options.device,
+        partial=options.partial,
+        cache=options.cache,
+    )
+    print_view(lambda width: blocks.view(document(replay), width))
+    return ExitCode.DONE
 
 
 def _check_rank(trace: Trace, rank: int | None) -> None:

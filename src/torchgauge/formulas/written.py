@@ -110,13 +110,13 @@ def _pointwise(base: str, operands: tuple[Any, ...]) -> Described:
 
 def _may_turn_real(base: str, operands: tuple[Any, ...]) -> bool:
     """Whether whole numbers may become the default type: by the operator, or by a number."""
-    kept = _aten(
+    whole_number_operators = _aten(
         "__ilshift__ __lshift__ __rshift__ abs add bitwise_and bitwise_left_shift bitwise_not "
         "bitwise_or bitwise_right_shift bitwise_xor clamp clamp_max clamp_min fmod gcd lcm maximum "
         "minimum mul neg relu remainder rsub sgn sign sub"
     )
     numbers = [operand for operand in operands if not isinstance(operand, Described)]
-    return base not in kept or any(
+    return base not in whole_number_operators or any(
         isinstance(number, float | complex | MissingValue) for number in numbers
     )
 
@@ -135,8 +135,10 @@ def _reduced(operand: Described, dims: Any) -> tuple[int, ...]:
     if dims is None or dims == []:
         return ()
     count = len(operand.shape)
-    gone = {dim % count for dim in ([dims] if isinstance(dims, int) else dims)} if count else set()
-    return tuple(size for index, size in enumerate(operand.shape) if index not in gone)
+    reduced_dims = (
+        {dim % count for dim in ([dims] if isinstance(dims, int) else dims)} if count else set()
+    )
+    return tuple(size for index, size in enumerate(operand.shape) if index not in reduced_dims)
 
 
 def _sum(operand: Described, *options: Any) -> Described:
@@ -148,7 +150,7 @@ def _sum(operand: Described, *options: Any) -> Described:
     return typed(result.shape, INT64) if options[-1] is None and is_integer(result) else result
 
 
-def _kept(keyword_dims: int) -> Rule:
+def _keeps_type(keyword_dims: int) -> Rule:
     """A reduction that keeps the type of real numbers; `dims` is at this place, if at all."""
 
     def rule(operand: Described, *options: Any) -> Described:
@@ -235,8 +237,8 @@ def _masked(gradients: Sequence[Any], mask: Sequence[Any]) -> tuple[Any, ...]:
         raise MissingOperandError("which gradients it makes")
     return tuple(
         like(gradient, gradient.shape) if isinstance(gradient, Described) else None
-        for gradient, wanted in zip(gradients, mask[0], strict=True)
-        if wanted
+        for gradient, is_asked in zip(gradients, mask[0], strict=True)
+        if is_asked
     )
 
 
@@ -260,7 +262,7 @@ def _pooled(name: str, *operands: Any) -> Any:
     return result, typed(result.shape, INT64)
 
 
-def _same(operand: Described, *_unused: Any) -> Described:
+def _like_input(operand: Described, *_unused: Any) -> Described:
     return like(operand, operand.shape)
 
 
@@ -278,7 +280,7 @@ def _cumulated(operand: Described, _dim: Any, dtype: Any = None, *_unused: Any) 
     )  # fmt: skip
 
 
-def _where(condition: Described, *values: Any) -> Described:
+def _chosen_values(condition: Described, *values: Any) -> Described:
     result = common(values)
     return like(result, broadcast([condition.shape, result.shape]))
 
@@ -311,19 +313,19 @@ def _named(names: str, rule: Rule) -> dict[str, Rule]:
 
 _RULES: dict[str, Rule] = {
     **_named("sum nansum mean prod", _sum),
-    **_named("amax amin", _kept(0)),
-    **_named("norm linalg_vector_norm", _kept(1)),
-    **_named("std var", _kept(0)),
+    **_named("amax amin", _keeps_type(0)),
+    **_named("norm linalg_vector_norm", _keeps_type(1)),
+    **_named("std var", _keeps_type(0)),
     **_named("all any", _to(BOOL)),
     **_named("argmax argmin count_nonzero", _to(INT64)),
     **_named("max min", _extremes),
     **_named("cumsum cumprod softmax log_softmax", _cumulated),
     **_named("_softmax _log_softmax", _softmax),
-    **_named("_softmax_backward_data _log_softmax_backward_data clone contiguous", _same),
+    **_named("_softmax_backward_data _log_softmax_backward_data clone contiguous", _like_input),
     **_named("_to_copy", _converted),
     **_named("max_pool2d_with_indices_backward max_pool3d_with_indices_backward "
              "_adaptive_avg_pool2d_backward avg_pool2d_backward", _second),
-    **_named("where", _where),
+    **_named("where", _chosen_values),
     **_named("native_dropout _fused_dropout", _dropout),
     **_named("native_layer_norm", _layer_norm),
     **_named("native_group_norm", _group_norm),

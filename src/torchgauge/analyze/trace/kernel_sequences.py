@@ -33,7 +33,7 @@ class _Stream(NamedTuple):
     duration: Integers
 
 
-class _Found(NamedTuple):
+class _Sequence(NamedTuple):
     """A sequence by its codes, and where its repetitions begin, by uninterrupted series."""
 
     codes: Integers
@@ -59,8 +59,8 @@ def kernel_sequences(activities: Activities, facts: Facts) -> tuple[KernelSequen
             (activities.end - activities.begin)[order],
         )
         sequences += [
-            _record(found, work, device, stream, total, facts.name.values)
-            for found in _repeating(work, total)
+            _record(repeated, work, device, stream, total, facts.name.values)
+            for repeated in _repeating(work, total)
         ]
     return tuple(sorted(sequences, key=lambda sequence: -sequence.time)[:MOST_SEQUENCES])
 
@@ -76,18 +76,18 @@ def _streams(activities: Activities) -> Iterator[tuple[int | None, int | None, I
         )
 
 
-def _repeating(work: _Stream, total: int) -> Iterator[_Found]:
+def _repeating(work: _Stream, total: int) -> Iterator[_Sequence]:
     """Yield the sequences of a stream that explain most, each without what those before cover."""
     codes = work.codes.astype(np.int64)
     for _ in range(MOST_SEQUENCES):
-        found = [
+        candidates = [
             sequence
             for length in _lengths(codes, work.duration)
             for sequence in _of_length(length, codes)
         ]
-        if not found:
+        if not candidates:
             return
-        best = max(found, key=lambda sequence: sequence.gain(work.duration))
+        best = max(candidates, key=lambda sequence: sequence.gain(work.duration))
         covered = np.concatenate(best.starts)[:, None] + np.arange(len(best.codes))
         if int(work.duration[covered].sum()) < LEAST_SHARE * total:
             return
@@ -98,16 +98,16 @@ def _repeating(work: _Stream, total: int) -> Iterator[_Found]:
 def _lengths(codes: Integers, duration: Integers) -> list[int]:
     """Return the distances between calls of the same kernel that have most of the time."""
     order = np.argsort(codes, kind="stable")
-    same = codes[order][1:] == codes[order][:-1]
-    distance = np.diff(order)[same]
-    weight = duration[order][1:][same]
+    repeats_name = codes[order][1:] == codes[order][:-1]
+    distance = np.diff(order)[repeats_name]
+    weight = duration[order][1:][repeats_name]
     fits = (distance >= 2) & (distance <= LONGEST)
     values, inverse = np.unique(distance[fits], return_inverse=True)
     weights = np.bincount(inverse, weights=weight[fits], minlength=len(values))
     return [int(value) for value in values[np.argsort(-weights, kind="stable")][:LENGTHS_TRIED]]
 
 
-def _of_length(length: int, codes: Integers) -> list[_Found]:
+def _of_length(length: int, codes: Integers) -> list[_Sequence]:
     """Return what repeats with this length, in one where a series begins elsewhere in the same."""
     if len(codes) < FEWEST_REPEATS * length:
         return []
@@ -115,22 +115,22 @@ def _of_length(length: int, codes: Integers) -> list[_Found]:
     change = np.flatnonzero(np.diff(equal.astype(np.int8)))
     begins, ends = change[::2], change[1::2]
     long = ends - begins >= (FEWEST_REPEATS - 1) * length
-    found: list[_Found] = []
+    sequences: list[_Sequence] = []
     for begin, end in zip(begins[long].tolist(), ends[long].tolist(), strict=True):
         unit = codes[begin : begin + length]
         if _is_repetition(unit):
             continue
+        shifts = ((earlier, _shift(unit, earlier.codes)) for earlier in sequences)
         sequence, shift = next(
-            ((other, shift) for other in found if (shift := _shift(unit, other.codes)) is not None),
-            (None, 0),
+            ((earlier, shift) for earlier, shift in shifts if shift is not None), (None, 0)
         )
         repeats = (end + length - begin - shift) // length
         starts = begin + shift + length * np.arange(repeats)
         if sequence is None:
-            found.append(_Found(unit.copy(), [starts]))
+            sequences.append(_Sequence(unit.copy(), [starts]))
         else:
             sequence.starts.append(starts)
-    return found
+    return sequences
 
 
 def _is_repetition(unit: Integers) -> bool:
@@ -149,20 +149,20 @@ def _shift(unit: Integers, other: Integers) -> int | None:
 
 
 def _record(
-    found: _Found, work: _Stream, device: int | None, stream: int | None, total: int,
+    repeated: _Sequence, work: _Stream, device: int | None, stream: int | None, total: int,
     names: tuple[str, ...],
 ) -> KernelSequence:  # fmt: skip
-    at = np.concatenate(found.starts)[:, None] + np.arange(len(found.codes))
-    durations = work.duration[at]
-    spans = np.concatenate([np.diff(work.begin[starts]) for starts in found.starts])
+    positions = np.concatenate(repeated.starts)[:, None] + np.arange(len(repeated.codes))
+    durations = work.duration[positions]
+    spans = np.concatenate([np.diff(work.begin[starts]) for starts in repeated.starts])
     time = int(durations.sum())
     return KernelSequence(
         device=device,
         stream=stream,
-        names=tuple(str(names[code]) for code in found.codes.tolist()),
+        names=tuple(str(names[code]) for code in repeated.codes.tolist()),
         durations=tuple((np.median(durations, axis=0) * 1e-9).tolist()),
-        repeats=len(at),
-        runs=len(found.starts),
+        repeats=len(positions),
+        runs=len(repeated.starts),
         time=time * 1e-9,
         share=time / total,
         span=float(np.median(spans)) * 1e-9,

@@ -14,7 +14,7 @@ from torchgauge.records.trace.events import Events
 from torchgauge.records.trace.replay import RecordedCall
 from torchgauge.similar import did_you_mean, similar
 
-_WANTED = re.compile(r"(?P<name>\w+::[\w.]+)(?:#(?P<number>[1-9]\d{0,8}))?")
+_CALL = re.compile(r"(?P<name>\w+::[\w.]+)(?:#(?P<number>[1-9]\d{0,8}))?")
 
 
 def recorded_call(events: Events, spans: Spans, text: str) -> RecordedCall:
@@ -23,12 +23,12 @@ def recorded_call(events: Events, spans: Spans, text: str) -> RecordedCall:
     Raises InputError `operator-unknown` for a name that the trace does not have, `call-unknown`
     for a number that is too high, `inputs-absent` where the file has no sizes of it.
     """
-    wanted = _WANTED.fullmatch(text)
-    name = "" if wanted is None else wanted["name"]
+    named_call = _CALL.fullmatch(text)
+    name = "" if named_call is None else named_call["name"]
     is_operator = events.category.where(lambda category: category == "cpu_op")
     named = events.name.where(lambda other: name in (other, base_name(other)))
     rows = np.flatnonzero(is_operator & named)
-    if wanted is None or not len(rows):
+    if named_call is None or not len(rows):
         names = {str(other) for other in events.name.values if "::" in str(other)}
         raise InputError(
             f"The trace has no operator '{text}'.",
@@ -38,7 +38,7 @@ def recorded_call(events: Events, spans: Spans, text: str) -> RecordedCall:
                 similar(name or text, sorted(names)), "See the operators with --csv operators."
             ),
         )
-    number = int(wanted["number"] or 1)
+    number = int(named_call["number"] or 1)
     if number > len(rows):
         raise InputError(
             f"{name} has {len(rows):,} calls, and no call {number:,}.",

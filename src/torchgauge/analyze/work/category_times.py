@@ -50,7 +50,7 @@ class CategoryTime:
     flops_time: float = 0.0
     bytes: int = 0
     bytes_time: float = 0.0
-    precisions: Counter[str] = dataclasses.field(default_factory=Counter)
+    precisions: dict[str, float] = dataclasses.field(default_factory=dict)
     tensor_time: float = 0.0
     least_time: float = 0.0
     peak_time: float = 0.0
@@ -82,8 +82,8 @@ class CategoryTime:
         """The type in which kernels compute most of the time, "mixed" where none does."""
         if not self.precisions:
             return None
-        name, seconds = self.precisions.most_common(1)[0]
-        return name if seconds > 0.5 * self.precisions.total() else "mixed"
+        name, seconds = max(self.precisions.items(), key=lambda entry: entry[1])
+        return name if seconds > 0.5 * sum(self.precisions.values()) else "mixed"
 
     @property
     def tensor_cores(self) -> float | None:
@@ -110,12 +110,12 @@ def category_times(tree: Tree, roofs: Roofs | None = None) -> list[CategoryTime]
         if counted and node.time:
             name = of_node or OUTSIDE
             _add_work(by_name.setdefault(name, CategoryTime(name)), node, roofs)
-    rows = [row for row in by_name.values() if row.time > 0]
-    total = sum(row.time for row in rows)
-    for row in rows:
-        row.share = row.time / total
-        row.bandwidth = None if roofs is None else roofs.memory_bandwidth
-    return sorted(rows, key=lambda row: -row.time)
+    categories = [sums for sums in by_name.values() if sums.time > 0]
+    total = sum(sums.time for sums in categories)
+    for sums in categories:
+        sums.share = sums.time / total
+        sums.bandwidth = None if roofs is None else roofs.memory_bandwidth
+    return sorted(categories, key=lambda sums: -sums.time)
 
 
 def _is_counted(row: TreeRow) -> bool:
@@ -156,7 +156,7 @@ def _add_time(sums: CategoryTime, row: TreeRow, *, on_device: bool) -> None:
     if row.kind == "kernel":
         of_type = precision(row.name)
         if of_type is not None:
-            sums.precisions[of_type] += seconds
+            sums.precisions[of_type] = sums.precisions.get(of_type, 0.0) + seconds
         sums.tensor_time += seconds * bool(on_tensor_cores(row.name))
 
 
@@ -166,9 +166,9 @@ def _add_work(sums: CategoryTime, node: Node, roofs: Roofs | None) -> None:
     if node.flops is not None and not node.at_least:
         sums.flops += node.flops
         sums.flops_time += time
-        of_type = _precision_of(node)
+        of_type = _precision_of(node) if roofs is not None and node.flops else None
         peak = roofs.peak(DTYPES[of_type]) if roofs is not None and of_type else None
-        if peak and node.flops:
+        if peak:
             sums.least_time += node.flops / peak
             sums.peak_time += time
     if node.bytes is not None:
@@ -178,7 +178,7 @@ def _add_work(sums: CategoryTime, node: Node, roofs: Roofs | None) -> None:
 
 def _precision_of(node: Node) -> Precision | None:
     """Return the type in which the kernels below an operator compute most of the time."""
-    times: Counter[Precision] = Counter()
+    times: Counter[Precision] = Counter()  # ns
     for below in node.walk():
         of_type = precision(below.name) if below.kind == "kernel" else None
         if of_type is not None:

@@ -18,7 +18,7 @@ DTYPES: dict[Precision, str] = {
     "fp32": "float32", "fp64": "float64",
 }  # fmt: skip
 
-LONGEST_READ = 4_000  # characters; of longer names the rest is left
+LONGEST_READ = 1_000  # characters; of longer names the rest is left
 # In this order: results and sums are often of a wider type than what is multiplied.
 _TYPES: tuple[tuple[Precision, str], ...] = (
     ("fp8", r"e4m3|e5m2|fp8|float8|nvjet_\w*qq"),

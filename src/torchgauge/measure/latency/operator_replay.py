@@ -27,7 +27,7 @@ MOST_OF_MEMORY = 0.5  # of what is free, for the tensors of a call
 REMEDY = "Choose another call; the tables name the operators that take most of the time."
 
 
-class _Made(NamedTuple):
+class _BoundOperator(NamedTuple):
     """An operator with arguments that fit its schema."""
 
     overload: Any
@@ -47,11 +47,11 @@ def replayed(call: RecordedCall, device: str, budget: float, progress: Progress)
     """
     operands = arguments(call.dims, call.types, call.strides, call.inputs)
     _check_size(call, operands, device)
-    made = _made(call, operands, device)
+    bound = _bound_operator(call, operands, device)
 
     def run() -> Any:
         with torch.no_grad():
-            return made.overload(*made.args, **made.kwargs)
+            return bound.overload(*bound.args, **bound.kwargs)
 
     try:
         run()
@@ -61,10 +61,10 @@ def replayed(call: RecordedCall, device: str, budget: float, progress: Progress)
     latency = measure_latency(source, LatencyOptions(processes=1, budget=budget), progress)
     return Replay(
         call=call,
-        overload=str(made.overload),
+        overload=str(bound.overload),
         on=device_name(device),
         latency=latency,
-        notes=tuple(_notes(call, made)),
+        notes=tuple(_notes(call, bound)),
     )
 
 
@@ -73,7 +73,7 @@ def device_name(device: str) -> str:
     return "CPU" if device == "cpu" else torch.cuda.get_device_name(device)
 
 
-def _made(call: RecordedCall, operands: Sequence[Any], device: str) -> _Made:
+def _bound_operator(call: RecordedCall, operands: Sequence[Any], device: str) -> _BoundOperator:
     namespace, _, name = call.name.partition("::")
     base, _, overload = name.partition(".")
     packet = getattr(torch.ops.aten, base, None) if namespace == "aten" else None
@@ -84,7 +84,7 @@ def _made(call: RecordedCall, operands: Sequence[Any], device: str) -> _Made:
     for chosen in overloads:
         candidate = getattr(packet, chosen)
         try:
-            return _Made(candidate, *_bound(candidate, call, operands, device))
+            return _BoundOperator(candidate, *_bound(candidate, call, operands, device))
         except _Misfit as misfit:
             misfits.append(f"{misfit}")
     raise _refusal(call, misfits[0] if misfits else "It has no overload here.")
@@ -109,26 +109,26 @@ def _bound(
 
 
 def _value(parameter: Any, operand: Any, recorded_type: str, device: str) -> Any:
-    wanted = str(parameter.type)
+    schema_type = str(parameter.type)
     is_tensor = isinstance(operand, Described)
-    if "List[" in wanted and "Tensor" in wanted:
+    if "List[" in schema_type and "Tensor" in schema_type:
         raise _Misfit(f"The file does not have the types in the list '{parameter.name}'.")
-    if is_tensor != ("Tensor" in wanted) and operand is not None:
+    if is_tensor != ("Tensor" in schema_type) and operand is not None:
         raise _Misfit(f"Its argument '{parameter.name}' is of another kind.")
     if is_tensor:
         return _tensor(operand, device)
     if operand is None or (isinstance(operand, MissingValue) and not recorded_type):
-        return _absent(parameter, wanted)
+        return _absent(parameter, schema_type)
     if isinstance(operand, MissingValue):
         raise _Misfit(f"The file does not have the value of '{parameter.name}'.")
     return operand
 
 
-def _absent(parameter: Any, wanted: str) -> Any:
+def _absent(parameter: Any, schema_type: str) -> Any:
     """Return what stands for an argument that is empty in the file: None, text, a device."""
     if parameter.has_default_value():
         return parameter.default_value
-    if wanted.startswith("Optional["):
+    if schema_type.startswith("Optional["):
         return None
     raise _Misfit(f"The file does not have the value of '{parameter.name}'.")
 
@@ -173,11 +173,11 @@ def free_memory(device: str) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _notes(call: RecordedCall, made: _Made) -> list[str]:
+def _notes(call: RecordedCall, bound: _BoundOperator) -> list[str]:
     texts = [
         parameter.name
         for parameter, text, type_ in zip(
-            made.overload._schema.arguments,  # noqa: SLF001
+            bound.overload._schema.arguments,  # noqa: SLF001
             call.inputs or ("",) * len(call.types),
             call.types,
             strict=False,

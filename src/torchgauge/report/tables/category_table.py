@@ -14,8 +14,8 @@ from torchgauge.records.trace.trace import RankTrace
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.report.content.document import Column, Table, rows_of
 
-SHOWN = 12
-MOST = 3  # in a sentence
+MAX_ROWS = 12
+MAX_NAMED = 3  # in a sentence
 NO_PRECISION = ("communication", "copy", "fill", "layout")  # messages and moves compute nothing
 
 
@@ -50,7 +50,7 @@ def most_time(tree: Tree) -> list[str]:
     rows = times(tree, None)
     if all(row.name == OUTSIDE for row in rows):
         return []
-    return [f"{row.name} {units.percent(row.share or 0.0)}" for row in rows[:MOST]]
+    return [f"{row.name} {units.percent(row.share or 0.0)}" for row in rows[:MAX_NAMED]]
 
 
 def precision(row: CategoryTime) -> str | None:
@@ -101,14 +101,15 @@ def categories(tree: Tree, roofs: Roofs | None = None) -> list[Table]:
     if all(row.name == OUTSIDE for row in rows):
         return []
     on_device = tree.root.device_time is not None
-    known = [
+    shown_columns = [
         column
         for column in COLUMNS
         if not column.empty or any(column.get(row) is not None for row in rows if column.get)
     ]
     table = Table(
         title="Device time by category" if on_device else "Host time by category",
-        how=tree.how, first="category", columns=known, rows=rows_of(known, rows[:SHOWN]),
+        how=tree.how, first="category", columns=shown_columns,
+        rows=rows_of(shown_columns, rows[:MAX_ROWS]),
         notes=_notes(rows, roofs), total_rows=len(rows), layout="fitted",
     )  # fmt: skip
     return [table]
