@@ -110,8 +110,13 @@ def test_kernels_are_compared_with_the_same_ones_of_other_ranks():
         return rank_trace(read(*parts, *extra), "0.json")[0]
 
     # Its collective waits, and is no work; a kernel that it has alone says nothing.
-    spin = [launched("ncclDevKernel_AllReduce", 9000, 5000, at=5), launched("own", 20_000, 9, at=5)]
-    times = relative_kernel_times([one(1), one(1, spin), one(1.5), one(1)])
+    def waiting(time):
+        return [launched("ncclDevKernel_AllReduce", 9000, time, at=5)]
+
+    own = [launched("own", 90_000, 9, at=5)]
+    times = relative_kernel_times(
+        [one(1, waiting(2000)), one(1, waiting(50_000) + own), one(1.5, waiting(2000)), one(1)]
+    )
     assert times == pytest.approx([1, 1, 1.5, 1])
     few = rank_trace(read(launched("kernel_0", 0, 100, at=5)), "0.json")[0]
     assert relative_kernel_times([one(1), one(1), few]) == [1, 1, None]
