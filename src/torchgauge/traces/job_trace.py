@@ -15,6 +15,8 @@ from torchgauge.traces.rank_file import RankResult, read_rank
 from torchgauge.traces.read_options import ReadOptions
 from torchgauge.traces.trace_files import OTHER_JSON, rank_numbers, trace_files
 
+EXPOSED = "exposed-communication"  # whose cause is known with the other ranks
+
 
 def read(path: Path, options: ReadOptions, progress: Progress) -> Trace:
     """Read a trace, or those of a folder or an archive. Raises as `read_trace`."""
@@ -63,7 +65,13 @@ def job_trace(name: str, results: Sequence[RankResult]) -> Trace:
     if len(ranks) > 1:
         calls = {number: result.calls for number, result in by_rank.items()}
         job_record, job_ranks = job(ranks, calls)
-        trace = msgspec.structs.replace(trace, ranks=tuple(job_ranks), job=job_record)
+        judged = tuple(
+            msgspec.structs.replace(rank, findings=findings(rank))
+            if any(finding.id == EXPOSED for finding in rank.findings)
+            else rank
+            for rank in job_ranks
+        )
+        trace = msgspec.structs.replace(trace, ranks=judged, job=job_record)
     return msgspec.structs.replace(trace, findings=findings(trace))
 
 

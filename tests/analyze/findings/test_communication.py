@@ -266,6 +266,22 @@ def transferring(transfer, compute=0.2):
     return msgspec.structs.replace(whole, ranks=tuple(ranks))
 
 
+def test_communication_that_waits_for_others_is_not_to_be_overlapped_first():
+    rank = step(60, 10**6)
+
+    def remedy(wait):
+        kinds = tuple(msgspec.structs.replace(kind, wait=wait) for kind in rank.collectives)
+        found = findings(msgspec.structs.replace(rank, collectives=kinds))
+        (finding,) = (f for f in found if f.id == "exposed-communication")
+        return finding.remedy, finding.evidence
+
+    assert remedy(None)[0].startswith("Overlap it")
+    assert remedy(0.0001)[0].startswith("Overlap it")  # of 1.2 ms
+    text, evidence = remedy(0.001)
+    assert text.startswith("Even out the ranks' work first")
+    assert "waits 1.000 ms for other ranks" in evidence
+
+
 def test_transfers_that_take_longer_than_computation_cannot_be_hidden():
     (finding,) = findings(transferring(0.7))
     assert finding.id == "communication-bound"
