@@ -44,6 +44,8 @@ def test_of_eight_ranks_the_straggler_and_the_slow_collective_are_named(tmp_path
     assert slow.transfer > 10 * slow.usual
     titles = [one.title for one in found.findings]
     assert any("Rank 5 comes last" in title for title in titles)
+    (exposed,) = (one for one in found.ranks[0].findings if one.id == "exposed-communication")
+    assert "for other ranks" in exposed.evidence
     assert any("allreduce" in title and "took" in title for title in titles)
     last = found.ranks[5]
     assert sum(one.wait for one in last.collectives) < 0.02 * sum(

@@ -21,6 +21,8 @@ from torchgauge.traces.trace_files import (
     trace_files,
 )
 
+EXPOSED = "exposed-communication"  # whose cause is known with the other ranks
+
 
 def read(path: Path, options: ReadOptions, progress: Progress, rank: int | None = None) -> Trace:
     """Read a trace, or those of a folder or an archive; raises as `read_trace`.
@@ -94,7 +96,13 @@ def job_trace(name: str, results: Sequence[RankResult]) -> Trace:
     if len(ranks) > 1:
         calls = {number: result.calls for number, result in by_rank.items()}
         job_record, job_ranks = job(ranks, calls)
-        trace = msgspec.structs.replace(trace, ranks=tuple(job_ranks), job=job_record)
+        judged = tuple(
+            msgspec.structs.replace(rank, findings=findings(rank))
+            if any(finding.id == EXPOSED for finding in rank.findings)
+            else rank
+            for rank in job_ranks
+        )
+        trace = msgspec.structs.replace(trace, ranks=judged, job=job_record)
     return msgspec.structs.replace(trace, findings=findings(trace))
 
 

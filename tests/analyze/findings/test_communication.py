@@ -110,8 +110,13 @@ def test_kernels_are_compared_with_the_same_ones_of_other_ranks():
         return rank_trace(read(*parts, *extra), "0.json")[0]
 
     # Its collective waits, and is no work; a kernel that it has alone says nothing.
-    spin = [launched("ncclDevKernel_AllReduce", 9000, 5000, at=5), launched("own", 20_000, 9, at=5)]
-    times = relative_kernel_times([one(1), one(1, spin), one(1.5), one(1)])
+    def waiting(time):
+        return [launched("ncclDevKernel_AllReduce", 9000, time, at=5)]
+
+    own = [launched("own", 90_000, 9, at=5)]
+    times = relative_kernel_times(
+        [one(1, waiting(2000)), one(1, waiting(50_000) + own), one(1.5, waiting(2000)), one(1)]
+    )
     assert times == pytest.approx([1, 1, 1.5, 1])
     few = rank_trace(read(launched("kernel_0", 0, 100, at=5)), "0.json")[0]
     assert relative_kernel_times([one(1), one(1), few]) == [1, 1, None]
@@ -259,6 +264,22 @@ def transferring(transfer, compute=0.2):
         times = (msgspec.structs.replace(device, breakdown=breakdown),)
         ranks.append(msgspec.structs.replace(rank, times=times))
     return msgspec.structs.replace(whole, ranks=tuple(ranks))
+
+
+def test_communication_that_waits_for_others_is_not_to_be_overlapped_first():
+    rank = step(60, 10**6)
+
+    def remedy(wait):
+        kinds = tuple(msgspec.structs.replace(kind, wait=wait) for kind in rank.collectives)
+        found = findings(msgspec.structs.replace(rank, collectives=kinds))
+        (finding,) = (f for f in found if f.id == "exposed-communication")
+        return finding.remedy, finding.evidence
+
+    assert remedy(None)[0].startswith("Overlap it")
+    assert remedy(0.0001)[0].startswith("Overlap it")  # of 1.2 ms
+    text, evidence = remedy(0.001)
+    assert text.startswith("Even out the ranks' work first")
+    assert "waits 1.000 ms for other ranks" in evidence
 
 
 def test_transfers_that_take_longer_than_computation_cannot_be_hidden():

@@ -1,6 +1,7 @@
 """Several ranks' files as one trace: one clock, a group of processes for each."""
 
 import gzip
+import itertools
 import json
 
 import pytest
@@ -21,6 +22,7 @@ def name(pid, text, kind="name"):
 
 def events(rank):
     """Rounds of a kernel and a collective; each file numbers its processes and launches alike."""
+    numbers = itertools.count(1)
     found = [
         name(1, "python"), name(0, "python"), name(0, "GPU 0", "labels"),
         {"ph": "M", "name": "process_sort_index", "pid": 0, "tid": 0,
@@ -29,7 +31,7 @@ def events(rank):
     for step in range(4):
         at = 10_000 + 1000 * step + AHEAD[rank] - BASES[rank] / 1000
         found.append(mark(f"ProfilerStep#{step}", at, 950))
-        launch, kernel = launched("gemm", at + 50, 100 + rank, at=at + 10)
+        launch, kernel = launched("gemm", at + 50, 100 + rank, at=at + 10, numbers=numbers)
         found += [launch, kernel | {"pid": 0}]
         number = launch["args"]["correlation"]
         arrow = {"cat": "ac2g", "name": "ac2g", "id": number}
@@ -37,7 +39,8 @@ def events(rank):
         found.append(arrow | {"ph": "f", "bp": "e", "pid": 0, "tid": 7, "ts": at + 50})
         begin = at + 200 + 10 * rank
         found += launched(
-            "ncclDevKernel_AllReduce_Sum_f32", begin, at + END - begin, at=at + 20, stream=9,
+            "ncclDevKernel_AllReduce_Sum_f32", begin, at + END - begin,
+            at=at + 20, stream=9, numbers=numbers,
             **{"Collective name": "allreduce", "In msg nelems": 9, "Out msg nelems": 9,
                "dtype": "Float", "Group size": 3},
         )  # fmt: skip
