@@ -295,7 +295,7 @@ def test_two_traces_are_aligned_by_step(opened, axe):
     opening.settle()
     views = page.locator("#timelines .side output:nth-of-type(2)")
     assert page.locator("#timelines h3").all_inner_texts()[:2] == ["before", "after"]
-    page.locator("#timelines select").select_option("1")
+    page.locator("#timelines select").select_option(label="2")
     opening.settle()
     first, second = views.all_inner_texts()
     assert first == second == "340 µs from −240.00 µs on"

@@ -34,7 +34,7 @@ def rank_timeline(rank: RankTrace) -> dict[str, Any]:
 
 
 def two_timelines(diff: TraceDiff) -> dict[str, Any] | None:
-    """Return the timelines of two traces; None where one is absent."""
+    """Return the timelines of two traces; None unless both have one."""
     sides = (diff.baseline, diff.current)
     drawn = [(side.label, side.timeline) for side in sides if side.timeline is not None]
     if len(drawn) < len(sides):
