@@ -24,7 +24,7 @@ from tests.support.same_events import assert_same
 from tests.support.span_parts import TEXT
 
 import torchgauge as tg
-from torchgauge.analyze.trace.job import job
+from torchgauge.analyze.ranks.job import job
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.analyze.trace.trace_compare import compare_traces
 from torchgauge.errors import TorchgaugeError

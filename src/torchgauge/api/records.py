@@ -47,7 +47,7 @@ def load(path: str | Path) -> codec.Saved:
 
 def load_ranks(folder: Path) -> Ranks:
     """Return the ranks whose records are in a folder, side by side."""
-    from torchgauge.analyze.trace.ranks import merged
+    from torchgauge.analyze.ranks.ranks import merged
     from torchgauge.records.timeline.loop import Loop
 
     rank_records = [codec.load(path) for path in sorted(folder.glob("*.rank*.json"))]

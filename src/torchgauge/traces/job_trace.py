@@ -64,7 +64,7 @@ def _read_rank_alone(
 def job_trace(name: str, results: Sequence[RankResult]) -> Trace:
     """Return the trace of a job; raise the first error where no file could be read."""
     from torchgauge.analyze.findings.catalogue import findings
-    from torchgauge.analyze.trace.job import job
+    from torchgauge.analyze.ranks.job import job
 
     readable = [result for result in results if result.rank is not None]
     if not readable:

@@ -7,7 +7,7 @@ import struct
 import msgspec
 import numpy as np
 
-from torchgauge.analyze.trace.rank_calls import Calls, Message
+from torchgauge.analyze.communication.rank_calls import Calls, Message
 from torchgauge.errors import TorchgaugeError
 from torchgauge.records.failure import Failure
 from torchgauge.records.trace.trace import RankTrace

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from torchgauge.analyze.trace.rank_calls import Calls
+from torchgauge.analyze.communication.rank_calls import Calls
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.analyze.trace.recording import recording
 from torchgauge.analyze.trace.selection import select, selected_events, waits_for_others

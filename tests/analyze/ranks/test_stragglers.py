@@ -4,7 +4,7 @@ import pytest
 from tests.support.kineto_events import launched, op, read
 from tests.support.simulated_jobs import job_calls
 
-from torchgauge.analyze.trace.job import job
+from torchgauge.analyze.ranks.job import job
 from torchgauge.analyze.trace.rank_trace import rank_trace
 
 JOBS = 100

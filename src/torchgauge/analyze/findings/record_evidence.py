@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from torchgauge.analyze.trace.communication_kernels import collective_of
+from torchgauge.analyze.communication.communication_kernels import collective_of
 from torchgauge.analyze.work.categories import Category, category
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.loop import Loop

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.trace.rank_calls import Message
+from torchgauge.analyze.communication.rank_calls import Message
 from torchgauge.records.trace.events import Fractions, Integers
 
 

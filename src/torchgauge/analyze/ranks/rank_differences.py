@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from torchgauge.analyze.trace.communication_kernels import collective_of
+from torchgauge.analyze.communication.communication_kernels import collective_of
 from torchgauge.records.timeline.node import base_name
 from torchgauge.records.trace.straggler import Differing, RankDifference
 from torchgauge.records.trace.trace import RankTrace

@@ -12,8 +12,8 @@ from collections import defaultdict
 
 import numpy as np
 
+from torchgauge.analyze.communication.collectives import message
 from torchgauge.analyze.timeline.launches import first_positions
-from torchgauge.analyze.trace.collectives import message
 from torchgauge.analyze.trace.device_work import COMMUNICATION, Activities
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.analyze.trace.synchronisations import Waits

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from torchgauge.analyze.communication.communication_kernels import collective_of
 from torchgauge.analyze.timeline.launches import KINDS, Launched, first_positions
-from torchgauge.analyze.trace.communication_kernels import collective_of
 from torchgauge.analyze.trace.occupancy import Limits, limits, occupancy
 from torchgauge.records.trace.events import ABSENT, Coded, Codes, Events, Integers, Rows
 from torchgauge.records.trace.kernel import Collective, Kernel, Limiter, Triple, Work

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 import numpy as np
 
+from torchgauge.analyze.communication.collectives import collectives, exposed_last, sent_to_ranks
+from torchgauge.analyze.communication.rank_calls import Calls, rank_calls
+from torchgauge.analyze.communication.unknown_roles import unknown_roles
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.host.host_delays import host_delays
 from torchgauge.analyze.host.host_pauses import caused_by_waits, host_pauses
@@ -14,7 +17,6 @@ from torchgauge.analyze.lanes.recorded_lanes import Recorded, timeline
 from torchgauge.analyze.timeline.attribution import Spans
 from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
 from torchgauge.analyze.timeline.launches import Launched, launched
-from torchgauge.analyze.trace.collectives import collectives, exposed_last
 from torchgauge.analyze.trace.copies import copies
 from torchgauge.analyze.trace.critical_path import Segment, critical_path, summary
 from torchgauge.analyze.trace.dependencies import Dependencies, dependencies
@@ -24,12 +26,9 @@ from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.analyze.trace.kernel_sequences import kernel_sequences
 from torchgauge.analyze.trace.memory_over_time import memory_uses
 from torchgauge.analyze.trace.packed_columns import packed
-from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
 from torchgauge.analyze.trace.recorded_contents import contents, devices, not_recorded, origin
 from torchgauge.analyze.trace.recorded_tree import attributed, launched_in_steps, tree_of
-from torchgauge.analyze.trace.sent_bytes import sent_to_ranks
 from torchgauge.analyze.trace.synchronisations import operator, synchronisations, waits
-from torchgauge.analyze.trace.unknown_roles import unknown_roles
 from torchgauge.analyze.trace.window import window
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events
@@ -59,8 +58,8 @@ def rank_trace(
     steps = launched_in_steps(events, activities)
     begin, end = window(events)
     duration = activities.end - activities.begin
-    known = dependencies(events, activities, facts, host_waits)
-    segments = critical_path(activities, thread, host_waits, begin, known)
+    recorded_waits = dependencies(events, activities, facts, host_waits)
+    segments = critical_path(activities, thread, host_waits, begin, recorded_waits)
     path = () if behind_others else tuple(segments)
     record = RankTrace(
         file=file,
@@ -87,7 +86,7 @@ def rank_trace(
         ),
         host_delays=delays,
         sequences=kernel_sequences(activities, facts),
-        critical_path=_critical(events, spans, work, path, known),
+        critical_path=_critical(events, spans, work, path, recorded_waits),
         memory=tuple(memory_uses(events, begin)),
         missing=(*not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),
         warnings=events.warnings,
@@ -108,7 +107,7 @@ def _critical(
     spans: Spans,
     work: Launched,
     path: Sequence[Segment],
-    known: Dependencies,
+    recorded_waits: Dependencies,
 ) -> CriticalPath | None:
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
     host = HostWork(events, spans, np.unique(thread))
@@ -125,7 +124,7 @@ def _critical(
             return ((around or OUTSIDE, length),)
         return ((of_code[codes[segment.activity]], length),)
 
-    return summary(path, named, waits_are_known=bool((known.transfer != ABSENT).any()))
+    return summary(path, named, waits_are_known=bool((recorded_waits.transfer != ABSENT).any()))
 
 
 def _queues(activities: Activities) -> tuple[Queue, ...]:

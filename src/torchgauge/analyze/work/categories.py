@@ -12,7 +12,7 @@ import functools
 import re
 from typing import Literal, get_args
 
-from torchgauge.analyze.trace.communication_kernels import collective_of
+from torchgauge.analyze.communication.communication_kernels import collective_of
 from torchgauge.formulas import free, registry
 from torchgauge.formulas.kinds import kernel_kind
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from tests.support import records
 
-from torchgauge.analyze.trace.ranks import merged
+from torchgauge.analyze.ranks.ranks import merged
 from torchgauge.errors import InputError
 from torchgauge.records.timeline.loop import Captured, Loop, Rank, Stretch
 

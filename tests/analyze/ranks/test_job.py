@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tests.support.kineto_events import launched, mark, read
 
-from torchgauge.analyze.trace.job import job
-from torchgauge.analyze.trace.rank_calls import Calls, Message
+from torchgauge.analyze.communication.rank_calls import Calls, Message
+from torchgauge.analyze.ranks.job import job
 from torchgauge.analyze.trace.rank_trace import rank_trace
 
 ROUNDS = 20

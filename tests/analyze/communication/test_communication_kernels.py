@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchgauge.analyze.trace.communication_kernels import collective_name, collective_of
+from torchgauge.analyze.communication.communication_kernels import collective_name, collective_of
 
 KERNELS = {
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)": "allreduce",

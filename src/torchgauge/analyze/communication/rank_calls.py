@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from torchgauge.analyze.trace.collectives import message
+from torchgauge.analyze.communication.collectives import message
 from torchgauge.analyze.trace.device_work import COMMUNICATION, Activities
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.records.trace.events import Integers

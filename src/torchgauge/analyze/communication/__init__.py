@@ -1,0 +1,1 @@
+"""Communication between devices in a recorded trace: collectives, their kernels and messages."""
