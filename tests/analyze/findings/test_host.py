@@ -341,3 +341,11 @@ def test_with_all_functions_read_a_wait_names_the_innermost_one_of_the_user():
     assert wait.function == "train.py(3): step"
     (wait,) = rank_trace(read_events(file), "made.json")[0].synchronisations
     assert wait.function == ""
+
+
+@pytest.mark.parametrize(("length", "named"), [(8, True), (200, False)])
+def test_without_a_device_long_operators_of_an_optimizer_are_traffic(length, named):
+    step = 32 * (length + 1)
+    parts = [mark("ProfilerStep#0", 0, step + 100), mark("Optimizer.step#Adam.step", 50, step)]
+    parts += [op("aten::mul_", 50 + index * (length + 1), length) for index in range(32)]
+    assert ("optimizer-loop" in ids(trace(*parts))) == named
