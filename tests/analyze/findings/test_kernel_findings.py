@@ -161,6 +161,14 @@ def test_memory_that_the_program_fills():
     assert finding(Steps().run("aten::mm", [(GEMM, 50)]).record(), "fills") is None
 
 
+def test_a_fill_without_an_operator_is_one_and_a_memory_set_may_be_a_library_s():
+    fill = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
+    parts = launched(GEMM, 100, 60, at=90), launched(fill, 160, 20, at=91)
+    assert "without an operator" in finding(rank(*parts), "fills").evidence
+    memory_set = launched("Memset (Device)", 160, 20, at=91, cat="gpu_memset")
+    assert finding(rank(parts[0], memory_set), "fills") is None
+
+
 def test_what_an_operator_fills_for_itself_is_no_finding():
     steps = Steps().run("aten::mm", [(GEMM, 50)]).run("aten::addmm", [("Memset (Device)", 20)])
     steps.run("aten::zero_", [("Memset (Device)", 20)], inside=["aten::slice_backward"])

@@ -18,14 +18,14 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         for execution in evidence.executions
         if execution.category == "fill"
         and execution.node.row.phase != "zero_grad"
-        and category(_outermost(execution)) == "fill"
+        and _is_called(execution)
     ]
     time = evidence.within(sum(execution.time for execution in fills))
     if share(time, evidence.time) < NOTICEABLE:
         return
     times: dict[str, float] = {}
     for execution in fills:
-        name = _outermost(execution)
+        name = _outermost(execution) or "kernels without an operator"
         times[name] = times.get(name, 0.0) + execution.time
     largest_cause = max(times, key=lambda name: times[name])
     yield Finding(
@@ -38,13 +38,24 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         "the step.",
         time=time,
         worth=time,
-        search=largest_cause,
+        search=largest_cause if largest_cause.startswith("aten::") else "",
         view="tree",
     )
 
 
+def _is_called(execution: Execution) -> bool:
+    """Whether the program fills: other operators fill what they need, as a product its result.
+
+    Without any operator a memory set may be a library's.
+    """
+    operator = _outermost(execution)
+    kernel = execution.node.row.kernel
+    is_set = kernel is not None and kernel.work == "memory set"
+    return category(operator) == "fill" if operator else not is_set
+
+
 def _outermost(execution: Execution) -> str:
-    """Return the operator that was called; others fill what they need, as a product its result."""
+    """Return the operator of torch that was called; "" where none is known."""
     around = [execution.node, *operators_above(execution.node)]
     names = [base_name(node.name) for node in around if node.name.startswith("aten::")]
     return names[-1] if names else ""
