@@ -418,6 +418,7 @@ export class Drawing {
           for (let event = from; event < to; event++) of[names[event]]++;
       const count = of.reduce((sum, some, at) => sum + (this.scene.matches![at] ? some : 0), 0);
       this.said.textContent = `${count.toLocaleString("en")} found`;
+      if (!count) this.scene.matches = null; // nothing to dim the others for
     }
     this.redraw();
   }

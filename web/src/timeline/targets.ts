@@ -13,6 +13,8 @@ export interface Target {
 
 // Shorter names are words of a sentence.
 const LEAST_NAME = 5;
+// Those that take most time come first.
+const MOST_NAMES = 2000;
 const known = new WeakMap<object, Set<string>>();
 
 /** The timeline that is shown; null where the page has none. */
@@ -41,7 +43,7 @@ export function ofFinding(page: PageData, tree: Tree | null, finding: Overview["
   const part = shown(page);
   if (!part) return null;
   const words = `${finding.title} ${finding.text}`;
-  const longest = part.names.reduce(
+  const longest = part.names.slice(0, MOST_NAMES).reduce(
     (best, one) => (one.length >= LEAST_NAME && one.length > best.length && words.includes(one) ? one : best),
     "",
   );
