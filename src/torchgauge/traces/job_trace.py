@@ -36,7 +36,7 @@ def read(path: Path, options: ReadOptions, progress: Progress, rank: int | None 
         return _single(path.name, _read_rank_alone(path, rank, options, progress))
     if part.begin is not None or part.end is not None:
         raise InputError(
-            "A range of time is of one rank.",
+            "A range of time needs one rank.",
             id="option-conflict",
             cause="The windows of ranks begin at different times.",
             remedy="Choose one with --rank (rank=), or a step of all with --step (step=).",

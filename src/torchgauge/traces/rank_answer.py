@@ -42,7 +42,7 @@ def answered(file: str, options: ReadOptions) -> bytes:
 
 
 def decoded(file: str, data: bytes) -> RankResult:
-    """Return what an `Answer` says. Raises `msgspec.MsgspecError` where the bytes are none."""
+    """Return what an `Answer` says. Raises `msgspec.MsgspecError` for other bytes."""
     answer = _decode(data)
     if answer.failure is not None:
         return RankResult(file, error=answer.failure.error())

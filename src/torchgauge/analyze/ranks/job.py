@@ -74,7 +74,7 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
 def _waits(
     ranks: Mapping[int, RankTrace], aligned: list[MatchedCollective], skew: Integers
 ) -> Iterator[RankWait]:
-    """Yield what is known of each rank that takes part in any collective, in order of number."""
+    """Yield the waits of each rank that takes part in any collective, in order of number."""
     numbers = sorted(ranks)
     waits, taking_part = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.bool_)
     for collective in aligned:

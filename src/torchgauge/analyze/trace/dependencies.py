@@ -24,9 +24,9 @@ _WAIT_OF_STREAM, _EVENT, _STREAM = "Stream Wait Event", "Event Sync", "Stream Sy
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dependencies:
-    """What is known of waits; `recorded`: the recording has those of streams and of the host.
+    """Which work waited for which; `recorded`: the recording has waits of streams and of the host.
 
-    `producers` are the pieces of work that a piece's stream was told to wait for. `awaited` is the
+    `producers` are the pieces of work that a piece's stream waited for. `awaited` is the
     piece that the host waited for in each of its waits, `transfer` the ns of each communication
     kernel that are no waiting for other ranks; ABSENT where that is not known.
     """
@@ -54,7 +54,7 @@ def dependencies(
 
 
 class _Calls:
-    """The host's call of each recorded wait, and that which recorded the event it waits for.
+    """The host's call of each recorded wait, and the call that recorded the event it waits for.
 
     `row` is the place of the wait's call in the events; `begin` and `recorded` are when the two
     began. ABSENT where the recording has no such call.
@@ -106,7 +106,7 @@ class _Streams:
 def _producers(
     events: Events, waits: RecordedWaits, calls: _Calls, streams: _Streams
 ) -> dict[int, list[int]]:
-    """Return by piece of work those that its stream was told to wait for."""
+    """Return by piece of work those that its stream waited for."""
     result: defaultdict[int, list[int]] = defaultdict(list)
     of_stream = events.name.take(waits.row).where(lambda name: name == _WAIT_OF_STREAM)
     has_calls = (calls.begin != ABSENT) & (calls.recorded != ABSENT)

@@ -114,7 +114,7 @@ def _value(parameter: Any, operand: Any, recorded_type: str, device: str) -> Any
     if "List[" in schema_type and "Tensor" in schema_type:
         raise _Misfit(f"The file does not have the types in the list '{parameter.name}'.")
     if is_tensor != ("Tensor" in schema_type) and operand is not None:
-        raise _Misfit(f"Its argument '{parameter.name}' is of another kind.")
+        raise _Misfit(f"Its argument '{parameter.name}' has another kind.")
     if is_tensor:
         return _tensor(operand, device)
     if operand is None or (isinstance(operand, MissingValue) and not recorded_type):

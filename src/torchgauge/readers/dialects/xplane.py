@@ -32,7 +32,7 @@ Fields = dict[int, list[Any]]
 
 
 def is_xplane(name: str, first: bytes) -> bool:
-    """Return whether a file of this name, that begins so, is an XSpace."""
+    """Return whether a file of this name with these first bytes is an XSpace."""
     return name.endswith(_END) and first.startswith(_PLANES)
 
 
@@ -116,7 +116,7 @@ def _table(entries: list[bytes]) -> dict[int, str]:
 
 
 def _text(fields: Fields, *numbers: int) -> str:
-    """Return the first of these fields that is no empty text."""
+    """Return the first of these fields that is a text and not empty."""
     for number in numbers:
         value = fields[number][-1] if fields[number] else b""
         if isinstance(value, bytes) and value:

@@ -115,7 +115,7 @@ class DeviceWork:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordedWaits:
-    """Waits of streams and of the host (`cuda_sync`), recorded where torch was asked for them.
+    """Waits of streams and of the host (`cuda_sync`), recorded with `enable_cuda_sync_events`.
 
     The name of the span says who waits: "Stream Wait Event", "Event Sync", "Stream Sync" or
     "Context Sync". `correlation` names the call, `device` and `stream` who waits, or what the host

@@ -108,7 +108,7 @@ def _raw(value: object) -> msgspec.Raw:
 
 
 def _integer(text: msgspec.Raw) -> int:
-    """Return a number, 0 where it is none."""
+    """Return a number, 0 for anything else."""
     try:
         return msgspec.json.decode(text, type=int)
     except msgspec.MsgspecError:

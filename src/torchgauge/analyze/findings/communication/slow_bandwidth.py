@@ -60,7 +60,7 @@ def _is_measured(kind: Collectives, rank: RankTrace) -> bool:
 
 
 def _best(kind: Collectives, measured: list[Collectives]) -> Collectives | None:
-    """Return the fastest one that is no larger, if it is much faster."""
+    """Return the fastest one of the others that are not larger, if it is much faster."""
     comparable = [
         other
         for other in measured

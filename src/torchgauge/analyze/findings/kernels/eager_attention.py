@@ -41,7 +41,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         severity=severity(share(time, evidence.time)),
         title=f"Attention written out takes {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time)} for {calls:,} call{'s' * (calls != 1)} of softmax, the "
-        f"products around it, and all else on {queries:,} × {keys:,} scores"
+        f"products around it, and everything else on {queries:,} × {keys:,} scores"
         + (f", first in {longest.layer.path}." if longest.layer.path else "."),
         remedy="torch.nn.functional.scaled_dot_product_attention, which keeps no scores; of "
         "transformers: attn_implementation='sdpa'.",

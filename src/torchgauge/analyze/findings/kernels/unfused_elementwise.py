@@ -1,4 +1,4 @@
-"""Elementwise operations that each read and write their tensors anew."""
+"""Elementwise operations in a row, each of which reads and writes whole tensors."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _tables_by_lookup_alone(evidence: Evidence) -> set[str]:
 
 
 def _matrix(shape: object) -> tuple[int, ...]:
-    """Return the sizes of a matrix; () of what is none."""
+    """Return the sizes of a matrix; () of anything else."""
     sizes = tuple(shape) if isinstance(shape, list) else ()
     return sizes if len(sizes) == 2 and all(isinstance(size, int) for size in sizes) else ()
 

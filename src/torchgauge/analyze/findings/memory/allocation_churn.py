@@ -1,4 +1,4 @@
-"""Memory of the host that each call gets from the system anew."""
+"""Memory of the host that each call requests from the system again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     yield Finding(
         id="allocation-churn",
         severity=severity(faulting),
-        title=f"Memory that the system gives anew takes about {units.percent(faulting)} of a call",
+        title="Memory requested from the system again takes about "
+        f"{units.percent(faulting)} of a call",
         evidence=f"{count:,.0f} page faults, at a microsecond each"
         + (f"; {units.size(allocations)} are allocated." if allocations else "."),
         remedy="Let malloc keep what is freed: MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_="
