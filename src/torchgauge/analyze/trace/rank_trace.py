@@ -21,14 +21,13 @@ from torchgauge.analyze.trace.device_work import Activities, device_activities
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.analyze.trace.memory_over_time import memory_uses
 from torchgauge.analyze.trace.packed_columns import packed
-from torchgauge.analyze.trace.rank_calls import Calls, rank_calls
+from torchgauge.analyze.trace.rank_calls import Calls, rank_calls, sent_to_ranks
 from torchgauge.analyze.trace.recorded_tree import (
     attributed,
     launched_in_steps,
     marked_steps,
     tree_of,
 )
-from torchgauge.analyze.trace.sent_bytes import sent_to_ranks
 from torchgauge.analyze.trace.synchronisations import Waits, operator, synchronisations, waits
 from torchgauge.analyze.trace.unknown_roles import unknown_roles
 from torchgauge.analyze.trace.window import window
