@@ -6,9 +6,6 @@ share of it that passes the slowest link.
 
 from __future__ import annotations
 
-from collections import Counter
-
-import msgspec
 import numpy as np
 
 from torchgauge.analyze.communication.communication_kernels import collective_name
@@ -22,9 +19,6 @@ _BYTES = {
     "double": 8, "long": 8, "int64": 8, "float": 4, "int": 4, "int32": 4, "half": 2, "bfloat16": 2,
     "short": 2, "char": 1, "byte": 1, "bool": 1, "uint8": 1, "float8": 1, "complexfloat": 8,
 }  # fmt: skip
-
-_ALL_TO_ALLS = ("alltoall", "alltoallv")
-_integers = msgspec.json.Decoder(tuple[int, ...]).decode
 
 
 def item_bytes(dtype: str | None) -> int | None:
@@ -112,36 +106,3 @@ def message(facts: Facts, index: int) -> tuple[str, str | None, int | None, int 
     width = item_bytes(dtype)
     size = elements * width if elements >= 0 and width is not None else None
     return name, dtype, size, ranks if ranks > 0 else None
-
-
-def sent_to_ranks(activities: Activities, facts: Facts) -> dict[int, int]:
-    """Return the bytes that a rank sends in all-to-alls, by the rank that gets them.
-
-    Nothing where any of them does not tell its sizes or the ranks of its group: the sum of the rest
-    would be taken for the whole.
-    """
-    calls: Counter[tuple[str | None, str | None, int, str | None]] = Counter()
-    for index in np.flatnonzero(activities.kind == COMMUNICATION).tolist():
-        if message(facts, index)[0] in _ALL_TO_ALLS:
-            ranks, split = facts.group_ranks[index], facts.split_in[index]
-            calls[ranks, split, int(facts.elements[index]), facts.dtype[index]] += 1
-    sent: Counter[int] = Counter()
-    for (ranks, split, elements, dtype), count in calls.items():
-        members, shares = _listed(ranks), _listed(split)
-        width = item_bytes(dtype)
-        if not members or shares is None or elements < 0 or width is None:
-            return {}
-        rows = shares or (1,) * len(members)
-        if len(rows) != len(members) or min(rows) < 0 or (elements and not sum(rows)):
-            return {}
-        for member, share in zip(members, rows, strict=True):
-            sent[member] += count * width * (elements * share // sum(rows) if share else 0)
-    return dict(sorted(sent.items()))
-
-
-def _listed(text: str | None) -> tuple[int, ...] | None:
-    """Return a list of numbers, None where it is absent or cut short."""
-    try:
-        return None if text is None else _integers(text)
-    except msgspec.MsgspecError:
-        return None

@@ -220,7 +220,7 @@ def calls_further(node: Node) -> bool:
 
 
 def shapes_of(node: Node) -> list[Any]:
-    """Return the recorded shapes of an operator's inputs: [] of other inputs and of unknown ones."""
+    """Return the recorded shapes of an operator's inputs; [] of other and of unknown ones."""
     try:
         shapes = msgspec.json.decode(node.row.shapes or "[]")
     except msgspec.DecodeError:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 import numpy as np
 
-from torchgauge.analyze.communication.collectives import collectives, exposed_last, sent_to_ranks
-from torchgauge.analyze.communication.rank_calls import Calls, rank_calls
+from torchgauge.analyze.communication.collectives import collectives, exposed_last
+from torchgauge.analyze.communication.rank_calls import Calls, rank_calls, sent_to_ranks
 from torchgauge.analyze.communication.unknown_roles import unknown_roles
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.host.host_delays import host_delays
