@@ -73,7 +73,9 @@ def unfold(page):
 
 def test_a_trace_says_where_the_devices_time_went(opened):
     page = opened(evidence.trace()).page
-    assert sections(page) == ["overview", "devices", "path", "tree", "tables", "unrecorded"]
+    assert sections(page) == [
+        "overview", "devices", "path", "timeline", "tree", "tables", "unrecorded",
+    ]  # fmt: skip
     row = page.locator("#devices tbody tr").first.inner_text()
     for said in ("GPU 0", "46.7 %", "70.0 µs", "20.0 %", "150 µs"):
         assert said in row, said
