@@ -30,6 +30,7 @@ from torchgauge.analyze.trace.recorded_contents import contents, devices, not_re
 from torchgauge.analyze.trace.recorded_tree import attributed, launched_in_steps, tree_of
 from torchgauge.analyze.trace.synchronisations import operator, synchronisations, waits
 from torchgauge.analyze.trace.window import window
+from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events
 from torchgauge.records.trace.trace import Queue, RankTrace
@@ -43,9 +44,8 @@ def rank_trace(
 ) -> tuple[RankTrace, Calls]:  # fmt: skip
     """Return the record of one file's events, and its collectives; `file` is its name.
 
-    `part` says of which part of it the events are; `behind_others`: work waited for work that is
-    not in that part. With `timeline_bytes` the tree has the events for the page's timeline, in so
-    many at most.
+    `part` names the part of it that they are; `behind_others`: work waited for work outside of it.
+    With `timeline_bytes` the tree has the events for the page's timeline, in so many at most.
     """
     modules, spans = attributed(events)
     tree = tree_of(events, modules, spans)  # what it needs for itself is the most, and first
@@ -55,6 +55,7 @@ def rank_trace(
     host_waits = waits(events)
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
     delays, pauses = host_delays(events, spans, work, host_pauses(activities, thread))
+    idle_times = caused_by_waits(host_waits, pauses)
     steps = launched_in_steps(events, activities)
     begin, end = window(events)
     duration = activities.end - activities.begin
@@ -81,9 +82,7 @@ def rank_trace(
         exposed_last=exposed_last(activities, steps),
         unknown_roles=unknown_roles(activities, facts),
         queues=_queues(activities),
-        synchronisations=synchronisations(
-            events, spans, modules.tree, host_waits, caused_by_waits(host_waits, pauses)
-        ),
+        synchronisations=synchronisations(events, spans, modules.tree, host_waits, idle_times),
         host_delays=delays,
         sequences=kernel_sequences(activities, facts),
         critical_path=_critical(events, spans, work, path, recorded_waits),
@@ -93,13 +92,17 @@ def rank_trace(
     )
     calls = rank_calls(activities, facts, origin(events), steps)
     record = msgspec.structs.replace(record, findings=findings(record))
-    if not timeline_bytes:
-        return record, calls
-    recorded = Recorded(
-        events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
-    )
-    tree = msgspec.structs.replace(tree, timeline=timeline(recorded, max_bytes=timeline_bytes))
-    return msgspec.structs.replace(record, tree=tree), calls
+    if timeline_bytes:
+        recorded = Recorded(
+            events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
+        )
+        record = _with_timeline(record, timeline(recorded, max_bytes=timeline_bytes))
+    return record, calls
+
+
+def _with_timeline(record: RankTrace, events: Timeline) -> RankTrace:
+    tree = msgspec.structs.replace(record.tree, timeline=events)
+    return msgspec.structs.replace(record, tree=tree)
 
 
 def _critical(
