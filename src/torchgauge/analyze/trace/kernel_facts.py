@@ -140,18 +140,29 @@ def _host_collectives(events: Events, work: Launched) -> Coded[str]:
     """
     codes: Codes = np.full(len(work.row), ABSENT, np.int32)
     (rows,) = np.nonzero(events.name.where(lambda name: name.startswith(HOST_PREFIX)))
+    spans = enclosing_spans(events, rows, work)
+    inside = spans != ABSENT
+    codes[inside] = events.name.codes[rows[spans[inside]]]
+    return Coded(codes, events.name.values)
+
+
+def enclosing_spans(events: Events, rows: Rows, work: Launched) -> Integers:
+    """Return for each piece of work which of these host spans launched it, by position in `rows`.
+
+    The spans of one thread must not overlap. ABSENT where none of them did.
+    """
+    spans: Integers = np.full(len(work.row), ABSENT)
     calls = np.where(work.launched, events.thread.codes[work.call], ABSENT)
     for thread in np.unique(events.thread.codes[rows]).tolist():
-        spans = rows[events.thread.codes[rows] == thread]
-        spans = spans[np.argsort(events.start[spans], kind="stable")]
+        positions = np.flatnonzero(events.thread.codes[rows] == thread)
+        positions = positions[np.argsort(events.start[rows[positions]], kind="stable")]
+        begin = events.start[rows[positions]]
+        end = begin + events.duration[rows[positions]]
         (launches,) = np.nonzero(calls == thread)
-        before = np.searchsorted(events.start[spans], work.time[launches], side="right") - 1
-        around = spans[before]
-        inside = (before >= 0) & (
-            work.time[launches] <= events.start[around] + events.duration[around]
-        )
-        codes[launches[inside]] = events.name.codes[around[inside]]
-    return Coded(codes, events.name.values)
+        before = np.searchsorted(begin, work.time[launches], side="right") - 1
+        inside = (before >= 0) & (work.time[launches] <= end[before])
+        spans[launches[inside]] = positions[before[inside]]
+    return spans
 
 
 def total_bytes(sizes: Integers) -> int | None:

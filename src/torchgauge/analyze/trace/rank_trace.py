@@ -28,6 +28,7 @@ from torchgauge.analyze.trace.memory_over_time import memory_uses
 from torchgauge.analyze.trace.packed_columns import packed
 from torchgauge.analyze.trace.recorded_contents import contents, devices, not_recorded, origin
 from torchgauge.analyze.trace.recorded_tree import attributed, launched_in_steps, tree_of
+from torchgauge.analyze.trace.serving_phases import serving_phases
 from torchgauge.analyze.trace.synchronisations import operator, synchronisations, waits
 from torchgauge.analyze.trace.window import window
 from torchgauge.records.timeline.timeline import Timeline
@@ -85,6 +86,7 @@ def rank_trace(
         synchronisations=synchronisations(events, spans, modules.tree, host_waits, idle_times),
         host_delays=delays,
         sequences=kernel_sequences(activities, facts),
+        serving=serving_phases(events, work),
         critical_path=_critical(events, spans, work, path, recorded_waits),
         memory=tuple(memory_uses(events, begin)),
         missing=(*not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),

@@ -17,6 +17,7 @@ from torchgauge.records.trace.breakdown import DeviceTime
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.host_delay import HostDelay
 from torchgauge.records.trace.kernel_sequence import KernelSequence
+from torchgauge.records.trace.serving_phase import ServingPhase
 from torchgauge.records.trace.straggler import LateCall, Straggler
 from torchgauge.records.trace.unknown_role import UnknownRole
 from torchgauge.records.work.roofline import Roofs
@@ -182,8 +183,8 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     where it is all. `accelerator` is what the devices are called, None for GPUs. `unknown_roles`
     are kernels that count as computation and may communicate. `exposed_last` are the seconds beside
     the last collective of each marked step in which nothing computed; None where fewer than two
-    have one. `sent` is what each rank got of this one in all-to-alls, in bytes by rank; empty
-    without any, and where not every one says it.
+    have one. `serving` are an inference server's phases. `sent` is what each rank got of this one
+    in all-to-alls, in bytes by rank; empty without any, and where not every one says it.
     """
 
     file: str
@@ -207,6 +208,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     synchronisations: tuple[Synchronisation, ...] = ()
     host_delays: tuple[HostDelay, ...] = ()
     sequences: tuple[KernelSequence, ...] = ()
+    serving: tuple[ServingPhase, ...] = ()
     critical_path: CriticalPath | None = None
     memory: tuple[MemoryUse, ...] = ()
     missing: tuple[str, ...] = ()

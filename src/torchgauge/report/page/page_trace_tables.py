@@ -12,7 +12,7 @@ from torchgauge.records.trace.trace import Job, RankTrace
 from torchgauge.report.page.page_shorter import shortened_table
 from torchgauge.report.page.page_tables import Column, table, tree_tables, with_kernel_labels
 from torchgauge.report.tables.category_table import roofs_of
-from torchgauge.report.tables.trace_tables import UNKNOWN_NOTE, sequence_name
+from torchgauge.report.tables.trace_tables import SERVING_NOTE, UNKNOWN_NOTE, sequence_name
 
 MAX_ROWS = 1_000  # of a table that is not the tree's
 LINKS = ("compute", "communication", "wait", "copy", "host", "launch", "pause")
@@ -102,6 +102,16 @@ _UNCOUNTED = (
     Column("count", "events", "count"),
     Column("time", "time", "time"),
 )
+_SERVING = (
+    Column("phase", "phase", "text"),
+    Column("steps", "steps", "count"),
+    Column("requests", "requests", "count"),
+    Column("tokens", "tokens", "count"),
+    Column("step_host", "host", "time"),
+    Column("step_device", "device", "time"),
+    Column("distance", "apart", "time"),
+    Column("device", "device, all steps", "time"),
+)
 _OF_SEQUENCE: dict[str, Callable[[KernelSequence], Any]] = {
     "name": sequence_name,
     "kernels": lambda sequence: len(sequence.names),
@@ -109,6 +119,7 @@ _OF_SEQUENCE: dict[str, Callable[[KernelSequence], Any]] = {
 }
 _NOTES = {
     "uncounted": "Recorded events of categories that no figure here counts.",
+    "serving": SERVING_NOTE,
     "sequences": "Kernels that ran in the same order again and again. Each: the sum of their "
     "median times; apart: from one begin to the next.",
     "queues": "Pieces of work that were launched and had not begun, over the stream's time. Empty: "
@@ -131,6 +142,7 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
         if tree_table["name"] != "containers" or tree_table["rows"] > 1
     ]
     for name, columns, rows in (
+        ("serving", _SERVING, rank.serving),
         ("sequences", _SEQUENCES, rank.sequences),
         ("collectives", _COLLECTIVES, rank.collectives),
         ("unknown role", _UNKNOWN_ROLES, rank.unknown_roles),

@@ -43,6 +43,14 @@ COLLECTIVES = (
     Column("waited", unit="time", get=lambda collective: collective.wait, empty="–"),
     Column("bus", get=_bus, empty="–"),
 )
+SERVING = (
+    Column("steps", unit="count"),
+    Column("requests", unit="count"),
+    Column("tokens", unit="count"),
+    Column("step_host", title="host", unit="time"),
+    Column("step_device", title="device", unit="time"),
+    Column("distance", title="apart", unit="time", empty="–"),
+)
 UNKNOWN_ROLES = (
     Column("stream", get=lambda kernel: _stream_name(kernel)),
     Column("count", unit="count"),
@@ -96,6 +104,10 @@ MEMORY = (
         "alive", title="", unit="curve", get=lambda memory: Curve(memory.timeline, 1, width=2 * BAR)
     ),
 )
+SERVING_NOTE = (
+    "Times are medians of a step: on the host, of the device work that it launched, and from its "
+    "begin to that of the next step."
+)
 
 
 def details(rank: RankTrace) -> Iterator[Table]:
@@ -113,6 +125,8 @@ def details(rank: RankTrace) -> Iterator[Table]:
         yield _sequences(rank)
     empty = "empty: work with nothing waiting behind it. delay: from launch to begin, median."
     kinds = (
+        ("Prefill and decode", SERVING, rank.serving, lambda phase: phase.phase, SERVING_NOTE,
+         True),
         ("Collectives", COLLECTIVES, rank.collectives, lambda row: row.name, "", True),
         ("Kernels of unknown role", UNKNOWN_ROLES, rank.unknown_roles,
          lambda kernel: kernel.name, UNKNOWN_NOTE, True),
