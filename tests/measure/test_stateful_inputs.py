@@ -55,12 +55,13 @@ class Decoder(nn.Module):
 
 
 X = torch.ones(1, 1)
+FEW = {"iterations": 5, "warmup": 2}
 MEASUREMENTS = {
     "count": lambda model, inputs: tg.count_cost(model, inputs),
     "memory": lambda model, inputs: tg.measure_memory(model, inputs),
-    "latency": lambda model, inputs: tg.measure_latency(model, inputs, iterations=5, warmup=2),
+    "latency": lambda model, inputs: tg.measure_latency(model, inputs, **FEW),
     "stages": lambda model, inputs: tg.measure_latency(
-        model, inputs, iterations=5, warmup=2, postprocess=lambda outputs: outputs
+        model, inputs, **FEW, postprocess=lambda outputs: outputs
     ),
     "profile": lambda model, inputs: tg.profile(model, inputs, effort="quick", roofs=None),
 }
@@ -138,14 +139,16 @@ def test_inputs_that_a_call_leaves_alone_are_not_looked_at_again(monkeypatch):
 
 def test_an_iterator_that_is_used_up_is_refused_by_name():
     with pytest.raises(tg.InputError) as caught:
-        tg.measure_latency(lambda items: torch.ones(1) * len(list(items)), {"items": iter([1, 2])})
+        tg.measure_latency(
+            lambda items: torch.ones(1) * len(list(items)), {"items": iter([1, 2])}, **FEW
+        )
     assert caught.value.id == "inputs-used-up"
 
 
 def test_a_tensor_too_large_to_be_copied_is_named(monkeypatch):
     monkeypatch.setattr(input_state, "COPIED_DIRECTLY", 4)
     with pytest.raises(tg.InputError, match="changes its inputs: x"):
-        tg.measure_latency(lambda x: x.add_(1), {"x": torch.zeros(100)})
+        tg.measure_latency(lambda x: x.add_(1), {"x": torch.zeros(100)}, **FEW)
 
 
 def test_a_tensor_made_in_inference_mode_is_compared():
@@ -184,7 +187,7 @@ def test_a_cache_of_a_language_model_has_the_same_length_at_every_call(static):
     lengths = []
     model.register_forward_pre_hook(lambda *_: lengths.append(int(cache.get_seq_length())))
     inputs = {"input_ids": torch.ones(1, 1, dtype=torch.long), "past_key_values": cache}
-    tg.measure_latency(model, inputs, iterations=5, warmup=2)
+    tg.measure_latency(model, inputs, **FEW)
     tg.measure_memory(model, inputs)
     assert set(lengths) == {16}
     assert int(cache.get_seq_length()) == 16
