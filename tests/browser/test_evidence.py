@@ -203,7 +203,8 @@ def test_a_difference_says_other_hardware_first_and_adds_up(opened):
     page = opened(msgspec.structs.replace(evidence.diff(), differences=around)).page
     assert sections(page) == ["overview", "contributions", "tables"]
     first = page.locator("#overview .view > *").first
-    assert "A100 → V100" in first.inner_text()
+    assert "machine: device" in first.inner_text()
+    assert "A100 → V100" in page.locator("#overview .facts").inner_text()
     assert first.get_attribute("class") == "banner"
     bars = page.locator(".waterfall li").all_inner_texts()
     assert bars[-1].split()[-2:] == ["+30.0", "µs"]

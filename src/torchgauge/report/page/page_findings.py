@@ -11,10 +11,18 @@ from torchgauge.report.page.page_shorter import short
 # The kind of events that a finding is about; the timeline shows the longest of them.
 _KINDS = {
     "exposed-communication": "communication",
+    "collectives-on-compute-stream": "communication",
+    "small-collectives": "communication",
     "straggler": "communication",
     "slow-collective": "communication",
     "pageable-copies": "copy",
-    "idle-device": "idle: host",
+    "exposed-copies": "copy",
+    "small-copies": "copy",
+    "idle-host": "idle: host",
+    "launch-bound": "idle: host",
+    "synchronisation": "idle: host",
+    "input-pipeline": "idle: host",
+    "idle-device": "idle: other",
 }
 
 

@@ -32,7 +32,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         evidence=f"{count:,.0f} page faults, at a microsecond each"
         + (f"; {units.size(allocations)} are allocated." if allocations else "."),
         remedy="Let malloc keep what is freed: MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_="
-        "17179869184, or jemalloc; the candidate malloc-keep of torchgauge advise measures it.",
+        "17179869184, or jemalloc; `advise` measures it (malloc-keep).",
         time=faulting * evidence.time,
         worth=faulting * evidence.time,
         view="memory",

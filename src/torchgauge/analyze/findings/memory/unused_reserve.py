@@ -35,7 +35,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
             f"{units.size(use.peak)} allocated in the window: fragments, or what an earlier peak "
             "left in the cache.",
             remedy="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True keeps memory in one piece; "
-            "a memory snapshot shows the fragments (torchgauge snapshot).",
+            "a memory snapshot shows the fragments: `torchgauge snapshot FILE`.",
             view="memory",
         )
 
