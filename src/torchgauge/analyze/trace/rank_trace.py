@@ -58,8 +58,7 @@ def rank_trace(
     delays, pauses = host_delays(events, spans, work, host_pauses(activities, thread))
     idle_times = caused_by_waits(host_waits, pauses)
     steps = launched_in_steps(events, activities)
-    begin, end = window(events)
-    duration = activities.end - activities.begin
+    (begin, end), duration = window(events), activities.end - activities.begin
     recorded_waits = dependencies(events, activities, facts, host_waits)
     segments = critical_path(activities, thread, host_waits, begin, recorded_waits)
     path = () if behind_others else tuple(segments)
