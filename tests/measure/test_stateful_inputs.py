@@ -133,8 +133,11 @@ def test_inputs_that_a_call_leaves_alone_are_not_looked_at_again(monkeypatch):
     with prepared(placed(nn.Linear(1, 1), X)) as step:
         step()
         step()
-        monkeypatch.setattr(input_state.InputState, "put_back", None)
+        looks = []
+        for name in ("look", "put_back"):
+            monkeypatch.setattr(input_state.InputState, name, looks.append)
         step()
+    assert looks == []
 
 
 def test_an_iterator_that_is_used_up_is_refused_by_name():

@@ -19,6 +19,9 @@ from torchgauge.records.trace.breakdown import DeviceTime
 from torchgauge.records.trace.kernel import Kernel
 from torchgauge.records.trace.trace import RankTrace, Trace
 
+# Categories whose work is multiplications of matrices.
+PRODUCTS: tuple[Category, ...] = ("matrix product", "convolution", "attention")
+
 
 class KernelCalls(NamedTuple):
     """Calls of one kernel, copy or memory set by one node, with one launch configuration.
@@ -178,6 +181,23 @@ class Evidence:
     def within(self, time: float) -> float:
         """Return the seconds, at most all there are: what ran at once counts but once."""
         return min(time, self.time)
+
+    def product_time(self, dtype: str) -> float:
+        """Return the seconds of products in layers that a profile counted in this type."""
+        cost = None if self.profile is None else self.profile.cost
+        if cost is None:
+            return 0.0
+        paths = {
+            cost.nodes[row.node].path
+            for row in cost.rows
+            if row.matmul_flops and row.dtype == dtype
+        }
+        times = (
+            execution.time
+            for execution in self.executions
+            if execution.category in PRODUCTS and execution.node.path in paths
+        )
+        return self.within(sum(times))
 
     @functools.cached_property
     def operators(self) -> dict[str, OperatorTime]:

@@ -9,7 +9,6 @@ from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
 from torchgauge.records.finding import Finding
 
-_PRODUCTS = ("matrix product", "convolution", "attention")
 _HALF = ("float16", "bfloat16")
 CLEARLY = 0.7  # of the peak in float32: two measurements differ less
 
@@ -24,17 +23,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         half = roofs.peak(dtype)
         if full is None or half is None or half > CLEARLY * full:
             continue
-        layers = {
-            profile.cost.nodes[row.node].path
-            for row in profile.cost.rows
-            if row.matmul_flops and row.dtype == dtype
-        }
-        products = [
-            execution
-            for execution in evidence.executions
-            if execution.category in _PRODUCTS and execution.node.path in layers
-        ]
-        time = evidence.within(sum(execution.time for execution in products))
+        time = evidence.product_time(dtype)
         if share(time, evidence.time) < NOTICEABLE:
             continue
         yield Finding(

@@ -9,7 +9,6 @@ from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import SERIOUS, Rule, share
 from torchgauge.records.finding import Finding
 
-_PRODUCTS = ("matrix product", "convolution", "attention")
 # What a cast costs is won back from about here on.
 FASTER = 1.5
 
@@ -25,17 +24,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     half = roofs.peak("bfloat16")
     if single is None or half is None or half < FASTER * single:
         return
-    layers = {
-        profile.cost.nodes[row.node].path
-        for row in profile.cost.rows
-        if row.matmul_flops and row.dtype == "float32"
-    }
-    products = [
-        execution
-        for execution in evidence.executions
-        if execution.category in _PRODUCTS and execution.node.path in layers
-    ]
-    time = evidence.within(sum(execution.time for execution in products))
+    time = evidence.product_time("float32")
     if share(time, evidence.time) < SERIOUS:
         return
     yield Finding(

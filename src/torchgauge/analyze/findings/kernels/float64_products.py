@@ -6,16 +6,15 @@ import re
 from collections.abc import Iterator
 
 from torchgauge import units
-from torchgauge.analyze.findings.record_evidence import Evidence, Execution
+from torchgauge.analyze.findings.record_evidence import PRODUCTS, Evidence, Execution
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
 from torchgauge.records.finding import Finding
 
-_PRODUCTS = ("matrix product", "convolution", "attention")
 _DOUBLE = re.compile(r"dgemm|f64|(?<!\w)d(?:gemv|conv)|<double\b|_DB_")
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
-    products = [execution for execution in evidence.executions if execution.category in _PRODUCTS]
+    products = [execution for execution in evidence.executions if execution.category in PRODUCTS]
     if evidence.runs_on_host:
         double = _on_host(evidence, products)
     else:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchgauge import units
-from torchgauge.analyze.findings.record_evidence import Evidence, KernelCalls, short_name
+from torchgauge.analyze.findings.record_evidence import PRODUCTS, Evidence, KernelCalls, short_name
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
 
 LOW = 0.25
-# Products hide latency by the many independent operations of each thread, and need few of them.
-_BY_DESIGN = ("matrix product", "convolution", "attention")
 _LIMITS = {
     "registers": "Its registers",
     "shared memory": "Its shared memory",
@@ -29,7 +27,8 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
             and kernel.occupancy is not None
             and kernel.occupancy < LOW
             and kernel.limiter in _LIMITS
-            and category(calls.name) not in _BY_DESIGN
+            # Products hide latency within each thread, and need few threads.
+            and category(calls.name) not in PRODUCTS
         ):
             by_name.setdefault(calls.name, []).append(calls)
     for name, group in by_name.items():

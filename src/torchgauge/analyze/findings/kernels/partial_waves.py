@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterator
 
 from torchgauge import units
-from torchgauge.analyze.findings.record_evidence import Evidence, KernelCalls, short_name
+from torchgauge.analyze.findings.record_evidence import PRODUCTS, Evidence, KernelCalls, short_name
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
 
-_PRODUCTS = ("matrix product", "convolution", "attention")
 _WARP = 32
 # Of more waves the last one is a small part.
 MOST_WAVES = 4
@@ -53,7 +52,7 @@ def _waves(evidence: Evidence, calls: KernelCalls) -> float | None:
     kernel = calls.kernel
     if kernel.limiter in (None, "grid") or not (kernel.grid and kernel.block and kernel.occupancy):
         return None
-    if category(calls.name) not in _PRODUCTS:
+    if category(calls.name) not in PRODUCTS:
         return None
     for device in () if evidence.rank is None else evidence.rank.devices:
         if device.number == kernel.device and device.multiprocessors and device.threads:
