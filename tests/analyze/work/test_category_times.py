@@ -105,6 +105,17 @@ def test_without_a_device_operators_have_their_own_time():
     assert found["matrix product"].flops_per_second == pytest.approx(800 / 50e-9)
 
 
+def test_on_the_host_an_operator_is_one_call_with_all_that_it_runs():
+    found = by_name(
+        operator("aten::conv2d", 0, host=10),
+        operator("aten::convolution", 1, host=10),
+        operator("aten::mkldnn_convolution", 2, host=70),
+        operator("aten::empty", 3, host=5),
+    )
+    assert found["convolution"].calls == 2
+    assert found[OUTSIDE].calls == 0
+
+
 def test_a_tree_without_time_has_no_categories():
     assert category_times(Tree(rows=(TreeRow(name="N", kind="model", parent=-1, calls=1),))) == []
 

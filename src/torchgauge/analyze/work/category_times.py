@@ -106,7 +106,10 @@ def category_times(tree: Tree, roofs: Roofs | None = None) -> list[CategoryTime]
         around.append(of_node)
         name = _category(row, of_node, on_device=on_device)
         if name is not None:
-            _add_time(by_name.setdefault(name, CategoryTime(name)), row, on_device=on_device)
+            sums = by_name.setdefault(name, CategoryTime(name))
+            _add_time(sums, row, on_device=on_device)
+            # On the host an operator counts once, without those that it runs itself.
+            sums.calls += row.calls if row.kind == "kernel" or (counted and not on_device) else 0
         if counted and node.time:
             name = of_node or OUTSIDE
             _add_work(by_name.setdefault(name, CategoryTime(name)), node, roofs)
@@ -152,7 +155,6 @@ def _category(row: TreeRow, around: str | None, *, on_device: bool) -> str | Non
 def _add_time(sums: CategoryTime, row: TreeRow, *, on_device: bool) -> None:
     seconds = ((row.device if on_device else row.host) or 0) * 1e-9
     sums.time += seconds
-    sums.calls += row.calls if row.kind in ("kernel", "operator") else 0
     if row.kind == "kernel":
         of_type = precision(row.name)
         if of_type is not None:

@@ -82,7 +82,7 @@ COLUMNS = (
     Column("time", unit="time"),
     Column("share", unit="share"),
     Column("bar", 8, unit="bar", get=lambda row: row.share),
-    Column("calls", 7, unit="count"),
+    Column("calls", 7, unit="count", get=lambda row: row.calls or None, empty="–"),
     Column("type", 3, get=precision, empty="–"),
     Column("TC", 4, unit="percent", get=lambda row: row.tensor_cores, empty="–"),
     Column("FLOP/s", 5, get=lambda row: _rate(row.flops_per_second), empty="–"),
