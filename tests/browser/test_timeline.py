@@ -308,3 +308,44 @@ def test_two_traces_are_aligned_by_step(opened, axe):
     page.evaluate(axe)
     found = page.evaluate(RUN)
     assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+
+
+def test_ranks_move_together_on_one_clock(opened, axe):
+    rank = trace().ranks[0]
+    contents = [msgspec.structs.replace(rank.contents, begin=10**18 + ns) for ns in (0, 100_000)]
+    ranks = tuple(
+        msgspec.structs.replace(rank, rank=number, world=2, contents=contents[number])
+        for number in range(2)
+    )
+    opening = opened(Trace(name="job", ranks=ranks), bypass_csp=True)
+    page = opening.page
+    page.locator("#job").scroll_into_view_if_needed()
+    page.wait_for_selector("#job .view[data-drawn]", state="attached")
+    boxes = page.locator("#job .lanes-box")
+    assert [boxes.nth(at).get_attribute("aria-label") for at in range(2)] == [
+        "Timeline of rank 0", "Timeline of rank 1",
+    ]  # fmt: skip
+    assert page.locator("#job .axis-line").count() == 1
+
+    def click_kernel(rank_index, share):
+        """Click at a share of the width in the lane of stream 7, the first one."""
+        canvas = boxes.nth(rank_index).locator("canvas")
+        width = canvas.evaluate("one => one.clientWidth")
+        canvas.click(position={"x": width * share, "y": 20 + 9})
+        opening.settle()
+        return page.locator("#job .side").nth(rank_index).locator(".panel").inner_text()
+
+    # Both windows are 500 µs long, the second begins 100 µs later: 600 µs in all.
+    assert "void gemm" in click_kernel(0, 120 / 600)
+    assert "void gemm" in click_kernel(1, 220 / 600)
+    boxes.nth(1).focus()
+    page.keyboard.press("Escape")
+    page.keyboard.press("w")
+    opening.settle()
+    # Both show the middle two thirds now: 100 to 500 µs of all.
+    assert "void gemm" in click_kernel(0, 20 / 400)
+    page.evaluate(axe)
+    violations = page.evaluate(RUN)["violations"]
+    assert [(rule["id"], rule["nodes"][0]["html"]) for rule in violations] == []
+    page.locator("#job h3 button", has_text="Rank 1").click()
+    assert page.locator("header select").input_value() == "1"

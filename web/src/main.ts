@@ -23,7 +23,7 @@ import { steps } from "./views/steps";
 import { cells, pareto, scaling } from "./views/sweep";
 import { system } from "./views/system";
 import { tables } from "./views/tables";
-import { timeline, timelines } from "./views/timeline";
+import { job, timeline, timelines } from "./views/timeline";
 import { devices, path, ranks, unrecorded } from "./views/trace";
 import { trend } from "./views/trend";
 import { tree } from "./views/tree";
@@ -38,6 +38,7 @@ register<any>(
   pareto,
   scaling,
   ranks,
+  job,
   devices,
   path,
   ooms,

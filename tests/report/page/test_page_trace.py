@@ -2,11 +2,11 @@
 
 import msgspec
 import pytest
-from tests.support import evidence, pages
+from tests.support import evidence, pages, timelines
 from tests.support.page_data import data, parts
 
 from torchgauge.records.comparison import Difference
-from torchgauge.records.trace.trace import Job, MemoryUse, SlowCall, Trace
+from torchgauge.records.trace.trace import Job, MemoryUse, RankWait, SlowCall, Trace
 from torchgauge.report.page import page_trace
 from torchgauge.report.page.html import render
 
@@ -133,6 +133,50 @@ def test_a_slow_collective_stands_with_what_is_usual(job):
         [20_000 * US], [1_000 * US], [3],
     ]  # fmt: skip
     assert data(render(job))["parts"]["ranks"]["slow"] is None
+
+
+def drawn_job(*, begins, skews):
+    """Ranks that begin at these ns by their own clocks, which are so many seconds ahead."""
+    rank = evidence.rank()
+    tree = msgspec.structs.replace(rank.tree, timeline=timelines.synthetic(10))
+    ranks = tuple(
+        msgspec.structs.replace(
+            rank,
+            rank=number,
+            world=len(begins),
+            tree=tree,
+            contents=msgspec.structs.replace(rank.contents, begin=begin),
+        )
+        for number, begin in enumerate(begins)
+    )
+    waits = tuple(
+        RankWait(rank=number, waits=0.0, waited_for=0.0, skew=skew)
+        for number, skew in enumerate(skews)
+    )
+    return Trace(name="job", ranks=ranks, job=Job(calls=3, waits=waits, straggler=1, lost=0.1))
+
+
+def test_ranks_are_drawn_on_the_clock_that_their_collectives_give():
+    trace = drawn_job(begins=[10**18, 10**18 + 9_000, 10**18 + 500], skews=[1e-6, 4e-6, -2e-6])
+    found = data(render(trace))["parts"]["job"]
+    # By the common clock they begin at −1,000, 5,000 and 2,500 ns.
+    assert [rank["begin"] for rank in found["ranks"]] == [0, 6_000, 3_500]
+    assert [rank["option"] for rank in found["ranks"]] == [0, 1, 2]
+    assert "On one clock" in found["note"]
+
+
+def test_a_rank_without_collectives_is_said_to_have_its_own_clock():
+    found = data(render(drawn_job(begins=[0, 70, 30], skews=[1e-8, 0.0])))["parts"]["job"]
+    assert [rank["begin"] for rank in found["ranks"]] == [0, 80, 40]
+    assert "Rank 2: by its own clock." in found["note"]
+    alone = data(render(drawn_job(begins=[0, 70], skews=[])))["parts"]["job"]
+    assert "which no collective compares" in alone["note"]
+
+
+def test_ranks_that_do_not_say_when_they_begin_are_not_drawn_on_one_clock():
+    assert "job" not in data(render(drawn_job(begins=[None, None], skews=[0.0, 0.0])))["parts"]
+    one = drawn_job(begins=[5, None], skews=[0.0, 0.0])
+    assert "job" not in data(render(one))["parts"]
 
 
 def test_one_rank_is_no_choice():

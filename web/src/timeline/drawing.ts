@@ -8,7 +8,7 @@ import { Table } from "../table";
 import { counters } from "./counters";
 import { eventPanel, legend, tipLines } from "./event_panel";
 import type { Events } from "./events";
-import { arrange, HEADING, rowAt, ROW, type Strip, strips, topOf } from "./layout";
+import { arrange, devicesFirst, HEADING, rowAt, ROW, type Strip, strips, topOf } from "./layout";
 import { Painter, Palette, type Scene } from "./paint";
 import { sums } from "./sums";
 import type { Target } from "./targets";
@@ -32,8 +32,14 @@ export interface Align {
 
 interface Options {
   tallest?: number;
+  /** What it is of, for those who cannot see it. */
+  label?: string;
   /** Without the legend and the keys, which another drawing below has. */
   brief?: boolean;
+  /** One of many: without controls of its own, as tall as its devices' lanes. */
+  row?: boolean;
+  /** Without the axis, which another drawing above has. */
+  below?: boolean;
   /** Called with the view, in ns after the origin, when the reader has moved it. */
   moved?: (from: number, to: number) => void;
 }
@@ -54,7 +60,6 @@ export class Drawing {
       class: "lanes-box",
       tabindex: 0,
       role: "application",
-      "aria-label": "Timeline",
       keydown: (event: KeyboardEvent) => this.key(event),
       scroll: () => this.redraw(),
     },
@@ -81,7 +86,7 @@ export class Drawing {
     private readonly options: Options = {},
   ) {
     this.limits = { origin: 0, low: 0, high: Math.max(part.duration, LEAST_VIEW) };
-    this.strips = strips(events, counters(events));
+    this.strips = options.row ? devicesFirst(strips(events, []), events) : strips(events, counters(events));
     this.painter = new Painter(this.canvas, events);
     this.scene = {
       events,
@@ -103,19 +108,20 @@ export class Drawing {
   start(): void {
     const button = (text: string, act: () => void, title = "") =>
       h("button", { type: "button", class: "quiet", title, click: act }, text);
+    const controls = h(
+      "div",
+      { class: "controls" },
+      h("label", {}, "Search ", this.input),
+      button("Previous", () => this.goNext(true), "Shift Enter"),
+      button("Next", () => this.goNext(false), "Enter"),
+      this.said,
+      button("Sum what is in view", () => this.choose([this.scene.from, this.scene.to]), "R"),
+      button("Show all", () => this.showAll(), "0"),
+      this.seen,
+    );
     this.host.append(
-      h(
-        "div",
-        { class: "controls" },
-        h("label", {}, "Search ", this.input),
-        button("Previous", () => this.goNext(true), "Shift Enter"),
-        button("Next", () => this.goNext(false), "Enter"),
-        this.said,
-        button("Sum what is in view", () => this.choose([this.scene.from, this.scene.to]), "R"),
-        button("Show all", () => this.showAll(), "0"),
-        this.seen,
-      ),
-      this.axis,
+      ...(this.options.row ? [] : [controls]),
+      ...(this.options.below ? [] : [this.axis]),
       this.box,
       ...(this.options.brief ? [] : [legend(this.events), this.hints()]),
       this.part.note ? h("p", { class: "note" }, this.part.note) : "",
@@ -123,6 +129,7 @@ export class Drawing {
       this.panel,
     );
     this.host.append(this.tip);
+    this.box.setAttribute("aria-label", this.options.label ?? "Timeline");
     if (!this.options.brief) this.box.setAttribute("aria-describedby", this.keys);
     this.listen();
     this.placeHeadings();
@@ -478,7 +485,9 @@ export class Drawing {
   }
 
   private resize(): void {
-    const height = Math.min(parseFloat(this.inner.style.height), this.options.tallest ?? TALLEST, innerHeight * 0.75);
+    const open = this.strips.filter((strip) => strip.open).reduce((sum, { height }) => sum + height, 0);
+    const all = this.options.row && open ? open : parseFloat(this.inner.style.height);
+    const height = Math.min(all, this.options.tallest ?? TALLEST, innerHeight * 0.75);
     this.box.style.height = `${height + 2}px`;
     this.scene.width = Math.max(this.inner.clientWidth, 50);
     this.scene.height = height;

@@ -42,6 +42,14 @@ export function strips(events: Events, counters: Counter[]): Strip[] {
   return found;
 }
 
+/** The lanes of devices first and the others closed; without devices all as they are. */
+export function devicesFirst(all: Strip[], events: Events): Strip[] {
+  const isDevice = ({ lane }: Strip) => events.data.lanes[lane].group === "device";
+  if (!all.some(isDevice)) return all;
+  for (const strip of all) strip.open = isDevice(strip);
+  return [...all.filter(isDevice), ...all.filter((strip) => !isDevice(strip))];
+}
+
 function counterStrip(counter: Counter): Strip {
   return { title: counter.name, lane: -1, rows: [], counter, open: true, top: 0, height: 0 };
 }

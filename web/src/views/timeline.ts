@@ -75,6 +75,7 @@ function together(sides: TwoData["sides"], events: Events[], host: HTMLElement, 
     host.append(h("h3", {}, name(side.title)), place);
     return new Drawing(side, events[at], place, context, {
       tallest: 380,
+      label: `Timeline of ${side.title}`,
       brief: at + 1 < sides.length,
       moved: (from, to) => drawings.forEach((other, number) => number !== at && other.follow(from, to)),
     });
@@ -87,4 +88,64 @@ function together(sides: TwoData["sides"], events: Events[], host: HTMLElement, 
     drawings.forEach((drawing, at) => drawing.align({ origin: begins[at], low, high } satisfies Align));
   }
   align(0);
+}
+
+interface JobData {
+  /** The ranks drawn, with the time of each begin on the clock of all, in ns after the first. */
+  ranks: { option: number; begin: number; late: boolean }[];
+  note: string;
+}
+
+const TALLEST_RANK = 170;
+
+/** All ranks above each other on one clock, drawn once they come into view. */
+export const job: View<JobData> = {
+  id: "job",
+  title: "Ranks over time",
+  wide: true,
+  draw(part, host, context) {
+    const place = h("div", {});
+    place.style.minHeight = `${part.ranks.length * 60}px`;
+    host.append(h("p", { class: "note" }, part.note), place);
+    new IntersectionObserver((entries, observer) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      observer.disconnect();
+      drawRanks(part, place, context).then(
+        () => (host.dataset.drawn = ""),
+        (error) => place.append(h("p", { class: "note" }, `The timelines could not be unpacked: ${error}`)),
+      );
+    }).observe(place);
+  },
+};
+
+async function drawRanks({ ranks }: JobData, place: HTMLElement, context: Context): Promise<void> {
+  const { options } = context.page.choice!;
+  const sides = ranks.map(({ option }) => options[option].parts.timeline as TimelineData);
+  const columns = await Promise.all(sides.map(unpack));
+  // An event belongs to the tree of its own rank, and findings lead to that rank's timeline.
+  const apart: Context = { ...context, tree: null, onLocate: () => {} };
+  const drawings: Drawing[] = ranks.map((rank, at) => {
+    const host = h("div", { class: "side" });
+    const choose = () => context.choose(rank.option);
+    place.append(
+      h(
+        "h3",
+        {},
+        h("button", { type: "button", class: "link inline", click: choose }, `Rank ${options[rank.option].name}`),
+        rank.late && " · straggler",
+      ),
+      host,
+    );
+    return new Drawing(sides[at], new Events(sides[at], columns[at]), host, apart, {
+      tallest: TALLEST_RANK,
+      label: `Timeline of rank ${options[rank.option].name}`,
+      brief: at + 1 < ranks.length,
+      row: true,
+      below: at > 0,
+      moved: (from, to) => drawings.forEach((other, number) => number !== at && other.follow(from, to)),
+    });
+  });
+  drawings.forEach((drawing) => drawing.start());
+  const high = Math.max(...ranks.map(({ begin }, at) => begin + sides[at].duration));
+  drawings.forEach((drawing, at) => drawing.align({ origin: -ranks[at].begin, low: 0, high }));
 }

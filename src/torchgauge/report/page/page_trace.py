@@ -25,6 +25,7 @@ from torchgauge.report.tables.trace_devices import side_by_side
 NODES = 40_000
 ROWS = 30_000
 MAX_DETAILED = 64  # ranks with details
+MAX_DRAWN = 16  # ranks above each other over time
 SHARES = (
     "compute", "communication", "copies", "idle: host", "idle: device", "idle: other",
     "idle: outside",
@@ -262,4 +263,41 @@ def _stragglers(job: Job | None) -> Iterable[str]:
         yield f"The others wait for rank {rank}: {units.time(lost, 3)}."
 
 
-PARTS = {"ranks": ranks}
+def job(trace: Trace) -> dict[str, Any] | None:
+    """Return which ranks are drawn over time on one clock, and when each begins on it, in ns.
+
+    None for a single rank, and where a file does not say when it begins.
+    """
+    skew = {wait.rank: wait.skew for wait in trace.job.waits} if trace.job is not None else {}
+    begins = [
+        (index, rank, rank.contents.begin - round(skew.get(rank.rank or 0, 0.0) * 1e9))
+        for index, rank in enumerate(_detailed(trace)[:MAX_DRAWN])
+        if rank.contents.begin is not None and rank.tree.timeline is not None
+    ]
+    if len(begins) < 2:
+        return None
+    first = min(begin for _, _, begin in begins)
+    late = set() if trace.job is None else set(trace.job.lost_by_rank)
+    unaligned = [rank_name(rank) for _, rank, _ in begins if rank.rank not in skew]
+    return {
+        "ranks": [
+            {"option": index, "begin": begin - first, "late": rank.rank in late}
+            for index, rank, begin in begins
+        ],
+        "note": _clock_note(len(begins), len(trace.ranks), unaligned),
+    }
+
+
+def _clock_note(drawn: int, ranks: int, unaligned: list[str]) -> str:
+    clock = (
+        "On one clock, which the ends of collectives give."
+        if len(unaligned) < drawn
+        else "By the clocks of the ranks, which no collective compares."
+    )
+    few = 0 < len(unaligned) < drawn
+    own_clock = f" Rank {', '.join(unaligned)}: by its own clock." if few else ""
+    part = f" {drawn} of {ranks:,} ranks." if drawn < ranks else ""
+    return f"{clock}{own_clock}{part} All move together; a rank's name leads to its details."
+
+
+PARTS = {"ranks": ranks, "job": job}
