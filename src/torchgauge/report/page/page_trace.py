@@ -294,8 +294,8 @@ def _clock_note(drawn: int, ranks: int, unaligned: list[str]) -> str:
         if len(unaligned) < drawn
         else "By the clocks of the ranks, which no collective compares."
     )
-    few = 0 < len(unaligned) < drawn
-    own_clock = f" Rank {', '.join(unaligned)}: by its own clock." if few else ""
+    is_partly_aligned = 0 < len(unaligned) < drawn
+    own_clock = f" Rank {', '.join(unaligned)}: by its own clock." if is_partly_aligned else ""
     part = f" {drawn} of {ranks:,} ranks." if drawn < ranks else ""
     return f"{clock}{own_clock}{part} All move together; a rank's name leads to its details."
 
