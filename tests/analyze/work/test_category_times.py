@@ -77,6 +77,34 @@ def test_operators_of_unknown_work_count_in_no_rate():
     assert product.bytes_per_second == pytest.approx(50 / 10e-9)
 
 
+def test_where_kernels_do_not_say_their_type_the_inputs_of_their_operator_do():
+    found = by_name(
+        operator("aten::add", 0, dtype="bfloat16"),
+        kernel("vectorized_elementwise_kernel<4>", 1, 300),
+        operator("aten::mm", 0, dtype="bfloat16"),
+        kernel("some_product", 3, 400),
+        operator("aten::bmm", 0, dtype="float32"),  # on a GPU that may be TF32
+        kernel("some_product", 5, 100),
+        operator("aten::layer_norm", 0, dtype="bfloat16"),
+        operator("aten::native_layer_norm", 7),
+        kernel("layer_norm_kernel<float>", 8, 50),  # its name says more than the inputs
+    )
+    assert found["elementwise"].precisions == {"bf16": pytest.approx(300e-9)}
+    assert found["matrix product"].precisions == {"bf16": pytest.approx(400e-9)}
+    assert found["normalisation"].precisions == {"fp32": pytest.approx(50e-9)}
+    assert found["matrix product"].tensor_cores is None
+
+
+def test_on_a_host_the_inputs_say_the_type_and_the_share_of_its_peak():
+    roofs = peaks.find("a100")
+    product = by_name(
+        operator("aten::mm", 0, dtype="float64", host=1_000, flops=9_700), roofs=roofs
+    )["matrix product"]
+    assert product.precision == "fp64"
+    assert product.tensor_cores is None
+    assert product.compute_share == pytest.approx(9_700 / roofs.peak("float64") / 1e-6)
+
+
 def test_optimizers_collectives_and_copies_are_theirs_whoever_launched_them():
     step = TreeRow(name="aten::mul_", kind="operator", parent=0, calls=2, phase="optimizer")
     copy = "Memcpy HtoD (Pinned -> Device)"

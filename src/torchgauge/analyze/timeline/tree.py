@@ -27,6 +27,7 @@ from torchgauge.analyze.timeline.device_time import (
 )
 from torchgauge.analyze.timeline.launches import has_all_launches, launched
 from torchgauge.analyze.timeline.steps import Steps, marked, single_step
+from torchgauge.analyze.timeline.input_types import input_types
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.device_use import DeviceUse
@@ -48,6 +49,7 @@ class NodeDraft:
     parent: int
     phase: int = NONE
     shapes: str = ""
+    dtype: str = ""
     layer: int = NONE
     path: str = ""
     type: str = ""
@@ -105,6 +107,8 @@ def node_table(
     is_operator = ~(spans.is_layer | is_step)
     of_span = _place_operators(events, spans, names, nodes, base, is_operator & (step != NONE))
     of_span[step == NONE] = NONE
+    for number, dtype in input_types(events, spans.row, of_span).items():
+        nodes[number].dtype = dtype
     count = 1 if as_one else len(steps)
     host = np.zeros((len(nodes), count), np.int64)
     calls = np.zeros((len(nodes), count), np.int64)
@@ -165,7 +169,7 @@ def _place_operators(
                 text = "" if dims is None else _text(dims)
                 around = int(above[first[number]])
                 phase = int(spans.phase[span])
-                nodes.append(NodeDraft(str(names[span]), "operator", around, phase, text, NONE))
+                nodes.append(NodeDraft(str(names[span]), "operator", around, phase, text))
             numbers[number] = number_by_key[node_key]
         of_span[members] = numbers[inverse]
     return of_span

@@ -148,6 +148,7 @@ def _row(
         type=node.type,
         phase=PHASES[node.phase] if node.phase >= 0 else "",
         shapes=node.shapes,
+        dtype=node.dtype,
         host=host,
         device=device,
         flops=node.flops,

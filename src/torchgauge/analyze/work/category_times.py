@@ -15,6 +15,7 @@ from collections import Counter
 from torchgauge.analyze.work.categories import category
 from torchgauge.analyze.work.kernel_precision import (
     DTYPES,
+    PRECISIONS,
     Precision,
     on_tensor_cores,
     precision,
@@ -29,6 +30,7 @@ from torchgauge.records.work.roofline import Roofs
 OUTSIDE = "outside of operators"
 # Categories whose kernels may run on Tensor Cores.
 PRODUCTS = ("matrix product", "convolution", "attention", "recurrent")
+_OF_DTYPE = {DTYPES[of_type]: of_type for of_type in PRECISIONS}
 
 
 @dataclasses.dataclass
@@ -38,8 +40,9 @@ class CategoryTime:
     `share` is that of all time. `flops` are those of operators that ran `flops_time` seconds,
     `bytes` of those that ran `bytes_time`: of the others they are not known. At the peak of the
     types used, FLOPs of `peak_time` would take `least_time`. `precisions` has the seconds by type
-    in which kernels compute, `tensor_time` those of kernels on Tensor Cores, both as far as names
-    say. `bandwidth` is that of the device's memory, None where unknown.
+    in which kernels compute, by their names, else by the inputs of the operator around; without a
+    device by those of the operators. `named_time` is that of kernels
+    whose names say it, `tensor_time` of those on Tensor Cores. `bandwidth` is that of the device's memory, None where unknown.
     """
 
     name: str
@@ -51,6 +54,7 @@ class CategoryTime:
     bytes: int = 0
     bytes_time: float = 0.0
     precisions: dict[str, float] = dataclasses.field(default_factory=dict)
+    named_time: float = 0.0
     tensor_time: float = 0.0
     least_time: float = 0.0
     peak_time: float = 0.0
@@ -88,7 +92,7 @@ class CategoryTime:
     @property
     def tensor_cores(self) -> float | None:
         """The least share of time on Tensor Cores; None where a category has no products."""
-        is_known = self.name in PRODUCTS and self.precisions
+        is_known = self.name in PRODUCTS and self.named_time
         return self.tensor_time / self.time if is_known and self.time else None
 
 
@@ -98,16 +102,18 @@ def category_times(tree: Tree, roofs: Roofs | None = None) -> list[CategoryTime]
     by_name: dict[str, CategoryTime] = {}
     # The category of the counted operator around each node, None outside of such.
     around: list[str | None] = []
+    dtypes: list[str] = []  # of the operator that each node is, or is below
     for node in tree.nodes:
         row = node.row
         inherited = around[row.parent] if row.parent >= 0 else None
         counted = inherited is None and _is_counted(row)
         of_node = _operator_category(row) if counted else inherited
         around.append(of_node)
+        dtypes.append(row.dtype or (dtypes[row.parent] if row.parent >= 0 else ""))
         name = _category(row, of_node, on_device=on_device)
         if name is not None:
             sums = by_name.setdefault(name, CategoryTime(name))
-            _add_time(sums, row, on_device=on_device)
+            _add_time(sums, row, dtypes[-1], on_device=on_device)
             # On the host an operator counts once, without those that it runs itself.
             sums.calls += row.calls if row.kind == "kernel" or (counted and not on_device) else 0
         if counted and node.time:
@@ -152,14 +158,26 @@ def _category(row: TreeRow, around: str | None, *, on_device: bool) -> str | Non
     return "optimizer" if row.phase == "optimizer" else around or own
 
 
-def _add_time(sums: CategoryTime, row: TreeRow, *, on_device: bool) -> None:
+def _add_time(sums: CategoryTime, row: TreeRow, dtype: str, *, on_device: bool) -> None:
+    """Add the time of a node; `dtype` is that of the inputs of the operator that it belongs to."""
     seconds = ((row.device if on_device else row.host) or 0) * 1e-9
     sums.time += seconds
-    if row.kind == "kernel":
-        of_type = precision(row.name)
-        if of_type is not None:
-            sums.precisions[of_type] = sums.precisions.get(of_type, 0.0) + seconds
-        sums.tensor_time += seconds * bool(on_tensor_cores(row.name))
+    named = precision(row.name) if row.kind == "kernel" else None
+    of_type = named or _of_inputs(dtype, sums.name, on_device=on_device)
+    if of_type is not None:
+        sums.precisions[of_type] = sums.precisions.get(of_type, 0.0) + seconds
+    sums.named_time += seconds * (named is not None)
+    sums.tensor_time += seconds * bool(row.kind == "kernel" and on_tensor_cores(row.name))
+
+
+def _of_inputs(dtype: str, category_name: str, *, on_device: bool) -> Precision | None:
+    """Return the type in which an operator computes by that of its inputs; None where unknown.
+
+    On a device products of float32 may be rounded to TF32, which the inputs do not say.
+    """
+    of_type = _OF_DTYPE.get(dtype)
+    may_be_rounded = on_device and category_name in PRODUCTS and of_type == "fp32"
+    return None if may_be_rounded else of_type
 
 
 def _add_work(sums: CategoryTime, node: Node, roofs: Roofs | None) -> None:
@@ -179,10 +197,16 @@ def _add_work(sums: CategoryTime, node: Node, roofs: Roofs | None) -> None:
 
 
 def _precision_of(node: Node) -> Precision | None:
-    """Return the type in which the kernels below an operator compute most of the time."""
+    """Return the type in which the kernels below an operator compute most of the time.
+
+    Where none says, that of its inputs.
+    """
     times: Counter[Precision] = Counter()  # ns
-    for below in node.walk():
-        of_type = precision(below.name) if below.kind == "kernel" else None
+    kernels = [below for below in node.walk() if below.kind == "kernel"]
+    for below in kernels:
+        of_type = precision(below.name)
         if of_type is not None:
             times[of_type] += below.row.device or 0
-    return times.most_common(1)[0][0] if times else None
+    if times:
+        return times.most_common(1)[0][0]
+    return _of_inputs(node.row.dtype, category(base_name(node.name)), on_device=bool(kernels))

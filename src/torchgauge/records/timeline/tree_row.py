@@ -15,7 +15,8 @@ Phase = Literal["", "forward", "backward", "recompute", "optimizer", "zero_grad"
 class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One node's own figures, without its children's: `parent` is its row, −1 for the root's.
 
-    `path` is a layer's qualified name, `type` its class; `shapes` are an operator's input shapes.
+    `path` is a layer's qualified name, `type` its class; `shapes` are an operator's input shapes,
+    `dtype` is the type of its floating-point inputs, empty where unknown or not always the same.
     `host` and `device` are integer ns; `flops`, `bytes` and the bytes of memory are those of what
     the node did itself; `unknown` counts its calls without a formula, `calls_without_bytes` those
     whose bytes a recording does not tell, which then has none for the node. `allocations` are bytes
@@ -35,6 +36,7 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     type: str = ""
     phase: Phase = ""
     shapes: str = ""
+    dtype: str = ""
     host: int | None = None
     device: int | None = None
     flops: int | None = None
