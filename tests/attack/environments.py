@@ -158,6 +158,7 @@ READING = {
     "history add": (("{place}/new.json", *STORE), 0),
     "history list": (STORE, 0),
     "history show": (("latest", *STORE), 0),
+    "history label": (("latest", "host=quiet", *STORE), 0),
     "history trend": ((*STORE, "--html", "{place}/out/trend.html"), 0),
     "history export": ((*STORE, "--output", "{place}/out/runs.jsonl"), 0),
     "history prune": ((*STORE, "--keep-last", "1"), 0),

@@ -2,9 +2,10 @@
 
 import sys
 
+import msgspec
 import pytest
 import torch
-from tests.support import pages
+from tests.support import advices, pages
 from tests.support.accessibility import violations
 from tests.support.paths import EXAMPLES
 
@@ -57,11 +58,18 @@ def test_every_kind_of_record(opened, axe, record, theme):
     assert violations(opened, axe, record, color_scheme=theme) == []
 
 
+def advice_with_long_lines():
+    record = advices.advice()
+    code = "model = " + " + ".join(["convert(model)"] * 9)
+    trials = tuple(msgspec.structs.replace(trial, code=code) for trial in record.trials)
+    return msgspec.structs.replace(record, trials=trials)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_on_a_phone(opened, axe, theme):
+@pytest.mark.parametrize("make", [pages.with_tree, advice_with_long_lines])
+def test_on_a_phone(opened, axe, theme, make):
     phone = {"width": 400, "height": 900}
-    found = violations(opened, axe, pages.with_tree(), color_scheme=theme, viewport=phone)
-    assert found == []
+    assert violations(opened, axe, make(), color_scheme=theme, viewport=phone) == []
 
 
 def test_thousands_of_elements(opened, axe):

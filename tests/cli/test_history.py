@@ -181,6 +181,26 @@ def test_prune(history):
     assert "[option-missing]" in err
 
 
+def test_labels_are_changed(history):
+    def labelled(*labels):
+        (run,) = json.loads(history("list", "--json", *labels)[1])
+        return run["commit"], run["labels"]
+
+    code, out, _ = history("label", "latest", "machine=mine", "a=1")
+    assert code == 0
+    assert out.endswith(" · a=1 machine=mine\n")
+    history("label", "latest", "a=2", "b=x=y", "--remove", "machine")
+    assert labelled("--label", "a=2") == ("c39", {"a": "2", "b": "x=y"})
+    code, _, err = history("label", "latest", "c=3", "--remove", "machine", "--remove", "a")
+    assert code == 2
+    assert "[label-unknown]" in err
+    assert "Its labels are a, b." in err
+    assert labelled("--label", "a=2") == ("c39", {"a": "2", "b": "x=y"})
+    code, _, err = history("label", "latest")
+    assert code == 2
+    assert "[option-missing]" in err
+
+
 def test_reading_makes_no_store(history, tmp_path):
     code, _, err = history("list", "--store", "none.db")
     assert code == 2

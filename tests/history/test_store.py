@@ -2,6 +2,7 @@
 
 import threading
 
+import msgspec
 import pytest
 from tests.support import exported_records
 from tests.support import history_runs as runs
@@ -108,6 +109,27 @@ def test_a_run_is_found_by_the_beginning_of_its_name(store):
     with pytest.raises(InputError) as error:
         store.find("")
     assert error.value.id == "run-ambiguous"
+
+
+def test_labels_of_one_run_are_changed_and_nothing_else(store):
+    first, second = runs.run(1, labels={"a": "1", "b": "2"}), runs.run(2, labels={"a": "1"})
+    store.add(first)
+    store.add(second)
+    figures = rows(store, metrics)
+    store.label(first.run.uuid, {"a": "3", "k'": 'v"'}, removed=["b"])
+    relabelled, other = store.entries()
+    assert relabelled.run == msgspec.structs.replace(first.run, labels={"a": "3", "k'": 'v"'})
+    assert codec.encode(relabelled.profile) == codec.encode(first.profile)
+    assert other.run == second.run
+    assert rows(store, metrics) == figures
+    for uuid, removed, error_id in (
+        (first.run.uuid, ["b"], "label-unknown"),
+        ("unheard of", [], "run-unknown"),
+    ):
+        with pytest.raises(InputError) as error:
+            store.label(uuid, {"c": "1"}, removed=removed)
+        assert error.value.id == error_id
+    assert store.runs() == [relabelled.run, second.run]
 
 
 def test_what_is_removed_leaves_nothing(store):

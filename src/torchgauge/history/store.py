@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -169,6 +169,34 @@ class Store:
         for run in self.runs(selection):
             yield Entry(run=run, profile=self.profile(run.uuid))
 
+    def label(
+        self, uuid: str, new_labels: Mapping[str, str], *, removed: Iterable[str] = ()
+    ) -> None:
+        """Attach labels to a run, in place of those with the same keys, and take others away.
+
+        Raises InputError `run-unknown`, `label-unknown` for one to take away that it does not have;
+        then none is changed. Raises StoreError.
+        """
+        engine, removed_keys = self._to_write(), set(removed)
+
+        def write() -> None:
+            with connections.writing(engine, self.display_name) as connection:
+                query = select(runs.c.id).where(runs.c.uuid == uuid)
+                number = connection.execute(query).scalar_one_or_none()
+                if number is None:
+                    raise InputError(f"The history holds no run {uuid}.", id="run-unknown")
+                of_run = labels.c.run == number
+                keys = set(connection.execute(select(labels.c.key).where(of_run)).scalars())
+                if missing := removed_keys - keys:
+                    raise _label_unknown(uuid, missing, keys)
+                replaced = [*removed_keys, *new_labels]
+                connection.execute(delete(labels).where(of_run, labels.c.key.in_(replaced)))
+                added = [{"run": number, "key": k, "value": v} for k, v in new_labels.items()]
+                if added:
+                    connection.execute(labels.insert(), added)
+
+        patiently(write)
+
     def remove(self, uuids: Iterable[str]) -> int:
         """Remove runs with all that belongs to them; return how many there were."""
         uuid_list = list(uuids)
@@ -233,6 +261,14 @@ def _conditions(selection: Selection) -> Iterator[ColumnElement[bool]]:
     for key, value in selection.labels:
         label_match = (labels.c.run == runs.c.id, labels.c.key == key, labels.c.value == value)
         yield exists().where(*label_match)
+
+
+def _label_unknown(uuid: str, missing: set[str], keys: set[str]) -> InputError:
+    return InputError(
+        f"Run {uuid[:8]} has no label {', '.join(sorted(missing))}.",
+        id="label-unknown",
+        cause=f"Its labels are {', '.join(sorted(keys))}." if keys else "It has no labels.",
+    )
 
 
 def _row(entry: Entry) -> dict[str, Any]:

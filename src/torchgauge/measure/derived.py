@@ -27,7 +27,9 @@ def judged(
 ) -> Tree:
     """Return the tree with its work, and with what bounds each layer where the roofs are known."""
     tree, rounding = with_costs(tree, cost), _rounding(environment)
-    if roofs is None or (latency and contradicted(cost, latency, roofs, fp32=rounding)):
+    # Other load may have slowed one of the two alone.
+    times = [seconds for seconds in (latency and latency.median, tree.root.time) if seconds]
+    if roofs is None or (times and contradicted(cost, min(times), roofs, fp32=rounding)):
         return tree
     return with_bounds(tree, cost, roofs, fp32=rounding)
 
@@ -54,7 +56,7 @@ def bounds(
     rounding = _rounding(environment)
     times = {} if tree is None else layer_times(tree, cost)
     near = None
-    if roofs is not None and not contradicted(cost, latency, roofs, fp32=rounding):
+    if roofs is not None and not contradicted(cost, latency.median, roofs, fp32=rounding):
         near = roofline(cost, latency, roofs, layer_times=times, fp32=rounding)
         if near is not None and roofs.source == "measured":
             near = msgspec.structs.replace(near, datasheet=machine.datasheet(placement.device))

@@ -71,8 +71,8 @@ def test_a_machine_that_does_more_than_its_disturbed_roofs_bounds_nothing():
     assert (found.kind, found.compute_time) == (None, None)
     assert "far too low" in found.evidence[0]
     assert "1.50 cores" in found.evidence[1]
-    assert contradicted(PRODUCT, latency(0.005), busy)
-    assert not contradicted(PRODUCT, latency(0.005), ROOFS)
+    assert contradicted(PRODUCT, 0.005, busy)
+    assert not contradicted(PRODUCT, 0.005, ROOFS)
     assert answer(PRODUCT, 0.0125, busy) == ("compute", "likely")
 
 

@@ -111,6 +111,22 @@ def test_a_forked_process_does_other_work_too(server, tmp_path):
     assert set(parents_of(file)) == {server._process.pid}
 
 
+def test_a_signal_that_ends_the_server_as_well_is_ctrl_c():
+    """As where a job is cancelled: all its processes get SIGTERM, and this one takes it so."""
+    process = os.getpid()
+
+    def cancel():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # which it gets in its turn
+        os.kill(process, signal.SIGINT)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+
+    with forking() as own_server:
+        assert own_server.ready(120.0)
+        with pytest.raises(KeyboardInterrupt):
+            ask("facts", Source.of_object(cancel, ()), LatencyOptions(), server=own_server)
+
+
 def killed():
     os.kill(os.getpid(), signal.SIGKILL)
 

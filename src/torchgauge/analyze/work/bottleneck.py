@@ -64,7 +64,7 @@ def bottleneck(
     if roofs is None or missing:
         return Bottleneck(kind=None, confidence="unsure", evidence=(missing,))
     bound = summed(row_bounds(cost, roofs, fp32))
-    if _contradicted(bound, latency, roofs):
+    if _contradicted(bound, latency.median, roofs):
         return Bottleneck(
             kind=None,
             confidence="unsure",
@@ -128,17 +128,17 @@ def _kind(times: _Times, measured: float) -> tuple[Bound | None, Confidence]:
     return nearer, "likely" if sure else "unsure"
 
 
-def contradicted(cost: Cost, latency: Latency, roofs: Roofs, *, fp32: Fp32 = TORCH_DEFAULT) -> bool:
-    """Return whether the call went faster than roofs that were measured under other load allow.
+def contradicted(cost: Cost, seconds: float, roofs: Roofs, *, fp32: Fp32 = TORCH_DEFAULT) -> bool:
+    """Return whether a call of `seconds` was faster than roofs of a busy machine allow.
 
     They tell nothing of it then: two threads that wait for a core each multiply a hundred times
     more slowly than they can.
     """
-    return _contradicted(summed(row_bounds(cost, roofs, fp32)), latency, roofs)
+    return _contradicted(summed(row_bounds(cost, roofs, fp32)), seconds, roofs)
 
 
-def _contradicted(bound: LowerBound, latency: Latency, roofs: Roofs) -> bool:
-    return disturbed(roofs) and bound.time > IMPOSSIBLE * latency.median
+def _contradicted(bound: LowerBound, seconds: float, roofs: Roofs) -> bool:
+    return disturbed(roofs) and bound.time > IMPOSSIBLE * seconds
 
 
 def _contradiction(bound: LowerBound, latency: Latency) -> str:

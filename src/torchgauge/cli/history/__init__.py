@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from torchgauge.cli.history import add, export, listing, prune, show, trend
+from torchgauge.cli.history import add, export, label, listing, prune, show, trend
 
 DESCRIPTION = """\
 Keep profiles over time in a database, with commit, branch, machine and labels; show how figures
@@ -13,6 +13,7 @@ and layers developed, where they changed, and warn by rules.
   torchgauge history add profile.json                        keep a saved run
   torchgauge history list --branch main                      what is there
   torchgauge history show latest                             one run again
+  torchgauge history label latest machine=mine               change its labels
   torchgauge history trend --branch main                     figures over time
   torchgauge history trend --layer 'encoder.*'               and those of layers
   torchgauge history trend --alerts torchgauge-alerts.toml   exit 3 where a rule is broken
@@ -22,7 +23,7 @@ and layers developed, where they changed, and warn by rules.
 The store is --store URL, else TORCHGAUGE_STORE, else .torchgauge/history.db in the project (the
 nearest folder with .torchgauge or .git), else a file in the user's data directory.
 """
-ACTIONS = (add, listing, show, trend, export, prune)
+ACTIONS = (add, listing, show, label, trend, export, prune)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -125,18 +125,23 @@ class ForkServer:
         """Fork a process that does what `folder`/request says, and wait for its end.
 
         It is killed after `limit` seconds, and interrupted by Ctrl-C. Raises MeasurementError
-        `child-failed` where the server died.
+        `child-failed` where the server died, KeyboardInterrupt where it died of the same signal.
         """
         child = self._fork(folder, work)
-        interrupted = False
         try:
             late = not self._read(lambda: child in self._codes, limit)
         except KeyboardInterrupt:
-            late, interrupted = False, True
-            _signal(child, signal.SIGINT)
+            return self._interrupted(child)
+        return ChildEnd(self.end(child), late)
+
+    def _interrupted(self, child: int) -> ChildEnd:
+        _signal(child, signal.SIGINT)
+        try:
             with contextlib.suppress(KeyboardInterrupt):
                 self._read(lambda: child in self._codes, PATIENCE)
-        return ChildEnd(self.end(child), late, interrupted)
+            return ChildEnd(self.end(child), late=False, interrupted=True)
+        except MeasurementError:  # a cancelled job gets SIGTERM in all its processes
+            raise KeyboardInterrupt from None
 
     def start(self, folder: Path) -> ForkedProcess:
         """Fork a process that waits for questions, beside all others: see `waiting`.

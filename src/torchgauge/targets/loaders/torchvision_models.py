@@ -10,6 +10,7 @@ from torchgauge.targets.inputs.input_spec import make_inputs
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.random_tensors import RandomTensors
 from torchgauge.targets.loaders.building import build
+from torchgauge.targets.loaders.dynamo_later import dynamo_later
 from torchgauge.targets.loaders.near_names import near_names
 from torchgauge.targets.target import Target, TargetRequest
 
@@ -30,7 +31,8 @@ def import_torchvision() -> ModuleType:
         InputError: `torchvision-broken`: it is installed and does not fit the installed torch.
     """
     try:
-        import torchvision
+        with dynamo_later():
+            import torchvision
     except ModuleNotFoundError as error:
         if error.name != "torchvision":
             raise
