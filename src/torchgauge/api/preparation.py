@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Iterator
 
 from torchgauge.errors import missing_extra
-from torchgauge.imports import no_collections
+from torchgauge.garbage import no_collections
 from torchgauge.progress import Progress, showing
 from torchgauge.signals import restoring
 from torchgauge.turn import turn

@@ -13,6 +13,7 @@ from typing import Any
 from torchgauge import randomness
 from torchgauge.errors import InputError
 from torchgauge.files import write_atomically
+from torchgauge.garbage import no_collections
 
 RENDERERS = {
     "benchmark": "torchgauge.report.export.benchmark",
@@ -38,7 +39,7 @@ def text(record: object, form: str, path: str | Path | None = None, **options: A
     Raises InputError `format-unfit` where the form is of another kind of record.
     """
     check_fit(type(record).__name__, form)
-    with randomness.preserved_state():
+    with randomness.preserved_state(), no_collections():
         rendered: str = importlib.import_module(RENDERERS[form]).render(record, **options)
     if path is not None:
         write_atomically(Path(path), rendered.encode())

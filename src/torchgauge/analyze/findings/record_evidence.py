@@ -62,24 +62,6 @@ class Execution(NamedTuple):
     time: float
 
 
-class OperatorTime(NamedTuple):
-    """All calls of one operator, its overloads together: seconds without what it calls.
-
-    Attributes:
-        name: Its name without the overload, as "aten::mm".
-        calls: How often it ran.
-        host: Seconds on the host.
-        device: Seconds of the device work that it launched itself.
-        longest: The node with most of the time.
-    """
-
-    name: str
-    calls: int
-    host: float
-    device: float
-    longest: Node
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Evidence:
     """The figures that findings are made from: of `profile`, `loop`, `rank` and `job` one is there.
@@ -143,6 +125,19 @@ class Evidence:
         return [node for node in self.nodes if node.is_leaf]
 
     @functools.cached_property
+    def operators(self) -> dict[str, list[Node]]:
+        """The calls of operators, by name without the overload: "aten::mm"."""
+        by_name: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            if node.row.kind == "operator":
+                by_name.setdefault(base_name(node.row.name), []).append(node)
+        return by_name
+
+    def calls_of(self, *operators: str) -> list[Node]:
+        """Return the nodes of operators by their names without overloads."""
+        return [node for name in operators for node in self.operators.get(name, ())]
+
+    @functools.cached_property
     def kernels(self) -> list[KernelCalls]:
         """All kernels, copies and memory sets."""
         return [
@@ -168,11 +163,26 @@ class Evidence:
         """All kernels; where the host computes, all operators."""
         if self.runs_on_host:
             return [
-                Execution(node, category(base_name(node.name)), node.host_time_self or 0.0)
+                Execution(node, category(base_name(node.row.name)), (node.row.host or 0) * 1e-9)
                 for node in self.nodes
-                if node.kind == "operator"
+                if node.row.kind == "operator"
             ]
         return [Execution(calls.node, category(calls.name), calls.time) for calls in self.kernels]
+
+    def executed(self, *categories: Category) -> list[Execution]:
+        """Return the executions of these categories."""
+        return [
+            execution
+            for name in categories
+            for execution in self._executions_by_category.get(name, ())
+        ]
+
+    @functools.cached_property
+    def _executions_by_category(self) -> dict[Category, list[Execution]]:
+        by_category: dict[Category, list[Execution]] = {}
+        for execution in self.executions:
+            by_category.setdefault(execution.category, []).append(execution)
+        return by_category
 
     def self_time(self, node: Node) -> float:
         """Return the seconds that a node takes without what it calls, where the work is done."""
@@ -193,32 +203,9 @@ class Evidence:
             if row.matmul_flops and row.dtype == dtype
         }
         times = (
-            execution.time
-            for execution in self.executions
-            if execution.category in PRODUCTS and execution.node.path in paths
+            execution.time for execution in self.executed(*PRODUCTS) if execution.node.path in paths
         )
         return self.within(sum(times))
-
-    @functools.cached_property
-    def operators(self) -> dict[str, OperatorTime]:
-        """Operators by name, most time first."""
-        by_name: dict[str, list[Node]] = {}
-        for node in self.nodes:
-            if node.kind == "operator":
-                by_name.setdefault(base_name(node.name), []).append(node)
-        times = [_operator_time(name, nodes) for name, nodes in by_name.items()]
-        times.sort(key=lambda operator: -max(operator.host, operator.device))
-        return {operator.name: operator for operator in times}
-
-
-def _operator_time(name: str, nodes: list[Node]) -> OperatorTime:
-    return OperatorTime(
-        name,
-        sum(node.calls for node in nodes),
-        sum(node.host_time_self or 0.0 for node in nodes),
-        sum(node.device_time_self or 0.0 for node in nodes),
-        max(nodes, key=lambda node: node.time or 0.0),
-    )
 
 
 def operators_above(node: Node) -> list[Node]:
@@ -241,11 +228,16 @@ def calls_further(node: Node) -> bool:
 
 def shapes_of(node: Node) -> list[Any]:
     """Return the recorded shapes of an operator's inputs; [] of other and of unknown ones."""
+    return list(_decoded_shapes(node.row.shapes or "[]"))
+
+
+@functools.lru_cache(4096)  # layers that are alike have the same shapes
+def _decoded_shapes(text: str) -> tuple[Any, ...]:
     try:
-        shapes = msgspec.json.decode(node.row.shapes or "[]")
+        shapes = msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return []
-    return shapes if isinstance(shapes, list) else []
+        return ()
+    return tuple(shapes) if isinstance(shapes, list) else ()
 
 
 def short_name(kernel: str) -> str:

@@ -10,6 +10,7 @@ time is that of operators on the host, without what they call.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 
 from torchgauge.analyze.work.categories import category
@@ -106,7 +107,7 @@ def category_times(tree: Tree, roofs: Roofs | None = None) -> list[CategoryTime]
     for node in tree.nodes:
         row = node.row
         inherited = around[row.parent] if row.parent >= 0 else None
-        counted = inherited is None and _is_counted(row)
+        counted = inherited is None and row.kind == "operator" and _is_counted(row.name)
         of_node = _operator_category(row) if counted else inherited
         around.append(of_node)
         dtypes.append(row.dtype or (dtypes[row.parent] if row.parent >= 0 else ""))
@@ -127,14 +128,15 @@ def category_times(tree: Tree, roofs: Roofs | None = None) -> list[CategoryTime]
     return sorted(categories, key=lambda sums: -sums.time)
 
 
-def _is_counted(row: TreeRow) -> bool:
+@functools.lru_cache(4096)  # a tree has thousands of operators, and few names
+def _is_counted(operator: str) -> bool:
     """Whether an operator's work is counted at itself, by its name."""
-    if row.kind != "operator" or "::" not in row.name:
-        return False
-    name = base_name(row.name)
-    return kind(row.name) not in ("composite", "unknown") and not {
-        name, name.removesuffix("_")
-    } & STILL  # fmt: skip
+    name = base_name(operator)
+    return (
+        "::" in operator
+        and kind(operator) not in ("composite", "unknown")
+        and not {name, name.removesuffix("_")} & STILL
+    )
 
 
 def _operator_category(row: TreeRow) -> str:

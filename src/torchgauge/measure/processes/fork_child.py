@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
-from torchgauge.imports import no_collections
+from torchgauge.garbage import no_collections
 from torchgauge.measure.processes.child_work import answer_to
 
 

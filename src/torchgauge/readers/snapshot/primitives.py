@@ -7,16 +7,14 @@ own unpickler, which may import nothing, runs it.
 
 from __future__ import annotations
 
-import gc
 import io
 import pickle
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NoReturn
 
 from torchgauge.errors import InputError
+from torchgauge.garbage import no_collections
 
 # Operations by their names in Python's pickletools, and the bytes that follow each.
 _PLAIN = b"012adelsu}])\x8f\x90\x94"
@@ -85,24 +83,12 @@ def load_primitives(data: bytes, name: str) -> object:
     _check(data, name)
     _check_containers(data, name)
     try:
-        with uncollected():
+        with no_collections():
             return _Plain(io.BytesIO(data)).load()
     except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError) as error:
         raise _damaged(name, len(data), str(error) or type(error).__name__) from error
     except (LookupError, OverflowError, MemoryError, RecursionError) as error:
         raise _damaged(name, len(data), str(error) or type(error).__name__) from error
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Let the collector rest: millions of new containers would be walked, and none is garbage."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 @lru_cache

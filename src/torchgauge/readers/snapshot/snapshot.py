@@ -17,8 +17,9 @@ from typing import Any, cast
 import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.garbage import no_collections
 from torchgauge.readers.inflating import PackingError
-from torchgauge.readers.snapshot.primitives import load_primitives, uncollected
+from torchgauge.readers.snapshot.primitives import load_primitives
 from torchgauge.readers.snapshot.snapshot_contents import (
     Annotation,
     Events,
@@ -49,7 +50,7 @@ def read_recording(source: str | Path | bytes) -> Recording:
     """
     name = "The snapshot" if isinstance(source, bytes) else str(source)
     data = _bytes(source, name)
-    with uncollected():
+    with no_collections():
         return _Reading(name, len(data)).recording(_values(data, name))
 
 

@@ -67,7 +67,7 @@ def operators(tree: Tree, *, by_shape: bool = False, max_rows: int | None = None
     """
     groups: dict[tuple[str, str], list[Chain]] = {}
     for node in tree.root.walk():
-        if node.row.kind == "operator" and not _repeats_parent(node):
+        if node.row.kind == "operator" and not repeats_parent(node):
             shape = node.row.shapes if by_shape else ""
             groups.setdefault((base_name(node.name), shape), []).append(_chain(node))
     root = tree.root
@@ -89,7 +89,7 @@ def operators(tree: Tree, *, by_shape: bool = False, max_rows: int | None = None
     return Table(columns)
 
 
-def _repeats_parent(node: Node) -> bool:
+def repeats_parent(node: Node) -> bool:
     """Whether it is the only child of an operator of the same name: another overload.
 
     A compiled kernel has its operator's name too, and is no operator.
@@ -108,8 +108,9 @@ def _repeats_parent(node: Node) -> bool:
 def _chain(node: Node) -> Chain:
     """Return the node with the overloads that it dispatched to."""
     chain = [node]
-    while len(chain[-1].children) == 1 and _repeats_parent(chain[-1].children[0]):
-        chain.append(chain[-1].children[0])
+    while len(node.children) == 1 and repeats_parent(node.children[0]):
+        (node,) = node.children
+        chain.append(node)
     return chain
 
 

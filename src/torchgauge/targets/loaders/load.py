@@ -13,7 +13,7 @@ import torch
 from torchgauge.errors import InputError
 from torchgauge.files import check_readable, path_remedy
 from torchgauge.folders import expanded
-from torchgauge.imports import no_collections
+from torchgauge.garbage import no_collections
 from torchgauge.signals import restoring
 from torchgauge.similar import did_you_mean
 from torchgauge.targets.inputs.content import with_inputs

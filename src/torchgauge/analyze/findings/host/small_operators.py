@@ -55,9 +55,9 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
 
 def _is_small(node: Node) -> bool:
     """Whether it is an operator, or a node of autograd's, that takes little time by itself."""
-    own = node.host_time_self
-    is_called = node.kind == "operator" and node.calls > 0 and own is not None
-    return is_called and node.row.phase != "optimizer" and (own or 0.0) < SMALL * node.calls
+    row = node.row
+    is_called = row.kind == "operator" and row.calls > 0 and row.host is not None
+    return is_called and row.phase != "optimizer" and (row.host or 0) * 1e-9 < SMALL * row.calls
 
 
 def _between(nodes: list[Node], small: list[Node]) -> float:

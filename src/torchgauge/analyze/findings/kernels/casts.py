@@ -14,7 +14,7 @@ _FLOATS = {"float64", "float32", "bfloat16", "float16"}
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
-    casts = [execution for execution in evidence.executions if _is_cast(execution)]
+    casts = [execution for execution in evidence.executed("copy") if _is_cast(execution)]
     time = evidence.within(sum(execution.time for execution in casts))
     if share(time, evidence.time) < NOTICEABLE or not _mixes_types(evidence):
         return
@@ -41,7 +41,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
 
 def _is_cast(execution: Execution) -> bool:
     """Whether it copies to another type, not to another device or layout alone."""
-    if execution.category != "copy" or "nocast" in execution.node.name:
+    if "nocast" in execution.node.name:
         return False
     kernel = execution.node.row.kernel
     if kernel is not None and kernel.work != "kernel":

@@ -20,8 +20,8 @@ _OTHER_CAUSES = frozenset({
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
     by_layer: dict[str, list[Execution]] = {}
-    for execution in evidence.executions:
-        if execution.category == "copy" and _is_rearranged(execution):
+    for execution in evidence.executed("copy"):
+        if _is_rearranged(execution):
             by_layer.setdefault(execution.node.path, []).append(execution)
     copies = [execution for executions in by_layer.values() for execution in executions]
     time = evidence.within(sum(execution.time for execution in copies))

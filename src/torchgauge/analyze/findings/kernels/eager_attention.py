@@ -28,6 +28,8 @@ class _Attention(NamedTuple):
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
+    if not evidence.calls_of(_SOFTMAX):
+        return
     layers = [node for node in evidence.nodes if node.kind in ("layer", "model", "bucket")]
     attentions = [written for layer in layers if (written := _attention(evidence, layer))]
     time = evidence.within(sum(attention.time for attention in attentions))

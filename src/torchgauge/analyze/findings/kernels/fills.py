@@ -15,10 +15,8 @@ from torchgauge.records.timeline.node import base_name
 def _find(evidence: Evidence) -> Iterator[Finding]:
     fills = [
         execution
-        for execution in evidence.executions
-        if execution.category == "fill"
-        and execution.node.row.phase != "zero_grad"
-        and _is_called(execution)
+        for execution in evidence.executed("fill")
+        if execution.node.row.phase != "zero_grad" and _is_called(execution)
     ]
     time = evidence.within(sum(execution.time for execution in fills))
     if share(time, evidence.time) < NOTICEABLE:

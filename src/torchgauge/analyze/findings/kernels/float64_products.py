@@ -14,7 +14,7 @@ _DOUBLE = re.compile(r"dgemm|f64|(?<!\w)d(?:gemv|conv)|<double\b|_DB_")
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
-    products = [execution for execution in evidence.executions if execution.category in PRODUCTS]
+    products = evidence.executed(*PRODUCTS)
     if evidence.runs_on_host:
         double = _on_host(evidence, products)
     else:

@@ -8,13 +8,13 @@ from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
 from torchgauge.records.finding import Finding
-from torchgauge.records.timeline.node import Node, base_name
+from torchgauge.records.timeline.node import Node
 
 _MATH = "aten::_scaled_dot_product_attention_math"
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
-    calls = [node for node in evidence.nodes if base_name(node.name) == _MATH]
+    calls = evidence.calls_of(_MATH)
     time = evidence.within(sum(_time(evidence, node) for node in calls))
     if share(time, evidence.time) < NOTICEABLE:
         return

@@ -22,7 +22,9 @@ _OPERANDS = {"aten::mm": 0, "aten::addmm": 1, "aten::mv": None, "aten::addmv": N
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
-    products = [execution for execution in evidence.executions if _has_one_row(execution)]
+    products = [
+        execution for execution in evidence.executed("matrix product") if _has_one_row(execution)
+    ]
     time = evidence.within(sum(execution.time for execution in products))
     if share(time, sum(execution.time for execution in evidence.executions)) < DOMINANT_SHARE:
         return
@@ -46,8 +48,6 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
 
 def _has_one_row(execution: Execution) -> bool:
     """Whether it is a product with a matrix of one row, by the shapes that its operator took."""
-    if execution.category != "matrix product":
-        return False
     around = [execution.node, *operators_above(execution.node)]
     operator = next((node for node in around if node.kind == "operator"), None)
     name = "" if operator is None else base_name(operator.name)

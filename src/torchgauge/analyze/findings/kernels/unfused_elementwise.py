@@ -27,7 +27,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     if _is_compiled(evidence):
         return
     by_layer: dict[str, list[Execution]] = {}
-    for execution in evidence.executions:
+    for execution in evidence.executed("elementwise", "copy", "layout"):
         if _is_elementwise(execution):
             by_layer.setdefault(execution.node.path, []).append(execution)
     chains = {
@@ -74,11 +74,12 @@ def _is_elementwise(execution: Execution) -> bool:
         return False
     if execution.category == "elementwise":
         return True
-    operators = [base_name(operator.name) for operator in operators_above(execution.node)]
     if execution.node.row.kernel is not None and execution.node.row.kernel.work != "kernel":
         return False
-    is_cast = execution.category == "copy" and "aten::_to_copy" in operators
-    return is_cast or (execution.category == "layout" and _operator(execution) == "aten::cat")
+    if execution.category == "layout":
+        return _operator(execution) == "aten::cat"
+    operators = [base_name(operator.name) for operator in operators_above(execution.node)]
+    return "aten::_to_copy" in operators
 
 
 def _operator(execution: Execution) -> str:

@@ -13,19 +13,17 @@ from torchgauge.analyze.findings.record_evidence import Evidence, shapes_of
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
-from torchgauge.records.timeline.node import Node, base_name
+from torchgauge.records.timeline.node import Node
 
 _DENSE = ("aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward")
 _LOOKUPS = ("aten::embedding", "aten::_embedding_bag")
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
+    if not evidence.calls_of(*_DENSE):
+        return
     by_lookup_alone = _tables_by_lookup_alone(evidence)
-    gradients = [
-        node
-        for node in evidence.nodes
-        if base_name(node.name) in _DENSE and node.path in by_lookup_alone
-    ]
+    gradients = [node for node in evidence.calls_of(*_DENSE) if node.path in by_lookup_alone]
     time = evidence.within(sum(_time(evidence, node) for node in gradients))
     if share(time, evidence.time) < NOTICEABLE:
         return
@@ -52,15 +50,15 @@ def _tables_by_lookup_alone(evidence: Evidence) -> set[str]:
     """Return the layers that look up tables of which no product takes one of the same shape."""
     multiplied = {
         frozenset(shape)
-        for node in evidence.nodes
-        if category(base_name(node.name)) == "matrix product"
+        for name, nodes in evidence.operators.items()
+        if category(name) == "matrix product"
+        for node in nodes
         for shape in map(_matrix, shapes_of(node))
     }
     tables: dict[str, set[frozenset[int]]] = {}
-    for node in evidence.nodes:
-        if base_name(node.name) in _LOOKUPS:
-            for shape in map(_matrix, shapes_of(node)[:1]):
-                tables.setdefault(node.path, set()).add(frozenset(shape))
+    for node in evidence.calls_of(*_LOOKUPS):
+        for shape in map(_matrix, shapes_of(node)[:1]):
+            tables.setdefault(node.path, set()).add(frozenset(shape))
     return {path for path, shapes in tables.items() if not shapes & (multiplied | {frozenset()})}
 
 

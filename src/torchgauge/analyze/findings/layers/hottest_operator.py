@@ -9,28 +9,37 @@ from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import Rule
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline import tables
+from torchgauge.records.timeline.node import Node
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
     if evidence.tree is None or evidence.rank is not None:
         return
-    operators = tables.operators(evidence.tree, max_rows=1)
-    clock = "CUDA" if "Self CUDA" in operators.columns else "CPU"
-    first = next(iter(operators.rows()), None)
-    percent = None if first is None else first[f"Self {clock} %"]
-    if first is None or percent is None:
+    times = {name: _own_time(evidence, nodes) for name, nodes in evidence.operators.items()}
+    hottest = max(times, key=lambda name: times[name], default=None)
+    if hottest is None or not times[hottest]:
         return
-    calls, time = first["# of Calls"], first[f"Self {clock}"]
+    time = times[hottest]
+    nodes = evidence.operators[hottest]
+    calls = sum(node.calls for node in nodes if not tables.repeats_parent(node))
     yield Finding(
         id="hottest-operator",
         severity="info",
-        title=f"{first['Name']} takes {units.percent(percent / 100)} of the time",
+        title=f"{hottest} takes {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time, 3)} of a step in {calls:,} call{'s' * (calls != 1)}, without "
         "what it calls.",
-        time=percent / 100 * evidence.time,
-        search=first["Name"],
+        time=time,
+        search=hottest,
         view="tree",
     )
+
+
+def _own_time(evidence: Evidence, operators: list[Node]) -> float:
+    """Return their seconds on the device, if the step has one, without what they call."""
+    assert evidence.tree is not None  # noqa: S101 - there are operators
+    on_device = evidence.tree.root.device_time is not None
+    times = [node.device_time_self if on_device else node.host_time_self for node in operators]
+    return sum(time or 0.0 for time in times)
 
 
 RULE = Rule("hottest-operator", _find)

@@ -21,7 +21,7 @@ NOTED = 0.005
 def _find(evidence: Evidence) -> Iterator[Finding]:
     if any(node.row.phase in _TRAINING or "Backward" in node.name for node in evidence.nodes):
         return
-    dropped = [node for node in evidence.nodes if _is_dropout(node)]
+    dropped = [node for node in evidence.calls_of(*_DROPOUT) if _drops_out(node)]
     statistics = [calls.node for calls in evidence.kernels if _STATISTICS.search(calls.name)]
     time = sum(_time(evidence, node) for node in dropped + statistics)
     if share(time, evidence.time) < NOTED:
@@ -48,10 +48,8 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _is_dropout(node: Node) -> bool:
+def _drops_out(node: Node) -> bool:
     """Whether an operator draws the mask of a dropout."""
-    if node.kind != "operator" or base_name(node.name) not in _DROPOUT:
-        return False
     return any(base_name(above.name) == "aten::dropout" for above in operators_above(node))
 
 
