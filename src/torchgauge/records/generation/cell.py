@@ -127,6 +127,17 @@ class GenerationCell(Record, frozen=True, kw_only=True):
         return tuple(call for call in self.calls[self.warmup :] if not call.error)
 
     @property
+    def shape(self) -> dict[str, int | str]:
+        """All that tells it from other shapes; calls of equal ones can be compared."""
+        return {
+            "batch": self.batch,
+            "prompt": self.prompt,
+            "new": self.new_tokens,
+            "beams": self.beams,
+            "cache": self.cache_kind,
+        }
+
+    @property
     def label(self) -> str:
         """Its shape in words: "batch 4, prompt 128, static cache"."""
         beams = f", {self.beams} beams" if self.beams > 1 else ""
