@@ -127,11 +127,31 @@ class GenerationCell(Record, frozen=True, kw_only=True):
         return tuple(call for call in self.calls[self.warmup :] if not call.error)
 
     @property
+    def shape(self) -> dict[str, int | str]:
+        """All that tells it from other shapes; calls of equal ones can be compared."""
+        return {
+            "batch": self.batch,
+            "prompt": self.prompt,
+            "new": self.new_tokens,
+            "beams": self.beams,
+            "cache": self.cache_kind,
+        }
+
+    @property
     def label(self) -> str:
         """Its shape in words: "batch 4, prompt 128, static cache"."""
-        beams = f", {self.beams} beams" if self.beams > 1 else ""
-        cache = "no cache" if self.cache_kind == "none" else f"{self.cache_kind} cache"
-        return f"batch {self.batch}, prompt {self.prompt:,}{beams}, {cache}"
+        return f"{self.size_label}, {self.kind}"
+
+    @property
+    def size_label(self) -> str:
+        """Its size in words: "batch 4, prompt 128"."""
+        return f"batch {self.batch}, prompt {self.prompt:,}"
+
+    @property
+    def kind(self) -> str:
+        """Beams and cache in words: "2 beams, static cache"."""
+        beams = f"{self.beams} beams, " if self.beams > 1 else ""
+        return beams + ("no cache" if self.cache_kind == "none" else f"{self.cache_kind} cache")
 
     def work_of(self, stage: Literal["prefill", "decode"]) -> StageWork | None:
         """Return the work of the prefill, or of the last decode step; None where not counted."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.fit import GenerationPrediction, StageFit
+from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning, Record
-from torchgauge.records.target import TargetDescription
+from torchgauge.records.target import InputDescription, TargetDescription
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import Roofs
@@ -109,3 +112,26 @@ class Generation(Exported, frozen=True, kw_only=True):
     def tree(self, stage: Literal["prefill", "decode"]) -> Tree | None:
         """Return the tree of a stage's forward; None where there is none."""
         return next((tree.tree for tree in self.trees if tree.stage == stage), None)
+
+    def profile(self, cell: GenerationCell | None = None) -> Profile:
+        """Return a cell as a profile, for what reads profiles; without one the model alone.
+
+        Its target's name and inputs have the shape, so that no other shape is compared with it.
+        """
+        whole = Profile(target=self.target, environment=self.environment, size=self.size)
+        if cell is None:
+            return whole
+        prompt = InputDescription(name="prompt", shape=(cell.batch, cell.prompt), dtype="int64")
+        rest = InputDescription(name=cell.label, shape=(cell.new_tokens,), dtype="new tokens")
+        target = msgspec.structs.replace(
+            self.target,
+            name=f"{self.target.name}, {cell.label}",
+            inputs=(prompt, rest),
+            batch=cell.batch,
+        )
+        return msgspec.structs.replace(whole, target=target, memory=cell.memory, generation=cell)
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The measured cells as profiles."""
+        return tuple(map(self.profile, self.done))
