@@ -19,7 +19,7 @@ const MANY = 50;
 
 export const shapes: View<ShapesData> = {
   id: "shapes",
-  title: "By batch and prompt",
+  title: "Shapes",
   wide: true,
   draw(part, host) {
     if (part.maps.length) host.append(...heatMaps(part.maps));
@@ -80,6 +80,7 @@ function heatMap(map: Heat, figure: number, title: string, unit: Unit, ends: [nu
       ),
     ),
   );
+  table.style.minWidth = `${4.6 + 5.6 * map.prompts.length}rem`;
   return h("div", {}, h("h3", {}, name(map.title)), scroller(`${title}: ${map.title}`, table, { class: "heat" }));
 }
 
@@ -100,7 +101,9 @@ function place(cell: Place | undefined, figure: number, unit: Unit, [low, high]:
     h(
       "div",
       { class: "note" },
-      [reach ? `± ${percent(reach)}` : "", estimated ? "estimated" : "", estimated ? cell.reason : ""].filter(Boolean).join(", "),
+      ...[reach && `± ${percent(reach)}`, estimated && (cell.reason || "estimated")]
+        .filter((text) => text)
+        .map((text) => h("div", {}, text as string)),
     ),
   );
   const level = value > 0 && high > low ? Math.log(value / low) / Math.log(high / low) : 0.5;
@@ -296,6 +299,6 @@ export const calls: View<BreakdownData & { note: string }> = {
   title: "Parts of a call",
   wide: true,
   draw(part, host) {
-    host.append(h("p", { class: "note" }, part.note, " ", badge("measured")), breakdown(part, "shape", () => {}));
+    host.append(h("p", { class: "note" }, part.note, " ", badge("measured")), breakdown(part, "batch × prompt", () => {}));
   },
 };

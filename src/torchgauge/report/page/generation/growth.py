@@ -12,6 +12,7 @@ from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.fit import Coefficient, StageFit
 from torchgauge.records.generation.generation import Generation
+from torchgauge.report.content.generation_words import KILO
 from torchgauge.report.page.generation.shapes import cache_title
 from torchgauge.report.page.page_shorter import short
 
@@ -48,7 +49,8 @@ def _chart(generation: Generation, stage: Any, kind: str) -> dict[str, Any] | No
     total = sum(
         len(points(cell, stage)) for _, group in groups[:MAX_SERIES] for cell in group
     )
-    if not total:
+    prompts = {cell.prompt for cell in cells}
+    if not total or (stage == "prefill" and len(prompts) < 2):
         return None
     per_point = math.ceil(total / MAX_POINTS)
     fit = generation.fit(stage, kind)
@@ -56,7 +58,7 @@ def _chart(generation: Generation, stage: Any, kind: str) -> dict[str, Any] | No
     farthest = _farthest(generation, stage, kind, drawn)
     return {
         "stage": stage,
-        "title": short(f"{TITLES[stage]}, {cache_title(kind, 1).lower()}"),
+        "title": short(f"{TITLES[stage]}: {cache_title(kind, 1)}"),
         "axis": AXES[stage],
         "series": [
             {
@@ -180,21 +182,22 @@ def _notes(
 
 
 def _words(fit: StageFit) -> list[list[str]]:
-    forward = "prefill" if fit.stage == "prefill" else "step"
-    context = "pair of a token and a position that it attends to"
+    is_step = fit.stage == "decode"
+    unit, forward = ("sequence", "step") if is_step else ("token", "prefill")
     return [
-        ["fixed", _coefficient(fit.fixed), f"any {forward}"],
-        ["per token", _coefficient(fit.per_token), "each position that it computes"],
-        ["per context", _coefficient(fit.per_context), f"each {context}"],
-    ]
+        ["fixed", *_coefficient(fit.fixed, 1), f"any {forward}"],
+        [f"per {unit}", *_coefficient(fit.per_token, 1), ""],
+        ["per context", *_coefficient(fit.per_context, KILO),
+         f"{KILO:,} positions that a {unit} attends to"],
+    ]  # fmt: skip
 
 
-def _coefficient(coefficient: Coefficient) -> str:
-    value = units.time(coefficient.value, 3)
+def _coefficient(coefficient: Coefficient, count: int) -> list[str]:
+    value = units.time(coefficient.value * count, 3)
     interval = coefficient.interval
     if interval is None:
-        return value
-    return f"{value} (95 %: {units.times(interval.low, interval.high, 3)})"
+        return [value]
+    return [f"{value} (95 %: {units.times(interval.low * count, interval.high * count, 3)})"]
 
 
 def cache(generation: Generation) -> list[dict[str, Any]] | None:

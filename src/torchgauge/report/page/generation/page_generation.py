@@ -14,6 +14,7 @@ from torchgauge.analyze.work.roof_quality import description
 from torchgauge.records.generation.call import GenerationCall, Stage
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime
 from torchgauge.records.generation.generation import Generation, StageTree
+from torchgauge.report.content import generation_words as words
 from torchgauge.report.page import page_method, page_tables, page_tree
 from torchgauge.report.page.generation import growth, shapes
 from torchgauge.report.page.page_document import Choice, Option
@@ -68,26 +69,16 @@ def headline(generation: Generation) -> GenerationCell | None:
 
 
 def _facts(generation: Generation) -> list[list[str]]:
-    target, cell = generation.target, headline(generation)
-    facts = [["model", short(target.name), short(target.spec)]]
-    if generation.assistant is not None:
-        facts.append(["assistant", short(generation.assistant.name), "its draft model"])
-    facts.append(["runs", "on " + target.device, target.precision])
-    if generation.size is not None:
-        facts.append(["parameters", units.elements(generation.size.parameters), ""])
-    calls = sum(len(cell.timed_calls) for cell in generation.cells)
-    by = "watched in a program" if generation.watched else "timed"
-    cells = f"{len(generation.cells):,} shape{'s' * (len(generation.cells) != 1)}"
-    facts.append(["calls", f"{calls:,}", f"{by}, of {cells}"])
+    cell = headline(generation)
+    facts = [[label, short(text), ""] for label, text in words.facts(generation)]
+    if generation.watched:
+        facts.append(["calls", "those of a program", "watched"])
+    if generation.largest_batch is not None:
+        text = words.largest_batch(generation.largest_batch)
+        facts.append(["largest batch", text, ""])
     if cell is not None:
-        shape = f"{cell.label}, {cell.new_tokens:,} new tokens"
-        facts.append(["figures of", shape, f"of {len(cell.timed_calls):,} calls"])
-    if (largest := generation.largest_batch) is not None:
-        note = "estimated"
-        note += f"; {largest.done:,} was measured" * (largest.done is not None)
-        note += f"; {largest.failed:,} did not fit" * (largest.failed is not None)
-        text = f"{largest.largest:,} at {largest.context:,} positions"
-        facts.append(["largest batch", text, note])
+        calls = f"{len(cell.timed_calls):,} call{'s' * (len(cell.timed_calls) != 1)}"
+        facts.append(["figures of", cell.label, f"{cell.new_tokens:,} new tokens, {calls}"])
     return facts
 
 
@@ -152,17 +143,22 @@ def _card(label: str, value: str, note: str, how: str, view: str) -> dict[str, s
 
 def calls(generation: Generation) -> dict[str, Any] | None:
     """Return the parts of each cell's middle call; None where no call is known."""
-    rows = [_call_row(cell, call) for cell in generation.cells if (call := middle_call(cell))]
+    has_kinds = len({cell.kind for cell in generation.cells}) > 1
+    is_assisted = generation.assistant is not None
+    rows = []
+    for cell in generation.cells:
+        if (call := middle_call(cell)) is not None:
+            name = shapes.size(cell.batch, cell.prompt) + f", {cell.kind}" * has_kinds
+            row = _call_row(short(name.removesuffix(" cache")), call)
+            rows.append({**row, "more": row["more"][: 1 + is_assisted]})
     if not rows:
         return None
     return {
         "parts": [*STAGES.values(), BETWEEN],
-        "more": ["new tokens", *["accepted a step"] * (generation.assistant is not None)],
+        "more": ["new tokens", "tokens a step"][: 1 + is_assisted],
         "whole": "call",
-        "note": "Of several calls of a cell, the one of median duration: its parts add up to it.",
-        "rows": [
-            {**row, "more": row["more"][: 1 + (generation.assistant is not None)]} for row in rows
-        ],
+        "note": "Of several calls of a shape, the one of median duration: its parts add up to it.",
+        "rows": rows,
     }
 
 
@@ -174,24 +170,24 @@ def middle_call(cell: GenerationCell) -> GenerationCall | None:
     return cell.calls[-1] if cell.calls else None
 
 
-def _call_row(cell: GenerationCell, call: GenerationCall) -> dict[str, Any]:
+def _call_row(name: str, call: GenerationCall) -> dict[str, Any]:
     forwards = call.forwards
     amounts = [
         sum(forwards.duration[index] for index in forwards.of(stage)) for stage in STAGES
     ]
     ended = "Ctrl-C" if call.interrupted else call.error
     return {
-        "name": cell.label,
+        "name": name,
         "level": 0,
         "whole": _ns(call.duration),
         "amounts": [_ns(amount) for amount in (*amounts, call.between)],
-        "more": [f"{call.new_tokens:,}", _accepted(call)],
+        "more": [f"{call.new_tokens:,}", _tokens_a_step(call)],
         "note": f"ended by {ended}" if ended else "",
         "option": None,
     }
 
 
-def _accepted(call: GenerationCall) -> str:
+def _tokens_a_step(call: GenerationCall) -> str:
     emitted = call.emitted
     return f"{statistics.mean(emitted):.2f}" if emitted else "–"
 

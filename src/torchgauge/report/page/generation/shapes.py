@@ -31,7 +31,8 @@ FIGURES = (
            lambda shape: (shape.ttft, shape.ttft_interval)),
     Figure("time per token", "time", lambda cell: cell.tpot,
            lambda shape: (shape.tpot, shape.tpot_interval)),
-    Figure("tokens per second", "number", lambda cell: cell.tokens_per_second),
+    Figure("tokens per second", "number", lambda cell: cell.tokens_per_second,
+           lambda shape: (_estimated_rate(shape), None)),
     Figure("cache held", "bytes", lambda cell: cell.cache and cell.cache.held,
            lambda shape: (shape.cache_bytes, None)),
     Figure("share of the bound, prefill", "share", lambda cell: _reached(cell, "prefill")),
@@ -39,7 +40,8 @@ FIGURES = (
     Figure("peak memory", "bytes", lambda cell: cell.memory and cell.memory.peak),
 )  # fmt: skip
 COLUMNS = (
-    Column("label", "shape", "text"),
+    Column("size", "batch × prompt", "text"),
+    Column("kind", "cache", "text"),
     Column("status", "status", "text"),
     Column("calls", "calls", "count"),
     Column("new_tokens", "new tokens", "count"),
@@ -71,6 +73,16 @@ TIMES = ("ttft", "tpot", "end_to_end", "prefill", "step", "between", "tokens_per
 def _reached(cell: GenerationCell, stage: Any) -> float | None:
     work = cell.work_of(stage)
     return None if work is None else work.reached
+
+
+def _estimated_rate(shape: GenerationPrediction) -> float | None:
+    seconds = shape.ttft + max(shape.new_tokens - 1, 0) * shape.tpot
+    return shape.batch * shape.new_tokens / seconds if seconds > 0 else None
+
+
+def size(batch: int, prompt: int) -> str:
+    """Return batch and prompt, short enough for a phone: "4 × 1,024"."""
+    return f"{batch:,} × {prompt:,}"
 
 
 def shapes(generation: Generation) -> dict[str, Any] | None:
@@ -112,10 +124,8 @@ def _maps(generation: Generation) -> Iterator[dict[str, Any]]:
 
 def cache_title(kind: str, beams: int) -> str:
     """Return what a group of cells has in common, as a title."""
-    cache = "No cache" if kind == "none" else f"{kind[:1].upper()}{kind[1:]}"
-    if kind in ("dynamic", "static"):
-        cache += " cache"
-    return cache + f", {beams:,} beams" * (beams > 1)
+    named = {"none": "No cache", "dynamic": "Dynamic cache", "static": "Static cache"}
+    return named.get(kind, kind) + f", {beams:,} beams" * (beams > 1)
 
 
 def _without_unknown_figures(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -183,7 +193,8 @@ def _table(generation: Generation) -> dict[str, Any]:
 
 def _row(cell: GenerationCell) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "label": short(cell.label),
+        "size": size(cell.batch, cell.prompt),
+        "kind": short(cell.kind),
         "status": "measured" if cell.done else cell.status,
         "calls": len(cell.timed_calls),
         "new_tokens": cell.new_tokens,
@@ -208,11 +219,13 @@ def _row(cell: GenerationCell) -> dict[str, Any]:
 def _estimated_row(shape: GenerationPrediction) -> dict[str, Any]:
     cache = "no cache" if shape.cache_kind == "none" else f"{shape.cache_kind} cache"
     row: dict[str, Any] = {
-        "label": short(f"batch {shape.batch}, prompt {shape.prompt:,}, {cache}"),
+        "size": size(shape.batch, shape.prompt),
+        "kind": short(cache),
         "status": "estimated",
         "new_tokens": shape.new_tokens,
         "ttft": shape.ttft,
         "tpot": shape.tpot,
+        "tokens_per_second": _estimated_rate(shape),
         "held": shape.cache_bytes,
         "reason": "extrapolated" * shape.extrapolated,
     }
