@@ -127,11 +127,17 @@ class GenerationCell(Record, frozen=True, kw_only=True):
         return tuple(call for call in self.calls[self.warmup :] if not call.error)
 
     @property
+    def assisted(self) -> bool:
+        """Whether an assistant drafted its tokens."""
+        return any(call.forwards.of("draft") for call in self.calls)
+
+    @property
     def label(self) -> str:
         """Its shape in words: "batch 4, prompt 128, static cache"."""
         beams = f", {self.beams} beams" if self.beams > 1 else ""
         cache = "no cache" if self.cache_kind == "none" else f"{self.cache_kind} cache"
-        return f"batch {self.batch}, prompt {self.prompt:,}{beams}, {cache}"
+        assisted = ", assisted" if self.assisted else ""
+        return f"batch {self.batch}, prompt {self.prompt:,}{beams}, {cache}{assisted}"
 
     def work_of(self, stage: Literal["prefill", "decode"]) -> StageWork | None:
         """Return the work of the prefill, or of the last decode step; None where not counted."""
