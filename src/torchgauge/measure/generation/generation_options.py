@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from torchgauge.errors import InputError
-
-Effort = Literal["quick", "standard", "precise"]
+from torchgauge.measure.effort import EffortName, effort_named
 
 PROMPT, NEW_TOKENS = 128, 64
 # Timed calls of a cell, after one that is warm-up.
-CALLS: dict[Effort, int] = {"quick": 3, "standard": 5, "precise": 15}
+CALLS: dict[EffortName, int] = {"quick": 3, "usual": 5, "precise": 15}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,7 @@ class GenerationOptions:
     caches: tuple[str, ...] = ("dynamic",)
     beams: int = 1
     predict: tuple[tuple[int, int], ...] = ()
-    effort: Effort = "standard"
+    effort: EffortName = "usual"
     budget: float | None = None
     trees: bool = True
     memory: bool = True
@@ -51,6 +50,7 @@ class GenerationOptions:
             for value in values:
                 _check_count(name, value, least=1)
         _check_count("new_tokens", self.new_tokens, least=0)
+        effort_named(self.effort)
         for cache in self.caches:
             if cache not in ("dynamic", "static", "none"):
                 raise InputError(

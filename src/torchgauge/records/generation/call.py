@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Literal
 
@@ -124,18 +125,21 @@ class GenerationCall(Record, frozen=True, kw_only=True):
 
     def _emitted(self) -> Iterator[int]:
         forwards, steps = self.forwards, self.forwards.of("decode")
-        for index, later in zip(steps, [*steps[1:], None], strict=True):
-            if later is None:
-                yield max(0, self.new_tokens - 1 - self._added_before(index, steps))
-            elif forwards.cached[index] or forwards.cached[later]:
-                yield forwards.cached[later] - forwards.cached[index]
-            else:  # without a cache the whole sequence is computed again
-                yield forwards.tokens[later] - forwards.tokens[index]
+        for index, later in itertools.pairwise(steps):
+            # Without a cache the whole sequence is computed again.
+            column = forwards.cached if forwards.cached[later] else forwards.tokens
+            yield column[later] - column[index]
+        if steps:
+            yield max(0, self.new_tokens - self._chosen_before(steps))
 
-    def _added_before(self, last: int, steps: list[int]) -> int:
-        first, forwards = steps[0], self.forwards
+    def _chosen_before(self, steps: list[int]) -> int:
+        """Return the tokens that were chosen before the last step began."""
+        forwards, first, last = self.forwards, steps[0], steps[-1]
         column = forwards.cached if forwards.cached[last] else forwards.tokens
-        return column[last] - column[first]
+        # With an assistant the forward of the prompt may have accepted drafts already.
+        drafted = forwards.cached[first] > self.prompt and not forwards.of("encoder")
+        accepted = forwards.cached[first] - self.prompt if drafted else 0
+        return 1 + accepted + column[last] - column[first]
 
     def _sum(self, *stages: Stage) -> float | None:
         indices = self.forwards.of(*stages)

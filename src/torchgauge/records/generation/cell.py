@@ -134,8 +134,13 @@ class GenerationCell(Record, frozen=True, kw_only=True):
             "prompt": self.prompt,
             "new": self.new_tokens,
             "beams": self.beams,
-            "cache": self.cache_kind,
+            "cache": self.cache_kind + "-assisted" * self.assisted,
         }
+
+    @property
+    def assisted(self) -> bool:
+        """Whether an assistant drafted its tokens."""
+        return any(call.forwards.of("draft") for call in self.calls)
 
     @property
     def label(self) -> str:
@@ -151,7 +156,8 @@ class GenerationCell(Record, frozen=True, kw_only=True):
     def kind(self) -> str:
         """Beams and cache in words: "2 beams, static cache"."""
         beams = f"{self.beams} beams, " if self.beams > 1 else ""
-        return beams + ("no cache" if self.cache_kind == "none" else f"{self.cache_kind} cache")
+        cache = "no cache" if self.cache_kind == "none" else f"{self.cache_kind} cache"
+        return f"{beams}{cache}{', assisted' * self.assisted}"
 
     def work_of(self, stage: Literal["prefill", "decode"]) -> StageWork | None:
         """Return the work of the prefill, or of the last decode step; None where not counted."""
