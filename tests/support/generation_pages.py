@@ -10,11 +10,12 @@ import msgspec
 from tests.support import pages, records
 from tests.support.generation_trees import trees
 
+from torchgauge.analyze.generation.fits import fits
+from torchgauge.analyze.generation.predictions import predict
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.cache_size import CacheSize
 from torchgauge.records.generation.call import Forwards, GenerationCall
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime, StageWork
-from torchgauge.records.generation.fit import Coefficient, GenerationPrediction, StageFit
 from torchgauge.records.generation.generation import Generation, LargestBatch
 from torchgauge.records.record import Interval, MeasurementWarning
 from torchgauge.records.target import TargetDescription
@@ -39,8 +40,13 @@ def prefill_seconds(batch, prompt):
 def call(batch, prompt, new=NEW, *, seed=0, cache=None, beams=1, slow=1.0, **changes):
     """Return one call: a prefill, then decode steps with the time between them after each."""
     draw = random.Random(f"{seed} {batch} {prompt}")
+    slow *= random.Random(f"{batch} {prompt}").gauss(1, NOISE)
     sequences = batch * beams
-    begins, durations, cached = [0.0004], [prefill_seconds(sequences, prompt) * slow], [0]
+    begins, durations, cached = (
+        [0.0004],
+        [prefill_seconds(sequences, prompt) * slow * draw.gauss(1, NOISE / 2)],
+        [0],
+    )
     for step in range(new - 1):
         begins.append(begins[-1] + durations[-1] + BETWEEN * draw.uniform(0.8, 1.3))
         cached.append(prompt + step)
@@ -146,44 +152,6 @@ def ended(batch, prompt, kind, status, reason, error=""):
                           status=status, reason=reason, error=error)  # fmt: skip
 
 
-def fit(stage, kind, cells):
-    """Return the fit of the lines above, with a covariance of its own size."""
-    slow = 1.0 if kind == "dynamic" else 1.06
-    decode = stage == "decode"
-    values = (FIXED, PER_TOKEN, PER_CONTEXT) if decode else (
-        PREFILL_FIXED, PREFILL_TOKEN, PREFILL_CONTEXT)  # fmt: skip
-    values = tuple(value * slow for value in values)
-    errors = tuple(value * share for value, share in zip(values, (0.012, 0.02, 0.03), strict=True))
-    names = ("fixed", "per_token", "per_context")
-    return StageFit(
-        stage=stage, cache_kind=kind, spread=0.012, quantile=2.447,
-        covariance=tuple(
-            tuple(error * error if row == column else 0.0 for column in range(3))
-            for row, error in enumerate(errors)
-        ),
-        cells=tuple(
-            (one.batch, one.prompt + (NEW // 2 if decode else 0),
-             one.tpot.value if decode else one.prefill.value)
-            for one in cells
-        ),
-        **{
-            name: Coefficient(value=value, interval=Interval(low=value - 2.447 * error,
-                                                             high=value + 2.447 * error))
-            for name, value, error in zip(names, values, errors, strict=True)
-        },
-    )  # fmt: skip
-
-
-def prediction(batch, prompt, kind="dynamic", *, extrapolated=False):
-    tpot, ttft = step_seconds(batch, prompt + NEW // 2), prefill_seconds(batch, prompt)
-    return GenerationPrediction(
-        batch=batch, prompt=prompt, new_tokens=NEW, cache_kind=kind, ttft=ttft, tpot=tpot,
-        ttft_interval=Interval(low=ttft * 0.93, high=ttft * 1.07),
-        tpot_interval=Interval(low=tpot * 0.95, high=tpot * 1.05),
-        cache_bytes=POSITION * batch * (prompt + NEW - 1), extrapolated=extrapolated,
-    )  # fmt: skip
-
-
 def target(name="LlamaForCausalLM", **changes):
     known = {"spec": "hf:llama-160m", "kind": "transformers", "name": name, "device": "cpu",
              "precision": "fp32", "precision_method": "native"}  # fmt: skip
@@ -207,23 +175,25 @@ FINDINGS = (
 
 
 def grid():
-    """Three batches × three prompts with two caches; two cells have no figures, two are estimated."""
+    """Three batches × three prompts, two caches; two cells have no figures, two are estimated."""
     cells = [cell(batch, prompt) for batch in BATCHES for prompt in PROMPTS]
     static = [cell(batch, prompt, "static") for batch in BATCHES for prompt in PROMPTS]
     static[-1] = ended(16, 2048, "static", "out of memory", "4.8 GB were requested, 3.1 GB free.")
     static[-2] = ended(16, 512, "static", "failed", "The model raised ValueError.", "ValueError")
     roofs = msgspec.structs.replace(pages.roofs(), source="measured", method="streams")
-    return generation(
-        [*cells, *static],
-        fits=(*(fit(stage, "dynamic", cells) for stage in ("prefill", "decode")),
-              *(fit(stage, "static", static[:-2]) for stage in ("prefill", "decode"))),
-        predictions=(prediction(8, 1024), prediction(16, 4096, extrapolated=True)),
-        trees=trees(), roofs=roofs, findings=FINDINGS, overhead=1.4e-6,
+    record = generation(
+        [*cells, *static], fits=fits([*cells, *static]), trees=trees(), roofs=roofs,
+        findings=FINDINGS, overhead=1.4e-6,
         largest_batch=LargestBatch(context=2112, capacity=16_000_000_000, fixed=537_000_000,
                                    per_sequence=155_713_536, largest=99, done=16),
         warnings=(MeasurementWarning(id="drift", probe="generation",
                                      message="Batch 16 got 3 % slower over its calls."),),
     )  # fmt: skip
+    shapes = [(8, 1024), (16, 4096)]
+    return msgspec.structs.replace(record, predictions=tuple(
+        predict(record, batch=batch, prompt=prompt, new_tokens=NEW, cache_kind="dynamic")
+        for batch, prompt in shapes
+    ))  # fmt: skip
 
 
 def watched():

@@ -376,7 +376,8 @@ export type GrowthData = {
   series: {
     label: string;
     points: [context: number, value: number][];
-    line: [context: number, value: number, low: number | null, high: number | null][];
+    /** `outside` is 1 where it is extrapolated. */
+    line: [context: number, value: number, low: number | null, high: number | null, outside: number][];
   }[];
   notes: string[];
   words: Rows;

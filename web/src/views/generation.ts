@@ -156,17 +156,15 @@ function grown(part: GrowthData[0]): HTMLElement {
   const lines: Line[] = [];
   part.series.forEach(({ label, points, line }, at) => {
     const colour = `--series-${at % 8}`;
-    const first = Math.min(...line.map(([context]) => context));
-    const last = Math.max(...points.map(([context]) => context));
-    const of = (column: 1 | 2 | 3, from: number, to: number) =>
-      x.map((context) => (context >= from && context <= to ? between(line, column, context) : null));
+    const of = (column: 1 | 2 | 3, shown: (outside: boolean) => boolean = () => true) =>
+      x.map((context) => between(line, column, context, shown));
     if (line.some((point) => point[2] !== null)) {
-      bands.push({ label: `${label}, 95 %`, values: of(3, first, Infinity), colour, width: 0, smooth: true });
-      bands.push({ label: "", values: of(2, first, Infinity), colour, width: 0, smooth: true });
+      bands.push({ label: `${label}, 95 %`, values: of(3), colour, width: 0, smooth: true });
+      bands.push({ label: "", values: of(2), colour, width: 0, smooth: true });
     }
     if (line.length) {
-      lines.push({ label: `${label}, line`, values: of(1, first, last), colour, smooth: true });
-      lines.push({ label: `${label}, extrapolated`, values: of(1, last, Infinity), colour, dashed: true, smooth: true });
+      lines.push({ label: `${label}, line`, values: of(1, (outside) => !outside), colour, smooth: true });
+      lines.push({ label: `${label}, extrapolated`, values: of(1, (outside) => outside), colour, dashed: true, smooth: true });
     }
     const many = points.length > MANY;
     const values = rows.map((row) => (row.at === at ? row.value : null));
@@ -188,7 +186,7 @@ function grown(part: GrowthData[0]): HTMLElement {
     legend: seriesLegend(part.series.map(({ label }) => label), [
       ...(lines.length > part.series.length ? [["line plain", "fitted line"]] : []),
       ...(bands.length ? [["band plain", "95 % of single measurements"]] : []),
-      ...(lines.some(({ dashed, values }) => dashed && values.filter((value) => value !== null).length > 1)
+      ...(lines.some(({ dashed, values }) => dashed && values.some((value) => value !== null))
         ? [["dashed plain", "extrapolated"]]
         : []),
     ]),
@@ -199,10 +197,15 @@ function grown(part: GrowthData[0]): HTMLElement {
   return host;
 }
 
-/** A column of a line at an x between two of its points. */
-function between(line: GrowthData[0]["series"][0]["line"], column: 1 | 2 | 3, x: number): number | null {
+/** A column of a line at an x between two of its points, where the further one of these is shown. */
+function between(
+  line: GrowthData[0]["series"][0]["line"],
+  column: 1 | 2 | 3,
+  x: number,
+  shown: (outside: boolean) => boolean,
+): number | null {
   const after = line.findIndex(([at]) => at >= x);
-  if (after < 0) return null;
+  if (after < 0 || x < line[0][0] || !shown(line[after][4] === 1)) return null;
   const [from, to] = [line[Math.max(after - 1, 0)], line[after]];
   const [low, high] = [from[column], to[column]];
   if (low === null || high === null) return null;

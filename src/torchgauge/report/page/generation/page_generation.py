@@ -35,7 +35,7 @@ WORDS = (
     ["prefill", "the forwards that compute the prompt's positions, an encoder's with them", ""],
     ["decode step", "a forward after the first token, with the time until the next one begins", ""],
     ["TTFT", "time to the first token: from the begin of the call until it was chosen", ""],
-    ["TPOT", "time per token after the first: the rest of the call over the rest of its tokens", ""],
+    ["TPOT", "time per token after the first: the rest of the call over its other tokens", ""],
     ["between forwards", "choosing tokens, rules for stopping, Python", ""],
     ["context", "the positions that a token attends to, its own with them", ""],
     ["cache held", "bytes of all the cache's memory, each storage once", ""],
@@ -172,9 +172,7 @@ def middle_call(cell: GenerationCell) -> GenerationCall | None:
 
 def _call_row(name: str, call: GenerationCall) -> dict[str, Any]:
     forwards = call.forwards
-    amounts = [
-        sum(forwards.duration[index] for index in forwards.of(stage)) for stage in STAGES
-    ]
+    amounts = [sum(forwards.duration[index] for index in forwards.of(stage)) for stage in STAGES]
     ended = "Ctrl-C" if call.interrupted else call.error
     return {
         "name": name,

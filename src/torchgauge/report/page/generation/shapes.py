@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
+from torchgauge.analyze.generation.stage_points import fitted_cells
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime
 from torchgauge.records.generation.fit import GenerationPrediction
 from torchgauge.records.generation.generation import Generation
@@ -17,27 +18,43 @@ MAX_SIDE = 12  # batches or prompts of a map
 FILLED = 0.5  # of a map's places, at least
 
 
+class Amount(NamedTuple):
+    """A figure of a shape in SI units; None is unknown."""
+
+    value: float | None = None
+    interval: Interval | None = None
+
+
 class Figure(NamedTuple):
-    """A figure that a map can show: of a cell, and where it can be estimated of a prediction."""
+    """A figure that a map shows: of a cell, and of a prediction where it can be estimated."""
 
     title: str
     unit: page_tables.Unit
-    measured: Callable[[GenerationCell], RepeatedTime | float | None]
-    estimated: Callable[[GenerationPrediction], tuple[float | None, Interval | None]] | None = None
+    measured: Callable[[GenerationCell], Amount]
+    estimated: Callable[[GenerationPrediction], Amount] = lambda _: Amount()
+
+
+def _repeated(repeated: RepeatedTime | None) -> Amount:
+    return Amount() if repeated is None else Amount(repeated.value, repeated.interval)
+
+
+def _reached(cell: GenerationCell, stage: Literal["prefill", "decode"]) -> Amount:
+    work = cell.work_of(stage)
+    return Amount(None if work is None else work.reached)
 
 
 FIGURES = (
-    Figure("time to first token", "time", lambda cell: cell.ttft,
-           lambda shape: (shape.ttft, shape.ttft_interval)),
-    Figure("time per token", "time", lambda cell: cell.tpot,
-           lambda shape: (shape.tpot, shape.tpot_interval)),
-    Figure("tokens per second", "number", lambda cell: cell.tokens_per_second,
-           lambda shape: (_estimated_rate(shape), None)),
-    Figure("cache held", "bytes", lambda cell: cell.cache and cell.cache.held,
-           lambda shape: (shape.cache_bytes, None)),
+    Figure("time to first token", "time", lambda cell: _repeated(cell.ttft),
+           lambda shape: Amount(shape.ttft, shape.ttft_interval)),
+    Figure("time per token", "time", lambda cell: _repeated(cell.tpot),
+           lambda shape: Amount(shape.tpot, shape.tpot_interval)),
+    Figure("tokens per second", "number", lambda cell: _repeated(cell.tokens_per_second),
+           lambda shape: Amount(_estimated_rate(shape))),
+    Figure("cache held", "bytes", lambda cell: Amount(cell.cache.held if cell.cache else None),
+           lambda shape: Amount(shape.cache_bytes)),
     Figure("share of the bound, prefill", "share", lambda cell: _reached(cell, "prefill")),
     Figure("share of the bound, decode", "share", lambda cell: _reached(cell, "decode")),
-    Figure("peak memory", "bytes", lambda cell: cell.memory and cell.memory.peak),
+    Figure("peak memory", "bytes", lambda cell: Amount(cell.memory.peak if cell.memory else None)),
 )  # fmt: skip
 COLUMNS = (
     Column("size", "batch × prompt", "text"),
@@ -70,11 +87,6 @@ TIMES = ("ttft", "tpot", "end_to_end", "prefill", "step", "between", "tokens_per
          "prefill_tokens_per_second")  # fmt: skip
 
 
-def _reached(cell: GenerationCell, stage: Any) -> float | None:
-    work = cell.work_of(stage)
-    return None if work is None else work.reached
-
-
 def _estimated_rate(shape: GenerationPrediction) -> float | None:
     seconds = shape.ttft + max(shape.new_tokens - 1, 0) * shape.tpot
     return shape.batch * shape.new_tokens / seconds if seconds > 0 else None
@@ -94,99 +106,88 @@ def shapes(generation: Generation) -> dict[str, Any] | None:
 
 def _maps(generation: Generation) -> Iterator[dict[str, Any]]:
     """Yield the groups of cells that fill a grid, with the predictions for it."""
-    groups: dict[tuple[str, int], list[GenerationCell]] = {}
+    groups: dict[str, list[GenerationCell]] = {}
     for cell in generation.cells:
-        groups.setdefault((cell.cache_kind, cell.beams), []).append(cell)
-    for (kind, beams), cells in groups.items():
+        groups.setdefault(cell.kind, []).append(cell)
+    for kind, cells in groups.items():
         predictions = [
-            shape for shape in generation.predictions if shape.cache_kind == kind and beams == 1
+            shape for shape in generation.predictions if _kind(generation, shape) == kind
         ]
-        batches = sorted({shape.batch for shape in (*cells, *predictions)})
-        prompts = sorted({shape.prompt for shape in (*cells, *predictions)})
-        measured = len({cell.batch for cell in cells}) * len({cell.prompt for cell in cells})
-        if len(cells) < 2 or len(cells) < FILLED * measured:
-            continue
-        if max(len(batches), len(prompts)) > MAX_SIDE:
-            continue
         entries = [*map(_entry, cells), *map(_estimate, predictions)]
-        yield {
-            "title": short(cache_title(kind, beams)),
-            "batches": batches,
-            "prompts": prompts,
-            "figures": [
-                [figure.title, figure.unit]
-                for index, figure in enumerate(FIGURES)
-                if any(entry["values"][index] is not None for entry in entries)
-            ],
-            "cells": _without_unknown_figures(entries),
-        }
+        if _is_grid(cells, entries):
+            yield _map(f"{kind[:1].upper()}{kind[1:]}", entries)
 
 
-def cache_title(kind: str, beams: int) -> str:
-    """Return what a group of cells has in common, as a title."""
-    named = {"none": "No cache", "dynamic": "Dynamic cache", "static": "Static cache"}
-    return named.get(kind, kind) + f", {beams:,} beams" * (beams > 1)
+def _is_grid(cells: Sequence[GenerationCell], entries: Sequence[dict[str, Any]]) -> bool:
+    """Whether cells of different sizes fill a map well enough, and it is not too large."""
+    sizes = {(cell.batch, cell.prompt) for cell in cells}
+    places = len({batch for batch, _ in sizes}) * len({prompt for _, prompt in sizes})
+    sides = [len({entry[name] for entry in entries}) for name in ("batch", "prompt")]
+    is_filled = len(sizes) == len(cells) >= max(2, FILLED * places)
+    return is_filled and max(sides) <= MAX_SIDE
 
 
-def _without_unknown_figures(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    known = [
+def _map(title: str, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return a map without the figures that are unknown in all of it."""
+    shown = [
         index
         for index in range(len(FIGURES))
         if any(entry["values"][index] is not None for entry in entries)
     ]
-    return [
-        {
-            **entry,
-            "values": [entry["values"][index] for index in known],
-            "intervals": [entry["intervals"][index] for index in known],
-        }
+    chosen = [
+        {**entry, **{name: [entry[name][i] for i in shown] for name in ("values", "intervals")}}
         for entry in entries
     ]
+    return {
+        "title": short(title),
+        "batches": sorted({entry["batch"] for entry in entries}),
+        "prompts": sorted({entry["prompt"] for entry in entries}),
+        "figures": [[FIGURES[index].title, FIGURES[index].unit] for index in shown],
+        "cells": chosen,
+    }
+
+
+def _kind(generation: Generation, shape: GenerationPrediction) -> str:
+    """Return the kind of the cells that a prediction is made from."""
+    fitted = fitted_cells(generation.cells, shape.cache_kind)
+    return fitted[0].kind if fitted else f"{shape.cache_kind} cache"
 
 
 def _entry(cell: GenerationCell) -> dict[str, Any]:
-    figures = [figure.measured(cell) for figure in FIGURES]
-    known = [
-        (figure.value, figure.interval) if isinstance(figure, RepeatedTime) else (figure, None)
-        for figure in figures
-    ]
     return {
         "batch": cell.batch,
         "prompt": cell.prompt,
         "status": cell.status,
         "reason": short(cell.reason),
-        **_scaled(known),
+        **_scaled([figure.measured(cell) for figure in FIGURES]),
     }
 
 
 def _estimate(shape: GenerationPrediction) -> dict[str, Any]:
-    known = [(None, None) if f.estimated is None else f.estimated(shape) for f in FIGURES]
     return {
         "batch": shape.batch,
         "prompt": shape.prompt,
         "status": "estimated",
         "reason": "extrapolated" * shape.extrapolated,
-        **_scaled(known),
+        **_scaled([figure.estimated(shape) for figure in FIGURES]),
     }
 
 
-def _scaled(known: list[tuple[float | None, Interval | None]]) -> dict[str, Any]:
+def _scaled(amounts: Sequence[Amount]) -> dict[str, Any]:
     """Return values and ends of intervals, times in nanoseconds."""
-    scales = [1e9 if figure.unit == "time" else 1.0 for figure in FIGURES]
-    return {
-        "values": [
-            None if value is None else float(f"{value * scale:.6g}")
-            for (value, _), scale in zip(known, scales, strict=True)
-        ],
-        "intervals": [
-            None if interval is None else [round(interval.low * scale, 3), round(interval.high * scale, 3)]
-            for (_, interval), scale in zip(known, scales, strict=True)
-        ],
-    }
+    values: list[float | None] = []
+    intervals: list[list[float] | None] = []
+    for figure, (value, interval) in zip(FIGURES, amounts, strict=True):
+        scale = 1e9 if figure.unit == "time" else 1.0
+        values.append(None if value is None else float(f"{value * scale:.6g}"))
+        ends = None if interval is None else (interval.low, interval.high)
+        intervals.append(ends and [float(f"{end * scale:.6g}") for end in ends])
+    return {"values": values, "intervals": intervals}
 
 
 def _table(generation: Generation) -> dict[str, Any]:
-    rows = [*map(_row, generation.cells), *map(_estimated_row, generation.predictions)]
+    rows = [_row(cell) for cell in generation.cells]
+    rows += [_estimated_row(_kind(generation, shape), shape) for shape in generation.predictions]
     cells = {column.key: [row.get(column.key) for row in rows] for column in COLUMNS}
     return page_tables.table("shapes", COLUMNS, cells)
 
@@ -206,7 +207,10 @@ def _row(cell: GenerationCell) -> dict[str, Any]:
         if repeated is not None:
             row[name] = repeated.value
             if repeated.interval is not None:
-                row |= {f"{name}_low": repeated.interval.low, f"{name}_high": repeated.interval.high}
+                row |= {
+                    f"{name}_low": repeated.interval.low,
+                    f"{name}_high": repeated.interval.high,
+                }
     if cell.cache is not None:
         row |= {"held": cell.cache.held, "used": cell.cache.used}
     work = cell.work_of("decode")
@@ -216,11 +220,10 @@ def _row(cell: GenerationCell) -> dict[str, Any]:
     return row
 
 
-def _estimated_row(shape: GenerationPrediction) -> dict[str, Any]:
-    cache = "no cache" if shape.cache_kind == "none" else f"{shape.cache_kind} cache"
+def _estimated_row(kind: str, shape: GenerationPrediction) -> dict[str, Any]:
     row: dict[str, Any] = {
         "size": size(shape.batch, shape.prompt),
-        "kind": short(cache),
+        "kind": short(kind),
         "status": "estimated",
         "new_tokens": shape.new_tokens,
         "ttft": shape.ttft,
