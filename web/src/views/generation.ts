@@ -283,7 +283,7 @@ function drawSizes(part: CacheData[0], x: number[], host: HTMLElement): void {
     lines,
     showX: (value) => value.toLocaleString("en"),
     showY: (value) => bytes(value),
-    xLabel: "context, positions",
+    xLabel: "context",
     counts: true,
     fromZero: !far,
     logarithmic: far,

@@ -23,7 +23,7 @@ MAX_SERIES = 8  # of a chart: as many as there are colours
 STEPS = 32  # in which a line and its band are drawn
 TITLES = {"prefill": "Prefill", "decode": "Decode step"}
 STAGES: tuple[Stage, ...] = ("prefill", "decode")
-AXES = {"prefill": "tokens of a prompt", "decode": "context, positions"}
+AXES = {"prefill": "prompt", "decode": "context"}
 
 
 class Point(NamedTuple):
@@ -61,7 +61,7 @@ def _chart(generation: Generation, stage: Stage, kind: str) -> dict[str, Any] | 
     per_point = math.ceil(total / MAX_POINTS)
     fit = generation.fit(stage, kind)
     fitted = fitted_cells(generation.cells, kind)
-    farthest = _farthest(generation, stage, kind, cells)
+    predicted = _predicted(generation, stage, kind)
     return {
         "title": short(f"{TITLES[stage]}: {cache_name(kind)}"),
         "axis": AXES[stage],
@@ -73,7 +73,7 @@ def _chart(generation: Generation, stage: Stage, kind: str) -> dict[str, Any] | 
                     for cell in group.cells
                     for point in binned(points(cell, stage), per_point)
                 ],
-                "line": _line(fit, group, farthest) if fit and group.cells[0] in fitted else [],
+                "line": _line(fit, group, predicted) if fit and group.cells[0] in fitted else [],
             }
             for group in drawn
         ],
@@ -122,35 +122,26 @@ def batched(measured: Sequence[Point], size: int) -> Iterator[Sequence[Point]]:
         yield measured[start : start + size]
 
 
-def _contexts(cell: GenerationCell, stage: Stage) -> tuple[int, int]:
-    """Return the first and the last context of a cell."""
-    if stage == "prefill":
-        return cell.prompt, cell.prompt
-    return cell.prompt + 1, cell.prompt + max(cell.new_tokens - 1, 1)
+def _predicted(generation: Generation, stage: Stage, kind: str) -> int:
+    """Return the longest context of the predictions; 0 without any."""
+    shapes = [shape for shape in generation.predictions if shape.cache_kind == kind]
+    decoded = stage == "decode"
+    return max((shape.prompt + shape.new_tokens * decoded for shape in shapes), default=0)
 
 
-def _farthest(
-    generation: Generation, stage: Stage, kind: str, cells: Sequence[GenerationCell]
-) -> int:
-    """Return where lines end: at what was predicted, up to twice of what was measured."""
-    measured = max(_contexts(cell, stage)[1] for cell in cells)
-    predicted = [
-        shape.prompt + shape.new_tokens * (stage == "decode")
-        for shape in generation.predictions
-        if shape.cache_kind == kind
-    ]
-    return min(max([measured, *predicted]), 2 * measured)
+def _line(fit: StageFit, group: Group, predicted: int) -> list[list[Any]]:
+    """Return what the fit says by context: ns, both ends for one measurement, if extrapolated.
 
-
-def _line(fit: StageFit, group: Group, farthest: int) -> list[list[Any]]:
-    """Return what the fit says by context: ns, both ends for one measurement, if extrapolated."""
-    first = min(_contexts(cell, fit.stage)[0] for cell in group.cells)
+    It goes on to what was predicted, up to twice of what was measured.
+    """
+    fitted = [context for _, context, _ in fit.cells]
+    last = max(max(fitted), min(predicted, 2 * max(fitted)))
+    first = max(min(fitted), min(cell.prompt for cell in group.cells))
     sequences = group.cells[0].batch * group.cells[0].beams
-    ratio = farthest / first  # of equal ratios: a line over orders of magnitude has no corners
-    line = []
+    ratio = last / first  # of equal ratios: a line over orders of magnitude has no corners
     contexts = {round(first * ratio ** (n / STEPS)) for n in range(STEPS + 1)}
-    contexts.add(max(context for _, context, _ in fit.cells))  # beyond it is extrapolated
-    for context in sorted(contexts):
+    line = []
+    for context in sorted({*contexts, max(fitted)}):
         time = stage_time(fit, sequences, (context, context))
         if time is not None:
             interval = time.interval

@@ -129,20 +129,23 @@ def _is_grid(cells: Sequence[GenerationCell], entries: Sequence[dict[str, Any]])
 
 def _map(title: str, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return a map without the figures that are unknown in all of it."""
-    shown = [
+    shown_indices = [
         index
         for index in range(len(FIGURES))
         if any(entry["values"][index] is not None for entry in entries)
     ]
     chosen = [
-        {**entry, **{name: [entry[name][i] for i in shown] for name in ("values", "intervals")}}
+        {
+            **entry,
+            **{name: [entry[name][i] for i in shown_indices] for name in ("values", "intervals")},
+        }
         for entry in entries
     ]
     return {
         "title": short(title),
         "batches": sorted({entry["batch"] for entry in entries}),
         "prompts": sorted({entry["prompt"] for entry in entries}),
-        "figures": [[FIGURES[index].title, FIGURES[index].unit] for index in shown],
+        "figures": [[FIGURES[index].title, FIGURES[index].unit] for index in shown_indices],
         "cells": chosen,
     }
 
