@@ -25,6 +25,7 @@ from torchgauge.report.content.document import (
     Warnings,
 )
 from torchgauge.report.content.findings import most_important
+from torchgauge.report.notebook import generation_charts
 
 LABEL = 12
 SHAPES = (
@@ -100,6 +101,7 @@ def document(generation: Generation, options: Options) -> Document:
         blocks=blocks,
         conclusion=[*in_short, *most_important(generation)],
         names=(title(generation),),
+        charts=generation_charts.generation(generation),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from torchgauge import units
+from torchgauge.records.generation.call import GenerationCall, Stage
 from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.fit import StageFit
 from torchgauge.records.generation.generation import Generation, LargestBatch
@@ -14,6 +15,13 @@ from torchgauge.records.record import Interval
 from torchgauge.report.content.document import Detailed
 
 STAGES: dict[str, Literal["prefill", "decode"]] = {"prefill": "prefill", "decode step": "decode"}
+FORWARDS: dict[Stage, str] = {
+    "encoder": "encoder",
+    "prefill": "prefill",
+    "decode": "decode forwards",
+    "draft": "draft model",
+}
+BETWEEN = "between forwards"
 KILO = 1000  # positions: the time of one is too short to be read
 
 
@@ -189,3 +197,21 @@ def _times(seconds: list[float]) -> str:
 def rate(per_second: float | None) -> str:
     """Format tokens per second without their unit: 75.3, "1.2 M"."""
     return units.rate(per_second, "", 3).removesuffix("/s").strip()
+
+
+def middle_call(cell: GenerationCell) -> GenerationCall | None:
+    """Return the call of median duration; of a cell without timed calls the last, if any."""
+    timed = sorted(cell.timed_calls, key=lambda call: call.duration)
+    if timed:
+        return timed[(len(timed) - 1) // 2]
+    return cell.calls[-1] if cell.calls else None
+
+
+def call_parts(call: GenerationCall) -> dict[str, float]:
+    """Return the seconds of a call on the host by what ran; they add up to its duration."""
+    forwards = call.forwards
+    times = {
+        name: sum(forwards.duration[index] for index in forwards.of(stage))
+        for stage, name in FORWARDS.items()
+    }
+    return {name: time for name, time in (*times.items(), (BETWEEN, call.between)) if time > 0}

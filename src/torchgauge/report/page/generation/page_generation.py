@@ -11,7 +11,7 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.analyze.work.roof_quality import description
-from torchgauge.records.generation.call import GenerationCall, Stage
+from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime
 from torchgauge.records.generation.generation import Generation, StageTree
 from torchgauge.report.content import generation_words as words
@@ -23,14 +23,7 @@ from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
 
 FEWEST_CALLS = 3  # for an interval
-STAGES: dict[Stage, str] = {
-    "encoder": "encoder",
-    "prefill": "prefill",
-    "decode": "decode forwards",
-    "draft": "draft model",
-}
-BETWEEN = "between forwards"
-FORWARDS = {"prefill": "prefill", "decode": "decode step"}
+TREES = {"prefill": "prefill", "decode": "decode step"}
 WORDS = (
     ["prefill", "the forwards that compute the prompt's positions, an encoder's with them", ""],
     ["decode step", "a forward after the first token, with the time until the next one begins", ""],
@@ -147,14 +140,14 @@ def calls(generation: Generation) -> dict[str, Any] | None:
     is_assisted = generation.assistant is not None
     rows = []
     for cell in generation.cells:
-        if (call := middle_call(cell)) is not None:
+        if (call := words.middle_call(cell)) is not None:
             name = shapes.size(cell.batch, cell.prompt) + f", {cell.kind}" * has_kinds
             row = _call_row(short(name.removesuffix(" cache")), call)
             rows.append({**row, "more": row["more"][: 1 + is_assisted]})
     if not rows:
         return None
     return {
-        "parts": [*STAGES.values(), BETWEEN],
+        "parts": [*words.FORWARDS.values(), words.BETWEEN],
         "more": ["new tokens", "tokens a step"][: 1 + is_assisted],
         "whole": "call",
         "note": "Of several calls of a shape, the one of median duration: its parts add up to it.",
@@ -162,23 +155,16 @@ def calls(generation: Generation) -> dict[str, Any] | None:
     }
 
 
-def middle_call(cell: GenerationCell) -> GenerationCall | None:
-    """Return the call of median duration; of a cell without timed calls the last one, if any."""
-    timed = sorted(cell.timed_calls, key=lambda call: call.duration)
-    if timed:
-        return timed[(len(timed) - 1) // 2]
-    return cell.calls[-1] if cell.calls else None
-
-
 def _call_row(name: str, call: GenerationCall) -> dict[str, Any]:
-    forwards = call.forwards
-    amounts = [sum(forwards.duration[index] for index in forwards.of(stage)) for stage in STAGES]
+    parts = words.call_parts(call)
     ended = "Ctrl-C" if call.interrupted else call.error
     return {
         "name": name,
         "level": 0,
         "whole": _ns(call.duration),
-        "amounts": [_ns(amount) for amount in (*amounts, call.between)],
+        "amounts": [
+            _ns(parts.get(part, 0.0)) for part in (*words.FORWARDS.values(), words.BETWEEN)
+        ],
         "more": [f"{call.new_tokens:,}", _tokens_a_step(call)],
         "note": f"ended by {ended}" if ended else "",
         "option": None,
@@ -193,7 +179,7 @@ def _tokens_a_step(call: GenerationCall) -> str:
 def choice(generation: Generation) -> Choice:
     """Return the trees of a prefill and a decode step, one shown at a time."""
     options = [
-        Option(FORWARDS[stage.stage], _tree_parts(generation, stage)) for stage in generation.trees
+        Option(TREES[stage.stage], _tree_parts(generation, stage)) for stage in generation.trees
     ]
     return Choice("Forward", options or [Option("", {})], view="tree")
 
@@ -202,7 +188,7 @@ def _tree_parts(generation: Generation, stage: StageTree) -> dict[str, Any]:
     cell = generation.cells[stage.cell] if stage.cell < len(generation.cells) else None
     shape = "" if cell is None else f", {cell.label}"
     context = f", {stage.cached:,} positions in the cache" if stage.cached else ""
-    note = f"One {FORWARDS[stage.stage]}{shape}{context}."
+    note = f"One {TREES[stage.stage]}{shape}{context}."
     tables = page_tables.tree_tables(stage.tree, generation.roofs)
     return {
         "tree": {**page_tree.columns(stage.tree), "note": note},
@@ -218,7 +204,7 @@ def method(generation: Generation) -> dict[str, Any]:
         ["Calls", list(_call_facts(generation))],
     ]
     parts += [
-        [f"Tree of a {FORWARDS[stage.stage]}", page_method.tree_facts(stage.tree)]
+        [f"Tree of a {TREES[stage.stage]}", page_method.tree_facts(stage.tree)]
         for stage in generation.trees
     ]
     return {"parts": [part for part in parts if part[1]], "figures": []}
