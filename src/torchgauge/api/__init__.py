@@ -50,6 +50,7 @@ _HOMES = {
         "gate_stored",
         "gate_targets",
     ),
+    "generations": ("gate_generation_with_history", "gate_generations", "generation_request"),
     "loops": ("nvtx", "timeline"),
     "measurements": (
         "count_cost",
@@ -84,6 +85,7 @@ __all__ = [
     "gate_records",
     "gate_stored",
     "gate_targets",
+    "generation_request",
     "load",
     "load_baseline",
     "load_ranks",

@@ -24,6 +24,11 @@ class Metric(NamedTuple):
     kind: Kind
     better: Literal["lower", "higher"] = "lower"
 
+    @property
+    def of_calls(self) -> bool:
+        """Whether it is of generations, which repeat in one process: a few calls are a spread."""
+        return self.figure.startswith("generation_")
+
 
 METRICS = {
     metric.name: metric
