@@ -71,7 +71,7 @@ def stage_work(
 ) -> StageWork:
     """Return the work of a stage of one or more forwards."""
     forwards = list(forwards)
-    totals = [forward.cost.totals for forward in forwards]
+    totals = [forward.cost.total() for forward in forwards]
     at_least = any(total.at_least for total in totals)
     experts = [forward.experts for forward in forwards if forward.experts is not None]
     return StageWork(
