@@ -52,13 +52,12 @@ def measure_generation(
         effort: "quick" times 3 calls of a cell, "usual" 5, "precise" 15.
         budget: Seconds for all calls; at least one of each cell is timed.
         device: Where to run; None leaves the model where it is.
-        trees: Whether a prefill and a decode step are recorded by layer and operator.
-        memory: Whether the peak of the last step is measured.
-        roofs: Whether lower bounds are made from the device's roofs.
+        trees: Record a prefill and a decode step by layer and operator.
+        memory: Measure the peak of the last step.
+        roofs: Hold times to the device's roofs.
         progress: Show progress; None does so on a terminal.
 
-    Raises InputError `no-generation`, `option-invalid`, `cache-unknown`, and for an absent device;
-    MeasurementError `meta-model`.
+    Raises InputError `no-generation`, `option-invalid`, `cache-unknown`.
     """
     require_torch()
     from torchgauge.measure.generation.generation import measure
@@ -66,18 +65,10 @@ def measure_generation(
     from torchgauge.targets.builds.source import Source
 
     options = GenerationOptions(
-        prompts=several(prompt),
-        batches=several(batch),
-        new_tokens=new_tokens,
-        caches=several(cache),
-        beams=beams,
-        predict=tuple(predict),
-        effort=effort,
-        budget=budget,
-        trees=trees,
-        memory=memory,
-        roofs=roofs,
-    )
+        prompts=several(prompt), batches=several(batch), new_tokens=new_tokens,
+        caches=several(cache), beams=beams, predict=tuple(predict), effort=effort, budget=budget,
+        trees=trees, memory=memory, roofs=roofs,
+    )  # fmt: skip
     source = Source.of_object(model, inputs, device=device, raw=True)
     draft = (
         None if assistant is None else Source.of_object(assistant, None, device=device, raw=True)

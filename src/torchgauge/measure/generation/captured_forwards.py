@@ -68,16 +68,16 @@ def captured_stages(
     alone.
     """
     columns = zip(call.forwards.stage, call.forwards.cached, strict=True)
-    known = [(stage, cached) for stage, cached in columns if stage != "draft"]
-    stages = [stage for stage, _ in known]
+    own_forwards = [(stage, cached) for stage, cached in columns if stage != "draft"]
+    stages = [stage for stage, _ in own_forwards]
     prefill = [index for index, stage in enumerate(stages) if stage in ("encoder", "prefill")]
     decode = [index for index, stage in enumerate(stages) if stage == "decode"]
-    wanted = {index: known[index][1] for index in (*prefill, *decode[:1], *decode[-1:])}
+    to_copy = {index: own_forwards[index][1] for index in (*prefill, *decode[:1], *decode[-1:])}
     captured: dict[int, CapturedForward] = {}
     with (
         torch.inference_mode(mode=False),
         torch.no_grad(),
-        _capturing((model, *encoders_of(model)), wanted, captured),
+        _capturing((model, *encoders_of(model)), to_copy, captured),
     ):
         generate()
     return CapturedStages(
@@ -105,15 +105,15 @@ def whole_prefill(forwards: tuple[CapturedForward, ...]) -> CapturedForward | No
 @restoring
 def _capturing(
     modules: tuple[nn.Module, ...],
-    wanted: Mapping[int, int],
+    to_copy: Mapping[int, int],
     captured: dict[int, CapturedForward],
 ) -> Iterator[None]:
-    """Copy the arguments of forwards until the block ends; `wanted` is number → positions cached."""
+    """Copy arguments until the block ends; `to_copy` is a forward's number → positions cached."""
     before = [(vars(module), vars(module).get(_REPLACED)) for module in modules]
     state = _Count()
     for module, (attributes, replaced) in zip(modules, before, strict=True):
         call = replaced or module._call_impl  # noqa: SLF001 - what nn.Module calls
-        attributes[_REPLACED] = _capture(module, call, state, wanted, captured)
+        attributes[_REPLACED] = _capture(module, call, state, to_copy, captured)
     try:
         yield
     finally:
@@ -134,7 +134,7 @@ def _capture(
     module: nn.Module,
     call: Callable[..., Any],
     state: _Count,
-    wanted: Mapping[int, int],
+    to_copy: Mapping[int, int],
     captured: dict[int, CapturedForward],
 ) -> Callable[..., Any]:
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -142,8 +142,8 @@ def _capture(
             return call(*args, **kwargs)
         number, state.forwards, state.inside = state.forwards, state.forwards + 1, True
         try:
-            if number in wanted:
-                captured[number] = _copied(module, args, kwargs, wanted[number])
+            if number in to_copy:
+                captured[number] = _copied(module, args, kwargs, to_copy[number])
             return call(*args, **kwargs)
         finally:
             state.inside = False

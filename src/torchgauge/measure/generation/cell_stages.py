@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
-
-import torch
 
 from torchgauge.device.environment import environment
 from torchgauge.errors import MeasurementError
@@ -24,12 +21,10 @@ from torchgauge.measure.generation.grid import SUBJECT, CellRun, Grid
 from torchgauge.measure.generation.stage_work import CountedForward, counted, stage_work
 from torchgauge.measure.memory import memory as memory_probe
 from torchgauge.measure.timeline import timeline as timeline_probe
-from torchgauge.records.generation.cell import GenerationCell, StageWork
+from torchgauge.records.generation.cell import StageWork
 from torchgauge.records.generation.generation import StageTree
 from torchgauge.records.memory.memory import Memory
-from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import Roofs
-from torchgauge.targets import hygiene
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.content import with_inputs
 from torchgauge.targets.placement import Placement
@@ -67,8 +62,9 @@ class CellStages:
         self, stage: Literal["prefill", "decode"], cell: int, effort: Effort, roofs: Roofs | None
     ) -> StageTree | None:
         """Record a whole prefill or the last decode step by layer and operator."""
-        whole = whole_prefill(self._stages.prefill)
-        forward = whole if stage == "prefill" else self._stages.last
+        forward = self._stages.last
+        if stage == "prefill":
+            forward = whole_prefill(self._stages.prefill)
         if forward is None:
             return None
         tree = timeline_probe.measure(self._placed(forward), effort=effort)

@@ -69,7 +69,7 @@ def measure(
             progress.start("loading")
             placement = opened(source)
             draft = None if assistant is None else opened(assistant)
-        return _Measurement(placement, draft, _given(source), options, runner).generation()
+        return _Measurement(placement, draft, _has_inputs(source), options, runner).generation()
 
 
 class _Measurement:
@@ -79,7 +79,7 @@ class _Measurement:
         self,
         placement: Placement,
         draft: Placement | None,
-        given: bool,
+        has_inputs: bool,
         options: GenerationOptions,
         runner: Runner,
     ) -> None:
@@ -89,7 +89,7 @@ class _Measurement:
         self._options, self._runner = options, runner
         self._effort = effort_named(options.effort)
         assistant = None if draft is None else draft.model
-        prompts = Prompts.of(placement, given=given)
+        prompts = Prompts.of_placement(placement, has_inputs=has_inputs)
         self._grid = Grid(
             prompts, generator(placement.model, assistant, options), options, assistant
         )
@@ -120,15 +120,23 @@ class _Measurement:
         return replace(generation, predictions=self._predictions(generation))
 
     def _cell(self, run: CellRun) -> GenerationCell:
-        shape = {"batch": run.batch, "prompt": run.prompt, "beams": self._options.beams}
         kind = "none" if run.calls and all(map(_without_cache, run.calls)) else run.cache_kind
         interrupted = bool(run.calls) and run.calls[0].interrupted  # its steps so far are kept
         if run.timed or interrupted:
             warmup = 0 if interrupted else WARMUP
-            cell = cell_of_calls(run.calls, **shape, cache_kind=kind, warmup=warmup)
+            cell = cell_of_calls(
+                run.calls,
+                batch=run.batch,
+                prompt=run.prompt,
+                beams=self._options.beams,
+                cache_kind=kind,
+                warmup=warmup,
+            )
             return replace(cell, status=run.status, reason=run.reason, error=run.error)
         return GenerationCell(
-            **shape,
+            batch=run.batch,
+            prompt=run.prompt,
+            beams=self._options.beams,
             new_tokens=self._options.new_tokens,
             cache_kind=kind,
             status=run.status,
@@ -179,15 +187,15 @@ class _Measurement:
         stages, works = counted
         if keep:
             self._tree_stages = stages
-        rates = {"roofs": roofs, "dtype": _dtype(self._placement), "tf32": self._tf32}
-        bound = (bounded(work, seconds=_seconds(cell, work), **rates) for work in works)
+        dtype, tf32 = _dtype(self._placement), self._tf32
+        bounds = (bounded(work, roofs, dtype, _seconds(cell, work), tf32=tf32) for work in works)
         memory = None
         if self._options.memory:
             memory = runner.attempt("memory", stages.memory, tells=False)
-        return replace(cell, work=tuple(bound), memory=memory)
+        return replace(cell, work=tuple(bounds), memory=memory)
 
     def _tree_cell(self, cells: Sequence[GenerationCell]) -> int | None:
-        """Return the index of the cell with the largest prompt, of these with the smallest batch."""
+        """Return the cell with the largest prompt, and the smallest batch with that."""
         done = [index for index, cell in enumerate(cells) if cell.done]
         if not done or not self._options.trees:
             return None
@@ -225,10 +233,10 @@ class _Measurement:
 
     def _warnings(self) -> Iterator[MeasurementWarning]:
         if self._grid.short:
-            fewest = min(len(run.calls) - WARMUP for run in self._grid.cells if not run.ended)
+            timed = min(len(run.calls) - WARMUP for run in self._grid.cells if not run.ended)
             yield MeasurementWarning(
                 id="budget-spent",
-                message=f"The budget ended the calls early: {fewest} of a cell were timed, "
+                message=f"The budget ended the calls early: {timed} of a cell were timed, "
                 f"not {self._options.calls}.",
                 probe="generation",
                 remedy="Give a larger budget, or fewer cells.",

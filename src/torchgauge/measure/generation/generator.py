@@ -101,9 +101,9 @@ class OwnGenerate:
         """Return the call with those arguments of ours that it takes."""
         _only_dynamic(cache_kind, "The model's own generate() chooses its cache.")
         arguments = {"max_new_tokens": self._options.new_tokens, "do_sample": False}
-        taken = {name: arguments[name] for name in arguments if name in self._parameters}
+        options = {name: arguments[name] for name in arguments if name in self._parameters}
         ids = inputs[main_input(self._model)]
-        return lambda: self._model.generate(ids, **taken)
+        return lambda: self._model.generate(ids, **options)
 
 
 class GreedyLoop:

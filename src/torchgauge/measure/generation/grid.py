@@ -57,8 +57,9 @@ class CellRun:
 
     def is_larger_than(self, other: CellRun) -> bool:
         """Return whether it is at least as large as another one in each dimension."""
-        same = self.cache_kind == other.cache_kind
-        return same and self.batch >= other.batch and self.prompt >= other.prompt
+        if self.cache_kind != other.cache_kind:
+            return False
+        return self.batch >= other.batch and self.prompt >= other.prompt
 
     @property
     def label(self) -> str:
@@ -112,9 +113,9 @@ class Grid:
     def hygiene(self) -> Iterator[None]:
         """Put models in evaluation mode and in their precision; put all back afterwards."""
         placement = self._prompts.placement
-        given = Inputs(kwargs=self._prompts.inputs)
+        inputs = Inputs(kwargs=self._prompts.inputs)
         with contextlib.ExitStack() as undo:
-            self.restorations = [undo.enter_context(evaluation(placement.model, given))]
+            self.restorations = [undo.enter_context(evaluation(placement.model, inputs))]
             if self._assistant is not None:
                 self.restorations.append(undo.enter_context(evaluation(self._assistant)))
             undo.enter_context(placement.arithmetic())
@@ -165,5 +166,5 @@ class Grid:
 
 def _give_back_memory() -> None:
     gc.collect()
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
