@@ -34,9 +34,7 @@ def measure_generation(
 ) -> Generation:
     """Measure prefill, decode steps and cache of a language model by prompt, batch and cache.
 
-    Every combination is a cell. All are called in turn, in rounds, greedily and without an end
-    token, so that each call makes `new_tokens`. A cell that runs out of memory or raises has a
-    status and a reason, and the others go on; Ctrl-C returns what was measured (`interrupted`).
+    Every combination is a cell, called greedily; Ctrl-C returns what was measured.
 
     Args:
         model: A model with a `generate()`, as transformers has them, or one whose forward takes
@@ -57,7 +55,7 @@ def measure_generation(
         roofs: Hold times to the device's roofs.
         progress: Show progress; None does so on a terminal.
 
-    Raises InputError `no-generation`, `option-invalid`, `cache-unknown`.
+    Raises InputError `no-generation`, `option-invalid`, `cache-unknown`; what a cell raises is its reason.
     """
     require_torch()
     from torchgauge.measure.generation.generation import measure

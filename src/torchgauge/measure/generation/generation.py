@@ -251,7 +251,7 @@ class _Measurement:
         return environment().settings.fp32_matmul == "tf32"
 
 
-def _given(source: Source) -> bool:
+def _has_inputs(source: Source) -> bool:
     """Return whether the prompts are the user's, and not to be drawn."""
     if isinstance(source.target, TargetRequest):
         return bool(source.target.inputs)

@@ -44,7 +44,7 @@ class Prompts:
 
     @staticmethod
     def of_placement(placement: Placement, *, has_inputs: bool) -> Prompts:
-        """Return what makes prompts; the placement's inputs are the user's where it `has_inputs`."""
+        """Return what makes prompts: of the placement's inputs where it `has_inputs`."""
         inputs: dict[str, Any] = {}
         if has_inputs:
             inputs = dict(placement.inputs.kwargs)
