@@ -32,7 +32,9 @@ FEWEST_CELLS = 4
 # Interpolation is tried from so many cells on, and taken where it is so much nearer.
 FEWEST_TO_INTERPOLATE = 6
 MOST_TO_INTERPOLATE = 400
-NEARER = 0.9
+NEARER = 0.85
+# Smaller differences are those of rounding.
+EXACT = 1e-6
 # Cells are left out in so many groups at most.
 MOST_GROUPS = 30
 # A cell that differs by this share is reported.
@@ -58,15 +60,15 @@ def fits(cells: Iterable[GenerationCell]) -> tuple[StageFit, ...]:
     """
     cells = tuple(cells)
     kinds = dict.fromkeys(cell.cache_kind for cell in cells if cell.done)
-    found = []
+    stage_fits = []
     for kind in kinds:
         chosen = fitted_cells(cells, kind)
         window = common_window(chosen)
-        found += [
+        stage_fits += [
             stage_fit("prefill", kind, prefill_points(chosen), window),
             stage_fit("decode", kind, decode_points(chosen), window),
         ]
-    return tuple(fit for fit in found if fit is not None)
+    return tuple(fit for fit in stage_fits if fit is not None)
 
 
 def common_window(cells: Iterable[GenerationCell]) -> int | None:
@@ -163,8 +165,8 @@ def _interpolated(measured: _Measured, own: float) -> float | None:
                 nearer.append(float((differences[out] - between)[points].mean()))
     if len(plain) < FEWEST_CELLS:
         return None
-    error = _root_mean_square(nearer)
-    return max(error, own) if error < NEARER * _root_mean_square(plain) else None
+    error, without = _root_mean_square(nearer), _root_mean_square(plain)
+    return max(error, own) if without > EXACT and error < NEARER * without else None
 
 
 def _extrapolated(measured: _Measured) -> float | None:
@@ -173,8 +175,8 @@ def _extrapolated(measured: _Measured) -> float | None:
     for axis in (0, 1):
         ends = measured.shapes[:, axis] == measured.shapes[:, axis].max()
         out = np.isin(measured.owners, np.unique(measured.owners[ends]))
-        others = measured.shapes[~out]
-        if len(np.unique(measured.owners[~out])) < FEWEST_CELLS or len({*others[:, axis]}) < 2:
+        sizes = np.unique(measured.shapes[~out, axis])
+        if len(np.unique(measured.owners[~out])) < FEWEST_CELLS or len(sizes) < 2:
             continue
         errors += _cell_means(measured.owners[out], _differences(measured, out)[out]).tolist()
     return _root_mean_square(errors) if errors else None

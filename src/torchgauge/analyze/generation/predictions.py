@@ -77,11 +77,12 @@ def stage_time(fit: StageFit, sequences: int, contexts: tuple[int, int]) -> Stag
     the fit does not say how it grows with them. Among cells, what they differ from the fit by is
     interpolated where that was found to be nearer.
     """
-    known = np.array([cell[:2] for cell in fit.cells], dtype=np.float64)
+    measured_shapes = np.array([cell[:2] for cell in fit.cells], dtype=np.float64)
     count = min(contexts[1] - contexts[0] + 1, MOST_CONTEXTS)
-    shapes = np.array([(sequences, at) for at in np.linspace(*contexts, count)])
+    shapes = np.array([(sequences, context) for context in np.linspace(*contexts, count)])
     if any(
-        (known[:, axis] == known[0, axis]).all() and (shapes[:, axis] != known[0, axis]).any()
+        (measured_shapes[:, axis] == measured_shapes[0, axis]).all()
+        and (shapes[:, axis] != measured_shapes[0, axis]).any()
         for axis in (0, 1)
     ):
         return None
@@ -89,14 +90,15 @@ def stage_time(fit: StageFit, sequences: int, contexts: tuple[int, int]) -> Stag
     rows = unit_rows(fit.stage, fit.cache_kind, fit.window, shapes)
     row = rows.mean(axis=0)
     seconds = float(row @ coefficients)
-    among = bool(inside(known, shapes).all())
+    among = bool(inside(measured_shapes, shapes).all())
     deviation = _deviation(fit, row, seconds, among)
     if among and fit.interpolated is not None:
         measured = np.array([cell[2] for cell in fit.cells])
         differences = np.log(
-            measured / (unit_rows(fit.stage, fit.cache_kind, fit.window, known) @ coefficients)
+            measured
+            / (unit_rows(fit.stage, fit.cache_kind, fit.window, measured_shapes) @ coefficients)
         )
-        seconds *= math.exp(float(interpolated(known, differences, shapes).mean()))
+        seconds *= math.exp(float(interpolated(measured_shapes, differences, shapes).mean()))
         deviation = fit.interpolated
     return StageTime(seconds, _interval(fit, seconds, deviation), not among)
 

@@ -17,10 +17,11 @@ ROUNDS = 40
 NORMAL_MAD = 1.4826
 # Fewer points do not show which of them is the odd one.
 FEWEST_TO_DOUBT = 6
-# Distance, in the logarithm of sequences and context, over which differences fade to 1/e.
-REACH = 2.0
-# The share of noise in the differences: neighbours are averaged so much.
-NOISE = 0.1
+# Distances, in logarithms of sequences and of context, over which differences fade to 1/e. By the
+# number of rows libraries choose kernels, so what two sequences differ by four do not.
+REACHES = (1.0, 4.0)
+# The variance of noise over that of the differences.
+NOISE = 0.3
 
 
 class Line(NamedTuple):
@@ -47,20 +48,21 @@ def line(units: Floats, seconds: Floats, weights: Floats) -> Line:
     columns = _independent(units / seconds[:, None])
     design = units[:, columns]
     level, robust = seconds, np.ones_like(seconds)
-    kept = np.zeros(len(columns))
+    solution = np.zeros(len(columns))
     for _ in range(ROUNDS):
-        before, kept = kept, _least_squares(design, seconds, np.sqrt(weights * robust) / level)
-        level = design @ kept
+        before = solution
+        solution = _least_squares(design, seconds, np.sqrt(weights * robust) / level)
+        level = design @ solution
         relative = seconds / level - 1
         if len(seconds) >= FEWEST_TO_DOUBT:
             scale = max(NORMAL_MAD * float(np.median(np.abs(relative))), 1e-12)
             robust = np.minimum(1.0, HUBER * scale / np.maximum(np.abs(relative), 1e-300))
-        if np.allclose(before, kept, rtol=1e-10, atol=0.0):
+        if np.allclose(before, solution, rtol=1e-10, atol=0.0):
             break
     rows = design * (np.sqrt(weights) / level)[:, None]
     size = np.linalg.norm(rows, axis=0)
     coefficients, inverse = np.zeros(units.shape[1]), np.zeros((units.shape[1],) * 2)
-    coefficients[list(columns)] = kept
+    coefficients[list(columns)] = solution
     inverse[np.ix_(columns, columns)] = np.linalg.inv((rows / size).T @ (rows / size)) / np.outer(
         size, size
     )
@@ -90,26 +92,26 @@ def _least_squares(design: Floats, seconds: Floats, weights: Floats) -> Floats:
     return coefficients
 
 
-def interpolated(shapes: Floats, differences: Floats, wanted: Floats) -> Floats:
-    """Return the logarithmic differences at other shapes (sequences, context), [wanted].
+def interpolated(shapes: Floats, differences: Floats, targets: Floats) -> Floats:
+    """Return the logarithmic differences at other shapes (sequences, context), [targets].
 
     Simple kriging with an exponential covariance: near measured shapes their differences, smoothed,
     and far from all of them nothing.
 
     Source: Cressie, "Statistics for Spatial Data" (1993), section 3.4.
     """
-    known = _covariance(shapes, shapes) + NOISE * np.eye(len(shapes))
-    between: Floats = _covariance(wanted, shapes) @ np.linalg.solve(known, differences)
-    return between
+    covariance = _covariance(shapes, shapes) + NOISE * np.eye(len(shapes))
+    smoothed: Floats = _covariance(targets, shapes) @ np.linalg.solve(covariance, differences)
+    return smoothed
 
 
 def _covariance(first: Floats, second: Floats) -> Floats:
-    apart = np.log(first)[:, None, :] - np.log(second)[None, :, :]
-    faded: Floats = np.exp(-np.linalg.norm(apart, axis=2) / REACH)
+    distances = np.log(first)[:, None, :] - np.log(second)[None, :, :]
+    faded: Floats = np.exp(-np.linalg.norm(distances / REACHES, axis=2))
     return faded
 
 
-def inside(shapes: Floats, wanted: Floats) -> npt.NDArray[np.bool_]:
+def inside(shapes: Floats, targets: Floats) -> npt.NDArray[np.bool_]:
     """Return which shapes lie between the smallest and largest sequences and contexts."""
     low, high = shapes.min(axis=0), shapes.max(axis=0)
-    return ((low <= wanted) & (wanted <= high)).all(axis=1)
+    return ((low <= targets) & (targets <= high)).all(axis=1)

@@ -45,13 +45,13 @@ class StagePoint(NamedTuple):
 
 def fitted_cells(cells: Iterable[GenerationCell], cache_kind: str) -> tuple[GenerationCell, ...]:
     """Return the cells that a fit is made to: without an assistant, the fewest beams alone."""
-    known = [
+    chosen = [
         cell
         for cell in cells
         if cell.done and cell.cache_kind == cache_kind and not cell.assisted and cell.prompt > 0
     ]
-    beams = min((cell.beams for cell in known), default=1)
-    return tuple(cell for cell in known if cell.beams == beams)
+    beams = min((cell.beams for cell in chosen), default=1)
+    return tuple(cell for cell in chosen if cell.beams == beams)
 
 
 def prefill_points(cells: Sequence[GenerationCell]) -> tuple[StagePoint, ...]:
@@ -141,8 +141,8 @@ def unit_rows(stage: Stage, cache_kind: str, window: int | None, shapes: npt.Arr
     or to those of its window. A decode step with a cache computes one.
     """
     sequences, context = np.asarray(shapes, dtype=np.float64).reshape(-1, 2).T
-    seen = context if window is None else np.minimum(context, window)
+    attended = context if window is None else np.minimum(context, window)
     if stage == "prefill" or cache_kind == "none":
-        pairs = seen * (seen + 1) / 2 + (context - seen) * seen
+        pairs = attended * (attended + 1) / 2 + (context - attended) * attended
         return np.column_stack((np.ones_like(context), sequences * context, sequences * pairs))
-    return np.column_stack((np.ones_like(context), sequences, sequences * seen))
+    return np.column_stack((np.ones_like(context), sequences, sequences * attended))
