@@ -25,7 +25,7 @@ PREFILL_FIXED, PREFILL_TOKEN, PREFILL_CONTEXT = 36e-3, 0.30e-3, 0.11e-6
 BETWEEN, NOISE = 0.9e-3, 0.012
 BATCHES, PROMPTS, NEW = (1, 4, 16), (128, 512, 2048), 64
 POSITION = 2 * 12 * 12 * 64 * 4  # bytes of a position: keys and values of 12 layers, 12 heads
-WEIGHTS, BANDWIDTH, PEAK = 497_000_000, 18e9, 95e9
+WEIGHTS, BANDWIDTH, PEAK = 497_000_000, 18e9, 1.2e12
 
 
 def step_seconds(batch, context):

@@ -2,17 +2,83 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from torchgauge.api.preparation import measuring, require_torch
+from torchgauge.measure.effort import EffortName
+from torchgauge.records.generation.generation import Generation
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from torchgauge.gates.gate_options import GateOptions
     from torchgauge.history.baseline import HistoryBaseline
     from torchgauge.measure.generation.generation_options import GenerationOptions
-    from torchgauge.records.generation.generation import Generation
     from torchgauge.records.verdict import Verdict
     from torchgauge.targets.target import TargetRequest
+
+
+def measure_generation(
+    model: nn.Module,
+    inputs: Any = None,
+    *,
+    new_tokens: int = 64,
+    prompt: int | Sequence[int] | None = None,
+    batch: int | Sequence[int] | None = None,
+    cache: str | Sequence[str] = "dynamic",
+    beams: int = 1,
+    assistant: nn.Module | None = None,
+    predict: Sequence[tuple[int, int]] = (),
+    effort: EffortName = "usual",
+    budget: float | None = None,
+    device: str | None = None,
+    trees: bool = True,
+    memory: bool = True,
+    roofs: bool = True,
+    progress: bool | None = None,
+) -> Generation:
+    """Measure prefill, decode steps and cache of a language model by prompt, batch and cache.
+
+    Every combination is a cell, called greedily; Ctrl-C returns what was measured.
+
+    Args:
+        model: A model with a `generate()`, as transformers has them, or one whose forward takes
+            (ids, past_key_values=…, use_cache=True) and returns logits and past_key_values.
+        inputs: A prompt: token ids, or what a tokenizer or a processor returns; None draws ids.
+        new_tokens: Tokens that each call makes.
+        prompt: Tokens of a prompt, one number or several; None: those of the inputs, or 128.
+        batch: Prompts at once, one number or several; None: those of the inputs, or 1.
+        cache: "dynamic", "static" or "none", or several.
+        beams: Sequences per prompt.
+        assistant: A draft model for assisted decoding.
+        predict: Shapes (batch, prompt) to estimate from the fits.
+        effort: "quick" times 3 calls of a cell, "usual" 5, "precise" 15.
+        budget: Seconds for all calls; at least one of each cell is timed.
+        device: Where to run; None leaves the model where it is.
+        trees: Record a prefill and a decode step by layer and operator.
+        memory: Measure the peak of the last step.
+        roofs: Hold times to the device's roofs.
+        progress: Show progress; None does so on a terminal.
+
+    Raises InputError `no-generation`, `option-invalid`, `cache-unknown`; what a cell raises is its reason.
+    """
+    require_torch()
+    from torchgauge.measure.generation.generation import measure
+    from torchgauge.measure.generation.generation_options import GenerationOptions, several
+    from torchgauge.targets.builds.source import Source
+
+    options = GenerationOptions(
+        prompts=several(prompt), batches=several(batch), new_tokens=new_tokens,
+        caches=several(cache), beams=beams, predict=tuple(predict), effort=effort, budget=budget,
+        trees=trees, memory=memory, roofs=roofs,
+    )  # fmt: skip
+    source = Source.of_object(model, inputs, device=device, raw=True)
+    draft = (
+        None if assistant is None else Source.of_object(assistant, None, device=device, raw=True)
+    )
+    with measuring(progress) as display:
+        return measure(source, options, display, assistant=draft)
 
 
 def generation_request(
