@@ -21,6 +21,8 @@ export interface Line {
   width?: number;
   /** Drawn between pixels too: a line that hardly rises has no steps. */
   smooth?: boolean;
+  /** Does not count for the range of the axis: it may end at the edge. */
+  loose?: boolean;
   /** Not one of the lines that lie upon one another. */
   apart?: boolean;
 }
@@ -176,6 +178,7 @@ function series(line: Line): uPlot.Series {
     width: line.points ? 0 : (line.width ?? 1.5),
     spanGaps: !line.points,
     ...(line.smooth ? { pxAlign: 0 } : {}),
+    auto: !line.loose,
     dash: line.dashed ? [6, 5] : undefined,
     fill: line.fill ? () => `${property(line.colour)}2e` : undefined,
     paths: line.stepped ? uPlot.paths.stepped!({ align: 1 }) : undefined,

@@ -14,6 +14,8 @@ type Place = Heat["cells"][0];
 
 // Values of which the largest is this many times the smallest have logarithmic axes.
 const FAR = 20;
+// Bands that reach so many times as high as all else do not count for the range of an axis.
+const WIDE = 1.5;
 // Points of a series from which on they are drawn faint, as they lie upon one another.
 const MANY = 50;
 
@@ -92,7 +94,6 @@ function place(cell: Place | undefined, figure: number, unit: Unit, [low, high]:
     return h("td", { class: "failed", title: cell.reason }, h("b", {}, status), h("div", { class: "note" }, name(cell.reason)));
   }
   const interval = cell.intervals[figure];
-  const reach = interval && (interval[1] - interval[0]) / 2 / value;
   const estimated = cell.status === "estimated";
   const element = h(
     "td",
@@ -101,7 +102,7 @@ function place(cell: Place | undefined, figure: number, unit: Unit, [low, high]:
     h(
       "div",
       { class: "note" },
-      ...[reach && `± ${percent(reach)}`, estimated && (cell.reason || "estimated")]
+      ...[interval && reach(value, interval, unit), estimated && (cell.reason || "estimated")]
         .filter((text) => text)
         .map((text) => h("div", {}, text as string)),
     ),
@@ -109,6 +110,12 @@ function place(cell: Place | undefined, figure: number, unit: Unit, [low, high]:
   const level = value > 0 && high > low ? Math.log(value / low) / Math.log(high / low) : 0.5;
   element.style.setProperty("--level", `${8 + 42 * level}%`);
   return element;
+}
+
+/** Half an interval as a share, or both ends of a wide one, which do not lie alike. */
+function reach(value: number, [low, high]: [number, number], unit: Unit): string {
+  const half = (high - low) / 2 / value;
+  return half < 0.5 ? `± ${percent(half)}` : `${format(low, unit, 2)} … ${format(high, unit, 2)}`;
 }
 
 function heatLegend(maps: Heat[], unit: Unit, [low, high]: [number, number]): HTMLElement[] {
@@ -159,8 +166,11 @@ function grown(part: GrowthData[0]): HTMLElement {
     const of = (column: 1 | 2 | 3, shown: (outside: boolean) => boolean = () => true) =>
       x.map((context) => between(line, column, context, shown));
     if (line.some((point) => point[2] !== null)) {
-      bands.push({ label: `${label}, 95 %`, values: of(3), colour, width: 0, smooth: true });
-      bands.push({ label: "", values: of(2), colour, width: 0, smooth: true });
+      const highest = Math.max(...points.map(([, value]) => value), ...line.map(([, value]) => value));
+      // A band that says little would press the points together.
+      const loose = line.some((point) => (point[3] ?? 0) > WIDE * highest);
+      bands.push({ label: `${label}, 95 %`, values: of(3), colour, width: 0, smooth: true, loose });
+      bands.push({ label: "", values: of(2), colour, width: 0, smooth: true, loose });
     }
     if (line.length) {
       lines.push({ label: `${label}, line`, values: of(1, (outside) => !outside), colour, smooth: true });

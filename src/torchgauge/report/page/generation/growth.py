@@ -62,22 +62,23 @@ def _chart(generation: Generation, stage: Stage, kind: str) -> dict[str, Any] | 
     fit = generation.fit(stage, kind)
     fitted = fitted_cells(generation.cells, kind)
     predicted = _predicted(generation, stage, kind)
+    series = [
+        {
+            "label": group.label,
+            "points": [
+                [round(point.context), round(point.seconds * 1e9)]
+                for cell in group.cells
+                for point in binned(points(cell, stage), per_point)
+            ],
+            "line": _line(fit, group, predicted) if fit and group.cells[0] in fitted else [],
+        }
+        for group in drawn
+    ]
     return {
         "title": short(f"{TITLES[stage]}: {cache_name(kind)}"),
         "axis": AXES[stage],
-        "series": [
-            {
-                "label": group.label,
-                "points": [
-                    [round(point.context), round(point.seconds * 1e9)]
-                    for cell in group.cells
-                    for point in binned(points(cell, stage), per_point)
-                ],
-                "line": _line(fit, group, predicted) if fit and group.cells[0] in fitted else [],
-            }
-            for group in drawn
-        ],
-        "notes": list(_notes(fit, cells, per_point, len(groups) - len(drawn))),
+        "series": series,
+        "notes": [*_notes(fit, cells, per_point, len(groups) - len(drawn)), *_gaps(series)],
         "words": [] if fit is None else _words(fit),
     }
 
@@ -163,6 +164,12 @@ def _notes(
         yield "No line: these shapes are too few to fit one."
     elif fit.reason:
         yield f"{fit.reason[:1].upper()}{short(fit.reason[1:])}."
+
+
+def _gaps(series: Sequence[dict[str, Any]]) -> Iterator[str]:
+    bounded = {point[2] is not None for one_series in series for point in one_series["line"]}
+    if len(bounded) > 1:
+        yield "The band has gaps where its ends would be too far apart to say anything."
 
 
 def _words(fit: StageFit) -> list[list[str]]:
