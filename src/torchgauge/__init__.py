@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         replay_operator,
         sweep,
         timeline,
+        watch_generation,
     )
     from torchgauge.compat.model_profiler import ModelProfiler
     from torchgauge.compat.profiler import Profiler, quick_profile
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from torchgauge.measure.loop.schedule import Schedule
     from torchgauge.records.advice import Advice
     from torchgauge.records.comparison import Comparison
+    from torchgauge.records.generation.generation import Generation
     from torchgauge.records.latency.latency import Latency, Throughput
     from torchgauge.records.memory.memory import Memory
     from torchgauge.records.profile import Profile
@@ -79,6 +81,7 @@ _HOMES = {
         "replay_operator",
         "sweep",
         "timeline",
+        "watch_generation",
     ),
     "torchgauge.cli.magics": ("load_ipython_extension", "unload_ipython_extension"),
     "torchgauge.compat.model_profiler": ("ModelProfiler",),
@@ -96,6 +99,7 @@ _HOMES = {
     "torchgauge.measure.loop.schedule": ("Schedule",),
     "torchgauge.records.advice": ("Advice",),
     "torchgauge.records.comparison": ("Comparison",),
+    "torchgauge.records.generation.generation": ("Generation",),
     "torchgauge.records.work.cost": ("Cost",),
     "torchgauge.records.latency.latency": ("Latency", "Throughput"),
     "torchgauge.records.memory.memory": ("Memory",),
@@ -114,6 +118,7 @@ __all__ = [
     "Advice",
     "Comparison",
     "Cost",
+    "Generation",
     "InputError",
     "Inputs",
     "Latency",
@@ -156,6 +161,7 @@ __all__ = [
     "replay_operator",
     "sweep",
     "timeline",
+    "watch_generation",
 ]
 
 

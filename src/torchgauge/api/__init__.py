@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         gate_stored,
         gate_targets,
     )
+    from torchgauge.api.generations import watch_generation
     from torchgauge.api.loops import nvtx, timeline
     from torchgauge.api.measurements import (
         count_cost,
@@ -50,7 +51,13 @@ _HOMES = {
         "gate_stored",
         "gate_targets",
     ),
-    "generations": ("gate_generation_with_history", "gate_generations", "generation_request"),
+    "generations": (
+        "gate_generation_with_history",
+        "gate_generations",
+        "generation_request",
+        "measure_generation",
+        "watch_generation",
+    ),
     "loops": ("nvtx", "timeline"),
     "measurements": (
         "count_cost",
@@ -101,6 +108,7 @@ __all__ = [
     "sweep",
     "sweep_request",
     "timeline",
+    "watch_generation",
 ]
 
 
