@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from torchgauge.analyze.generation.bounds import bounded
 from torchgauge.analyze.generation.cells import cell as cell_of_calls
 from torchgauge.analyze.generation.fits import fits
+from torchgauge.analyze.generation.largest_batch import largest_batch
 from torchgauge.analyze.generation.predictions import predict
 from torchgauge.device.counters import memory_total
 from torchgauge.device.environment import environment
@@ -114,6 +115,7 @@ class _Measurement:
             fits=fits(cells),
             trees=self._trees(cells, roofs),
             roofs=roofs,
+            largest_batch=largest_batch(cells, _capacity(placement.device)),
             interrupted=runner.interrupted or runner.interrupts.noted,
             warnings=(*runner.warnings, *self._warnings()),
         )
