@@ -71,7 +71,14 @@ class CacheLayout:
 
 
 def cache_layout(cache: Any) -> CacheLayout | None:
-    """Return the layout of a cache; None where there is no tensor in it."""
+    """Return the layout of a cache; None where it cannot be read, or has no tensor."""
+    try:
+        return _layout(cache)
+    except Exception:  # noqa: BLE001 - another library's classes; a program goes on without it
+        return None
+
+
+def _layout(cache: Any) -> CacheLayout | None:
     tensors = list(_tensors(cache))
     if not tensors:
         return None

@@ -64,7 +64,9 @@ def _formula(layout: CacheLayout, config: Any, positions: int | None) -> tuple[i
         return None, f"no formula for {getattr(config, 'model_type', layout.kind)} models"
     formula = 0
     for tensor in layout.keys:
-        length = tensor.capacity if tensor.by_encoder else min(positions, tensor.window or positions)
+        length = (
+            tensor.capacity if tensor.by_encoder else min(positions, tensor.window or positions)
+        )
         formula += tensor.sequences * length * widths[tensor.role] * tensor.element_bytes
     return formula, ""
 

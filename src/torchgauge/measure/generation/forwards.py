@@ -7,11 +7,14 @@ compiled, and torch leaves it out of copies and pickles.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import nn
@@ -21,8 +24,9 @@ from torchgauge.signals import restoring
 Role = Literal["model", "encoder", "assistant"]
 
 _TOKENS = ("decoder_inputs_embeds", "inputs_embeds")
-_CACHES = ("cache_params", "past", "cache", "kv_cache", "state")
+_CACHES = ("cache_params", "past", "cache", "kv_cache", "state", "mems")
 _REPLACED = "_compiled_call_impl"
+_numbers = itertools.count(1)
 
 
 class TimedForward(NamedTuple):
@@ -49,6 +53,40 @@ class TimedForward(NamedTuple):
     events: tuple[Any, Any] | None
 
 
+class HeldCache:
+    """The cache of the last forward in a role, kept until another's comes.
+
+    Attributes:
+        cache: The cache.
+        identity: A number that no other cache of the thread gets; None without a cache.
+        length: What returns its positions.
+    """
+
+    __slots__ = ("_numbers", "cache", "identity", "length")
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self.cache: Any = None
+        self.identity: int | None = None
+        self.length: Callable[[], Any] = _no_length
+
+    def hold(self, cache: Any, length: Callable[[], Any]) -> None:
+        """Keep a cache in place of the last one."""
+        self.identity = None if cache is None else self.number_of(cache) or self._number(cache)
+        self.cache, self.length = cache, length
+
+    def number_of(self, cache: Any) -> int | None:
+        """Return the identity of a cache that was held before; None of another."""
+        reference, number = self._numbers.get(id(cache), (None, None))
+        return number if reference is not None and reference() is cache else None
+
+    def _number(self, cache: Any) -> int:
+        number = next(_numbers)
+        with contextlib.suppress(TypeError):  # a tuple, which has no weak references
+            self._numbers[id(cache)] = weakref.ref(cache), number
+        return number
+
+
 class Ongoing:
     """What one thread runs; plain tuples with the fields of `TimedForward` keep this fast.
 
@@ -57,28 +95,32 @@ class Ongoing:
         inside: Whether one is running: those that it calls itself are parts of it.
         generating: Whether a `generate()` is running.
         drafting: Whether the model drafts tokens for itself in it.
-        cache: The cache of the last forward.
-        length: What returns the positions in that cache.
-        let_go: Called with a forward's cache and its positions before the last one's is let go.
+        held: The last cache by role.
+        let_go: Called with a forward's cache and its positions before the model's last one is let
+            go.
     """
 
-    __slots__ = ("cache", "drafting", "forwards", "generating", "inside", "length", "let_go")
+    __slots__ = ("drafting", "forwards", "generating", "held", "inside", "let_go")
 
     def __init__(self) -> None:
         self.forwards: list[tuple[Any, ...]] = []
         self.inside = self.generating = self.drafting = False
         self.let_go: Callable[[Ongoing, Any, Any], None] | None = None
-        self.cache: Any = None
-        self.length: Callable[[], Any] = _no_length
+        self.held = {role: HeldCache() for role in get_args(Role)}
 
-    def hold(self, cache: Any) -> Any:
-        """Keep a forward's cache in place of the last one's, and return its positions."""
-        length = _length_of(cache)
-        positions = length()
-        if self.let_go is not None and self.cache is not None:
+    def hold(self, role: Role, cache: Any) -> Any:
+        """Keep a forward's cache in place of the role's last one, and return its positions."""
+        held, length = self.held[role], _length_of(cache)
+        positions = length()  # which has just returned
+        if self.let_go is not None and role == "model" and held.cache is not None:
             self.let_go(self, cache, positions)
-        self.cache, self.length = cache, length
+        held.hold(cache, length)
         return positions
+
+    def release(self) -> None:
+        """Let all caches go."""
+        for role in self.held:
+            self.hold(role, None)
 
 
 class ThreadForwards(threading.local):
@@ -93,19 +135,17 @@ class ThreadForwards(threading.local):
 
 @restoring
 def timed(
-    module: nn.Module, role: Role, of_thread: ThreadForwards, within: Sequence[nn.Module] = ()
+    module: nn.Module, role: Role, of_thread: ThreadForwards, hidden: Sequence[nn.Module] = ()
 ) -> Iterator[None]:
     """Append each forward of the module to those of the thread that runs it, until the block ends.
 
-    `begin` is read after its arguments were looked at, `end` first thing after it. While a forward
-    runs, the modules `within` it have their own call back: what is compiled there must not see it.
+    `begin` is read after its arguments were looked at, `end` first thing after it. `hidden` are
+    the timed modules that a compiled forward would see.
     """
     attributes = module.__dict__
     replaced = attributes.get(_REPLACED)
-    call = replaced or module._call_impl
-    for inner in within:
-        call = untimed(call, inner)
-    timed_call = _timing(call, role, of_thread, _events(module))
+    call = replaced or module._call_impl  # noqa: SLF001 - what torch calls without one
+    timed_call = timing(call, module, role, of_thread, hidden)
     attributes[_REPLACED] = timed_call
     try:
         yield
@@ -117,25 +157,37 @@ def timed(
                 attributes[_REPLACED] = replaced
 
 
-def untimed(call: Callable[..., Any], module: nn.Module) -> Callable[..., Any]:
-    """Return the call during which a module has its own call back, as where nothing is timed.
+def timing(
+    call: Callable[..., Any],
+    module: nn.Module,
+    role: Role,
+    of_thread: ThreadForwards,
+    hidden: Sequence[nn.Module] = (),
+) -> Callable[..., Any]:
+    """Return the call of a module with a timer around it.
 
-    A compiled graph depends on it: with another one there it would be compiled again.
+    While it runs, the modules `hidden` have their own call back: what is compiled from these
+    depends on it, and would be compiled again in a watch and after it.
     """
-    attributes = module.__dict__
+    if hidden:
+        call = _hiding(call, [inner.__dict__ for inner in hidden])
+    return _timing(call, role, of_thread, _events(module))
 
-    def call_untimed(*args: Any, **kwargs: Any) -> Any:
-        timed_call = attributes.pop(_REPLACED, None)
+
+def _hiding(call: Callable[..., Any], attributes: list[dict[str, Any]]) -> Callable[..., Any]:
+    def call_bare(*args: Any, **kwargs: Any) -> Any:
+        replaced = [inner.pop(_REPLACED, None) for inner in attributes]
         try:
             return call(*args, **kwargs)
         finally:
-            if timed_call is not None:
-                attributes[_REPLACED] = timed_call
+            for inner, timed_call in zip(attributes, replaced, strict=True):
+                if timed_call is not None:
+                    inner[_REPLACED] = timed_call
 
-    return call_untimed
+    return call_bare
 
 
-def _timing(
+def _timing(  # noqa: C901 - all in one function: each call more would cost 0.1 µs
     call: Callable[..., Any],
     role: Role,
     of_thread: ThreadForwards,
@@ -143,11 +195,8 @@ def _timing(
 ) -> Callable[..., Any]:
     clock, compiling = time.perf_counter_ns, torch.compiler.is_compiling
 
-    def timed_call(*args: Any, **kwargs: Any) -> Any:
-        if compiling():
-            return call(*args, **kwargs)
-        ongoing = of_thread.ongoing
-        if ongoing.inside:
+    def timed_call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901
+        if compiling() or (ongoing := of_thread.ongoing).inside:
             return call(*args, **kwargs)
         cache = kwargs.get("past_key_values")
         if cache is None:
@@ -158,12 +207,17 @@ def _timing(
             if tokens is None:
                 tokens = _tokens(args, kwargs)
         shape = getattr(tokens, "shape", ())
-        if cache is ongoing.cache:
-            cached = ongoing.length()
+        current: Role = "assistant" if ongoing.drafting else role
+        held = ongoing.held[current]
+        if cache is held.cache:
+            try:
+                cached = held.length()
+            except Exception:  # noqa: BLE001 - another library's method must not end the program
+                cached = None
             if type(cached) is not int and shape[1:2] == (1,):
                 cached = None  # of a step: as many as the forwards before it left
         else:
-            cached = ongoing.hold(cache)
+            cached = ongoing.hold(current, cache)
         if type(cached) is not int and cached is not None:
             cached = cached.clone()  # to read a tensor here would wait for its device
         result = begin = before = None
@@ -177,25 +231,19 @@ def _timing(
         finally:
             ongoing.inside = False
             end = clock()
+            events = None if event is None else (before, event())
             if begin is not None:  # None: Ctrl-C came just before it
-                ongoing.forwards.append(
-                    (
-                        "assistant" if ongoing.drafting else role,
-                        begin,
-                        end,
-                        _output_shape(result) if role == "encoder" else shape,
-                        cached,
-                        None if cache is None else id(cache),
-                        None if event is None else (before, event()),
-                    )
-                )
+                if role == "encoder":
+                    shape = _output_shape(result)
+                ongoing.forwards.append((current, begin, end, shape, cached, held.identity, events))
 
     return timed_call
 
 
 def _events(module: nn.Module) -> Callable[[], Any] | None:
-    """Return what records an event on the stream of the module's GPU; None without one, or with
-    several, which have no time in common.
+    """Return what records an event on the stream of the module's GPU.
+
+    None without a GPU, or with several, which have no clock in common.
     """
     devices = {parameter.device for parameter in module.parameters()}
     if len(devices) != 1 or (device := devices.pop()).type != "cuda":
@@ -204,7 +252,7 @@ def _events(module: nn.Module) -> Callable[[], Any] | None:
     def event() -> Any:
         if torch.cuda.is_current_stream_capturing():
             return None
-        recorded = torch.cuda.Event(enable_timing=True)
+        recorded = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         recorded.record(torch.cuda.current_stream(device))
         return recorded
 
@@ -253,12 +301,9 @@ def _length_of(cache: Any) -> Callable[[], Any]:
         length = getattr(holder, "get_seq_length", None)
         if length is None:
             continue
-        try:
-            positions = length()
-        except Exception:  # noqa: BLE001 - another library's method, which need not be known here
-            continue
-        if isinstance(positions, int | torch.Tensor):
-            return length  # type: ignore[no-any-return]
+        with contextlib.suppress(Exception):  # another library's method
+            if isinstance(length(), int | torch.Tensor):
+                return length  # type: ignore[no-any-return]
     return _no_length
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from torchgauge.measure.generation.cache_layout import CacheLayout, cache_layout
 from torchgauge.measure.generation.forwards import Ongoing, ThreadForwards, first_of
 from torchgauge.signals import restoring
 
@@ -48,7 +49,7 @@ class GenerateCall:
     encoder_decoder: bool = False
     standard: bool = False
     output: tuple[int, ...] | None = None
-    cache: Any = None
+    cache: CacheLayout | None = None
     error: BaseException | None = None
 
 
@@ -58,15 +59,14 @@ def watched(
     of_thread: ThreadForwards,
     note: Callable[[GenerateCall], None],
     assisted: Callable[[Any], contextlib.AbstractContextManager[None]],
-    layout: Callable[[Any], Any],
 ) -> Iterator[None]:
     """Pass each outermost `generate()` of a thread to `note` when it ends, until the block ends.
 
-    `assisted` is entered with the draft model of each; `layout` looks at the last cache.
+    `assisted` is entered with the draft model of each, or with None.
     """
     attributes = module.__dict__
     replaced = attributes.get("generate")
-    generate = _watching(module, replaced, of_thread, note, assisted, layout)
+    generate = _watching(module, replaced, of_thread, note, assisted)
     attributes["generate"] = generate
     try:
         yield
@@ -84,9 +84,9 @@ def _watching(
     of_thread: ThreadForwards,
     note: Callable[[GenerateCall], None],
     assisted: Callable[[Any], contextlib.AbstractContextManager[None]],
-    layout: Callable[[Any], Any],
 ) -> Callable[..., Any]:
-    function: Any = type(module).generate if replaced is None else replaced
+    kind: Any = type(module)
+    function: Any = kind.generate if replaced is None else replaced
     standard = getattr(function, "__module__", "") == "transformers.generation.utils"
     encoder_decoder = bool(getattr(getattr(module, "config", None), "is_encoder_decoder", False))
 
@@ -99,7 +99,7 @@ def _watching(
         if ongoing.generating:
             with _drafting(ongoing, kwargs):
                 return call(*args, **kwargs)
-        with assisted(kwargs.get("assistant_model")), _noted(ongoing, note, layout) as noted:
+        with assisted(kwargs.get("assistant_model")), _noted(ongoing, note) as noted:
             noted.standard, noted.encoder_decoder = standard, encoder_decoder
             _note_inputs(noted, args, kwargs)
             noted.begin = time.perf_counter_ns()
@@ -125,11 +125,9 @@ def _drafting(ongoing: Ongoing, kwargs: dict[str, Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _noted(
-    ongoing: Ongoing, note: Callable[[GenerateCall], None], layout: Callable[[Any], Any]
-) -> Iterator[GenerateCall]:
+def _noted(ongoing: Ongoing, note: Callable[[GenerateCall], None]) -> Iterator[GenerateCall]:
     """Collect the thread's forwards in a call of their own, and note it, also where it raises."""
-    ongoing.hold(None)
+    ongoing.release()
     forwards, let_go = ongoing.forwards, ongoing.let_go
     noted = GenerateCall()
     try:
@@ -143,8 +141,8 @@ def _noted(
         if not noted.end:
             noted.end = time.perf_counter_ns()
         ongoing.generating = ongoing.inside = False
-        noted.cache = layout(ongoing.cache)
-        ongoing.hold(None)
+        noted.cache = cache_layout(ongoing.held["model"].cache)
+        ongoing.release()
         ongoing.forwards, ongoing.let_go = forwards, let_go
         if noted.begin:
             note(noted)
@@ -159,7 +157,7 @@ def _note_inputs(noted: GenerateCall, args: tuple[Any, ...], kwargs: dict[str, A
         noted.inputs = shape
     else:
         noted.inputs = getattr(first_of(kwargs, _FEATURES), "shape", None)
-    mask = getattr(kwargs.get("attention_mask"), "shape", ())
+    mask: tuple[int, ...] = getattr(kwargs.get("attention_mask"), "shape", ())
     noted.mask = mask[1] if len(mask) == 2 else None
-    start = getattr(kwargs.get("decoder_input_ids"), "shape", ())
+    start: tuple[int, ...] = getattr(kwargs.get("decoder_input_ids"), "shape", ())
     noted.start = start[1] if len(start) == 2 else 1

@@ -64,8 +64,7 @@ def counted(forwards: Iterable[tuple[Any, ...]]) -> list[CountedForward]:
     counts: list[CountedForward] = []
     for fields in forwards:
         timed = TimedForward(*fields)
-        shape = (1, *timed.shape) if len(timed.shape) == 1 else timed.shape
-        sequences, tokens = shape[:2] if len(shape) > 1 else (1, 0)
+        sequences, tokens = shape_of(timed)
         if timed.cached is not None:
             cached = int(timed.cached)
         elif timed.cache is not None:
@@ -75,6 +74,13 @@ def counted(forwards: Iterable[tuple[Any, ...]]) -> list[CountedForward]:
         counts.append(CountedForward(timed, sequences, tokens, cached))
         totals[timed.role] = cached + tokens
     return counts
+
+
+def shape_of(timed: TimedForward) -> tuple[int, int]:
+    """Return the sequences and the tokens of each that a forward computes."""
+    if len(timed.shape) == 1:
+        return 1, timed.shape[0]
+    return (timed.shape[0], timed.shape[1]) if timed.shape else (1, 0)
 
 
 def prompt_end(forwards: Sequence[CountedForward], prompt: Prompt) -> int:
@@ -103,9 +109,11 @@ def stages(forwards: Sequence[CountedForward], end: int) -> tuple[Stage, ...]:
             assigned.append("encoder")
         elif forward.timed.role == "assistant":
             assigned.append("draft")
-        elif "prefill" not in assigned or forward.is_first_of_cache:
-            assigned.append("prefill")
-        elif forward.timed.cache is not None and forward.total <= end:
+        elif (
+            "prefill" not in assigned
+            or forward.is_first_of_cache
+            or (forward.timed.cache is not None and forward.total <= end)
+        ):
             assigned.append("prefill")
         else:
             assigned.append("decode")
@@ -115,6 +123,7 @@ def stages(forwards: Sequence[CountedForward], end: int) -> tuple[Stage, ...]:
 def columns(forwards: Sequence[CountedForward], stage: Sequence[Stage], begin: int) -> Forwards:
     """Return the record of forwards of a call that begins at a reading of the clock."""
     device = [_device_seconds(forward.timed.events) for forward in forwards]
+    known = tuple(seconds for seconds in device if seconds is not None)
     return Forwards(
         begin=tuple((forward.timed.begin - begin) * NANO for forward in forwards),
         duration=tuple((forward.timed.end - forward.timed.begin) * NANO for forward in forwards),
@@ -122,7 +131,7 @@ def columns(forwards: Sequence[CountedForward], stage: Sequence[Stage], begin: i
         sequences=tuple(forward.sequences for forward in forwards),
         tokens=tuple(forward.tokens for forward in forwards),
         cached=tuple(forward.cached for forward in forwards),
-        device=() if None in device else tuple(filter(None.__ne__, device)),
+        device=known if len(known) == len(device) else (),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
+from torch._dynamo.eval_frame import OptimizedModule
 
 from torchgauge.errors import InputError
 
@@ -36,9 +37,14 @@ def nested_models(model: nn.Module) -> tuple[nn.Module, ...]:
     return tuple(models)
 
 
+def is_compiled(model: nn.Module) -> bool:
+    """Return whether a model is what `torch.compile(model)` returns."""
+    return isinstance(model, OptimizedModule)
+
+
 def _wrapped_by(model: nn.Module) -> Any:
-    if "_orig_mod" in model._modules:  # torch.compile's
-        return model._modules["_orig_mod"]
+    if is_compiled(model):
+        return model.get_submodule("_orig_mod")
     if isinstance(model, nn.parallel.DistributedDataParallel):
         return model.module
     base_model = getattr(type(model), "get_base_model", None)  # PEFT's
