@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from msgspec.structs import replace
 
+from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.generation.bounds import bounded
 from torchgauge.analyze.generation.cells import cell as cell_of_calls
 from torchgauge.analyze.generation.fits import fits
@@ -119,7 +120,8 @@ class _Measurement:
             interrupted=runner.interrupted or runner.interrupts.noted,
             warnings=(*runner.warnings, *self._warnings()),
         )
-        return replace(generation, predictions=self._predictions(generation))
+        generation = replace(generation, predictions=self._predictions(generation))
+        return replace(generation, findings=findings(generation))
 
     def _cell(self, run: CellRun) -> GenerationCell:
         kind = "none" if run.calls and all(map(_without_cache, run.calls)) else run.cache_kind
