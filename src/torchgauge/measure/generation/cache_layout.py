@@ -46,7 +46,7 @@ class CacheLayout:
     """The tensors of a cache by their role; `elements` are the bytes of all memory by dtype.
 
     Attributes:
-        kind: The class of the cache.
+        kind: The class of the cache, of an encoder–decoder that of its self-attention.
         held: Bytes of its tensors' memory, each once; counters of one number are left out.
         elements: These by dtype.
         keys: Keys and values.
@@ -88,7 +88,7 @@ def _layout(cache: Any) -> CacheLayout | None:
     read = {id(tensor) for tensor in reader.tensors}
     unknown = [tensor for tensor in tensors if id(tensor) not in read]
     return CacheLayout(
-        kind=type(cache).__name__,
+        kind=type(getattr(cache, "self_attention_cache", cache)).__name__,
         held=sum(elements.values()),
         elements=elements,
         keys=tuple(reader.keys),

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 import msgspec
+
 from torchgauge.forks import Owner
 from torchgauge.measure.generation.assistants import Assistants
 from torchgauge.measure.generation.call_records import generate_record, loop_record
