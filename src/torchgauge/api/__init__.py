@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         gate_stored,
         gate_targets,
     )
-    from torchgauge.api.generations import watch_generation
+    from torchgauge.api.generations import measure_generation, watch_generation
     from torchgauge.api.loops import nvtx, timeline
     from torchgauge.api.measurements import (
         count_cost,
@@ -96,6 +96,7 @@ __all__ = [
     "load",
     "load_baseline",
     "load_ranks",
+    "measure_generation",
     "measure_latency",
     "measure_memory",
     "measure_size",

@@ -14,9 +14,11 @@ from typing import Literal
 import torch
 from msgspec.structs import replace
 
+from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.generation.bounds import bounded
 from torchgauge.analyze.generation.cells import cell as cell_of_calls
 from torchgauge.analyze.generation.fits import fits
+from torchgauge.analyze.generation.largest_batch import largest_batch
 from torchgauge.analyze.generation.predictions import predict
 from torchgauge.device.counters import memory_total
 from torchgauge.device.environment import environment
@@ -114,10 +116,12 @@ class _Measurement:
             fits=fits(cells),
             trees=self._trees(cells, roofs),
             roofs=roofs,
+            largest_batch=largest_batch(cells, _capacity(placement.device)),
             interrupted=runner.interrupted or runner.interrupts.noted,
             warnings=(*runner.warnings, *self._warnings()),
         )
-        return replace(generation, predictions=self._predictions(generation))
+        generation = replace(generation, predictions=self._predictions(generation))
+        return replace(generation, findings=findings(generation))
 
     def _cell(self, run: CellRun) -> GenerationCell:
         kind = "none" if run.calls and all(map(_without_cache, run.calls)) else run.cache_kind

@@ -7,6 +7,7 @@ copies of the model's generation configuration, which the caller's hygiene takes
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Mapping
@@ -120,9 +121,7 @@ class GreedyLoop:
             _only_dynamic(cache_kind, "A model without generate() makes its cache itself.")
         ids = inputs[main_input(self._model)]
         loop = self._with_cache if cache_kind == "dynamic" else self._without_cache
-        # A watch knows when a generate() begins and ends, and of a loop when its forwards do.
-        vars(self._model)["generate"] = loop
-        return lambda: self._model.generate(ids)
+        return functools.partial(loop, ids)
 
     def _with_cache(self, ids: torch.Tensor) -> None:
         tokens, cache = ids, None
