@@ -114,4 +114,5 @@ def _covariance(first: Floats, second: Floats) -> Floats:
 def inside(shapes: Floats, targets: Floats) -> npt.NDArray[np.bool_]:
     """Return which shapes lie between the smallest and largest sequences and contexts."""
     low, high = shapes.min(axis=0), shapes.max(axis=0)
-    return ((low <= targets) & (targets <= high)).all(axis=1)
+    between: npt.NDArray[np.bool_] = ((low <= targets) & (targets <= high)).all(axis=1)
+    return between
