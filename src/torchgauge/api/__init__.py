@@ -50,7 +50,7 @@ _HOMES = {
         "gate_stored",
         "gate_targets",
     ),
-    "generations": ("gate_generation_with_history", "gate_generations", "generation_request"),
+    "generations": ("generation_request",),
     "loops": ("nvtx", "timeline"),
     "measurements": (
         "count_cost",

@@ -1,18 +1,81 @@
-"""Measure how a language model generates, and gate records of it."""
+"""Measure how a language model generates."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from torchgauge.api.preparation import measuring, require_torch
+from torchgauge.measure.effort import EffortName
+from torchgauge.records.generation.generation import Generation
 
 if TYPE_CHECKING:
-    from torchgauge.gates.gate_options import GateOptions
-    from torchgauge.history.baseline import HistoryBaseline
+    from torch import nn
+
     from torchgauge.measure.generation.generation_options import GenerationOptions
-    from torchgauge.records.generation.generation import Generation
-    from torchgauge.records.verdict import Verdict
     from torchgauge.targets.target import TargetRequest
+
+
+def measure_generation(
+    model: nn.Module,
+    inputs: Any = None,
+    *,
+    new_tokens: int = 64,
+    prompt: int | Sequence[int] | None = None,
+    batch: int | Sequence[int] | None = None,
+    cache: str | Sequence[str] = "dynamic",
+    beams: int = 1,
+    assistant: nn.Module | None = None,
+    predict: Sequence[tuple[int, int]] = (),
+    effort: EffortName = "usual",
+    budget: float | None = None,
+    device: str | None = None,
+    trees: bool = True,
+    memory: bool = True,
+    roofs: bool = True,
+    progress: bool | None = None,
+) -> Generation:
+    """Measure prefill, decode steps and cache of a language model by prompt, batch and cache.
+
+    Every combination is a cell, called greedily; Ctrl-C returns what was measured.
+
+    Args:
+        model: A model with a `generate()`, as transformers has them, or one whose forward takes
+            (ids, past_key_values=…, use_cache=True) and returns logits and past_key_values.
+        inputs: A prompt: token ids, or what a tokenizer or a processor returns; None draws ids.
+        new_tokens: Tokens that each call makes.
+        prompt: Tokens of a prompt, one number or several; None: those of the inputs, or 128.
+        batch: Prompts at once, one number or several; None: those of the inputs, or 1.
+        cache: "dynamic", "static" or "none", or several.
+        beams: Sequences per prompt.
+        assistant: A draft model for assisted decoding.
+        predict: Shapes (batch, prompt) to estimate from the fits.
+        effort: "quick" times 3 calls of a cell, "usual" 5, "precise" 15.
+        budget: Seconds for all calls; at least one of each cell is timed.
+        device: Where to run; None leaves the model where it is.
+        trees: Record a prefill and a decode step by layer and operator.
+        memory: Measure the peak of the last step.
+        roofs: Hold times to the device's roofs.
+        progress: Show progress; None does so on a terminal.
+
+    Raises InputError `no-generation`, `option-invalid`, `cache-unknown`; what a cell raises is its reason.
+    """
+    require_torch()
+    from torchgauge.measure.generation.generation import measure
+    from torchgauge.measure.generation.generation_options import GenerationOptions, several
+    from torchgauge.targets.builds.source import Source
+
+    options = GenerationOptions(
+        prompts=several(prompt), batches=several(batch), new_tokens=new_tokens,
+        caches=several(cache), beams=beams, predict=tuple(predict), effort=effort, budget=budget,
+        trees=trees, memory=memory, roofs=roofs,
+    )  # fmt: skip
+    source = Source.of_object(model, inputs, device=device, raw=True)
+    draft = (
+        None if assistant is None else Source.of_object(assistant, None, device=device, raw=True)
+    )
+    with measuring(progress) as display:
+        return measure(source, options, display, assistant=draft)
 
 
 def generation_request(
@@ -33,47 +96,3 @@ def generation_request(
     with measuring(progress) as display:
         draft = None if assistant is None else Source.of_request(assistant)
         return measure(Source.of_request(request), options, display, assistant=draft)
-
-
-def gate_generations(
-    baseline: Generation, current: Generation, options: GateOptions, labels: tuple[str, str]
-) -> Verdict:
-    """Judge whether any shape of a generation, or its model, got worse."""
-    from torchgauge.analyze.compare.shapes import shape_pairs
-    from torchgauge.analyze.gate.shapes import gate_shapes
-
-    return gate_shapes(
-        (baseline.profile(), current.profile()),
-        shape_pairs(baseline, current),
-        options.tolerances,
-        limits=options.limits,
-        usual=options.usual,
-        labels=labels,
-    )
-
-
-def gate_generation_with_history(
-    baseline: HistoryBaseline, current: Generation, options: GateOptions, label: str
-) -> Verdict:
-    """Judge the shapes of a generation against earlier ones of the history.
-
-    Raises what `HistoryBaseline.profile` raises.
-    """
-    import msgspec
-
-    from torchgauge.analyze.compare.shapes import ShapePair, shape_names
-    from torchgauge.analyze.gate.shapes import gate_shapes
-
-    profiles, names = current.profiles, shape_names(current.done)
-    stored = [baseline.profile(profile) for profile in profiles or (current.profile(),)]
-    old_label, old = stored[0]
-    whole = msgspec.structs.replace(current.profile(), environment=old.environment, size=old.size)
-    pairs = zip(names, (run for _, run in stored), profiles, strict=False)
-    return gate_shapes(
-        (whole, current.profile()),
-        [ShapePair(*pair) for pair in pairs],
-        options.tolerances,
-        limits=options.limits,
-        usual=options.usual,
-        labels=(old_label, label),
-    )

@@ -58,8 +58,8 @@ def _compute_time(work: StageWork, roofs: Roofs | None, dtype: str, tf32: bool) 
 def _memory_time(work: StageWork, roofs: Roofs | None) -> float | None:
     if roofs is None or work.weight_bytes is None or work.cache_bytes is None:
         return None
-    again = work.weight_bytes + work.cache_bytes
-    far, near = roofs.bandwidth_at(again), roofs.bandwidth_at(0)
+    stored_bytes = work.weight_bytes + work.cache_bytes
+    far, near = roofs.bandwidth_at(stored_bytes), roofs.bandwidth_at(0)
     if not far or not near or work.activation_bytes is None:
         return None
-    return again / far + work.activation_bytes / near
+    return stored_bytes / far + work.activation_bytes / near

@@ -75,7 +75,7 @@ def cell(
     )
     timed = shape.timed_calls
     status = "done" if timed else _status(calls)
-    whole = timed or [call for call in calls if call.interrupted]
+    forward_calls = timed or [call for call in calls if call.interrupted]
     return replace(
         shape,
         status=status,
@@ -84,11 +84,15 @@ def cell(
         ttft=_repeated(timed, lambda call: call.first_token),
         tpot=_repeated(timed, lambda call: call.per_token),
         end_to_end=_repeated(timed, lambda call: call.duration),
-        prefill=_repeated(whole, lambda call: call.prefill),
-        step=_repeated(whole, lambda call: _median(step.forward for step in decode_steps(call))),
-        between=_repeated(whole, lambda call: _median(step.between for step in decode_steps(call))),
+        prefill=_repeated(forward_calls, lambda call: call.prefill),
+        step=_repeated(
+            forward_calls, lambda call: _median(step.forward for step in decode_steps(call))
+        ),
+        between=_repeated(
+            forward_calls, lambda call: _median(step.between for step in decode_steps(call))
+        ),
         tokens_per_second=_repeated(timed, _tokens_per_second),
-        prefill_tokens_per_second=_repeated(whole, _prefill_tokens_per_second),
+        prefill_tokens_per_second=_repeated(forward_calls, _prefill_tokens_per_second),
         cache=next((call.cache for call in reversed(timed) if call.cache is not None), None),
     )
 
@@ -114,7 +118,7 @@ def _repeated(
     calls: Iterable[GenerationCall], value: Callable[[GenerationCall], float | None]
 ) -> RepeatedTime | None:
     """Return the median of the calls' values with its interval; None where no call has one."""
-    values = [known for call in calls if (known := value(call)) is not None]
+    values = [number for call in calls if (number := value(call)) is not None]
     if not values:
         return None
     return RepeatedTime(
@@ -129,8 +133,8 @@ def _interval(values: Sequence[float]) -> Interval | None:
 
 
 def _median(values: Iterable[float]) -> float | None:
-    known = list(values)
-    return statistics.median(known) if known else None
+    numbers = list(values)
+    return statistics.median(numbers) if numbers else None
 
 
 def _tokens_per_second(call: GenerationCall) -> float | None:

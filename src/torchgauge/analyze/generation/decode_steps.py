@@ -34,11 +34,11 @@ def decode_steps(call: GenerationCall) -> tuple[DecodeStep, ...]:
     """
     forwards = call.forwards
     indices = forwards.of("decode")
-    following = [*indices[1:], len(forwards)] if indices else []
+    next_indices = [*indices[1:], len(forwards)] if indices else []
     ends = [*forwards.begin, call.duration]
     steps = tuple(
         _step(forwards, index, range(index, later), ends[later])
-        for index, later in zip(indices, following, strict=True)
+        for index, later in zip(indices, next_indices, strict=True)
     )
     return steps[:-1] if call.error else steps
 

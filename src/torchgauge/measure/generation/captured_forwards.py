@@ -6,13 +6,13 @@ They are what work is counted on, and what trees and memory are measured on, one
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from torchgauge.measure.generation.forwards import positions
+from torchgauge.measure.generation.watched_modules import encoders_of
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.signals import restoring
 from torchgauge.targets.inputs.inputs import Inputs
@@ -59,18 +59,6 @@ def cache_in(arguments: Mapping[str, Any]) -> Any:
     return next((arguments[name] for name in _CACHES if arguments.get(name) is not None), None)
 
 
-def encoder_of(model: nn.Module) -> nn.Module | None:
-    """Return the encoder that `generate()` calls by itself before the first forward."""
-    config = getattr(model, "config", None)
-    if not getattr(config, "is_encoder_decoder", False):
-        return None
-    try:
-        encoder = model.get_encoder()  # type: ignore[operator]
-    except (AttributeError, TypeError):
-        return None
-    return encoder if isinstance(encoder, nn.Module) and encoder is not model else None
-
-
 def captured_stages(
     model: nn.Module, generate: Callable[[], object], call: GenerationCall
 ) -> CapturedStages:
@@ -79,15 +67,17 @@ def captured_stages(
     The copies are of ordinary tensors, not of inference mode's, which could be written to there
     alone.
     """
-    stages = [stage for stage in call.forwards.stage if stage != "draft"]
+    columns = zip(call.forwards.stage, call.forwards.cached, strict=True)
+    own_forwards = [(stage, cached) for stage, cached in columns if stage != "draft"]
+    stages = [stage for stage, _ in own_forwards]
     prefill = [index for index, stage in enumerate(stages) if stage in ("encoder", "prefill")]
     decode = [index for index, stage in enumerate(stages) if stage == "decode"]
-    wanted = {*prefill, *decode[:1], *decode[-1:]}
+    to_copy = {index: own_forwards[index][1] for index in (*prefill, *decode[:1], *decode[-1:])}
     captured: dict[int, CapturedForward] = {}
     with (
         torch.inference_mode(mode=False),
         torch.no_grad(),
-        _capturing(model, encoder_of(model), wanted, captured),
+        _capturing((model, *encoders_of(model)), to_copy, captured),
     ):
         generate()
     return CapturedStages(
@@ -114,18 +104,16 @@ def whole_prefill(forwards: tuple[CapturedForward, ...]) -> CapturedForward | No
 
 @restoring
 def _capturing(
-    model: nn.Module,
-    encoder: nn.Module | None,
-    wanted: Collection[int],
+    modules: tuple[nn.Module, ...],
+    to_copy: Mapping[int, int],
     captured: dict[int, CapturedForward],
 ) -> Iterator[None]:
-    """Copy the arguments of the forwards with these numbers until the block ends."""
-    modules = [model] if encoder is None else [model, encoder]
+    """Copy arguments until the block ends; `to_copy` is a forward's number → positions cached."""
     before = [(vars(module), vars(module).get(_REPLACED)) for module in modules]
     state = _Count()
     for module, (attributes, replaced) in zip(modules, before, strict=True):
         call = replaced or module._call_impl  # noqa: SLF001 - what nn.Module calls
-        attributes[_REPLACED] = _capture(module, call, state, wanted, captured)
+        attributes[_REPLACED] = _capture(module, call, state, to_copy, captured)
     try:
         yield
     finally:
@@ -146,7 +134,7 @@ def _capture(
     module: nn.Module,
     call: Callable[..., Any],
     state: _Count,
-    wanted: Collection[int],
+    to_copy: Mapping[int, int],
     captured: dict[int, CapturedForward],
 ) -> Callable[..., Any]:
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -154,8 +142,8 @@ def _capture(
             return call(*args, **kwargs)
         number, state.forwards, state.inside = state.forwards, state.forwards + 1, True
         try:
-            if number in wanted:
-                captured[number] = _copied(module, args, kwargs)
+            if number in to_copy:
+                captured[number] = _copied(module, args, kwargs, to_copy[number])
             return call(*args, **kwargs)
         finally:
             state.inside = False
@@ -163,9 +151,9 @@ def _capture(
     return forward
 
 
-def _copied(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CapturedForward:
-    cache = cache_in(kwargs)
-    cached = 0 if cache is None else positions(cache) or 0
+def _copied(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], cached: int
+) -> CapturedForward:
     # What belongs to the model is not the call's to copy.
     memo: dict[int, Any] = {id(part): part for part in (module, getattr(module, "config", None))}
     args, kwargs = copy.deepcopy((args, kwargs), memo)

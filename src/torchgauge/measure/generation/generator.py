@@ -7,7 +7,6 @@ copies of the model's generation configuration, which the caller's hygiene takes
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 import logging
 from collections.abc import Callable, Mapping
@@ -67,7 +66,7 @@ class TransformersGenerate:
             # A call adapts in it how many tokens the next one drafts.
             self._assistant.generation_config = copy.deepcopy(self._assistant_config)
             arguments["assistant_model"] = self._assistant
-        return functools.partial(self._model.generate, **arguments)
+        return lambda: self._model.generate(**arguments)  # a watch replaces it meanwhile
 
     def _configured(self, cache_kind: str) -> Any:
         config, options = copy.deepcopy(self._config), self._options
@@ -102,8 +101,9 @@ class OwnGenerate:
         """Return the call with those arguments of ours that it takes."""
         _only_dynamic(cache_kind, "The model's own generate() chooses its cache.")
         arguments = {"max_new_tokens": self._options.new_tokens, "do_sample": False}
-        taken = {name: arguments[name] for name in arguments if name in self._parameters}
-        return functools.partial(self._model.generate, inputs[main_input(self._model)], **taken)
+        options = {name: arguments[name] for name in arguments if name in self._parameters}
+        ids = inputs[main_input(self._model)]
+        return lambda: self._model.generate(ids, **options)
 
 
 class GreedyLoop:
@@ -120,7 +120,9 @@ class GreedyLoop:
             _only_dynamic(cache_kind, "A model without generate() makes its cache itself.")
         ids = inputs[main_input(self._model)]
         loop = self._with_cache if cache_kind == "dynamic" else self._without_cache
-        return functools.partial(loop, ids)
+        # A watch knows when a generate() begins and ends, and of a loop when its forwards do.
+        vars(self._model)["generate"] = loop
+        return lambda: self._model.generate(ids)
 
     def _with_cache(self, ids: torch.Tensor) -> None:
         tokens, cache = ids, None

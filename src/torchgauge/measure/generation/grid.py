@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ from torchgauge.measure.generation.prompts import Prompts
 from torchgauge.progress import Progress
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.cell import Status
+from torchgauge.targets.hygiene import Restoration, evaluation
+from torchgauge.targets.inputs.inputs import Inputs
 
 WARMUP = 1
 SUBJECT = "Generating"
@@ -54,8 +57,9 @@ class CellRun:
 
     def is_larger_than(self, other: CellRun) -> bool:
         """Return whether it is at least as large as another one in each dimension."""
-        same = self.cache_kind == other.cache_kind
-        return same and self.batch >= other.batch and self.prompt >= other.prompt
+        if self.cache_kind != other.cache_kind:
+            return False
+        return self.batch >= other.batch and self.prompt >= other.prompt
 
     @property
     def label(self) -> str:
@@ -69,6 +73,7 @@ class Grid:
     Attributes:
         cells: In the order in which they were asked for.
         short: Whether the budget ended the rounds early.
+        restorations: What was put back of the models after the last block of `hygiene`.
     """
 
     def __init__(
@@ -84,13 +89,14 @@ class Grid:
         shapes = itertools.product(options.caches, batches, lengths)
         self.cells = [CellRun(batch, prompt, kind) for kind, batch, prompt in shapes]
         self.short = False
+        self.restorations: list[Restoration] = []
         self._inputs: dict[int, dict[str, Any]] = {}
 
     def run(self, progress: Progress) -> None:
         """Call every cell once to warm up, then as often as effort and budget allow."""
         rounds = WARMUP + self._options.calls
         device, begin = open_device(self._prompts.placement.device), time.monotonic()
-        with device.current():
+        with device.current(), self.hygiene():
             for number, cell in itertools.product(range(rounds), self.cells):
                 if cell.ended:
                     continue
@@ -99,9 +105,21 @@ class Grid:
                 spent = time.monotonic() - begin
                 budget = self._options.budget
                 over = budget is not None and spent > budget
-                if over and all(each_cell.timed or each_cell.ended for each_cell in self.cells):
+                if over and all(run.timed or run.ended for run in self.cells):
                     self.short = number < rounds - 1 or cell is not self.cells[-1]
                     return
+
+    @contextlib.contextmanager
+    def hygiene(self) -> Iterator[None]:
+        """Put models in evaluation mode and in their precision; put all back afterwards."""
+        placement = self._prompts.placement
+        inputs = Inputs(kwargs=self._prompts.inputs)
+        with contextlib.ExitStack() as undo:
+            self.restorations = [undo.enter_context(evaluation(placement.model, inputs))]
+            if self._assistant is not None:
+                self.restorations.append(undo.enter_context(evaluation(self._assistant)))
+            undo.enter_context(placement.arithmetic())
+            yield
 
     def ready(self, cell: CellRun) -> Callable[[], object]:
         """Return the next call of a cell. Raises as `Prompts.make` and `Generator.ready`."""
@@ -127,8 +145,6 @@ class Grid:
             no_memory = error.id == "out-of-memory"
             reason = " ".join(filter(None, (error.message, error.cause)))
             cell.end("out of memory" if no_memory else "failed", reason, error.id)
-        else:
-            cell.status = "done" if cell.timed or not cell.calls else cell.status
         finally:
             cell.calls += watch.calls
             if cell.timed and not cell.ended:
@@ -150,5 +166,5 @@ class Grid:
 
 def _give_back_memory() -> None:
     gc.collect()
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()

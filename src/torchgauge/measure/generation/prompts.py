@@ -18,9 +18,9 @@ from torch import nn
 from torchgauge.errors import InputError
 from torchgauge.measure.generation.generation_options import PROMPT, GenerationOptions
 from torchgauge.targets import members
-from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.huggingface import huggingface_sizes as sizes
 from torchgauge.targets.huggingface.huggingface_inputs import Needs
+from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.random_tensors import RandomTensors
 from torchgauge.targets.placement import Placement
 
@@ -43,10 +43,10 @@ class Prompts:
     inputs: Mapping[str, Any]
 
     @staticmethod
-    def of(placement: Placement, *, given: bool) -> Prompts:
-        """Return what makes the prompts of a placement, whose own inputs were `given` or not."""
+    def of_placement(placement: Placement, *, has_inputs: bool) -> Prompts:
+        """Return what makes prompts: of the placement's inputs where it `has_inputs`."""
         inputs: dict[str, Any] = {}
-        if given:
+        if has_inputs:
             inputs = dict(placement.inputs.kwargs)
             names = (main_input(placement.model), MASK)
             inputs |= dict(zip(names, placement.inputs.args, strict=False))

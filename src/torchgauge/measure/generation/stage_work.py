@@ -62,7 +62,7 @@ def counted(placement: Placement, forward: CapturedForward) -> CountedForward:
     finally:
         hook.remove()
     weights, cache = traffic.weight_bytes(), traffic.cache_bytes
-    activations = max(0, traffic.others - cache)
+    activations = max(0, traffic.remaining - cache)
     return CountedForward(cost, weights, cache, activations, traffic.experts())
 
 
@@ -71,7 +71,7 @@ def stage_work(
 ) -> StageWork:
     """Return the work of a stage of one or more forwards."""
     forwards = list(forwards)
-    totals = [forward.cost.totals for forward in forwards]
+    totals = [forward.cost.total() for forward in forwards]
     at_least = any(total.at_least for total in totals)
     experts = [forward.experts for forward in forwards if forward.experts is not None]
     return StageWork(
@@ -115,7 +115,7 @@ class _Traffic:
     """Adds up bytes by the memory that they are in."""
 
     def __init__(self, forward: CapturedForward) -> None:
-        self.others = 0
+        self.remaining = 0
         self.cache_bytes = 0
         self._weights = {storage_key(p): p for p in members.parameters(forward.module)}
         self._read: defaultdict[int, set[tuple[int, int]]] = defaultdict(set)
@@ -138,7 +138,7 @@ class _Traffic:
             for operand in operands
             if _key(operand) in self._weights
         )
-        self.others += max(0, bytes_of(overload.name, args, kwargs, outputs) - weights)
+        self.remaining += max(0, bytes_of(overload.name, args, kwargs, outputs) - weights)
         self._note_memory(operands, results, new)
 
     def _note_memory(
@@ -176,7 +176,7 @@ class _Traffic:
             counts = torch.diff(offsets, prepend=offsets.new_zeros(1)).tolist()
             self._read[key].update(_parts(operand, [i for i, n in enumerate(counts) if n > 0]))
         elif size:
-            start = operand.storage_offset() * operand.itemsize
+            start = int(operand.storage_offset()) * operand.itemsize
             self._read[key].add((start, size))
         return size
 
@@ -231,14 +231,14 @@ def _rows(table: torch.Tensor, index: Any) -> set[tuple[int, int]]:
     if isinstance(index, list | tuple):
         index = index[0]
     if index is None or index.dtype == torch.bool:
-        return {(table.storage_offset() * table.itemsize, touched(table))}
+        return {(int(table.storage_offset()) * table.itemsize, touched(table))}
     return _parts(table, index.unique().tolist())
 
 
 def _parts(stacked: torch.Tensor, indices: Iterable[int]) -> set[tuple[int, int]]:
     """Return begin and length in bytes of some entries along the first dimension."""
     length = touched(stacked[0])
-    begin, step = stacked.storage_offset(), stacked.stride(0)
+    begin, step = int(stacked.storage_offset()), stacked.stride(0)
     return {((begin + index * step) * stacked.itemsize, length) for index in indices}
 
 

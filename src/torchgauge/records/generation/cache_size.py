@@ -22,6 +22,7 @@ class CacheSize(Record, frozen=True, kw_only=True):
         positions: Positions of a sequence that it has seen.
         sequences: Rows of its tensors.
         elements: Bytes by dtype, as held.
+        window: Positions that every layer attends to at most; None where a layer attends to all.
     """
 
     kind: str
@@ -32,3 +33,4 @@ class CacheSize(Record, frozen=True, kw_only=True):
     positions: int | None = None
     sequences: int | None = None
     elements: dict[str, int] = msgspec.field(default_factory=dict)
+    window: int | None = None

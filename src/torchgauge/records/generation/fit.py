@@ -18,7 +18,8 @@ class StageFit(Record, frozen=True, kw_only=True):
     """Seconds of a forward = fixed + per_token × tokens + per_context × pairs.
 
     Tokens are the positions that the forward computes, of all sequences; pairs are these times the
-    positions that each attends to (of a prefill on average half the prompt).
+    positions that each attends to (of a prefill on average half the prompt). Without a cache a
+    decode step computes all positions, as a prefill does.
 
     Attributes:
         stage: "prefill", or "decode" with its time between forwards.
@@ -27,9 +28,14 @@ class StageFit(Record, frozen=True, kw_only=True):
         per_token: Seconds of a token.
         per_context: Seconds of a pair.
         spread: Relative standard deviation of a cell around the fit, for another measurement.
+        interpolated: The same of a cell among others where what these differ from the fit by is
+            interpolated; None where that is no nearer than the fit.
+        extrapolated: The same of the cells of most sequences or of the longest context, as a fit to
+            the other cells says them; None where these are too few.
         quantile: That of Student's t for its 95 % intervals; None where cells are too few.
         covariance: Of the coefficients, in rows; what intervals of predictions are made from.
         cells: Shapes (sequences, context) that it is fitted to, with the seconds measured.
+        window: Positions that every layer attends to at most; None where a layer attends to all.
         reason: Why there is no interval, or why the fit should be doubted; empty otherwise.
     """
 
@@ -39,9 +45,12 @@ class StageFit(Record, frozen=True, kw_only=True):
     per_token: Coefficient
     per_context: Coefficient
     spread: float
+    interpolated: float | None = None
+    extrapolated: float | None = None
     quantile: float | None = None
     covariance: tuple[tuple[float, ...], ...] = ()
     cells: tuple[tuple[int, int, float], ...] = ()
+    window: int | None = None
     reason: str = ""
     how: How = "estimated"
 
@@ -49,8 +58,8 @@ class StageFit(Record, frozen=True, kw_only=True):
 class GenerationPrediction(Record, frozen=True, kw_only=True):
     """What the fits say of a shape that was not measured; all times are seconds.
 
-    `interval`s hold one measurement of that shape in 95 % of cases. `extrapolated` lies outside of
-    what was measured.
+    `interval`s hold one measurement of that shape in 95 % of cases, as it would be in the same run.
+    `extrapolated` lies outside of what was measured.
     """
 
     batch: int

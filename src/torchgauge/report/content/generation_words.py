@@ -77,7 +77,7 @@ def name(generation: Generation, cell: GenerationCell) -> str:
 
 def fit(stage: StageFit) -> Detailed:
     """Return a fit in words: "8.80 ms + 950 µs per sequence + 5 µs per 1,000 cached positions"."""
-    is_step = stage.stage == "decode"
+    is_step = stage.stage == "decode" and stage.cache_kind != "none"  # which computes all again
     terms = [
         (stage.fixed, 1, ""),
         (stage.per_token, 1, "per sequence" if is_step else "per token"),
