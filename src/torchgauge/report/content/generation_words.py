@@ -83,7 +83,7 @@ def fit(stage: StageFit) -> Detailed:
         (stage.per_token, 1, "per sequence" if is_step else "per token"),
         (stage.per_context, KILO, f"per {KILO:,} {'cached' if is_step else 'attended'} positions"),
     ]
-    known = [term for term in terms if term[0].value or term[0].interval is not None]
+    known = [term for term in terms if term[0].value] or terms[:1]
     text = " + ".join(
         f"{units.time(coefficient.value * count, 3)} {unit}".strip()
         for coefficient, count, unit in known
