@@ -89,7 +89,7 @@ def gate_records(
     sides = generation_of(baseline), generation_of(current)
     labels = labels or labels_of(baseline, current)
     if sides[0] is not None and sides[1] is not None:
-        from torchgauge.api.generations import gate_generations
+        from torchgauge.api.generation_gates import gate_generations
 
         return gate_generations(sides[0], sides[1], options, labels)
     old, new = loaded(baseline), loaded(current)
@@ -111,7 +111,7 @@ def gate_stored(
 
     Raises what `gate_records` and `HistoryBaseline.profile` raise, and what running raises.
     """
-    from torchgauge.api.generations import gate_generation_with_history
+    from torchgauge.api.generation_gates import gate_generation_with_history
     from torchgauge.api.records import generation_of, load_baseline
 
     path = Path(request.spec)

@@ -83,6 +83,8 @@ def generation_arguments(options: argparse.Namespace) -> list[str]:
         if value not in (None, options.parser.get_default(name)):
             text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
             arguments += [f"--{name}", text]
+    shapes = [f"{batch}x{prompt}" for batch, prompt in options.predict]
+    arguments += ["--predict", ",".join(shapes)] * bool(shapes)
     return arguments + (["--device", options.device] if options.device != "auto" else [])
 
 

@@ -81,7 +81,7 @@ def _invalid(
 ) -> InputError:
     near, example = meant(amount_text, unit), f"{limited.name}:{EXAMPLES[unit]}"
     if limited.of_calls:
-        near, example = (text and text.replace("samples", "tokens") for text in (near, example))
+        near, example = (words and words.replace("samples", "tokens") for words in (near, example))
     return InputError(
         f"'{text}' is not a limit.",
         id="threshold-invalid",

@@ -85,13 +85,13 @@ def name(generation: Generation, cell: GenerationCell) -> str:
 
 def fit(stage: StageFit) -> Detailed:
     """Return a fit in words: "8.80 ms + 950 µs per sequence + 5 µs per 1,000 cached positions"."""
-    is_step = stage.stage == "decode"
+    is_step = stage.stage == "decode" and stage.cache_kind != "none"  # which computes all again
     terms = [
         (stage.fixed, 1, ""),
         (stage.per_token, 1, "per sequence" if is_step else "per token"),
         (stage.per_context, KILO, f"per {KILO:,} {'cached' if is_step else 'attended'} positions"),
     ]
-    known = [term for term in terms if term[0].value or term[0].interval is not None]
+    known = [term for term in terms if term[0].value] or terms[:1]
     text = " + ".join(
         f"{units.time(coefficient.value * count, 3)} {unit}".strip()
         for coefficient, count, unit in known
