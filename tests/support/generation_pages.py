@@ -10,9 +10,9 @@ import msgspec
 from tests.support import pages, records
 from tests.support.generation_trees import trees
 
+from torchgauge.analyze.findings.catalogue import generation_findings
 from torchgauge.analyze.generation.fits import fits
 from torchgauge.analyze.generation.predictions import predict
-from torchgauge.records.finding import Finding
 from torchgauge.records.generation.cache_size import CacheSize
 from torchgauge.records.generation.call import Forwards, GenerationCall
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime, StageWork
@@ -164,16 +164,6 @@ def generation(cells=(), **changes):
     return Generation(**{**known, **changes})
 
 
-FINDINGS = (
-    Finding(id="decode-bound", severity="info", title="Decode is bound by memory, at 79 % of it",
-            evidence="A step of batch 1 reads 497 MB of weights, and 14 MB of cache.",
-            remedy="A larger batch reads the weights once for more tokens.", view="shapes"),
-    Finding(id="cache-unused", severity="warning", title="95 % of the static cache is unused",
-            evidence="It holds 302 MB at batch 1 and prompt 128, and uses 14 MB.",
-            remedy="Give the cache the length that is needed.", view="cache"),
-)  # fmt: skip
-
-
 def grid():
     """Three batches × three prompts, two caches; two cells have no figures, two are estimated."""
     cells = [cell(batch, prompt) for batch in BATCHES for prompt in PROMPTS]
@@ -183,17 +173,20 @@ def grid():
     roofs = msgspec.structs.replace(pages.roofs(), source="measured", method="streams")
     record = generation(
         [*cells, *static], fits=fits([*cells, *static]), trees=trees(), roofs=roofs,
-        findings=FINDINGS, overhead=1.4e-6,
+        overhead=1.4e-6,
         largest_batch=LargestBatch(context=2112, capacity=16_000_000_000, fixed=537_000_000,
                                    per_sequence=155_713_536, largest=99, done=16),
         warnings=(MeasurementWarning(id="drift", probe="generation",
                                      message="Batch 16 got 3 % slower over its calls."),),
     )  # fmt: skip
     shapes = [(8, 1024), (16, 4096)]
-    return msgspec.structs.replace(record, predictions=tuple(
+    predictions = tuple(
         predict(record, batch=batch, prompt=prompt, new_tokens=NEW, cache_kind="dynamic")
         for batch, prompt in shapes
-    ))  # fmt: skip
+    )
+    return msgspec.structs.replace(
+        record, predictions=predictions, findings=generation_findings(record)
+    )
 
 
 def watched():

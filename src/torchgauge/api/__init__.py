@@ -51,13 +51,7 @@ _HOMES = {
         "gate_stored",
         "gate_targets",
     ),
-    "generations": (
-        "gate_generation_with_history",
-        "gate_generations",
-        "generation_request",
-        "measure_generation",
-        "watch_generation",
-    ),
+    "generations": ("generation_request", "measure_generation", "watch_generation"),
     "loops": ("nvtx", "timeline"),
     "measurements": (
         "count_cost",

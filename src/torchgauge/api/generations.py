@@ -1,4 +1,4 @@
-"""Measure or watch how a language model generates, and gate records of it."""
+"""Measure how a language model generates, or watch a program's own generation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from torchgauge.records.generation.generation import Generation
 if TYPE_CHECKING:
     from torch import nn
 
-    from torchgauge.gates.gate_options import GateOptions
-    from torchgauge.history.baseline import HistoryBaseline
     from torchgauge.measure.generation.generation_options import GenerationOptions
     from torchgauge.measure.generation.watch import GenerationWatch
-    from torchgauge.records.verdict import Verdict
     from torchgauge.targets.target import TargetRequest
 
 
@@ -132,47 +129,3 @@ def generation_request(
     with measuring(progress) as display:
         draft = None if assistant is None else Source.of_request(assistant)
         return measure(Source.of_request(request), options, display, assistant=draft)
-
-
-def gate_generations(
-    baseline: Generation, current: Generation, options: GateOptions, labels: tuple[str, str]
-) -> Verdict:
-    """Judge whether any shape of a generation, or its model, got worse."""
-    from torchgauge.analyze.compare.shapes import shape_pairs
-    from torchgauge.analyze.gate.shapes import gate_shapes
-
-    return gate_shapes(
-        (baseline.profile(), current.profile()),
-        shape_pairs(baseline, current),
-        options.tolerances,
-        limits=options.limits,
-        usual=options.usual,
-        labels=labels,
-    )
-
-
-def gate_generation_with_history(
-    baseline: HistoryBaseline, current: Generation, options: GateOptions, label: str
-) -> Verdict:
-    """Judge the shapes of a generation against earlier ones of the history.
-
-    Raises what `HistoryBaseline.profile` raises.
-    """
-    import msgspec
-
-    from torchgauge.analyze.compare.shapes import ShapePair, shape_names
-    from torchgauge.analyze.gate.shapes import gate_shapes
-
-    profiles, names = current.profiles, shape_names(current.done)
-    stored = [baseline.profile(profile) for profile in profiles or (current.profile(),)]
-    old_label, old = stored[0]
-    whole = msgspec.structs.replace(current.profile(), environment=old.environment, size=old.size)
-    pairs = zip(names, (run for _, run in stored), profiles, strict=False)
-    return gate_shapes(
-        (whole, current.profile()),
-        [ShapePair(*pair) for pair in pairs],
-        options.tolerances,
-        limits=options.limits,
-        usual=options.usual,
-        labels=(old_label, label),
-    )

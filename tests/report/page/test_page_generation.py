@@ -41,6 +41,13 @@ def test_the_switch_of_the_trees_stands_in_their_view(page):
     assert sums[0] > 2 * sums[1] > 0
 
 
+def test_a_finding_leads_to_the_view_that_details_it(page):
+    findings = {one["title"]: one["view"] for one in page["parts"]["overview"]["findings"]}
+    views = {title: view for title, view in findings.items() if "static cache" in title}
+    assert set(views.values()) == {"cache"}
+    assert set(findings.values()) <= set(page["parts"])
+
+
 def test_a_map_has_what_was_measured_what_failed_with_its_reason_and_what_is_estimated(page):
     dynamic, static = page["parts"]["shapes"]["maps"]
     assert (dynamic["batches"], dynamic["prompts"]) == ([1, 4, 8, 16], [128, 512, 1024, 2048, 4096])

@@ -15,6 +15,7 @@ from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime
 from torchgauge.records.generation.generation import Generation, StageTree
 from torchgauge.report.content import generation_words as words
+from torchgauge.report.content.findings import findings_of
 from torchgauge.report.page import page_method, page_tables, page_tree
 from torchgauge.report.page.generation import growth, shapes
 from torchgauge.report.page.page_document import Choice, Option
@@ -24,6 +25,15 @@ from torchgauge.report.page.page_shorter import short
 
 FEWEST_CALLS = 3  # for an interval
 TREES = {"prefill": "prefill", "decode": "decode step"}
+# Where a finding is detailed, by its id; elsewhere with the shapes.
+VIEWS = {
+    "attention-growth": "growth",
+    "between-forwards": "calls",
+    "beyond-window": "cache",
+    "prompt-recomputed": "calls",
+    "slow-assistant": "calls",
+    "unused-cache": "cache",
+}
 WORDS = (
     ["prefill", "the forwards that compute the prompt's positions, an encoder's with them", ""],
     ["decode step", "a forward after the first token, with the time until the next one begins", ""],
@@ -49,7 +59,10 @@ def overview(generation: Generation) -> dict[str, Any]:
         "figures": _figures(generation),
         "bound": None,
         "phases": None,
-        "findings": [finding_entry(finding, "shapes") for finding in generation.findings],
+        "findings": [
+            finding_entry(finding, VIEWS.get(finding.id, "shapes"))
+            for finding in findings_of(generation)
+        ],
         "warnings": warnings(generation.all_warnings),
         "complete": generation.complete,
         "interrupted": generation.interrupted,
