@@ -10,7 +10,7 @@ import msgspec
 from tests.support import pages, records
 from tests.support.generation_trees import trees
 
-from torchgauge.analyze.findings.catalogue import generation_findings
+from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.generation.fits import fits
 from torchgauge.analyze.generation.predictions import predict
 from torchgauge.records.generation.cache_size import CacheSize
@@ -184,9 +184,7 @@ def grid():
         predict(record, batch=batch, prompt=prompt, new_tokens=NEW, cache_kind="dynamic")
         for batch, prompt in shapes
     )
-    return msgspec.structs.replace(
-        record, predictions=predictions, findings=generation_findings(record)
-    )
+    return msgspec.structs.replace(record, predictions=predictions, findings=findings(record))
 
 
 def watched():
