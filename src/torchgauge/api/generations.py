@@ -36,8 +36,7 @@ def measure_generation(
 ) -> Generation:
     """Measure prefill, decode steps and cache of a language model by prompt, batch and cache.
 
-    Every combination is a cell; they take turns, greedily and without an end token. What one cell
-    raises is its reason, and the others go on; Ctrl-C returns what was measured.
+    Every combination is a cell, in turn and greedily; Ctrl-C returns what was measured.
 
     Args:
         model: A model with a `generate()`, as transformers has them, or one whose forward takes
