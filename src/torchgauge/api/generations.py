@@ -38,7 +38,7 @@ def measure_generation(
 ) -> Generation:
     """Measure prefill, decode steps and cache of a language model by prompt, batch and cache.
 
-    Every combination is a cell, called greedily; Ctrl-C returns what was measured.
+    Every combination is a cell, in turn and greedily; Ctrl-C returns what was measured.
 
     Args:
         model: A model with a `generate()`, as transformers has them, or one whose forward takes
@@ -59,7 +59,18 @@ def measure_generation(
         roofs: Hold times to the device's roofs.
         progress: Show progress; None does so on a terminal.
 
-    Raises InputError `no-generation`, `option-invalid`, `cache-unknown`; what a cell raises is its reason.
+    Raises InputError `no-generation`, `option-invalid`, `cache-unknown`.
+
+    Examples:
+        >>> import torch, transformers, torchgauge as tg
+        >>> sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+        >>> config = transformers.LlamaConfig(vocab_size=64, intermediate_size=64, **sizes)
+        >>> model = transformers.LlamaForCausalLM(config).eval()
+        >>> generation = tg.measure_generation(
+        ...     model, prompt=(8, 16), new_tokens=4, effort="quick", trees=False, roofs=False
+        ... )
+        >>> [(cell.prompt, cell.status, cell.ttft.calls) for cell in generation.cells]
+        [(8, 'done', 3), (16, 'done', 3)]
     """
     require_torch()
     from torchgauge.measure.generation.generation import measure
