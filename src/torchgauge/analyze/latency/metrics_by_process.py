@@ -16,7 +16,7 @@ _STAGES = ("forward", "backward", "optimizer")
 _CALLS: dict[str, Callable[[GenerationCall], float | None]] = {
     "ttft": lambda call: call.first_token,
     "tpot": lambda call: call.per_token,
-    "tokens": lambda call: call.batch * call.new_tokens / call.duration,
+    "tokens": lambda call: call.batch * call.new_tokens / call.duration if call.duration else None,
 }
 
 

@@ -177,8 +177,8 @@ def _step(cell: GenerationCell) -> dict[str, Value]:
     work, step, between = cell.work_of("decode"), cell.step, cell.between
     moved = None if work is None else work.bytes
     share = ""
-    if step is not None and between is not None:
-        share = units.percent(between.value / (step.value + between.value))
+    if step is not None and between is not None and (total := step.value + between.value):
+        share = units.percent(between.value / total)
     return {
         "forward": _time(step),
         "between": _time(between),
@@ -268,4 +268,5 @@ def _reasons(generation: Generation) -> list[tuple[str, str]]:
 
 def _tree_heading(generation: Generation, tree: StageTree) -> Heading:
     after = f" after {tree.cached:,} positions" if tree.cached else ""
-    return Heading(STAGES[tree.stage] + after, words.name(generation, generation.cells[tree.cell]))
+    cells = generation.cells[tree.cell : tree.cell + 1]
+    return Heading(STAGES[tree.stage] + after, "".join(words.name(generation, c) for c in cells))

@@ -153,7 +153,8 @@ def drafts(cell: GenerationCell) -> str:
     seconds = sum(
         call.forwards.seconds(index) for call in assisted for index in call.forwards.of("draft")
     )
-    share = units.percent(seconds / sum(call.duration for call in assisted))
+    total = sum(call.duration for call in assisted)
+    share = units.percent(seconds / total if total else None)
     tokens = units.significant(statistics.fmean(added), 3) if added else units.UNKNOWN
     return (
         f"a step adds {tokens} tokens on average and computes "
