@@ -8,7 +8,7 @@ import pytest
 from tests.support import generation_pages as generations
 from tests.support.page_data import data, parts
 
-from torchgauge.report.page.generation import growth
+from torchgauge.report.page.generation import context_growth as growth
 from torchgauge.report.page.html import render
 
 

@@ -24,9 +24,9 @@ def generation(record: Generation) -> list[Chart]:
     if not record.done:
         return []
     first = record.done[0]
-    alike = [cell for cell in record.done if cell.kind == first.kind]
+    same_kind = [cell for cell in record.done if cell.kind == first.kind]
     row = sorted(
-        (cell for cell in alike if cell.batch == first.batch), key=lambda cell: cell.prompt
+        (cell for cell in same_kind if cell.batch == first.batch), key=lambda cell: cell.prompt
     )
     mapped = [cell for cell in record.cells if cell.kind == first.kind]
     return [*_steps(row), *_caches(row), *_map(mapped), *_parts(first)]

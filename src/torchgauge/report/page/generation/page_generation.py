@@ -17,7 +17,7 @@ from torchgauge.records.generation.generation import Generation, StageTree
 from torchgauge.report.content import generation_words as words
 from torchgauge.report.content.findings import findings_of
 from torchgauge.report.page import page_method, page_tables, page_tree
-from torchgauge.report.page.generation import growth, shapes
+from torchgauge.report.page.generation import context_growth, shapes
 from torchgauge.report.page.page_document import Choice, Option
 from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
@@ -243,8 +243,8 @@ def _ns(seconds: float) -> int:
 PARTS = {
     "overview": overview,
     "shapes": shapes.shapes,
-    "growth": growth.growth,
-    "cache": growth.cache,
+    "growth": context_growth.growth,
+    "cache": context_growth.cache,
     "calls": calls,
     "method": method,
     "environment": page_method.environment,
