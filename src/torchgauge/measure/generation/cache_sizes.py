@@ -91,6 +91,8 @@ def _widths(config: Any) -> Iterator[dict[str, int]]:
         yield {"layers": layers, "keys": queries * size_of_keys, "values": queries * size_of_values}
         return
     heads = _first(sizes, "num_key_value_heads", "num_kv_heads") or queries
+    if getattr(sizes, "multi_query", False) and not getattr(sizes, "new_decoder_architecture", 0):
+        heads = 1
     size = _first(sizes, "head_dim", "d_kv") or hidden // queries
     yield {"layers": layers, "keys": heads * size, "values": heads * size}
 
