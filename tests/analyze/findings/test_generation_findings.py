@@ -231,6 +231,8 @@ def test_a_first_call_that_compiles():
     assert "30.04 s, later ones 141.0 ms" in made.evidence
     assert "it is in no other figure" in made.evidence
     assert made.worth is None
+    longer = made_cell([call(steps=(0.01,) * 99), *[call()] * 3], **shape)
+    assert finding("slow-first-call", [longer]) is None
     alike = made_cell([call(prefill=0.2), *[call()] * 3], **shape, warmup=1)
     assert finding("slow-first-call", [alike]) is None
 

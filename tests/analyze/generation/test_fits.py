@@ -8,13 +8,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.generation_calls import assisted, call
-from tests.support.generation_grids import DECODE, PREFILL, bent, cache, grid, grid_cell
+from tests.support.generation_grids import (
+    DECODE,
+    PREFILL,
+    bent,
+    cache,
+    grid,
+    grid_cell,
+    prefill_time,
+)
 
 from torchgauge.analyze.generation.cells import cell, cells
 from torchgauge.analyze.generation.fits import fits, stage_fit
 from torchgauge.analyze.generation.predictions import stage_time
 from torchgauge.analyze.generation.stage_line import line
-from torchgauge.analyze.generation.stage_points import StagePoint, decode_points, unit_rows
+from torchgauge.analyze.generation.stage_points import (
+    StagePoint,
+    decode_points,
+    first_token_points,
+    prefill_points,
+    unit_rows,
+)
 
 
 def values(fit):
@@ -148,6 +162,58 @@ def test_cells_on_a_line_by_luck_are_no_surer_than_their_calls():
     assert fit.spread == pytest.approx(0.05)
 
 
+def test_a_cell_of_many_points_counts_once():
+    """Of one shape 1 s is measured at one point, and 2 s at four: the line lies between them."""
+    apart = [StagePoint(0, 1, 100, 1.0), *[StagePoint(1, 1, 100, 2.0)] * 4]
+    fit = stage_fit("decode", "dynamic", [*apart, StagePoint(2, 1, 200, 1.5)])
+    at_shape = float((unit_rows("decode", "dynamic", None, [(1, 100)]) @ values(fit))[0])
+    # Relative squares: (1 − y)² + (2 − y)² over y² is least at (1² + 2²) ÷ (1 + 2).
+    assert at_shape < 1.7
+
+
+def test_the_error_of_a_cell_is_that_of_the_median_of_its_calls():
+    """Logarithms 0, ±0.1: s = 0.1, sqrt(π/2) · s / sqrt(3)."""
+    times = [math.exp(-0.1), 1.0, math.exp(0.1)]
+    shape = {"batch": 1, "prompt": 100, "beams": 1, "cache_kind": "dynamic"}
+    noisy = cell([call(prefill=time, setup=0.0, gap=0.0) for time in times], **shape)
+    (prefill,) = prefill_points([noisy])
+    assert prefill.error == pytest.approx(1.2533141 * 0.1 / math.sqrt(3))
+    assert first_token_points([noisy])[0].error == pytest.approx(prefill.error)
+    assert prefill_points([cell([call()] * 2, **shape)])[0].error == 0.0
+
+
+def test_beyond_the_cells_the_interval_is_that_of_cells_left_out_at_their_end():
+    """The most sequences lie 20 % above the line through the others, which is exact."""
+    made = points((1, 2, 4, 8), (64, 256, 1024), DECODE)
+    bent_end = [
+        point._replace(seconds=point.seconds * (1.2 if point.sequences == 8 else 1.0))
+        for point in made
+    ]
+    fit = stage_fit("decode", "dynamic", bent_end)
+    assert fit.extrapolated > 0.1
+    assert fit.extrapolated > 1.3 * fit.spread
+    inside, outside = (stage_time(fit, batch, (256, 256)) for batch in (4, 9))
+    widths = [time.interval.high / time.seconds for time in (inside, outside)]
+    assert widths[1] ** (1 / fit.quantile) >= math.exp(fit.extrapolated)
+    assert widths[0] < widths[1]
+    short = stage_fit("decode", "dynamic", points((1, 8), (64, 256), DECODE))
+    assert short.extrapolated is None
+
+
+def test_the_line_itself_is_less_certain_far_from_the_cells():
+    """The textbook's: s² of a measurement and x·C·x of the line, relative to it."""
+    made = points((1, 2, 4), (64, 256, 1024), DECODE, noise=0.05, seed=4)
+    fit = msgspec.structs.replace(
+        stage_fit("decode", "dynamic", made), interpolated=None, extrapolated=None
+    )
+    for batch, context in ((2, 256), (64, 1024)):
+        row = unit_rows("decode", "dynamic", None, [(batch, context)])[0]
+        variance = float(row @ np.array(fit.covariance) @ row) / float(row @ values(fit)) ** 2
+        predicted = stage_time(fit, batch, (context, context))
+        reach = math.log(predicted.interval.high / predicted.seconds)
+        assert reach == pytest.approx(fit.quantile * math.sqrt(fit.spread**2 + variance))
+
+
 def test_one_disturbed_cell_does_not_turn_the_line_and_is_reported():
     made = points((1, 2, 4, 8), (64, 256, 1024), PREFILL, "prefill", noise=0.002)
     made[5] = made[5]._replace(seconds=made[5].seconds * 2)
@@ -183,11 +249,20 @@ def test_a_bend_is_interpolated_between_cells():
     sizes = (1, 2, 4, 8), (64, 128, 256, 512, 1024)
     prefill, decode = fits(grid(*sizes, factor=bent))
     assert prefill.interpolated < prefill.spread
-    inside = grid_cell(3, 384, factor=bent)
-    plain = float((unit_rows("prefill", "dynamic", None, [(3, 384)]) @ values(prefill))[0])
-    true = inside.prefill.value
-    assert abs(stage_time(prefill, 3, (384, 384)).seconds - true) < abs(plain - true)
-    assert decode.interpolated is None or decode.interpolated < decode.spread
+    line_alone = msgspec.structs.replace(prefill, interpolated=None)
+    between = [(3, 96), (3, 384), (3, 768), (6, 96), (6, 384), (6, 768)]
+
+    def error(fit):
+        return sum(
+            abs(
+                stage_time(fit, batch, (at, at)).seconds / prefill_time(batch, at) / bent(batch, at)
+                - 1
+            )
+            for batch, at in between
+        )
+
+    assert error(prefill) < 0.75 * error(line_alone)
+    assert decode.interpolated < decode.spread
     straight = fits(grid(*sizes))[0]
     assert straight.interpolated is None
 

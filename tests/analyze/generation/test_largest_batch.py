@@ -25,6 +25,10 @@ def test_the_line_through_the_peaks_meets_the_capacity():
     assert largest_batch([cell(1, 107 * MIB), cell(4, 128 * MIB)], 450 * MIB - 1).largest == 49
 
 
+def test_a_part_of_a_byte_is_a_byte():
+    assert largest_batch([cell(1, 100), cell(4, 104)], 1000).per_sequence == 2
+
+
 def test_the_longest_prompt_counts():
     longer = [cell(1, 110 * MIB, prompt=256), cell(2, 120 * MIB, prompt=256)]
     batch = largest_batch([cell(1, 107 * MIB), cell(4, 128 * MIB), *longer], 450 * MIB)

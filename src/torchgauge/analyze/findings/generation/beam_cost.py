@@ -22,7 +22,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     if single is None:
         steps = cell.tpot.value * max(0, cell.new_tokens - 1)
         time = evidence.within(steps * (1 - 1 / cell.beams))
-        compared = f"at most {units.time(time)} of it is of the beams beyond the first"
+        compared = f"at most {units.time(time)} of it goes to the beams beyond the first"
     else:
         time = max(0.0, cell.end_to_end.value - single)
         compared = f"{units.time(single)} with one sequence"
@@ -40,15 +40,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _single(cell: GenerationCell, others: tuple[GenerationCell, ...]) -> float | None:
+def _single(cell: GenerationCell, all_cells: tuple[GenerationCell, ...]) -> float | None:
     """Return the seconds of a call of the same shape with one beam; None where not measured."""
-    wanted = (cell.batch, cell.prompt, cell.new_tokens, cell.cache_kind, 1, False)
-    for other in others:
+    single_shape = (cell.batch, cell.prompt, cell.new_tokens, cell.cache_kind, 1, False)
+    for other in all_cells:
         other_shape = (
             other.batch, other.prompt, other.new_tokens, other.cache_kind, other.beams,
             other.assisted,
         )  # fmt: skip
-        if other_shape == wanted and other.end_to_end is not None:
+        if other_shape == single_shape and other.end_to_end is not None:
             return other.end_to_end.value
     return None
 

@@ -11,16 +11,16 @@ from torchgauge.records.finding import Finding
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
     cells = () if evidence.generation is None else evidence.generation.done
-    beyond = [
+    longer = [
         (cell.prompt + cell.new_tokens, cell.cache.window, cell)
         for cell in cells
         if cell.cache is not None
         and cell.cache.window is not None
         and cell.prompt + cell.new_tokens > cell.cache.window
     ]
-    if not beyond:
+    if not longer:
         return
-    context, window, cell = max(beyond, key=lambda entry: entry[0])
+    context, window, cell = max(longer, key=lambda entry: entry[0])
     yield Finding(
         id="beyond-window",
         severity="info",

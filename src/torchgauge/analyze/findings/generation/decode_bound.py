@@ -33,11 +33,11 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     worth = max(0.0, 1 - work.reached) * time
     reached = units.percent(work.reached)
     explained = work.reached >= LEAST_EXPLAINED
-    what = "memory" if work.bound == "memory" else "arithmetic"
+    limit = "memory" if work.bound == "memory" else "arithmetic"
     yield Finding(
         id="decode-bound",
         severity="info" if work.reached >= EXPLAINED else severity(share(worth, evidence.time)),
-        title=f"Decode is bound by {what} at {reached} of the bound"
+        title=f"Decode is bound by {limit} at {reached} of the bound"
         if explained
         else f"A decode step is far from its bound: {reached} of it",
         evidence=f"A step takes {units.time(cell.step.value)} {shape(cell)}, "

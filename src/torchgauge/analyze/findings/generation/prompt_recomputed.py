@@ -29,7 +29,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     cached = _with_cache(cell, generation.done)
     by_cell = "" if cached is None else f"; with a cache a step took {units.time(cached)}"
     # A step of one position takes at least its share of one that computes all.
-    least = cell.step.value / computed if cached is None else min(cached, cell.step.value)
+    step_with_cache = cell.step.value / computed if cached is None else min(cached, cell.step.value)
     yield Finding(
         id="prompt-recomputed",
         severity=severity(share(time, evidence.time)),
@@ -39,16 +39,16 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         remedy="use_cache=True; in a loop of one's own pass past_key_values on, and only the new "
         "token.",
         time=time,
-        worth=max(0.0, time - least * decode_count(cell)),
+        worth=max(0.0, time - step_with_cache * decode_count(cell)),
     )
 
 
-def _with_cache(cell: GenerationCell, others: tuple[GenerationCell, ...]) -> float | None:
+def _with_cache(cell: GenerationCell, all_cells: tuple[GenerationCell, ...]) -> float | None:
     """Return the seconds of a step of the same shape with a cache; None where not measured."""
     sizes = (cell.batch, cell.prompt, cell.beams)
     steps = (
         other.step.value
-        for other in others
+        for other in all_cells
         if (other.batch, other.prompt, other.beams) == sizes
         and other.cache_kind != "none"
         and other.step is not None

@@ -71,7 +71,8 @@ def _rounds(cell: GenerationCell) -> str:
     if not rounds:
         return ""
     return (
-        f"({units.significant(emitted / rounds, 2)} tokens a round, of {units.significant(drafts / rounds, 2)} drafts of "
+        f"({units.significant(emitted / rounds, 2)} tokens a round, of "
+        f"{units.significant(drafts / rounds, 2)} drafts of "
         f"{units.time(statistics.median(draft_times), 3)} and a forward of "
         f"{units.time(statistics.median(step_times), 3)})"
     )

@@ -16,16 +16,22 @@ FEWEST_LATER = 2
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
     cell = evidence.generation_cell
-    calls = () if cell is None else [call for call in cell.calls if not call.error]
-    if cell is None or len(calls) <= FEWEST_LATER or calls[0] is not cell.calls[0]:
+    if cell is None or not cell.calls or cell.calls[0].error:
         return
-    first, usual = calls[0].duration, statistics.median(call.duration for call in calls[1:])
-    if first < FACTOR * usual or calls[0].new_tokens > cell.new_tokens:
+    later = [
+        call.duration
+        for call in cell.calls[1:]
+        if not call.error and call.new_tokens >= cell.calls[0].new_tokens
+    ]
+    first = cell.calls[0].duration
+    usual = statistics.median(later) if len(later) >= FEWEST_LATER else 0.0
+    if not usual or first < FACTOR * usual:
         return
+    factor = units.significant(first / usual, 2)
     yield Finding(
         id="slow-first-call",
         severity="info",
-        title=f"The first call takes {units.significant(first / usual, 2)} times as long as later ones",
+        title=f"The first call takes {factor} times as long as later ones",
         evidence=f"{units.time(first)}, later ones {units.time(usual)} with {cell.label}: "
         "compilation, loading of libraries and the first allocations"
         f"{'; it is in no other figure' if cell.warmup else ''}.",

@@ -31,22 +31,24 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     batch = _larger(cell, generation)
     if weights < DOMINANT_SHARE or batch <= cell.batch:
         return
-    now, then = (_token(generation, cell, size) for size in (cell.batch, batch))
-    if now is None or then is None:
+    measured, enlarged = (_token(generation, cell, size) for size in (cell.batch, batch))
+    if measured is None or enlarged is None:
         return
-    gain = batch / cell.batch * now.seconds / then.seconds
+    gain = batch / cell.batch * measured.seconds / enlarged.seconds
     if gain < GAIN:
         return
     yield Finding(
         id="small-batch",
         severity="info",
-        title=f"A batch of {batch} would make {units.significant(gain, 2)} times the tokens per second",
-        evidence=f"A step takes {units.time(now.seconds, 3)} with {cell.batch} and "
-        f"{units.time(then.seconds, 3)} with {batch} by the fit"
-        f"{', beyond the batches that were measured' if then.extrapolated else ''}; weights are "
-        f"{units.percent(weights)} of the bytes that it reads, for any batch the same.",
+        title=f"A batch of {batch} would make {units.significant(gain, 2)} times the tokens per "
+        "second",
+        evidence=f"A step takes {units.time(measured.seconds, 3)} with {cell.batch} and "
+        f"{units.time(enlarged.seconds, 3)} with {batch} by the fit"
+        f"{', beyond the batches that were measured' if enlarged.extrapolated else ''}; "
+        f"weights are {units.percent(weights)} of the bytes that it reads, for any batch the "
+        "same.",
         remedy="More prompts in one call, or continuous batching; each waits longer for a token.",
-        time=evidence.within(now.seconds * decode_count(cell)),
+        time=evidence.within(measured.seconds * decode_count(cell)),
     )
 
 
