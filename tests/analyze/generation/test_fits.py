@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.generation_calls import assisted, call
-from tests.support.generation_grids import DECODE, PREFILL, bent, cache, grid, grid_cell
+from tests.support.generation_grids import (
+    DECODE,
+    PREFILL,
+    bent,
+    cache,
+    grid,
+    grid_cell,
+    prefill_time,
+)
 
 from torchgauge.analyze.generation.cells import cell, cells
 from torchgauge.analyze.generation.fits import fits, stage_fit
@@ -241,11 +249,20 @@ def test_a_bend_is_interpolated_between_cells():
     sizes = (1, 2, 4, 8), (64, 128, 256, 512, 1024)
     prefill, decode = fits(grid(*sizes, factor=bent))
     assert prefill.interpolated < prefill.spread
-    inside = grid_cell(3, 384, factor=bent)
-    plain = float((unit_rows("prefill", "dynamic", None, [(3, 384)]) @ values(prefill))[0])
-    true = inside.prefill.value
-    assert abs(stage_time(prefill, 3, (384, 384)).seconds - true) < abs(plain - true)
-    assert decode.interpolated is None or decode.interpolated < decode.spread
+    line_alone = msgspec.structs.replace(prefill, interpolated=None)
+    between = [(3, 96), (3, 384), (3, 768), (6, 96), (6, 384), (6, 768)]
+
+    def error(fit):
+        return sum(
+            abs(
+                stage_time(fit, batch, (at, at)).seconds / prefill_time(batch, at) / bent(batch, at)
+                - 1
+            )
+            for batch, at in between
+        )
+
+    assert error(prefill) < 0.75 * error(line_alone)
+    assert decode.interpolated < decode.spread
     straight = fits(grid(*sizes))[0]
     assert straight.interpolated is None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -13,6 +13,8 @@ from torchgauge.analyze.latency.between_processes import process_interval
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime, Status
 from torchgauge.records.record import Interval
+
+_Of = TypeVar("_Of")
 
 CACHE_KINDS = {"DynamicCache": "dynamic", "StaticCache": "static"}
 # Types and ids of what allocators raise; a host's is a RuntimeError, which may be anything else.
@@ -76,6 +78,7 @@ def cell(
     timed = shape.timed_calls
     status = "done" if timed else _status(calls)
     forward_calls = timed or [call for call in calls if call.interrupted]
+    steps = [decode_steps(call) for call in forward_calls]
     return replace(
         shape,
         status=status,
@@ -85,12 +88,8 @@ def cell(
         tpot=_repeated(timed, lambda call: call.per_token),
         end_to_end=_repeated(timed, lambda call: call.duration),
         prefill=_repeated(forward_calls, lambda call: call.prefill),
-        step=_repeated(
-            forward_calls, lambda call: _median(step.forward for step in decode_steps(call))
-        ),
-        between=_repeated(
-            forward_calls, lambda call: _median(step.between for step in decode_steps(call))
-        ),
+        step=_repeated(steps, lambda of_call: _median(step.forward for step in of_call)),
+        between=_repeated(steps, lambda of_call: _median(step.between for step in of_call)),
         tokens_per_second=_repeated(timed, _tokens_per_second),
         prefill_tokens_per_second=_repeated(forward_calls, _prefill_tokens_per_second),
         cache=next((call.cache for call in reversed(timed) if call.cache is not None), None),
@@ -114,9 +113,7 @@ def _shape(call: GenerationCall, groups: Iterable[_Shape]) -> _Shape:
     return shape
 
 
-def _repeated(
-    calls: Iterable[GenerationCall], value: Callable[[GenerationCall], float | None]
-) -> RepeatedTime | None:
+def _repeated(calls: Iterable[_Of], value: Callable[[_Of], float | None]) -> RepeatedTime | None:
     """Return the median of the calls' values with its interval; None where no call has one."""
     values = [number for call in calls if (number := value(call)) is not None]
     if not values:

@@ -32,7 +32,7 @@ FEWEST_CELLS = 4
 # Interpolation is tried from so many cells on, and taken where it is so much nearer.
 FEWEST_TO_INTERPOLATE = 6
 MOST_TO_INTERPOLATE = 400
-NEARER = 0.85
+NEARER = 0.95
 # Smaller differences are those of rounding.
 EXACT = 1e-6
 # Cells are left out in so many groups at most.

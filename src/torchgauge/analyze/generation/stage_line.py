@@ -21,7 +21,7 @@ FEWEST_TO_DOUBT = 6
 # number of rows libraries choose kernels, so what two sequences differ by four do not.
 REACHES = (1.0, 4.0)
 # The variance of noise over that of the differences.
-NOISE = 0.3
+NOISE = 0.1
 
 
 class Line(NamedTuple):
@@ -70,7 +70,7 @@ def line(units: Floats, seconds: Floats, weights: Floats) -> Line:
 
 
 def _independent(rows: Floats) -> tuple[int, ...]:
-    """Return the columns that are no sum of those before them, each scaled to length 1."""
+    """Return the columns that those before them do not add up to, each scaled to length 1."""
     columns: list[int] = []
     for column in range(rows.shape[1]):
         chosen = rows[:, [*columns, column]]

@@ -48,8 +48,8 @@ class GenerationOptions:
         counts = {"prompt": self.prompts, "batch": self.batches, "beams": (self.beams,)}
         for name, values in counts.items():
             for value in values:
-                _check_count(name, value, least=1)
-        _check_count("new_tokens", self.new_tokens, least=0)
+                _check_count(name, value, smallest=1)
+        _check_count("new_tokens", self.new_tokens, smallest=0)
         effort_named(self.effort)
         for cache in self.caches:
             if cache not in ("dynamic", "static", "none"):
@@ -73,10 +73,10 @@ def several(value: int | str | Sequence[Any] | None) -> tuple[Any, ...]:
     return (value,) if isinstance(value, int | str) else tuple(value)
 
 
-def _check_count(name: str, value: Any, least: int) -> None:
-    if type(value) is not int or value < least:
+def _check_count(name: str, value: Any, smallest: int) -> None:
+    if type(value) is not int or value < smallest:
         raise InputError(
-            f"{name} must be a whole number of at least {least}, not {value!r}.",
+            f"{name} must be a whole number of at least {smallest}, not {value!r}.",
             id="option-invalid",
-            remedy=f"For example {name}={max(least, 8)}.",
+            remedy=f"For example {name}={max(smallest, 8)}.",
         )

@@ -27,6 +27,7 @@ from torchgauge.targets.placement import Placement
 IDS, MASK = "input_ids", "attention_mask"
 FEATURES = ("input_features", "input_values")
 _RESIZABLE = {IDS, MASK}
+_ROWS_BEFORE = 8
 _POSITION_TABLES = ("wpe", "embed_positions", "position_embeddings", "position_embedding")
 
 
@@ -155,17 +156,21 @@ def takes(model: Any, name: str) -> bool:
 
 
 def learned_positions(model: nn.Module) -> int | None:
-    """Return for how many positions a model has learned embeddings; None without such a table."""
+    """Return for how many positions of text a model has embeddings; None without a table of them.
+
+    The table is as long as the configuration says, but for a few rows that some begin behind. That
+    of a vision tower is another one.
+    """
     config = getattr(model, "config", None)
     limit = None if config is None else sizes.find(config, sizes.POSITIONS, sizes.TEXT_PARTS)
-    tables = [
-        module.num_embeddings
+    if not isinstance(limit, int):
+        return None
+    learned = any(
+        limit <= module.num_embeddings <= limit + _ROWS_BEFORE
         for name, module in model.named_modules()
         if isinstance(module, nn.Embedding) and name.endswith(_POSITION_TABLES)
-    ]
-    if not tables:
-        return None
-    return min([*tables, *([limit] if isinstance(limit, int) and limit > 0 else [])])
+    )
+    return limit if learned else None
 
 
 def _token_ids(model: Any, draw: RandomTensors, batch: int, prompt: int) -> torch.Tensor:

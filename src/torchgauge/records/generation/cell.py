@@ -63,8 +63,8 @@ class StageWork(Record, frozen=True, kw_only=True):
     def bytes(self) -> int | None:
         """Bytes that it reads and writes at least; None where a part is unknown."""
         parts = (self.weight_bytes, self.cache_bytes, self.activation_bytes)
-        known = [part for part in parts if part is not None]
-        return sum(known) if len(known) == len(parts) else None
+        sizes = [part for part in parts if part is not None]
+        return sum(sizes) if len(sizes) == len(parts) else None
 
 
 class GenerationCell(Record, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     if single is None:
         steps = cell.tpot.value * max(0, cell.new_tokens - 1)
         time = evidence.within(steps * (1 - 1 / cell.beams))
-        compared = f"at most {units.time(time)} of it is of the beams beyond the first"
+        compared = f"at most {units.time(time)} of it goes to the beams beyond the first"
     else:
         time = max(0.0, cell.end_to_end.value - single)
         compared = f"{units.time(single)} with one sequence"
