@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -89,10 +89,8 @@ def gate_records(
     sides = generation_of(baseline), generation_of(current)
     labels = labels or labels_of(baseline, current)
     if sides[0] is not None and sides[1] is not None:
-        from torchgauge.api.generation_gates import gate_generations
-
-        return gate_generations(sides[0], sides[1], options, labels)
-    old, new = loaded(baseline), loaded(current)
+        return _gate_generations(sides[0], sides[1], options, labels)
+    old, new = (loaded(cast("Profile | str | Path", side)) for side in (baseline, current))
     return gate_stored_run(
         old,
         new,
@@ -111,14 +109,13 @@ def gate_stored(
 
     Raises what `gate_records` and `HistoryBaseline.profile` raise, and what running raises.
     """
-    from torchgauge.api.generation_gates import gate_generation_with_history
     from torchgauge.api.records import generation_of, load_baseline
 
     path = Path(request.spec)
     if path.suffix == ".json" and is_file(path) and (generation := generation_of(path)):
         if isinstance(baseline, str | Path):
             return gate_records(baseline, generation, options, (str(baseline), request.spec))
-        return gate_generation_with_history(baseline, generation, options, request.spec)
+        return _gate_with_history(baseline, generation, options, request.spec)
     saved = load_baseline(path) if path.suffix == ".json" and is_file(path) else None
     # A mistake shows now, not after minutes; and the target may change folders.
     stored_run = _stored_run(baseline, request.spec if saved is None else saved.target.spec)
@@ -128,6 +125,50 @@ def gate_stored(
     verdict = gate_records(old, current, options, labels)
     run_warnings = warnings_of(current, "current") if saved is None else ()
     return msgspec.structs.replace(verdict, warnings=(*verdict.warnings, *run_warnings))
+
+
+def _gate_generations(
+    baseline: Generation, current: Generation, options: GateOptions, labels: tuple[str, str]
+) -> Verdict:
+    """Judge whether any shape of a generation, or its model, got worse."""
+    from torchgauge.analyze.compare.shapes import shape_pairs
+    from torchgauge.analyze.gate.shape_gate import gate_shapes
+
+    return gate_shapes(
+        (baseline.profile(), current.profile()),
+        shape_pairs(baseline, current),
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=labels,
+    )
+
+
+def _gate_with_history(
+    baseline: HistoryBaseline, current: Generation, options: GateOptions, label: str
+) -> Verdict:
+    """Judge the shapes of a generation against earlier ones of the history.
+
+    Raises what `HistoryBaseline.profile` raises.
+    """
+    from torchgauge.analyze.compare.shapes import ShapePair, shape_names
+    from torchgauge.analyze.gate.shape_gate import gate_shapes
+
+    profiles, names = current.profiles, shape_names(current.done)
+    stored = [baseline.profile(profile) for profile in profiles or (current.profile(),)]
+    old_label, old = stored[0]
+    stored_model = msgspec.structs.replace(
+        current.profile(), environment=old.environment, size=old.size
+    )
+    pairs = zip(names, (run for _, run in stored), profiles, strict=False)
+    return gate_shapes(
+        (stored_model, current.profile()),
+        [ShapePair(*pair) for pair in pairs],
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=(old_label, label),
+    )
 
 
 def _stored_run(

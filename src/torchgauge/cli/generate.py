@@ -165,7 +165,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure, show, write; return the exit code."""
     limits = _checked(options)
     from torchgauge import api
-    from torchgauge.analyze.gate.shapes import judged_shapes
+    from torchgauge.analyze.gate.shape_gate import judged_shapes
     from torchgauge.measure.interrupts import Interrupts
 
     request = target_request(options, precision=options.precision)

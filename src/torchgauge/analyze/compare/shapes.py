@@ -82,14 +82,14 @@ def compare_generations(
     generate differ, so that a change counts beyond the floor that is assumed of any host.
     """
     pairs = shape_pairs(baseline, current)
-    whole = compare(baseline.profile(), current.profile(), labels=labels)
-    return merged(whole, {pair.name: compare(pair.baseline, pair.current) for pair in pairs})
+    model = compare(baseline.profile(), current.profile(), labels=labels)
+    return merged(model, {pair.name: compare(pair.baseline, pair.current) for pair in pairs})
 
 
-def merged(whole: Comparison, by_shape: dict[str, Comparison]) -> Comparison:
+def merged(model: Comparison, by_shape: dict[str, Comparison]) -> Comparison:
     """Return the model's comparison with the changes of all shapes, exact ones first."""
     changes = [
-        *whole.changes,
+        *model.changes,
         *(
             msgspec.structs.replace(change, shape=name)
             for name, comparison in by_shape.items()
@@ -97,9 +97,9 @@ def merged(whole: Comparison, by_shape: dict[str, Comparison]) -> Comparison:
             if METRICS[change.metric].kind != "size"
         ),
     ]
-    sides = [msgspec.structs.replace(side, processes=1) for side in (whole.baseline, whole.current)]
+    sides = [msgspec.structs.replace(side, processes=1) for side in (model.baseline, model.current)]
     return msgspec.structs.replace(
-        whole, baseline=sides[0], current=sides[1], changes=tuple(sorted(changes, key=_is_timed))
+        model, baseline=sides[0], current=sides[1], changes=tuple(sorted(changes, key=_is_timed))
     )
 
 

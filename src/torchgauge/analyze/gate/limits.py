@@ -79,9 +79,9 @@ def limit_parts(text: str) -> tuple[str, str, str]:
 def _invalid(
     text: str, unit: str, limited: Metric, cause: str, amount_text: str = ""
 ) -> InputError:
-    near, example = meant(amount_text, unit), f"{limited.name}:{EXAMPLES[unit]}"
+    near, example = meant(amount_text, unit) or "", f"{limited.name}:{EXAMPLES[unit]}"
     if limited.of_calls:
-        near, example = (words and words.replace("samples", "tokens") for words in (near, example))
+        near, example = (words.replace("samples", "tokens") for words in (near, example))
     return InputError(
         f"'{text}' is not a limit.",
         id="threshold-invalid",

@@ -118,18 +118,18 @@ class Generation(Exported, frozen=True, kw_only=True):
 
         Its target's name and inputs have the shape, so that no other shape is compared with it.
         """
-        whole = Profile(target=self.target, environment=self.environment, size=self.size)
+        model = Profile(target=self.target, environment=self.environment, size=self.size)
         if cell is None:
-            return whole
+            return model
         prompt = InputDescription(name="prompt", shape=(cell.batch, cell.prompt), dtype="int64")
-        rest = InputDescription(name=cell.label, shape=(cell.new_tokens,), dtype="new tokens")
+        answer = InputDescription(name=cell.label, shape=(cell.new_tokens,), dtype="new tokens")
         target = msgspec.structs.replace(
             self.target,
             name=f"{self.target.name}, {cell.label}",
-            inputs=(prompt, rest),
+            inputs=(prompt, answer),
             batch=cell.batch,
         )
-        return msgspec.structs.replace(whole, target=target, memory=cell.memory, generation=cell)
+        return msgspec.structs.replace(model, target=target, memory=cell.memory, generation=cell)
 
     @property
     def profiles(self) -> tuple[Profile, ...]:

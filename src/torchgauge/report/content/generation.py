@@ -92,8 +92,8 @@ def document(generation: Generation, options: Options) -> Document:
         blocks.append(Warnings(generation.all_warnings, heading))
     if generation.interrupted:
         blocks.append(Note("Interrupted before its end.", "doubtful"))
-    pairs = list(words.in_short(generation))
-    in_short = [Facts(pairs, "In short")] if pairs else []
+    short_pairs = list(words.in_short(generation))
+    in_short = [Facts(short_pairs, "In short")] if short_pairs else []
     return Document(
         title(generation),
         "generation, watched" if generation.watched else "generation",
@@ -139,9 +139,9 @@ def _rows(
         is_headed = len(kinds) > 1
         rows += [Row(kind, {}, 1, "strong")] * is_headed
         for cell in same_kind:
-            known = {key: text for key, text in figures(cell).items() if text}
+            values = {key: text for key, text in figures(cell).items() if text}
             tone: Tone = "" if cell.done else "faint"
-            rows.append(Row(cell.size_label, known, 1 + is_headed, tone))
+            rows.append(Row(cell.size_label, values, 1 + is_headed, tone))
     return rows
 
 

@@ -91,12 +91,12 @@ def fit(stage: StageFit) -> Detailed:
         (stage.per_token, 1, "per sequence" if is_step else "per token"),
         (stage.per_context, KILO, f"per {KILO:,} {'cached' if is_step else 'attended'} positions"),
     ]
-    known = [term for term in terms if term[0].value] or terms[:1]
+    nonzero = [term for term in terms if term[0].value] or terms[:1]
     text = " + ".join(
         f"{units.time(coefficient.value * count, 3)} {unit}".strip()
-        for coefficient, count, unit in known
+        for coefficient, count, unit in nonzero
     )
-    halves = [share_of(coefficient.interval, coefficient.value) for coefficient, _, _ in known]
+    halves = [share_of(coefficient.interval, coefficient.value) for coefficient, _, _ in nonzero]
     details = [f"±{', '.join(halves)}"] * all(halves) + [stage.reason] * bool(stage.reason)
     return Detailed(text.replace("+ −", "− "), f"  {'; '.join(details)}" * bool(details))
 
@@ -136,9 +136,9 @@ def largest_batch(largest: LargestBatch) -> str:
         f"{units.size(largest.capacity, 3)}, estimated from {units.size(largest.fixed, 3)} + "
         f"{units.size(largest.per_sequence, 3)} per sequence"
     )
-    seen = [f"{largest.done:,} measured"] if largest.done else []
-    seen += [f"{largest.failed:,} ran out of memory"] if largest.failed else []
-    return f"{text}; {', '.join(seen)}" if seen else text
+    outcomes = [f"{largest.done:,} measured"] if largest.done else []
+    outcomes += [f"{largest.failed:,} ran out of memory"] if largest.failed else []
+    return f"{text}; {', '.join(outcomes)}" if outcomes else text
 
 
 def drafts(cell: GenerationCell) -> str:

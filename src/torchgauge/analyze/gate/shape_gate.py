@@ -21,7 +21,7 @@ USUAL_METRICS = ("ttft", "tpot", "tokens")
 
 
 def gate_shapes(
-    whole: tuple[Profile, Profile],
+    model_sides: tuple[Profile, Profile],
     pairs: Sequence[ShapePair],
     tolerances: Sequence[Tolerance],
     *,
@@ -29,18 +29,18 @@ def gate_shapes(
     usual: Collection[str] = (),
     labels: tuple[str, str] = ("baseline", "current"),
 ) -> Verdict:
-    """Return the verdict on the model (`whole`) and on each shape; it fails where any fails.
+    """Return the verdict on the model (`model_sides`) and on each shape; it fails where any fails.
 
     Where nobody asked for metrics, the `usual` ones have first token, later ones and rate with
     them. A shape that only one side tried has no ruling by tolerance. The error is divided by the
     shapes, so that many of them do not fail by chance.
     """
     if usual:
-        known = {tolerance.metric for tolerance in tolerances}
-        added = [name for name in USUAL_METRICS if name not in known]
+        named = {tolerance.metric for tolerance in tolerances}
+        added = [name for name in USUAL_METRICS if name not in named]
         tolerances = [*tolerances, *map(default_tolerance, added)]
         usual = {*usual, *added}
-    of_model = _gated(whole, _parts(tolerances, limits, of_model=True), usual, ALPHA, labels)
+    of_model = _gated(model_sides, _parts(tolerances, limits, of_model=True), usual, ALPHA, labels)
     by_shape = {
         pair.name: _gated(
             (pair.baseline, pair.current),
@@ -60,8 +60,10 @@ def gate_shapes(
         for name, verdict in by_shape.items()
         for ruling in verdict.rulings
     )
-    comparisons = {name: verdict.comparison for name, verdict in by_shape.items()}
-    comparison = merged(of_model.comparison, comparisons)
+    compared = {
+        name: verdict.comparison for name, verdict in by_shape.items() if verdict.comparison
+    }
+    comparison = None if of_model.comparison is None else merged(of_model.comparison, compared)
     return Verdict(outcome=overall(rulings), rulings=rulings, comparison=comparison)
 
 
