@@ -20,7 +20,7 @@ from torchgauge.records.generation.generation import Generation, LargestBatch
 from torchgauge.records.record import Interval, MeasurementWarning
 from torchgauge.records.target import TargetDescription
 
-FIXED, PER_TOKEN, PER_CONTEXT = 34e-3, 0.35e-3, 0.24e-6
+FIXED, PER_TOKEN, PER_CONTEXT = 34e-3, 0.35e-3, 5e-6
 PREFILL_FIXED, PREFILL_TOKEN, PREFILL_CONTEXT = 36e-3, 0.30e-3, 0.11e-6
 BETWEEN, NOISE = 0.9e-3, 0.012
 BATCHES, PROMPTS, NEW = (1, 4, 16), (128, 512, 2048), 64
